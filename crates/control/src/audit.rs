@@ -8,7 +8,7 @@ mod list;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::control::people::LIST_AUDIT;
+use api::control::people::{LIST_AUDIT, LIST_OWN_AUDIT};
 use axum::Router;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -26,7 +26,9 @@ use crate::wire::unix_millis;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {
-    Router::new().serve(LIST_AUDIT, list::list)
+    Router::new()
+        .serve(LIST_AUDIT, list::list)
+        .serve(LIST_OWN_AUDIT, list::own)
 }
 
 /// Writes an entry.
@@ -182,6 +184,9 @@ actions! {
     InvitationSent "invitation.sent"
     InvitationRevoked "invitation.revoked"
     InvitationAccepted "invitation.accepted"
+    CredentialIssued "credential.issued"
+    CredentialRotated "credential.rotated"
+    CredentialRevoked "credential.revoked"
     OauthApproved "oauth.approved"
     OauthDenied "oauth.denied"
     OauthTokenIssued "oauth.token_issued"

@@ -1,10 +1,10 @@
 //! Long-lived credentials (CP-16): issue, look at, rotate, revoke.
 
-mod audit;
 mod get;
 mod issue;
 mod list;
 mod material;
+mod own;
 mod revoke;
 mod rotate;
 mod view;

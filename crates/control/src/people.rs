@@ -6,6 +6,7 @@ pub mod confirm;
 pub mod cookie;
 pub mod email;
 pub mod email_change;
+pub mod notices;
 pub mod openid;
 pub mod passkeys;
 pub mod password;

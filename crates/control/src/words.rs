@@ -4,6 +4,13 @@ use api::control::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 
 use crate::problem::{Answer, bad};
 
+/// A text that somebody chose, for a mail or a line of another: without line breaks and other control
+/// characters.
+pub(crate) fn printable(text: &str) -> String {
+    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
+    text.chars().map(plain).collect()
+}
+
 /// The name in the field `name`, without the white space around it.
 pub(crate) fn name(given: &str) -> Answer<String> {
     let name = given.trim();

@@ -224,6 +224,12 @@ pub async fn add_change(tx: &mut Tx, change: &Change) -> Result<(), Error> {
     Ok(())
 }
 
+/// How many changes the workspace's subscriptions have had. It only grows, also when a subscription
+/// ends and another one begins, so two equal numbers mean that nothing was changed in between.
+pub async fn revision(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Error> {
+    sql(COUNT_CHANGES).bind(workspace).count(conn).await
+}
+
 /// A workspace's changes, newest first.
 pub async fn changes(
     conn: &mut Conn,

@@ -62,9 +62,9 @@ macro_rules! of_credential {
     ($where:literal) => {
         concat!(
             "SELECT c.id, c.workspace_id, c.kind, c.name, c.token_hash, c.token_endpoint, \
-             c.public_key, c.certificate_fingerprint, c.certificate, c.issuer_fingerprint, \
+             c.public_key, COALESCE(c.certificate_sha256, c.certificate_fingerprint) AS certificate_fingerprint, c.certificate, c.issuer_fingerprint, \
              c.permissions, c.resources, c.created_at, c.updated_at, c.expires_at, c.revoked_at, \
-             c.last_used_at, c.last_used_ip, c.signing_key, c.rotated_to, c.oauth_client, ",
+             c.last_used_at, c.last_used_ip, c.signing_key, c.rotated_to, c.oauth_client, c.issued_by, c.root_id, ",
             user!(),
             ", (c.workspace_id IS NULL OR EXISTS (SELECT 1 FROM members m \
              JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL \

@@ -58,6 +58,11 @@ record! {
         pub rotated_to: Option<CredentialId>,
         /// The OAuth client that holds the token; none: its owner issued it by hand.
         pub oauth_client: Option<String>,
+        /// The credential that was shown when this one was issued: itself, or a token that was
+        /// minted from it. None: a person in a browser, or the operator.
+        pub issued_by: Option<CredentialId>,
+        /// The first credential of that chain; none: this one. See [`Credential::root`].
+        pub root_id: Option<CredentialId>,
     }
 }
 
@@ -65,6 +70,12 @@ impl Credential {
     /// Whether it is in force.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| end > now)
+    }
+
+    /// The first credential of the chain in which each issued the next: two credentials of one
+    /// root are in the same hands.
+    pub fn root(&self) -> CredentialId {
+        self.root_id.unwrap_or(self.id)
     }
 }
 
@@ -80,12 +91,22 @@ words! {
     }
 }
 
+macro_rules! written {
+    ($fingerprint:literal) => {
+        concat!(
+            "id, user_id, workspace_id, kind, name, token_hash, token_endpoint, public_key, ",
+            $fingerprint,
+            ", certificate, issuer_fingerprint, permissions, resources, created_at, updated_at, \
+             expires_at, revoked_at, last_used_at, last_used_ip, signing_key, rotated_to, \
+             oauth_client, issued_by, root_id"
+        )
+    };
+}
+
+// An older process beside this one still writes the column of before.
 macro_rules! columns {
     () => {
-        "id, user_id, workspace_id, kind, name, token_hash, token_endpoint, public_key, \
-         certificate_fingerprint, certificate, issuer_fingerprint, permissions, resources, \
-         created_at, updated_at, expires_at, revoked_at, last_used_at, last_used_ip, signing_key, \
-         rotated_to, oauth_client"
+        written!("COALESCE(certificate_sha256, certificate_fingerprint) AS certificate_fingerprint")
     };
 }
 
@@ -125,30 +146,52 @@ pub(crate) const LIST: &str = concat!(
 );
 
 statements! {
-    INSERT = concat!("INSERT INTO credentials (", columns!(), ", search) VALUES ($1, $2, $3, $4, $5, \
-        $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)");
+    INSERT = concat!("INSERT INTO credentials (", written!("certificate_sha256"), ", search) \
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
+        $19, $20, $21, $22, $23, $24, $25)");
     BY_ID = concat!("SELECT ", columns!(), " FROM credentials WHERE id = $1");
     OF_USER_BY_ID = concat!("SELECT ", columns!(), " FROM credentials WHERE user_id = $1 AND id = $2");
     BY_TOKEN = concat!("SELECT ", columns!(), " FROM credentials WHERE token_hash = $1");
     BY_ENDPOINT = concat!("SELECT ", columns!(), " FROM credentials WHERE token_endpoint = $1");
-    BY_CERTIFICATE = concat!("SELECT ", columns!(), " FROM credentials WHERE certificate_fingerprint = $1");
+    BY_CERTIFICATE = concat!("SELECT ", columns!(), " FROM credentials WHERE certificate_sha256 = $1 ORDER BY user_id LIMIT 100");
     BY_ISSUER = concat!("SELECT ", columns!(), " FROM credentials WHERE issuer_fingerprint = $1 ORDER BY id");
     COUNT = concat!("SELECT COUNT(*) AS n", of_list!());
     COUNT_GOOD = "SELECT COUNT(*) AS n FROM credentials WHERE user_id = $1 AND revoked_at IS NULL \
         AND (expires_at IS NULL OR expires_at > $2)";
-    RELEASE_CERTIFICATE = "UPDATE credentials SET certificate_fingerprint = NULL \
-        WHERE certificate_fingerprint = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)";
+    RELEASE_CERTIFICATE = "UPDATE credentials SET certificate_sha256 = NULL, certificate_fingerprint = NULL \
+        WHERE certificate_sha256 = $1 AND user_id = $3 AND (revoked_at IS NOT NULL OR expires_at <= $2)";
+    ROOT = "SELECT COALESCE(root_id, id) AS id FROM credentials WHERE id = $1";
     // Only one successor, however many ask at once. The old one ends when the overlap does, or
     // before if it would have.
     ROTATE = "UPDATE credentials SET rotated_to = $3, expires_at = CASE WHEN expires_at < $4 \
         THEN expires_at ELSE $4 END, updated_at = $5 WHERE user_id = $1 AND id = $2 \
         AND rotated_to IS NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $5)";
     REVOKE = "UPDATE credentials SET revoked_at = $3, updated_at = $3 WHERE user_id = $1 AND id = $2 AND revoked_at IS NULL";
+    // Through those that have ended as well: what they issued has not.
+    REVOKE_CHAIN = "WITH RECURSIVE chain (id) AS (\
+        SELECT id FROM credentials WHERE user_id = $1 AND id = $2 \
+        UNION SELECT c.id FROM credentials c JOIN chain ON c.issued_by = chain.id WHERE c.user_id = $1) \
+        UPDATE credentials SET revoked_at = $3, updated_at = $3 \
+        WHERE id IN (SELECT id FROM chain) AND revoked_at IS NULL RETURNING id";
     REVOKE_ALL = "UPDATE credentials SET revoked_at = $2, updated_at = $2 WHERE user_id = $1 AND revoked_at IS NULL RETURNING id";
     USED = "UPDATE credentials SET last_used_at = $2, last_used_ip = $3 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
 }
 
-/// Adds a credential. Its certificate is taken from one that has ended.
+/// Whether the credential with which its user issues another one is in force. Until the transaction
+/// ends nobody revokes it together with what it issued, so that nothing is issued behind that.
+pub async fn lock_issuer(
+    tx: &mut Tx,
+    user: UserId,
+    issuer: CredentialId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    crate::users::lock(tx, user).await?;
+    let issuer = of_user_by_id(tx, user, issuer).await?;
+    Ok(issuer.is_some_and(|issuer| issuer.is_live(now)))
+}
+
+/// Adds a credential; where another one issued it, after [`lock_issuer`]. Its certificate is taken
+/// from one of the same person that has ended.
 ///
 /// # Errors
 /// [`crate::Conflict::CertificateTaken`], [`crate::Conflict::TokenEndpointTaken`].
@@ -158,10 +201,11 @@ pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
         .as_ref()
         .map(|permissions| serde_json::json!(permissions));
     if let Some(fingerprint) = &new.certificate_fingerprint {
-        // What has ended holds no certificate: it may be wanted again, and was perhaps another's.
+        // What has ended holds no certificate: it may be wanted again.
         sql(RELEASE_CERTIFICATE)
             .bind(fingerprint.as_slice())
             .bind(new.created_at)
+            .bind(new.user_id)
             .execute(tx)
             .await?;
     }
@@ -188,6 +232,8 @@ pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
         .bind(new.signing_key.as_ref())
         .bind(new.rotated_to)
         .bind(new.oauth_client.as_ref())
+        .bind(new.issued_by)
+        .bind(new.root_id)
         .bind(fold(&new.name))
         .execute(tx)
         .await?;
@@ -222,12 +268,15 @@ pub async fn by_token_endpoint(
     sql(BY_ENDPOINT).bind(token_endpoint).one(conn).await
 }
 
-/// The credential of a client certificate, in force or not.
-pub async fn by_certificate(
-    conn: &mut Conn,
-    fingerprint: &[u8],
-) -> Result<Option<Credential>, Error> {
-    sql(BY_CERTIFICATE).bind(fingerprint).one(conn).await
+/// The credentials of a client certificate, in force or not: several people can register one, and
+/// each of them lets its holder in as themselves alone. A hundred at most.
+pub async fn by_certificate(conn: &mut Conn, fingerprint: &[u8]) -> Result<Vec<Credential>, Error> {
+    sql(BY_CERTIFICATE).bind(fingerprint).all(conn).await
+}
+
+/// The first credential of the chain that this one is in; none where it is not known.
+pub async fn root_of(conn: &mut Conn, id: CredentialId) -> Result<Option<CredentialId>, Error> {
+    sql(ROOT).bind(id).one(conn).await
 }
 
 /// The credentials that accept certificates of this authority, in force or not.
@@ -292,6 +341,24 @@ pub async fn revoke(
 ) -> Result<bool, Error> {
     tx.note(Change::credential(id), now);
     sql(REVOKE).bind(user).bind(id).bind(now).changed(tx).await
+}
+
+/// Revokes a person's credential, in force or not, and every credential that was issued with it or
+/// with one of those. Returns which were in force or had ended by themselves.
+pub async fn revoke_chain(
+    tx: &mut Tx,
+    user: UserId,
+    id: CredentialId,
+    now: Timestamp,
+) -> Result<Vec<CredentialId>, Error> {
+    // Before the statement looks: whoever is issuing has committed, or finds the issuer revoked.
+    crate::users::lock(tx, user).await?;
+    let ask = sql(REVOKE_CHAIN).bind(user).bind(id).bind(now);
+    let revoked: Vec<CredentialId> = ask.all(tx).await?;
+    for id in &revoked {
+        tx.note(Change::credential(*id), now);
+    }
+    Ok(revoked)
 }
 
 /// Revokes all of a person's credentials. Returns how many.

@@ -152,10 +152,10 @@ macro_rules! credential {
     ($where:literal) => {
         concat!(
             "SELECT c.id, c.user_id, c.workspace_id, c.kind, c.name, c.token_hash, \
-             c.token_endpoint, c.public_key, c.certificate_fingerprint, c.certificate, \
+             c.token_endpoint, c.public_key, COALESCE(c.certificate_sha256, c.certificate_fingerprint) AS certificate_fingerprint, c.certificate, \
              c.issuer_fingerprint, c.permissions, c.resources, c.created_at, c.updated_at, \
              c.expires_at, c.revoked_at, c.last_used_at, c.last_used_ip, c.signing_key, \
-             c.rotated_to, c.oauth_client FROM credentials c WHERE ",
+             c.rotated_to, c.oauth_client, c.issued_by, c.root_id FROM credentials c WHERE ",
             $where,
             " AND c.revoked_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > $5) AND EXISTS \
              (SELECT 1 FROM users u WHERE u.id = c.user_id AND u.status = 'active' AND ",

@@ -112,8 +112,8 @@ conflicts! {
     EndpointTaken "projects_endpoint_unique" "projects.endpoint" "the project endpoint is taken"
     /// The workspace has a subscription already.
     AlreadySubscribed "subscriptions_one_open" "subscriptions.workspace_id" "the workspace has a subscription already"
-    /// Another credential has this certificate.
-    CertificateTaken "credentials_certificate_unique" "credentials.certificate_fingerprint" "the certificate is registered already"
+    /// Another credential of the same person has this certificate.
+    CertificateTaken "credentials_certificate_of_user" "credentials.certificate_sha256, credentials.user_id" "the certificate is registered already"
     /// Another credential has this token endpoint; the caller makes a new one.
     TokenEndpointTaken "credentials_endpoint_unique" "credentials.token_endpoint" "the token endpoint is taken"
     /// The port is reserved already.

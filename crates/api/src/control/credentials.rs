@@ -111,7 +111,8 @@ pub const ROTATE: &Operation = &Operation {
     refusals: &[409],
 };
 
-/// Revokes a credential, and with it every token that was minted from it.
+/// Revokes a credential, and with it every token that was minted from it. What it issued stays,
+/// unless the caller asks for that too.
 pub const REVOKE: &Operation = &Operation {
     id: "revoke_credential",
     method: Method::Delete,
@@ -122,7 +123,12 @@ pub const REVOKE: &Operation = &Operation {
         &[rule(&["delete"])],
     ),
     stable: false,
-    query: &[],
+    query: &[Parameter {
+        name: "issued",
+        description: "With true, every credential that was issued with this one, or with one of \
+                      those, is revoked too, also where this one was revoked before.",
+        shape: Shape::OneOf(&["true", "false"]),
+    }],
     body: None,
     answer: Answer::NO_CONTENT,
     refusals: &[],
@@ -322,6 +328,11 @@ pub struct Credential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub rotated_to: Option<String>,
+    /// The credential that was shown when this one was issued, itself or by a token that was minted
+    /// from it; absent: a person in a browser issued it, or approved it for a client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub issued_by: Option<String>,
 }
 
 /// A page of credentials.

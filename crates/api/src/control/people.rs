@@ -34,8 +34,26 @@ pub const LIST_AUDIT: &Operation = &Operation {
     )
 };
 
+/// The audit log of the person behind the credential, newest first.
+pub const LIST_OWN_AUDIT: &Operation = &Operation {
+    query: &[PAGE, PAGE_SIZE],
+    ..Operation::get(
+        "list_own_audit",
+        "/api/user/audit",
+        "Who issued, revoked and changed what with your account",
+        Access::Permitted(
+            Permission::AccountCredentialsReadOnly,
+            &[Rule {
+                resource: "credentials",
+                actions: &["read"],
+            }],
+        ),
+        "AuditList",
+    )
+};
+
 /// The operations of this module.
-pub const OPERATIONS: &[&Operation] = &[GET_USER, LIST_AUDIT];
+pub const OPERATIONS: &[&Operation] = &[GET_USER, LIST_OWN_AUDIT, LIST_AUDIT];
 
 pub(super) fn schemas(schemas: &mut Schemas) {
     add::<User>(schemas);

@@ -6,12 +6,12 @@ use api::control::Paging;
 use api::control::people::{AuditEntry, AuditList};
 use axum::Json;
 use axum::extract::State;
-use store::audit::{Entry, of_workspace};
+use store::audit::{Entry, of_user, of_workspace};
 use types::permission::Permission;
 
 use crate::access;
 use crate::app::App;
-use crate::caller::{Caller, WorkspacesProtect};
+use crate::caller::{Caller, CredentialsRead, WorkspacesProtect};
 use crate::extract::{Path, Query};
 use crate::problem::Answer;
 use crate::wire::date;
@@ -29,6 +29,23 @@ pub(super) async fn list(
     let workspace = access::workspace_to_read(&mut read, &caller.who, &workspace, needed).await?;
     let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
     let found = of_workspace(&mut read, workspace.id, paging).await?;
+    Ok(Json(AuditList {
+        entries: found.items.into_iter().map(entry).collect(),
+        paging: Paging::new(page.page, page.size, found.total),
+    }))
+}
+
+/// Of the caller's user: also what a credential of theirs did, and what concerns no workspace.
+pub(super) async fn own(
+    State(app): State<Arc<App>>,
+    Caller { who, .. }: Caller<CredentialsRead>,
+    mut query: Query,
+) -> Answer<Json<AuditList>> {
+    let page = query.page()?;
+    query.finish()?;
+    let mut read = app.store.read().await?;
+    let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
+    let found = of_user(&mut read, who.user.id, paging).await?;
     Ok(Json(AuditList {
         entries: found.items.into_iter().map(entry).collect(),
         paging: Paging::new(page.page, page.size, found.total),

@@ -10,6 +10,9 @@ pub struct Account {
     pub subscription: Option<Subscription>,
     /// Whether there is something to charge.
     pub has_payment_method: bool,
+    /// Grows with every change of what the workspace pays for. A preview is bound to it, so that
+    /// each one confirms at most one change (CP-4b, CP-4g).
+    pub revision: u64,
 }
 
 /// A subscription.
@@ -131,6 +134,7 @@ mod tests {
         let account = |day| Account {
             subscription: Some(since(2026, 4, day)),
             has_payment_method: true,
+            revision: 1,
         };
         let (first, middle) = (account(1), account(16));
         // To the 1st it is paid for: half of the period from the 16th to the 16th is not.

@@ -85,6 +85,7 @@ mod tests {
                 since: date(2026, 4, 1),
             }),
             has_payment_method,
+            revision: 1,
         }
     }
 
@@ -127,6 +128,7 @@ mod tests {
         let card = Account {
             subscription: None,
             has_payment_method: true,
+            revision: 0,
         };
         assert_eq!(
             decide(pro, &card, today).action(),

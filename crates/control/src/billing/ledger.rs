@@ -41,6 +41,7 @@ impl Billing for Ledger {
                     since: day_of(row.started_at),
                 }),
                 has_payment_method,
+                revision: billing::revision(conn, workspace).await?,
             })
         })
     }

@@ -18,6 +18,8 @@ pub struct Principal {
     pub user: User,
     /// The stored thing behind the credential; what is minted from it dies with it.
     pub source: Source,
+    /// The first credential of the chain that issued the one behind the caller; none for a session.
+    pub root: Option<CredentialId>,
     /// When that last changed.
     pub source_updated_at: Timestamp,
     /// Permissions; `None` is not narrowed.

@@ -21,14 +21,15 @@ use types::id::{CredentialId, UserId};
 use types::permission::Permission;
 use types::problem::Problem;
 
-use super::audit::{self, Action};
 use super::material::{Material, Sent};
 use super::view::view;
 use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, CredentialsWrite, Principal};
 use crate::delegation::{self, Grant};
-use crate::extract::Body;
+use crate::extract::{Body, ClientIp};
 use crate::metrics;
+use crate::people::notices::{self, Notice};
 use crate::problem::{Answer, Refusal, bad};
 use crate::random;
 use crate::tokens::{text, token_id};
@@ -38,6 +39,7 @@ use crate::words::name;
 pub(super) async fn create(
     Caller { who, .. }: Caller<CredentialsWrite>,
     State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
     Body(body): Body<CreateCredential>,
 ) -> Answer<(StatusCode, Json<IssuedCredential>)> {
     let now = app.now();
@@ -62,23 +64,42 @@ pub(super) async fn create(
         expires_at,
         material,
         access: None,
+        issuer: Issuer::of(&who),
     };
     // A public id of 32 bits is drawn again where it is taken.
     for _ in 0..MAX_DRAWS {
         let issued = issue(&app, draft.clone(), now)?;
         let mut tx = app.store.begin().await?;
+        lock_issuer(&mut tx, &who, now).await?;
         match stored::insert(&mut tx, &issued.credential).await {
             Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
             other => other?,
         }
         require_room(&mut tx, who.user.id, now).await?;
-        audit::record(&mut tx, &who, Action::Issued, issued.credential.id, now).await?;
+        let actor = Actor::caller(&who).at(ip);
+        let target = Target::Credential(issued.credential.id);
+        audit::record(&mut tx, &actor, None, Action::CredentialIssued, target, now).await?;
         tx.commit().await?;
         metrics::minted(issued.credential.kind.as_str());
+        let notice = Notice::CredentialIssued(issued.credential.name.clone());
+        notices::send(&app, &who.user, &notice, ip, now);
         return Ok((StatusCode::CREATED, Json(issued.shown(now)?)));
     }
     tracing::error!("no free token endpoint was drawn");
     Err(Problem::internal().into())
+}
+
+/// Makes sure, in the transaction that issues, that the credential of the caller is in force, and
+/// stays so until the end of the transaction: nothing is issued behind a revocation.
+pub(super) async fn lock_issuer(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
+    let Some(issuer) = who.source.credential() else {
+        return Ok(());
+    };
+    if stored::lock_issuer(tx, who.user.id, issuer, now).await? {
+        Ok(())
+    } else {
+        Err(Problem::invalid_token().into())
+    }
 }
 
 /// Refuses what would be one credential too many: it is counted with what the transaction has
@@ -104,6 +125,38 @@ pub(super) struct Draft {
     pub(super) material: Material,
     /// The OAuth client that gets the token, where it is one.
     pub(super) access: Option<AccessClaims>,
+    pub(super) issuer: Issuer,
+}
+
+/// The chain of credentials that a new one continues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Issuer {
+    /// The credential that was shown, itself or by a token that was minted from it.
+    pub(super) issued_by: Option<CredentialId>,
+    /// The first of the chain.
+    pub(super) root: Option<CredentialId>,
+}
+
+impl Issuer {
+    /// The caller. A person in a browser begins a chain.
+    pub(super) fn of(who: &Principal) -> Self {
+        Self {
+            issued_by: who.source.credential(),
+            root: who.root,
+        }
+    }
+
+    /// The caller, or, where that is a person in a browser, whoever issued the one that is
+    /// replaced: a successor stays in the chain.
+    pub(super) fn of_successor(who: &Principal, old: &Credential) -> Self {
+        match who.source.credential() {
+            Some(_) => Self::of(who),
+            None => Self {
+                issued_by: old.issued_by,
+                root: Some(old.root()),
+            },
+        }
+    }
 }
 
 /// A credential and, where it has one, its secret.
@@ -141,6 +194,7 @@ pub fn issue_pat(
         expires_at,
         material: Material::Token,
         access: None,
+        issuer: Issuer::default(),
     };
     issue(app, draft, app.now())
 }
@@ -164,6 +218,7 @@ pub fn issue_access_token(
         expires_at: Some(expires_at),
         material: Material::Token,
         access: Some(claims),
+        issuer: Issuer::default(),
     };
     issue(app, draft, now)
 }
@@ -184,7 +239,8 @@ pub(crate) async fn issue_admin_pat(
             Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
             other => other?,
         }
-        audit::record_by(&mut tx, (owner, None), Action::Issued, credential.id, now).await?;
+        let (actor, target) = (Actor::person(owner), Target::Credential(credential.id));
+        audit::record(&mut tx, &actor, None, Action::CredentialIssued, target, now).await?;
         tx.commit().await?;
         return token.ok_or_else(|| Problem::internal().into());
     }
@@ -201,6 +257,7 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
         expires_at,
         material,
         access,
+        issuer,
     } = draft;
     let mut credential = Credential {
         id: CredentialId::new(unix_millis(now), random::bytes()?),
@@ -225,6 +282,8 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
         signing_key: None,
         rotated_to: None,
         oauth_client: access.as_ref().map(|access| access.client_id.clone()),
+        issued_by: issuer.issued_by,
+        root_id: issuer.root,
     };
     let mut token = None;
     match material {
@@ -373,7 +432,7 @@ fn expiry(given: Option<&str>, who: &Principal, now: Timestamp) -> Answer<Option
 }
 
 /// What a credential must not outlive. A person in a session is there, and decides anew.
-fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
+pub(super) fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
     match who.kind {
         CallerKind::Session => None,
         CallerKind::Pat | CallerKind::App | CallerKind::Auth => who.expires_at,
@@ -382,30 +441,4 @@ fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
 
 fn bad_expiry() -> Refusal {
     bad("expiresAt", "expiresAt is too far away")
-}
-
-/// Whether what is stored may be handed to the caller: nothing in it is more than the caller holds.
-pub(super) fn require_no_more(who: &Principal, credential: &Credential) -> Answer<()> {
-    let refused = || {
-        Refusal::from(Problem::insufficient_scope(
-            Permission::AccountCredentialsReadWrite,
-        ))
-    };
-    match &credential.permissions {
-        None if who.permissions.is_some() => return Err(refused()),
-        None => {}
-        Some(names) => {
-            let held = names.iter().flat_map(|name| name.parse()).collect();
-            delegation::require_held(who, held)?;
-        }
-    }
-    let narrower: Option<&Value> = who.resources.as_ref();
-    if narrower.is_some() && narrower != credential.resources.as_ref() {
-        return Err(refused());
-    }
-    let outlives = |end: Timestamp| credential.expires_at.is_none_or(|own| own > end);
-    if lifetime_bound(who).is_some_and(outlives) {
-        return Err(refused());
-    }
-    Ok(())
 }

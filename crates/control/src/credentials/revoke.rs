@@ -4,30 +4,53 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use http::StatusCode;
+use serde_json::json;
 use store::credentials as stored;
 use types::problem::Problem;
 
-use super::audit::{self, Action};
+use super::own;
 use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, CredentialsWrite};
-use crate::extract::Path;
-use crate::problem::Answer;
+use crate::extract::{ClientIp, Path, Query};
+use crate::problem::{Answer, bad};
 
-/// What was minted from it is no good from here on: every verification asks for its source.
+/// Tokens that were minted from it are no good from here on: every verification asks for their
+/// source. Credentials that it issued stay, unless the caller asks for them too; then the first one
+/// may have been revoked before.
 pub(super) async fn revoke(
     Caller { who, .. }: Caller<CredentialsWrite>,
     State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
     Path(credential_id): Path<String>,
+    mut query: Query,
 ) -> Answer<StatusCode> {
-    let Ok(id) = credential_id.parse() else {
-        return Err(Problem::not_found().into());
+    let with_issued = match query.text("issued").as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(bad("issued", "issued is not true or false")),
     };
+    query.finish()?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    if !stored::revoke(&mut tx, who.user.id, id, now).await? {
+    let id = own::find(&mut tx, &who, &credential_id).await?.id;
+    let revoked = if with_issued {
+        stored::revoke_chain(&mut tx, who.user.id, id, now).await?
+    } else if stored::revoke(&mut tx, who.user.id, id, now).await? {
+        vec![id]
+    } else {
         return Err(Problem::not_found().into());
+    };
+    let actor = Actor::caller(&who).at(ip);
+    for one in revoked {
+        let details = if one == id {
+            json!({})
+        } else {
+            json!({"with": id})
+        };
+        let (action, target) = (Action::CredentialRevoked, Target::Credential(one));
+        audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     }
-    audit::record(&mut tx, &who, Action::Revoked, id, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -6,18 +6,21 @@ use api::control::credentials::{IssuedCredential, MAX_OVERLAP_SECONDS, RotateCre
 use axum::Json;
 use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 use store::credentials as stored;
 use types::permission::Permission;
 use types::problem::Problem;
 
-use super::audit::{self, Action};
-use super::issue::{Draft, issue, require_no_more, require_room};
+use super::issue::{Draft, Issuer, issue, lock_issuer, require_room};
 use super::material::{Material, Sent};
+use super::own;
 use super::view::kind;
 use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, CredentialsWrite};
 use crate::delegation::Grant;
-use crate::extract::{OptionalBody, Path};
+use crate::extract::{ClientIp, OptionalBody, Path};
+use crate::people::notices::{self, Notice};
 use crate::problem::Answer;
 
 /// The successor is a credential of its own, with what the old one had; the old one ends with the
@@ -25,6 +28,7 @@ use crate::problem::Answer;
 pub(super) async fn rotate(
     Caller { who, .. }: Caller<CredentialsWrite>,
     State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
     Path(credential_id): Path<String>,
     OptionalBody(body): OptionalBody<RotateCredential>,
 ) -> Answer<Json<IssuedCredential>> {
@@ -36,16 +40,14 @@ pub(super) async fn rotate(
             .with_field("overlapSeconds")
             .into());
     }
-    let Ok(id) = credential_id.parse() else {
-        return Err(Problem::not_found().into());
-    };
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let old = stored::of_user_by_id(&mut tx, who.user.id, id).await?;
-    let Some(old) = old.filter(|old| old.revoked_at.is_none()) else {
+    lock_issuer(&mut tx, &who, now).await?;
+    let old = own::find(&mut tx, &who, &credential_id).await?;
+    if old.revoked_at.is_some() {
         return Err(Problem::not_found().into());
-    };
-    require_no_more(&who, &old)?;
+    }
+    let id = old.id;
     if old.oauth_client.is_some() {
         // A successor by hand would outlive what was approved (OA-7).
         let detail = "An OAuth client holds this token: the client is linked anew instead.";
@@ -74,6 +76,7 @@ pub(super) async fn rotate(
             expires_at: old.expires_at,
             material,
             access: None,
+            issuer: Issuer::of_successor(&who, &old),
         },
         now,
     )?;
@@ -86,8 +89,13 @@ pub(super) async fn rotate(
     }
     stored::insert(&mut tx, &successor.credential).await?;
     require_room(&mut tx, who.user.id, now).await?;
-    audit::record(&mut tx, &who, Action::Rotated, id, now).await?;
+    let (actor, target) = (Actor::caller(&who).at(ip), Target::Credential(id));
+    let details = json!({"successor": new});
+    let action = Action::CredentialRotated;
+    audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     tx.commit().await?;
+    let notice = Notice::CredentialIssued(old.name.clone());
+    notices::send(&app, &who.user, &notice, ip, now);
     successor.shown(now).map(Json)
 }
 

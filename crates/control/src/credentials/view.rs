@@ -35,6 +35,7 @@ pub(super) fn view(credential: &stored::Credential, now: Timestamp) -> Credentia
         last_used_at: credential.last_used_at.map(date),
         last_used_ip: credential.last_used_ip.clone(),
         rotated_to: credential.rotated_to.map(|id| id.to_string()),
+        issued_by: credential.issued_by.map(|id| id.to_string()),
     }
 }
 

@@ -1,5 +1,8 @@
 //! From an approval to a token: the same for both grants.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use api::control::oauth::TokenResponse;
 use credentials::AccessClaims;
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +18,7 @@ use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::credentials::{issue_access_token, require_room};
 use crate::metrics;
+use crate::people::notices::{self, Notice};
 use crate::people::session::{is_idle, later};
 use crate::tokens::text;
 
@@ -32,19 +36,18 @@ pub(super) struct Approved {
 /// The person has to be there still, and signed in as when approving: whoever ends a session ends
 /// what it was about to give away.
 pub(super) async fn issue(
-    app: &App,
+    app: &Arc<App>,
     mut tx: Tx,
     client: &Client,
     approved: Approved,
     credential: CredentialId,
-    actor: &Actor,
+    ip: IpAddr,
 ) -> Result<Option<TokenResponse>, OauthError> {
     let now = app.now();
     let gone = || Code::InvalidGrant.because("what was approved is not in force any more");
     let user = users::by_id(&mut tx, approved.user).await?;
-    if user.is_none_or(|user| user.status != Status::Active) {
-        return Err(gone());
-    }
+    let user = user.filter(|user| user.status == Status::Active);
+    let user = user.ok_or_else(gone)?;
     let live = sessions::of_user(&mut tx, approved.user, now).await?;
     let is_live =
         |session: &sessions::Session| session.id == approved.session && !is_idle(session, now);
@@ -75,9 +78,12 @@ pub(super) async fn issue(
     require_room(&mut tx, approved.user, now).await?;
     let (action, target) = (Action::OauthTokenIssued, Target::Credential(credential));
     let details = json!({"client": client.id(), "scope": scope.to_string()});
-    audit::record_with(&mut tx, actor, None, action, target, details, now).await?;
+    let actor = Actor::person(approved.user).at(ip);
+    audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     tx.commit().await?;
     metrics::minted(issued.credential.kind.as_str());
+    let notice = Notice::ClientLinked(name.to_owned());
+    notices::send(app, &user, &notice, ip, now);
     let token = issued.token.as_ref().map(text).transpose()?;
     Ok(Some(TokenResponse {
         access_token: token.unwrap_or_default(),

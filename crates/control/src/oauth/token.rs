@@ -65,7 +65,7 @@ pub(super) async fn token(
 }
 
 struct Request<'a> {
-    app: &'a App,
+    app: &'a Arc<App>,
     client: &'a Client,
     ip: std::net::IpAddr,
 }
@@ -104,8 +104,7 @@ impl Request<'_> {
                 permissions: found.permissions,
                 resources: found.resources,
             };
-            let actor = Actor::person(approved.user).at(self.ip);
-            if let Some(issued) = issue(app, tx, self.client, approved, id, &actor).await? {
+            if let Some(issued) = issue(app, tx, self.client, approved, id, self.ip).await? {
                 return Ok(issued);
             }
         }
@@ -179,8 +178,7 @@ impl Request<'_> {
                 permissions: grant.permissions,
                 resources: grant.resources,
             };
-            let actor = Actor::person(user).at(self.ip);
-            if let Some(issued) = issue(app, tx, self.client, approved, id, &actor).await? {
+            if let Some(issued) = issue(app, tx, self.client, approved, id, self.ip).await? {
                 return Ok(issued);
             }
         }

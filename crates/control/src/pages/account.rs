@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 use jiff::Timestamp;
+use store::audit::Entry;
 use store::passkeys::Passkey;
 use store::projects::{List, Project, Reach, Sort};
 use store::sessions::Session;
@@ -45,6 +46,8 @@ struct AccountPage<'a> {
     can_have_passkeys: bool,
     passkeys: Vec<PasskeyLine>,
     sessions: Vec<SessionLine>,
+    /// What was done lately, newest first.
+    entries: Vec<EntryLine>,
     note: Option<&'a str>,
     error: Option<&'a str>,
     current_error: Option<&'a str>,
@@ -75,6 +78,15 @@ struct SessionLine {
     place: String,
     last_seen: String,
     is_this: bool,
+}
+
+/// An entry of the person's own audit log.
+struct EntryLine {
+    action: String,
+    at: String,
+    place: String,
+    /// The credential that did it.
+    credential: Option<String>,
 }
 
 /// The front door.
@@ -109,6 +121,7 @@ pub(super) async fn show(
 /// Changes the password, for who knows the old one.
 pub(super) async fn change_password(
     State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
@@ -129,7 +142,7 @@ pub(super) async fn change_password(
             again
         });
     }
-    accounts::change_password(&app, &who, new).await?;
+    accounts::change_password(&app, &who, new, ip).await?;
     Ok(see_other("/account?done=password"))
 }
 
@@ -227,6 +240,8 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> 
     let projects = projects_of(&mut read, who, &workspaces).await?;
     let passkeys = store::passkeys::of_user(&mut read, who.user.id).await?;
     let sessions = store::sessions::of_user(&mut read, who.user.id, app.now()).await?;
+    let lately = Paging::new(1, ENTRIES).unwrap_or(Paging::DEFAULT);
+    let entries = store::audit::of_user(&mut read, who.user.id, lately).await?;
     let identities = store::users::identities(&mut read, who.user.id).await?;
     Ok(AccountPage {
         name: who.user.name.clone(),
@@ -254,6 +269,7 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> 
             .filter(|session| !is_idle(session, app.now()))
             .map(|session| line(session, who.session.id))
             .collect(),
+        entries: entries.items.into_iter().map(entry_line).collect(),
         note: None,
         error: None,
         current_error: None,
@@ -297,6 +313,18 @@ fn passkey_line(passkey: Passkey) -> PasskeyLine {
         last_used: passkey.last_used_at.map(day),
     }
 }
+
+fn entry_line(entry: Entry) -> EntryLine {
+    EntryLine {
+        action: entry.action.replace(['.', '_'], " "),
+        at: entry.created_at.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+        place: entry.ip.unwrap_or_default(),
+        credential: entry.actor_credential_id.map(|id| id.to_string()),
+    }
+}
+
+/// Entries on the page; `GET /api/user/audit` has all of them.
+const ENTRIES: u32 = 20;
 
 /// A provider's name, for people; its issuer where it is not the one of today.
 fn provider_name(app: &App, issuer: String) -> String {

@@ -138,6 +138,7 @@ pub(super) async fn creation_options(
 /// The passkey that was made.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
@@ -151,7 +152,7 @@ pub(super) async fn create(
         client_data: &client_data,
         attestation: &attestation,
     };
-    let error = match passkeys::register(&app, &who, &name, registration).await {
+    let error = match passkeys::register(&app, &who, &name, registration, ip).await {
         Ok(Outcome::Added(None)) => return Ok(see_other("/account?done=passkey")),
         Ok(Outcome::Added(Some(codes))) => {
             let codes = codes.iter().map(RecoveryCode::reveal).collect();
@@ -171,13 +172,14 @@ pub(super) async fn create(
 /// Takes one away.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
     visitor: Visitor,
     Path(passkey): Path<String>,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
     let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
     if let Ok(passkey) = passkey.parse::<PasskeyId>() {
-        passkeys::remove(&app, &who, passkey).await?;
+        passkeys::remove(&app, &who, passkey, ip).await?;
     }
     Ok(see_other("/account?done=passkey-off"))
 }

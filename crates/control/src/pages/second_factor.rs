@@ -104,13 +104,14 @@ pub(super) async fn set_up(
 /// A first code: puts the second factor in force, and shows the recovery codes.
 pub(super) async fn confirm(
     State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
     // A secret that was shown and never confirmed stays: without this, a browser that was left open
     // could guess at it, and would be shown the recovery codes.
     let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
-    if let Some(codes) = second_factor::confirm(&app, &who, &form.text("code")).await? {
+    if let Some(codes) = second_factor::confirm(&app, &who, &form.text("code"), ip).await? {
         let codes = codes.iter().map(RecoveryCode::reveal).collect();
         return Ok(page(&CodesPage { codes }));
     }
@@ -129,11 +130,12 @@ pub(super) async fn confirm(
 /// Takes the authenticator app away.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
     visitor: Visitor,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
     let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
-    second_factor::remove(&app, &who).await?;
+    second_factor::remove(&app, &who, ip).await?;
     Ok(see_other("/account?done=second-factor-off"))
 }
 

@@ -1,5 +1,8 @@
 //! Accounts: making people, their passwords, the sessions that they see.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use store::users::{self, NewUser, Role, User};
 use store::workspaces::Type;
@@ -8,6 +11,7 @@ use types::id::{SessionId, UserId, WorkspaceId};
 use types::problem::Problem;
 
 use super::email::Email;
+use super::notices::{self, Notice};
 use super::password::{Password, Passwords, Verdict};
 use super::session::SignedIn;
 use super::sign_in::{SignInError, hash_refusal};
@@ -161,7 +165,12 @@ pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), Si
 }
 
 /// Sets a new password and ends the person's other sessions. The caller has checked the old one.
-pub async fn change_password(app: &App, who: &SignedIn, new: Password) -> Answer<()> {
+pub async fn change_password(
+    app: &Arc<App>,
+    who: &SignedIn,
+    new: Password,
+    ip: IpAddr,
+) -> Answer<()> {
     let now = app.now();
     let user = &who.user;
     let hash = app
@@ -174,7 +183,7 @@ pub async fn change_password(app: &App, who: &SignedIn, new: Password) -> Answer
     users::set_password(&mut tx, user.id, Some(&PasswordHash(hash)), now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
     store::links::revoke(&mut tx, user.id, store::links::Kind::PasswordReset, now).await?;
-    let actor = Actor::person(user.id);
+    let actor = Actor::person(user.id).at(ip);
     audit::record(
         &mut tx,
         &actor,
@@ -185,6 +194,7 @@ pub async fn change_password(app: &App, who: &SignedIn, new: Password) -> Answer
     )
     .await?;
     tx.commit().await?;
+    notices::send(app, user, &Notice::PasswordChanged, ip, now);
     Ok(())
 }
 

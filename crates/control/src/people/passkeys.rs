@@ -8,6 +8,9 @@
 mod options;
 mod shown;
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use store::passkeys::{self, Passkey};
 use types::id::PasskeyId;
@@ -18,6 +21,7 @@ pub use self::options::{creation, request};
 pub use self::shown::{Sent, confirm, second_factor, sign_in};
 use super::accounts;
 use super::challenge::{self, Purpose};
+use super::notices::{self, Notice};
 use super::recovery::RecoveryCode;
 use super::second_factor::new_recovery_codes;
 use super::session::SignedIn;
@@ -53,10 +57,11 @@ pub enum Outcome {
 /// Registers a passkey, and ends the person's other sessions where it is the first second factor.
 /// The caller has made sure of a recent proof.
 pub async fn register(
-    app: &App,
+    app: &Arc<App>,
     who: &SignedIn,
     name: &str,
     sent: Registration<'_>,
+    ip: IpAddr,
 ) -> Answer<Outcome> {
     let now = app.now();
     let name = accounts::name(name)?;
@@ -114,14 +119,15 @@ pub async fn register(
         None
     };
     store::sessions::second_factor(&mut tx, who.session.id, now).await?;
-    note(&mut tx, who, Action::PasskeyAdded, now).await?;
+    note(&mut tx, who, Action::PasskeyAdded, ip, now).await?;
     tx.commit().await?;
+    notices::send(app, &who.user, &Notice::PasskeyAdded(passkey.name), ip, now);
     Ok(Outcome::Added(codes))
 }
 
 /// Takes a passkey away and ends the person's other sessions, which it may have begun; one that is
 /// not there is gone already. With the last second factor go the recovery codes. The caller has made sure of a recent proof.
-pub async fn remove(app: &App, who: &SignedIn, id: PasskeyId) -> Answer<()> {
+pub async fn remove(app: &Arc<App>, who: &SignedIn, id: PasskeyId, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     if !passkeys::delete(&mut tx, who.user.id, id).await? {
@@ -133,16 +139,23 @@ pub async fn remove(app: &App, who: &SignedIn, id: PasskeyId) -> Answer<()> {
         store::users::set_recovery_codes(&mut tx, who.user.id, &[]).await?;
     }
     store::sessions::end_all(&mut tx, who.user.id, Some(who.session.id), now).await?;
-    note(&mut tx, who, Action::PasskeyRemoved, now).await?;
+    note(&mut tx, who, Action::PasskeyRemoved, ip, now).await?;
     tx.commit().await?;
+    notices::send(app, &who.user, &Notice::PasskeyRemoved, ip, now);
     Ok(())
 }
 
-async fn note(tx: &mut store::Tx, who: &SignedIn, action: Action, now: Timestamp) -> Answer<()> {
+async fn note(
+    tx: &mut store::Tx,
+    who: &SignedIn,
+    action: Action,
+    ip: IpAddr,
+    now: Timestamp,
+) -> Answer<()> {
     let user = who.user.id;
     audit::record(
         tx,
-        &Actor::person(user),
+        &Actor::person(user).at(ip),
         None,
         action,
         Target::User(user),

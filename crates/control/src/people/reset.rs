@@ -10,6 +10,7 @@ use store::{PasswordHash, SecretHash, Tx};
 use types::problem::Problem;
 
 use super::email::Email;
+use super::notices::{self, Notice};
 use super::password::Password;
 use super::secret_link::LinkSecret;
 use super::session::later;
@@ -126,7 +127,12 @@ pub async fn person(app: &App, secret: &LinkSecret) -> Answer<Option<User>> {
 /// Sets the password, uses the link up, and ends every session of the person. False: the link does
 /// not work (any more). The second factor stays: a mailbox alone opens no account that has one.
 /// Unless nobody had proved the address before: see [`start_afresh`].
-pub async fn complete(app: &App, secret: &LinkSecret, new: Password, ip: IpAddr) -> Answer<bool> {
+pub async fn complete(
+    app: &Arc<App>,
+    secret: &LinkSecret,
+    new: Password,
+    ip: IpAddr,
+) -> Answer<bool> {
     let now = app.now();
     let hash = app
         .people
@@ -162,6 +168,7 @@ pub async fn complete(app: &App, secret: &LinkSecret, new: Password, ip: IpAddr)
     .await?;
     tx.commit().await?;
     app.people.attempts.forgive(&user.email, user.id);
+    notices::send(app, &user, &Notice::PasswordReset, ip, now);
     Ok(true)
 }
 

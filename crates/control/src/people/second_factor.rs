@@ -1,10 +1,14 @@
 //! The second factor of a person: setting it up, putting it in force, taking it away.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use store::users::{self, User};
 use store::{Sealed, SecretHash, Tx, passkeys};
 use types::id::UserId;
 use types::problem::Problem;
 
+use super::notices::{self, Notice};
 use super::recovery::{AT_ONCE, RecoveryCode};
 use super::session::SignedIn;
 use super::totp::TotpSecret;
@@ -31,7 +35,12 @@ pub async fn set_up(app: &App, who: &SignedIn) -> Answer<TotpSecret> {
 
 /// Puts the second factor in force with a first code, ends the person's other sessions, and
 /// returns the recovery codes. `None`: the code is not right.
-pub async fn confirm(app: &App, who: &SignedIn, code: &str) -> Answer<Option<Vec<RecoveryCode>>> {
+pub async fn confirm(
+    app: &Arc<App>,
+    who: &SignedIn,
+    code: &str,
+    ip: IpAddr,
+) -> Answer<Option<Vec<RecoveryCode>>> {
     let now = app.now();
     let user = &who.user;
     let step = secret_of(app, user)?.and_then(|secret| secret.check(code, now, None));
@@ -47,7 +56,7 @@ pub async fn confirm(app: &App, who: &SignedIn, code: &str) -> Answer<Option<Vec
     let codes = new_recovery_codes(&mut tx, user.id).await?;
     store::sessions::second_factor(&mut tx, who.session.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
-    let actor = Actor::person(user.id);
+    let actor = Actor::person(user.id).at(ip);
     audit::record(
         &mut tx,
         &actor,
@@ -58,12 +67,13 @@ pub async fn confirm(app: &App, who: &SignedIn, code: &str) -> Answer<Option<Vec
     )
     .await?;
     tx.commit().await?;
+    notices::send(app, user, &Notice::SecondFactorOn, ip, now);
     Ok(Some(codes))
 }
 
 /// Takes the authenticator app away and ends the person's other sessions. With the last second
 /// factor go the recovery codes. The caller has made sure of a recent proof.
-pub async fn remove(app: &App, who: &SignedIn) -> Answer<()> {
+pub async fn remove(app: &Arc<App>, who: &SignedIn, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let user = &who.user;
     let mut tx = app.store.begin().await?;
@@ -72,7 +82,7 @@ pub async fn remove(app: &App, who: &SignedIn) -> Answer<()> {
         users::set_recovery_codes(&mut tx, user.id, &[]).await?;
     }
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
-    let actor = Actor::person(user.id);
+    let actor = Actor::person(user.id).at(ip);
     audit::record(
         &mut tx,
         &actor,
@@ -83,6 +93,7 @@ pub async fn remove(app: &App, who: &SignedIn) -> Answer<()> {
     )
     .await?;
     tx.commit().await?;
+    notices::send(app, user, &Notice::SecondFactorOff, ip, now);
     Ok(())
 }
 

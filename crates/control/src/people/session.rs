@@ -47,6 +47,7 @@ impl SignedIn {
             kind: CallerKind::Session,
             user: self.user.clone(),
             source: Source::Session(self.session.id),
+            root: None,
             source_updated_at: self.session.rotated_at,
             permissions,
             boundary,

@@ -18,13 +18,15 @@ impl FingerprintKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
-    /// Signs an offer: `option` is what is shown, without its fingerprint, and `decision` what the
-    /// server would do.
+    /// Signs an offer: `option` is shown to the caller, without its fingerprint, `decision` is the
+    /// change that the server would make, and `revision` the state of the account that it would
+    /// change: a confirmed change makes every earlier preview stale.
     pub(super) fn sign(
         &self,
         workspace: &str,
         option: &PlanOption,
         decision: &Decision,
+        revision: u64,
     ) -> Fingerprint {
         let mut context = hmac::Context::with_key(&self.0);
         let subscription = match decision {
@@ -38,6 +40,7 @@ impl FingerprintKey {
             DOMAIN,
             workspace.as_bytes(),
             subscription.as_bytes(),
+            &revision.to_be_bytes(),
             &shown,
         ] {
             // A length before each part, so that no two offers have the same text.
@@ -73,4 +76,4 @@ impl fmt::Display for Fingerprint {
 }
 
 /// Keeps the MAC apart from any other that the same secret might ever make.
-const DOMAIN: &[u8] = b"svc creation fingerprint 1";
+const DOMAIN: &[u8] = b"svc creation fingerprint 2";

@@ -50,6 +50,8 @@ pub struct Offer<'a> {
     pub unavailable: Option<UnavailableReason>,
     /// Regions that have room for it, in the order of the catalogue.
     pub regions: Vec<&'a Region>,
+    /// The state of the account that the decision was made on.
+    revision: u64,
     catalogue: &'a Catalogue,
 }
 
@@ -92,6 +94,7 @@ pub fn offer<'a>(
         decision,
         unavailable,
         regions,
+        revision: account.revision,
         catalogue,
     }
 }
@@ -150,7 +153,7 @@ impl Offer<'_> {
         // The recommendation is the one thing shown that is not bound: it is no part of the
         // offer, and a caller whose address changes (a phone, or IPv4 after IPv6) would go in
         // circles of stale previews.
-        key.sign(workspace, &self.option(None), &self.decision)
+        key.sign(workspace, &self.option(None), &self.decision, self.revision)
     }
 
     fn shown(

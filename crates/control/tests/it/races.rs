@@ -136,3 +136,42 @@ async fn a_member_who_becomes_an_owner_is_an_admins_no_more() {
         assert_eq!(member.unwrap().role, Role::Owner);
     }
 }
+
+/// CP-11: nothing is issued behind a revocation of the whole chain, at whichever platform.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_that_is_revoked_with_its_chain_issues_no_other() {
+    let control = TestControl::postgres().await;
+    let second = control.beside().await.unwrap();
+    let ada = control.person("Ada").await;
+    let now = control.now();
+    let id = {
+        let hash = store::SecretHash(::credentials::digest(&ada.token));
+        let mut read = control.app.store.read().await.unwrap();
+        let found = store::credentials::by_token(&mut read, hash).await.unwrap();
+        found.unwrap().id
+    };
+    let mut tx = control.app.store.begin().await.unwrap();
+    let revoked = store::credentials::revoke_chain(&mut tx, ada.user, id, now)
+        .await
+        .unwrap();
+    assert_eq!(revoked, [id]);
+    let revoking = async {
+        somebody_waits(&control).await;
+        tx.commit().await.unwrap();
+    };
+    let body = json!({"type": "pat", "name": "another"});
+    let (answer, ()) = tokio::join!(second.post("/api/credentials", &ada.token, &body), revoking);
+    assert_eq!(answer.status, 401);
+    let mut read = control.app.store.read().await.unwrap();
+    let good = store::credentials::List {
+        user: ada.user,
+        kind: None,
+        good_at: Some(now),
+        ended_by: None,
+        search: None,
+        order: store::Order::Asc,
+        paging: store::Paging::DEFAULT,
+    };
+    let list = store::credentials::list(&mut read, &good).await.unwrap();
+    assert_eq!(list.total, 0);
+}

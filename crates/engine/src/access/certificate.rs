@@ -80,13 +80,12 @@ impl ClientCertificate {
         project: &Project,
         now: i64,
     ) -> Result<Vec<(Arc<Credential>, Validity)>, Unmatched> {
-        let own = directory.certificate(&self.digest);
-        let own = own.map(|credential| (credential, self.validity));
-        let search = self.search(directory, project, now);
-        let mut known: Vec<_> = own
+        let own = self.own(directory, project);
+        let own = own
             .into_iter()
-            .chain(search.found.iter().cloned())
-            .collect();
+            .map(|credential| (credential, self.validity));
+        let search = self.search(directory, project, now);
+        let mut known: Vec<_> = own.chain(search.found.iter().cloned()).collect();
         let mut why = match (known.is_empty(), self.validity.holds(now)) {
             (true, true) => Unmatched::Unknown,
             _ => Unmatched::Time,
@@ -104,6 +103,20 @@ impl ClientCertificate {
         Ok(known)
     }
 
+    /// The credentials for this very certificate: of the project's own people, where one of them
+    /// has it. Strangers who registered it too take nobody's place, and where there are only
+    /// strangers one of them says why the visitor is refused.
+    fn own(&self, directory: &Directory, project: &Project) -> Vec<Arc<Credential>> {
+        let all = directory.certificates(&self.digest);
+        let is_member = members_of(directory, project);
+        let members = all.iter().filter(|one| is_member(&one.user_id));
+        let members: Vec<_> = members.take(CANDIDATES).map(Arc::clone).collect();
+        if members.is_empty() {
+            return all.first().map(Arc::clone).into_iter().collect();
+        }
+        members
+    }
+
     /// Looks among the authorities of the project's own people: what strangers register costs a
     /// visitor nothing, and takes nobody's place.
     fn search(&self, directory: &Directory, project: &Project, now: i64) -> Arc<Search> {
@@ -115,12 +128,7 @@ impl ClientCertificate {
             return known;
         }
         let chain = Chain::read(&self.chain);
-        let state = project.state();
-        let workspace = state.workspace_id.as_deref().unwrap_or_default();
-        let is_member = |user: &str| {
-            let person = directory.person(user);
-            person.is_some_and(|person| person.is_member(workspace))
-        };
+        let is_member = members_of(directory, project);
         let leads_to = |credential: &Arc<Credential>| match &credential.proof {
             Proof::Authority(authority) if is_member(&credential.user_id) => {
                 let validity = authority.vouches_for(chain.as_ref()?, now)?;
@@ -128,7 +136,7 @@ impl ClientCertificate {
             }
             _ => None,
         };
-        let found = among.iter().filter_map(leads_to).take(AUTHORITIES);
+        let found = among.iter().filter_map(leads_to).take(CANDIDATES);
         let search = Arc::new(Search {
             found: found.collect(),
             among: Arc::clone(&among),
@@ -139,6 +147,16 @@ impl ClientCertificate {
     }
 }
 
-/// Credentials for authorities that one certificate can lead to. There is one; more only where
-/// several of the project's people registered the same.
-const AUTHORITIES: usize = 16;
+/// Whether a user is a member of the project's workspace.
+fn members_of(directory: &Directory, project: &Project) -> impl Fn(&str) -> bool {
+    let state = project.state();
+    move |user| {
+        let workspace = state.workspace_id.as_deref().unwrap_or_default();
+        let person = directory.person(user);
+        person.is_some_and(|person| person.is_member(workspace))
+    }
+}
+
+/// Credentials of the project's people that one certificate can stand for, of each kind. There is
+/// one; more only where several of them registered the same certificate or authority.
+const CANDIDATES: usize = 16;

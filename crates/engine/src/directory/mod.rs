@@ -42,8 +42,9 @@ pub struct Directory {
     credentials: papaya::HashMap<Arc<str>, Arc<Credential>>,
     /// Personal access tokens by the hash of their text.
     tokens: papaya::HashMap<Digest, Arc<Credential>>,
-    /// Client certificates by the hash of the certificate.
-    certificates: papaya::HashMap<Digest, Arc<Credential>>,
+    /// Client certificates by the hash of the certificate. Several people can register one: no key
+    /// is asked for, so nobody's place is taken.
+    certificates: papaya::HashMap<Digest, Arc<[Arc<Credential>]>>,
     /// Credentials that accept every certificate of an authority.
     authorities: ArcSwap<Vec<Arc<Credential>>>,
     /// Registered servers of terminals.
@@ -137,9 +138,11 @@ impl Directory {
         self.tokens.pin().get(digest).map(Arc::clone)
     }
 
-    /// The credential of exactly this client certificate, by the hash of its DER form.
-    pub fn certificate(&self, digest: &Digest) -> Option<Arc<Credential>> {
-        self.certificates.pin().get(digest).map(Arc::clone)
+    /// The credentials of exactly this client certificate, by the hash of its DER form: one of each
+    /// person who registered it.
+    pub fn certificates(&self, digest: &Digest) -> Arc<[Arc<Credential>]> {
+        let known = self.certificates.pin().get(digest).map(Arc::clone);
+        known.unwrap_or_default()
     }
 
     /// The credentials that accept every certificate of an authority.
@@ -351,9 +354,10 @@ impl Directory {
                 self.tokens.pin().insert(*digest, Arc::clone(credential));
             }
             Proof::Certificate { digest } => {
-                self.certificates
-                    .pin()
-                    .insert(*digest, Arc::clone(credential));
+                let certificates = self.certificates.pin();
+                let known = certificates.get(digest).map_or(&[][..], |known| known);
+                let all = known.iter().chain([credential]).map(Arc::clone).collect();
+                certificates.insert(*digest, all);
             }
             Proof::Authority(_) => {
                 let mut all = Vec::clone(&self.authorities.load());
@@ -383,8 +387,13 @@ impl Directory {
             }
             Proof::Certificate { digest } => {
                 let certificates = self.certificates.pin();
-                if is_it(certificates.get(digest)) {
+                let known = certificates.get(digest).map_or(&[][..], |known| known);
+                let others = known.iter().filter(|known| !Arc::ptr_eq(known, gone));
+                let others: Arc<[_]> = others.map(Arc::clone).collect();
+                if others.is_empty() {
                     certificates.remove(digest);
+                } else {
+                    certificates.insert(*digest, others);
                 }
             }
             Proof::Authority(_) => {

@@ -220,3 +220,33 @@ fn an_endpoint_that_moved_stays_where_it_is() {
     directory.replace(platform(), vec![second]);
     assert_eq!(&*directory.project_at("e7e8a732").unwrap().id, "prj_2");
 }
+
+/// Several people register one certificate: each has theirs, and what ends takes nobody else's.
+#[test]
+fn a_certificate_stands_for_everybody_who_registered_it() {
+    let directory = Directory::default();
+    let certificate = |id: &str| {
+        let proof = CredentialProof::Certificate {
+            sha256: "07".repeat(32),
+        };
+        Item::Credential(Box::new(Credential {
+            proof,
+            ..pat(id, 1)
+        }))
+    };
+    let known = || {
+        let all = directory.certificates(&[7; 32]);
+        all.iter().map(|one| one.id.to_string()).collect::<Vec<_>>()
+    };
+    directory.apply(vec![certificate("crd_1"), certificate("crd_2")]);
+    assert_eq!(known(), ["crd_1", "crd_2"]);
+    directory.apply(vec![Item::CredentialGone {
+        id: "crd_2".to_owned(),
+    }]);
+    assert_eq!(known(), ["crd_1"]);
+    directory.apply(vec![Item::CredentialGone {
+        id: "crd_1".to_owned(),
+    }]);
+    assert!(known().is_empty());
+    assert_eq!(directory.certificates.len(), 0);
+}

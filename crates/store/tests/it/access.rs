@@ -31,6 +31,8 @@ fn pat(person: Person, secret: u8) -> Credential {
         signing_key: Some("a".to_owned()),
         rotated_to: None,
         oauth_client: Some("client".to_owned()),
+        issued_by: None,
+        root_id: None,
     }
 }
 
@@ -77,7 +79,9 @@ both! {
     a_credential_is_found_by_what_it_is_shown_with,
     a_certificate_and_a_token_endpoint_are_one_credentials,
     a_credential_is_rotated_once_with_an_overlap,
+    a_certificate_of_somebody_is_nobody_elses_to_take,
     a_credential_is_revoked_and_engines_hear_of_it,
+    a_chain_is_revoked_through_what_has_ended,
     one_key_signs_and_the_next_takes_over_once,
     a_token_is_revoked_until_it_would_have_ended,
     the_audit_log_is_read_by_its_tenant_and_never_changed,
@@ -114,7 +118,7 @@ async fn a_credential_is_found_by_what_it_is_shown_with(database: Database) {
         credentials::by_certificate(&mut tx, &[2; 32])
             .await
             .unwrap(),
-        Some(certificate)
+        [certificate]
     );
     assert_eq!(
         credentials::by_issuer(&mut tx, &[3; 32]).await.unwrap(),
@@ -164,6 +168,104 @@ async fn a_certificate_and_a_token_endpoint_are_one_credentials(database: Databa
         let mut tx = database.begin().await;
         let refused = credentials::insert(&mut tx, &new).await.unwrap_err();
         assert_eq!(refused.conflict(), Some(conflict));
+    }
+}
+
+/// Two people register one certificate, and each has it once.
+async fn a_certificate_of_somebody_is_nobody_elses_to_take(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let (first, second) = (mtls(ann, 2), mtls(bob, 2));
+    commit!(database, |tx| async {
+        credentials::insert(tx, &first).await.unwrap();
+        credentials::insert(tx, &second).await.unwrap();
+    });
+    let mut tx = database.begin().await;
+    let mut found = credentials::by_certificate(&mut tx, &[2; 32])
+        .await
+        .unwrap();
+    found.sort_by_key(|credential| credential.id != first.id);
+    assert_eq!(found, [first.clone(), second.clone()]);
+    // What ended gives it back to the same person alone.
+    assert!(
+        credentials::revoke(&mut tx, ann.user, first.id, at(1))
+            .await
+            .unwrap()
+    );
+    let again = mtls(ann, 2);
+    credentials::insert(&mut tx, &again).await.unwrap();
+    let found = credentials::by_certificate(&mut tx, &[2; 32])
+        .await
+        .unwrap();
+    assert!(found.contains(&again) && found.contains(&second) && found.len() == 2);
+}
+
+async fn a_chain_is_revoked_through_what_has_ended(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let by = |number, issuer: &Credential| Credential {
+        issued_by: Some(issuer.id),
+        root_id: Some(issuer.root()),
+        ..pat(ann, number)
+    };
+    let first = pat(ann, 1);
+    let second = by(2, &first);
+    let third = by(3, &second);
+    let (other, foreign) = (pat(ann, 4), pat(bob, 5));
+    let mut tx = database.begin().await;
+    for new in [&first, &second, &third, &other, &foreign] {
+        credentials::insert(&mut tx, new).await.unwrap();
+    }
+    assert_eq!(
+        credentials::root_of(&mut tx, third.id).await.unwrap(),
+        Some(first.id)
+    );
+    let is_live = async |tx: &mut store::Tx, of: &Credential| {
+        let found = credentials::by_id(tx, of.id).await.unwrap().unwrap();
+        found.is_live(at(3))
+    };
+    assert!(
+        credentials::lock_issuer(&mut tx, ann.user, second.id, at(1))
+            .await
+            .unwrap()
+    );
+    assert!(
+        credentials::revoke(&mut tx, ann.user, second.id, at(1))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !credentials::lock_issuer(&mut tx, ann.user, second.id, at(1))
+            .await
+            .unwrap()
+    );
+    assert!(is_live(&mut tx, &third).await);
+    // Nobody else's.
+    assert_eq!(
+        credentials::revoke_chain(&mut tx, bob.user, first.id, at(2))
+            .await
+            .unwrap(),
+        []
+    );
+    let mut revoked = credentials::revoke_chain(&mut tx, ann.user, first.id, at(2))
+        .await
+        .unwrap();
+    revoked.sort();
+    let mut wanted = vec![first.id, third.id];
+    wanted.sort();
+    assert_eq!(revoked, wanted);
+    for (of, live) in [
+        (&first, false),
+        (&second, false),
+        (&third, false),
+        (&other, true),
+        (&foreign, true),
+    ] {
+        assert_eq!(is_live(&mut tx, of).await, live, "{}", of.name);
     }
 }
 

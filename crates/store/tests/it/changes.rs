@@ -24,6 +24,7 @@ const TELLS: &[&str] = &[
     "credentials::insert",
     "credentials::revoke",
     "credentials::revoke_all",
+    "credentials::revoke_chain",
     "credentials::rotate",
     "members::delete",
     "members::insert",
@@ -62,6 +63,7 @@ const SILENT: &[&str] = &[
     "addresses::purge",
     "addresses::take_back",
     "credentials::count_good",
+    "credentials::lock_issuer",
     "credentials::used",
     "projects::rename",
     "revoked_tokens::purge",
@@ -440,6 +442,8 @@ fn credential(person: Person, id: CredentialId) -> Credential {
         signing_key: None,
         rotated_to: None,
         oauth_client: None,
+        issued_by: None,
+        root_id: None,
     }
 }
 

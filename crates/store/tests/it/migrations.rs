@@ -67,6 +67,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "35eef82a55fd722a9e91fc5c21196e9b",
         "f0c15fb9feab76c25c5c364010377326",
     ),
+    (
+        "0013_accounts",
+        "52d5610872b51d5d7bab33403314f532",
+        "ec93d5d8fe938523d313117829ce6ad1",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.

@@ -196,10 +196,17 @@ pub(crate) struct RotateArgs {
 
 /// The flags of `svc credential revoke`.
 #[derive(Debug, Parser)]
-#[command(after_help = "Example:\n  svc credential revoke crd_01h455vb4pex5vsknk084sn02q")]
+#[command(
+    after_help = "Examples:\n  svc credential revoke crd_01h455vb4pex5vsknk084sn02q\n  svc credential revoke crd_01h455vb4pex5vsknk084sn02q --issued"
+)]
 pub(crate) struct RevokeArgs {
     /// Id of the credential
     id: String,
+
+    /// Revoke every credential that was issued with it too, and with those: for one that leaked.
+    /// It works for a credential that was revoked before
+    #[arg(long)]
+    issued: bool,
 
     #[command(flatten)]
     flags: SessionFlags,
@@ -309,8 +316,16 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
 async fn revoke(args: RevokeArgs) -> Result<(), Failure> {
     let session = args.flags.open()?;
     let call = session.platform.call(REVOKE, &[&args.id]);
+    let call = call.query("issued", args.issued.then_some("true"));
     call.done().await.map_err(|error| known(error, &args.id))?;
-    output::message(&format!("{} is revoked", args.id));
+    output::message(&if args.issued {
+        format!(
+            "{} is revoked, with every credential that it issued",
+            args.id
+        )
+    } else {
+        format!("{} is revoked", args.id)
+    });
     Ok(())
 }
 

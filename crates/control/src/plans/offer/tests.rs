@@ -27,6 +27,7 @@ fn subscribed() -> Account {
             since: date(2026, 4, 1),
         }),
         has_payment_method: true,
+        revision: 1,
     }
 }
 
@@ -192,7 +193,11 @@ fn cp_4b_the_fingerprint_binds_what_was_shown_and_decided() {
     other_subscription.subscription.as_mut().unwrap().id = "sub_2".to_owned();
     let mut past_due = subscribed();
     past_due.subscription.as_mut().unwrap().standing = Standing::PastDue;
+    // Something was added to the subscription since, perhaps by confirming this very preview.
+    let mut grown = subscribed();
+    grown.revision += 1;
     let changed = [
+        print(&base, Plan::Pro, &grown, &room, today, "wks_1"),
         print(&price, Plan::Pro, &subscribed(), &room, today, "wks_1"),
         print(&mode, Plan::Pro, &subscribed(), &room, today, "wks_1"),
         print(&base, Plan::Pro, &subscribed(), &full, today, "wks_1"),

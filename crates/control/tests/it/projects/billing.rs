@@ -1,15 +1,19 @@
 //! What a creation costs, who confirms it, and what the ledger keeps.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use store::{Paging, billing};
+use tokio::task::JoinSet;
 
 use super::{names, order, path, place, preview};
-use crate::support::{Person, TestControl, both};
+use crate::support::{Person, TestControl, both, next};
 
 both! {
     cp_4d_a_hosted_step_is_not_confirmed_here,
     cp_4e_a_subscription_is_updated_once_the_impact_is_confirmed,
     cp_4b_a_preview_of_yesterday_is_stale,
+    cp_4g_a_confirmed_change_makes_earlier_previews_stale,
     cp_4f_updates_are_unavailable_where_they_are_switched_off,
 }
 
@@ -181,4 +185,72 @@ async fn set_standing(control: &TestControl, person: &Person, status: &str) {
             .unwrap()
     );
     tx.commit().await.unwrap();
+}
+
+/// The amount that the workspace pays each month.
+async fn monthly(control: &TestControl, person: &Person) -> i64 {
+    let mut conn = control.app.store.read().await.unwrap();
+    let subscription = billing::open(&mut conn, person.workspace).await.unwrap();
+    subscription.unwrap().monthly_amount
+}
+
+/// CP-4a, CP-4b, CP-4g: a preview is confirmed once. Further idempotency keys, or other names
+/// (the tool of the MCP server derives its key from the arguments), confirm nothing more, not even
+/// after the project was deleted.
+async fn cp_4g_a_confirmed_change_makes_earlier_previews_stale(control: TestControl) {
+    let control = control
+        .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 1900}]}}))
+        .await;
+    let person = control.person("ada").await;
+    control.subscribe(person.workspace).await;
+    let shown = order(&preview(&control, &person, "pro").await);
+    let free = order(&preview(&control, &person, "basic").await);
+    let project = place(&control, &person, &shown).await.expect(201);
+    for _ in 0..3 {
+        let mut again = shown.clone();
+        again["idempotencyKey"] = json!(format!("again-{}", next()));
+        let refused = place(&control, &person, &again).await.refused(409);
+        assert_eq!(refused.0, "creation_preview_stale");
+        again["name"] = json!("Another");
+        let refused = place(&control, &person, &again).await.refused(409);
+        assert_eq!(refused.0, "creation_preview_stale");
+    }
+    // Previews of other plans were made against the same subscription.
+    let refused = place(&control, &person, &free).await.refused(409);
+    assert_eq!(refused.0, "creation_preview_stale");
+    assert_eq!(monthly(&control, &person).await, 1900);
+    // The key is compared before the fingerprint: the answer that was lost is found.
+    assert_eq!(place(&control, &person, &shown).await.expect(201), project);
+    // The subscription looks as it did when the preview was made, and has changed twice since.
+    let deleted = control.delete(&path(&project), &person.token).await;
+    assert_eq!(deleted.expect(204), Value::Null);
+    let mut again = shown.clone();
+    again["idempotencyKey"] = json!("after-deletion");
+    let refused = place(&control, &person, &again).await.refused(409);
+    assert_eq!(refused.0, "creation_preview_stale");
+    let fresh = order(&preview(&control, &person, "pro").await);
+    place(&control, &person, &fresh).await.expect(201);
+}
+
+/// CP-4g: of twenty confirmations of one preview at once, at two platforms, one counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cp_4g_parallel_confirmations_of_one_preview_create_one_project() {
+    let first = Arc::new(TestControl::postgres().await);
+    let second = Arc::new(first.beside().await.unwrap());
+    let person = first.person("ada").await;
+    first.subscribe(person.workspace).await;
+    let shown = order(&preview(&first, &person, "pro").await);
+    let mut posts = JoinSet::new();
+    for number in 0..20 {
+        let control = Arc::clone(if number % 2 == 0 { &first } else { &second });
+        let (person, mut order) = (person.clone(), shown.clone());
+        order["idempotencyKey"] = json!(format!("parallel-{}", next()));
+        posts.spawn(async move { place(&control, &person, &order).await.status });
+    }
+    let mut statuses = posts.join_all().await;
+    statuses.sort_unstable();
+    let mut wanted = vec![201];
+    wanted.extend([409; 19]);
+    assert_eq!(statuses, wanted);
+    assert_eq!(names(&first, &person).await.len(), 1);
 }

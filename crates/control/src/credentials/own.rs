@@ -1,0 +1,59 @@
+//! The credentials of the caller's user that the caller may change: one rule for every operation that
+//! replaces or revokes one.
+
+use api::control::whoami::CallerKind;
+use jiff::Timestamp;
+use serde_json::Value;
+use store::Tx;
+use store::credentials::{self as stored, Credential};
+use types::id::CredentialId;
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::issue::lifetime_bound;
+use crate::caller::Principal;
+use crate::delegation;
+use crate::problem::{Answer, Refusal};
+
+/// The credential with this id, revoked or not, which the caller may change: its own, or one that
+/// holds no more than the caller does (CP-11).
+///
+/// # Errors
+/// 404 where the caller's user has none of this id; 403 where it holds more.
+pub(super) async fn find(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Credential> {
+    let not_found = || Refusal::from(Problem::not_found());
+    let id: CredentialId = id.parse().map_err(|_| not_found())?;
+    let credential = stored::of_user_by_id(tx, who.user.id, id).await?;
+    let credential = credential.ok_or_else(not_found)?;
+    let is_own = who.kind != CallerKind::Auth && who.source.credential() == Some(id);
+    if !is_own {
+        require_no_more(who, &credential)?;
+    }
+    Ok(credential)
+}
+
+/// Whether what is stored may be handed to the caller: nothing in it is more than the caller holds.
+fn require_no_more(who: &Principal, credential: &Credential) -> Answer<()> {
+    let refused = || {
+        Refusal::from(Problem::insufficient_scope(
+            Permission::AccountCredentialsReadWrite,
+        ))
+    };
+    match &credential.permissions {
+        None if who.permissions.is_some() => return Err(refused()),
+        None => {}
+        Some(names) => {
+            let held = names.iter().flat_map(|name| name.parse()).collect();
+            delegation::require_held(who, held)?;
+        }
+    }
+    let narrower: Option<&Value> = who.resources.as_ref();
+    if narrower.is_some() && narrower != credential.resources.as_ref() {
+        return Err(refused());
+    }
+    let outlives = |end: Timestamp| credential.expires_at.is_none_or(|own| own > end);
+    if lifetime_bound(who).is_some_and(outlives) {
+        return Err(refused());
+    }
+    Ok(())
+}

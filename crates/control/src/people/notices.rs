@@ -1,0 +1,128 @@
+//! Mails that tell people what was done to their account.
+//!
+//! Whoever steals a session or a token can issue themselves another one. The owner learns of it by
+//! mail, with the address that it came from, and finds in it where to undo it. Notices are never
+//! held back: one that is missing would be the one that matters.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use store::users::User;
+
+use super::email::Email;
+use crate::app::App;
+use crate::mail::Message;
+use crate::words::printable;
+
+/// A change of an account that its owner is told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A long-lived credential was issued or replaced; its name.
+    CredentialIssued(String),
+    /// An OAuth client got a token; the name of the client.
+    ClientLinked(String),
+    /// A passkey was registered; its name.
+    PasskeyAdded(String),
+    /// A passkey was removed.
+    PasskeyRemoved,
+    /// The authenticator app is in force.
+    SecondFactorOn,
+    /// The authenticator app was taken away.
+    SecondFactorOff,
+    /// The password was changed by somebody who knew the old one.
+    PasswordChanged,
+    /// The password was set by a link that was sent by mail.
+    PasswordReset,
+    /// The password was right, and the second factor was wrong many times.
+    SecondFactorGuessed,
+}
+
+impl Notice {
+    fn subject(&self) -> &'static str {
+        match self {
+            Self::CredentialIssued(_) => "A new credential for your account",
+            Self::ClientLinked(_) => "An application was linked to your account",
+            Self::PasskeyAdded(_) => "A passkey was added to your account",
+            Self::PasskeyRemoved => "A passkey was removed from your account",
+            Self::SecondFactorOn => "The second factor of your account is on",
+            Self::SecondFactorOff => "The second factor of your account is off",
+            Self::PasswordChanged => "Your password was changed",
+            Self::PasswordReset => "Your password was reset",
+            Self::SecondFactorGuessed => "Somebody tries to guess your second factor",
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::CredentialIssued(name) => {
+                format!("the credential \"{}\" was issued for", printable(name))
+            }
+            Self::ClientLinked(name) => {
+                format!("the application \"{}\" was linked to", printable(name))
+            }
+            Self::PasskeyAdded(name) => {
+                format!("the passkey \"{}\" was added to", printable(name))
+            }
+            Self::PasskeyRemoved => "a passkey was removed from".to_owned(),
+            Self::SecondFactorOn => "an authenticator app was set up for".to_owned(),
+            Self::SecondFactorOff => "the authenticator app was taken away from".to_owned(),
+            Self::PasswordChanged => "the password was changed of".to_owned(),
+            Self::PasswordReset => "the password was set by a link of a mail for".to_owned(),
+            Self::SecondFactorGuessed => {
+                "somebody gave the right password, and then a wrong second factor many times, for"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// How to undo it.
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::SecondFactorGuessed => {
+                "If it was not you, change your password now: somebody else knows it."
+            }
+            Self::CredentialIssued(_) | Self::ClientLinked(_) => {
+                "If it was not you, revoke it, together with the credential that issued it, and \
+                 change your password."
+            }
+            Self::PasskeyAdded(_)
+            | Self::PasskeyRemoved
+            | Self::SecondFactorOn
+            | Self::SecondFactorOff
+            | Self::PasswordChanged
+            | Self::PasswordReset => {
+                "If it was not you, reset your password now, and look at your credentials and \
+                 passkeys."
+            }
+        }
+    }
+}
+
+/// Sends a notice to the owner of an account, after the answer.
+pub fn send(app: &Arc<App>, to: &User, notice: &Notice, ip: IpAddr, now: Timestamp) {
+    let Ok(email) = Email::parse(&to.email) else {
+        // An address from before addresses were checked gets no mail of any kind.
+        return;
+    };
+    let text = format!(
+        "Hello {name},\n\n{what} your account at {platform}.\n\nTime: {time}\nAddress: {ip}\n\n\
+         {advice}\n\nYour account: {account}\n",
+        name = printable(&to.name),
+        what = notice.text(),
+        platform = app.config.base_url,
+        time = now.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        advice = notice.advice(),
+        account = app.config.url("/account"),
+    );
+    let message = Message::new(email, notice.subject(), text);
+    let app_of_task = Arc::clone(app);
+    app.people.after_answer(async move {
+        if let Err(error) = app_of_task.people.mailer.send(message, now).await {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "a notice to the owner of an account could not be sent"
+            );
+        }
+    });
+}
