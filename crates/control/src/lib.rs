@@ -51,4 +51,4 @@ pub mod workspaces;
 pub use self::first_admin::{
     Operator, draw_password, ensure_operator, first_admin, operator_token,
 };
-pub use self::server::{Running, StartError, backup, open, start, start_on, start_routes};
+pub use self::server::{Running, StartError, backup, open, restore, start, start_on, start_routes};

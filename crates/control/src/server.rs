@@ -244,3 +244,15 @@ pub async fn backup(
 ) -> Result<(), store::Error> {
     Store::backup_at(database_url.map(SecretString::expose), data_dir, target).await
 }
+
+/// Puts a copy of a backup in the place of the embedded database, while no platform runs on it.
+///
+/// # Errors
+/// The database is another one, is in use, or the file is no backup.
+pub async fn restore(
+    database_url: Option<&SecretString>,
+    data_dir: &Path,
+    source: &Path,
+) -> Result<(), store::Error> {
+    Store::restore_at(database_url.map(SecretString::expose), data_dir, source).await
+}

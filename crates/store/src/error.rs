@@ -77,6 +77,9 @@ pub enum Bug {
     /// An address of a database that is none.
     #[error("database address: {0}")]
     Address(String),
+    /// A file of the embedded database that is in use, damaged, or not what it should be.
+    #[error("{0}")]
+    File(String),
 }
 
 /// Rules that the database holds, by the name of their constraint.

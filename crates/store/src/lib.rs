@@ -13,10 +13,12 @@
 
 mod connection;
 mod error;
+mod generation;
 mod lease;
 mod lock;
 mod migrate;
 mod page;
+mod restore;
 mod row;
 mod secret;
 mod sql;

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
@@ -15,9 +16,10 @@ use tokio::time::Instant;
 use crate::changes::Wake;
 use crate::connection::{Read, Snapshot, Tx};
 use crate::error::{Bug, Error, Reason};
+use crate::generation::UseLock;
 use crate::lease::Lease;
 use crate::trust::Trust;
-use crate::{migrate, statements};
+use crate::{generation, migrate, restore, statements};
 
 /// The database. Cheap to clone; all clones share its connections.
 #[derive(Clone, Debug)]
@@ -42,6 +44,8 @@ enum Pools {
     Sqlite {
         writer: SqlitePool,
         readers: SqlitePool,
+        /// Until the end, so that nobody replaces the file meanwhile.
+        use_lock: Arc<Mutex<Option<UseLock>>>,
     },
     Postgres {
         pool: PgPool,
@@ -81,11 +85,30 @@ impl Store {
             let message = format!("there is no database at {}", path.display());
             return Err(Bug::Address(message).into());
         }
+        let _use_lock = UseLock::of_reader(&path).await?;
+        generation::check(&path).await?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .busy_timeout(BUSY_TIMEOUT);
         let connection = SqliteConnection::connect_with(&options).await?;
         copy(connection, target).await
+    }
+
+    /// Puts a copy of a backup in the place of the embedded database, or where none is yet, while
+    /// no process has it open.
+    ///
+    /// # Errors
+    /// [`Bug::File`]: the database is in use, or the file is no backup that this version can work
+    /// with; nothing was changed. [`Bug::Address`] on PostgreSQL, which has tools of its own.
+    pub async fn restore_at(
+        url: Option<&str>,
+        data_dir: &Path,
+        source: &Path,
+    ) -> Result<(), Error> {
+        match Place::of(url, data_dir)? {
+            Place::File(path) => restore::restore(source, &path).await,
+            Place::Server(_) => Err(only_embedded()),
+        }
     }
 
     fn over(pools: Pools) -> Self {
@@ -96,7 +119,9 @@ impl Store {
     }
 
     async fn open_sqlite(path: &Path) -> Result<Self, Error> {
+        let mut use_lock = UseLock::of_user(path).await?;
         make_private(path).await?;
+        generation::check(path).await?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -116,13 +141,21 @@ impl Store {
             .connect_with(options.clone().optimize_on_close(true, ANALYSIS_LIMIT))
             .await?;
         migrate::sqlite(&writer).await?;
+        if use_lock.is_exclusive() {
+            generation::renew(&mut *writer.acquire().await?, path).await?;
+            use_lock.share()?;
+        }
         let readers = SqlitePoolOptions::new()
             .max_connections(SQLITE_READERS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
             .connect_with(options.pragma("query_only", "ON"))
             .await?;
-        Ok(Self::over(Pools::Sqlite { writer, readers }))
+        Ok(Self::over(Pools::Sqlite {
+            writer,
+            readers,
+            use_lock: Arc::new(Mutex::new(Some(use_lock))),
+        }))
     }
 
     async fn open_postgres(options: PgConnectOptions) -> Result<Self, Error> {
@@ -204,7 +237,9 @@ impl Store {
     /// How many connections there are at this moment.
     pub fn pool(&self) -> Pool {
         let (all, idle) = match &self.pools {
-            Pools::Sqlite { writer, readers } => (
+            Pools::Sqlite {
+                writer, readers, ..
+            } => (
                 writer.size() + readers.size(),
                 writer.num_idle() + readers.num_idle(),
             ),
@@ -227,7 +262,7 @@ impl Store {
     }
 
     /// Writes a consistent copy of the embedded database to a file that is not there yet, while
-    /// it is in use. To restore, put the file where the database was while no process has it open.
+    /// it is in use. [`Store::restore_at`] puts it in the place of a database.
     ///
     /// # Errors
     /// [`Bug::Address`] on PostgreSQL, which has tools of its own for this, and where `path`
@@ -242,9 +277,14 @@ impl Store {
     /// Closes every connection and waits for it; SQLite folds its log into the file.
     pub async fn close(&self) {
         match &self.pools {
-            Pools::Sqlite { writer, readers } => {
+            Pools::Sqlite {
+                writer,
+                readers,
+                use_lock,
+            } => {
                 readers.close().await;
                 writer.close().await;
+                use_lock.lock().await.take();
             }
             Pools::Postgres { pool, .. } => pool.close().await,
         }
@@ -317,6 +357,8 @@ async fn copy(mut connection: SqliteConnection, path: &Path) -> Result<(), Error
             .bind(target)
             .execute(&mut connection)
             .await
+            .map_err(Error::from)?;
+        mark_backup(path).await
     };
     let copied = copied.await;
     sqlx::Connection::close(connection).await?;
@@ -328,8 +370,25 @@ async fn copy(mut connection: SqliteConnection, path: &Path) -> Result<(), Error
     Ok(())
 }
 
+/// Gives a backup a generation of its own, and makes it durable.
+async fn mark_backup(path: &Path) -> Result<(), Error> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .synchronous(SqliteSynchronous::Full);
+    let mut connection = SqliteConnection::connect_with(&options).await?;
+    // One file, with no log beside it.
+    sqlx::query("PRAGMA journal_mode = DELETE")
+        .execute(&mut connection)
+        .await?;
+    generation::set(&mut connection, generation::draw()?).await?;
+    connection.close().await?;
+    Ok(generation::sync_directory(path).map_err(sqlx::Error::Io)?)
+}
+
 fn only_embedded() -> Error {
-    let message = "only the embedded database is backed up here; use pg_dump".to_owned();
+    let message = "only the embedded database is backed up and restored here; use pg_dump and \
+                   pg_restore"
+        .to_owned();
     Bug::Address(message).into()
 }
 
