@@ -140,6 +140,16 @@ pub struct List<'a> {
     pub paging: Paging,
 }
 
+/// Keeps every other transaction that asks for the same lock, or changes this webhook, out until this
+/// one ends: before anything is done with its deliveries. An event that makes a new one waits for
+/// nobody.
+pub async fn lock(tx: &mut Tx, id: WebhookId) -> Result<(), Error> {
+    tx.lock(LOCK, id.as_str()).await
+}
+
+/// PostgreSQL's alone. Not `FOR UPDATE`, which would keep out new deliveries, too.
+pub(crate) const LOCK: &str = "SELECT 1 FROM webhooks WHERE id = $1 FOR NO KEY UPDATE";
+
 /// Adds a webhook.
 pub async fn insert(tx: &mut Tx, webhook: &Webhook) -> Result<(), Error> {
     sql(INSERT)
