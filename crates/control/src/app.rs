@@ -19,6 +19,7 @@ use crate::engines::Engines;
 use crate::health::Health;
 use crate::jobs::Jobs;
 use crate::keys::Keys;
+use crate::logs::SearchLimit;
 use crate::oauth::Oauth;
 use crate::people::People;
 use crate::plans::Shop;
@@ -47,6 +48,8 @@ pub struct App {
     pub shop: Shop,
     /// What handlers of OAuth count.
     pub oauth: Oauth,
+    /// Searches of logs that are under way.
+    pub searches: SearchLimit,
     /// Whether requests can be served.
     pub health: Health,
     /// What is done without being asked.

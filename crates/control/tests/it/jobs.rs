@@ -11,6 +11,7 @@ use store::device_grants::{self, DeviceGrant};
 use store::links::{self, Kind, Link};
 use store::{
     Paging, SecretHash, audit, billing, idempotency, logs, oauth_codes, revoked_tokens, sessions,
+    used_challenges,
 };
 use tokio_util::sync::CancellationToken;
 use types::id::{AuditId, LogId, ProjectId, SessionId};
@@ -223,6 +224,32 @@ async fn many_rows_go_in_batches_and_once(control: TestControl) {
         .await
         .unwrap();
     assert_eq!(stopped, 0, "a stop is a stop");
+}
+
+/// Two platforms whose passes begin at the same time: one goes through to the end of every kind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_passes_at_once_one_comes_to_its_end() {
+    let control = TestControl::postgres().await;
+    let second = control.beside().await.unwrap();
+    let stop = CancellationToken::new();
+    for round in 0..4 {
+        let now = control.now();
+        let mut tx = control.app.store.begin().await.unwrap();
+        for number in 0..1200_u32 {
+            let token = format!("t{round}-{number}");
+            revoked_tokens::revoke(&mut tx, &token, now, now)
+                .await
+                .unwrap();
+            let mut hash = [0; 32];
+            hash[..4].copy_from_slice(&number.to_be_bytes());
+            used_challenges::spend(&mut tx, SecretHash(hash), now)
+                .await
+                .unwrap();
+        }
+        tx.commit().await.unwrap();
+        tokio::join!(pass(&control.app, &stop), pass(&second.app, &stop));
+        assert_eq!(forgotten(&control).await, [], "in round {round}");
+    }
 }
 
 /// The task of a running platform does it by itself, and ends with the platform.

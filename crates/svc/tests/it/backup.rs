@@ -94,7 +94,7 @@ async fn a_backup_is_restored_after_a_crash_and_a_restore_that_is_killed_is_repe
         std::fs::write(&database, &crashed[0]).unwrap();
         std::fs::write(&log, &crashed[1]).unwrap();
         let mut child = home.command(&restore).spawn().unwrap();
-        let done = tokio::time::timeout(Duration::from_millis(2 * wait), child.wait()).await;
+        let done = tokio::time::timeout(Duration::from_millis(20 * wait), child.wait()).await;
         child.start_kill().ok();
         child.wait().await.unwrap();
         let ended = home.run(&restore).await;

@@ -150,7 +150,7 @@ struct Rotating {
     signs_from: String,
 }
 
-/// Requests of the control plane are short: what takes longer than this hangs.
+/// Requests of the control plane are short: what takes longer than this, once no more are taken, hangs.
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Runs the control plane until a signal.
@@ -171,7 +171,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     logs::init(config.log_level, log, logs::Format::of_stderr())
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
     descriptors::raise_limit();
-    let shutdown = signals::listen(DRAIN)?;
+    let shutdown = signals::listen(config.drain + DRAIN)?;
     let (base_url, listen) = (config.base_url.clone(), config.listen);
     let failed = |error: &dyn std::error::Error| {
         Failure::new(
