@@ -27,6 +27,7 @@ use crate::mail::MailConfig;
 use crate::oauth::Clients;
 use crate::people::openid::OpenIdConfig;
 use crate::plans::Catalogue;
+use crate::rate_limit::LimitsConfig;
 use crate::webhooks::WebhooksConfig;
 
 /// What a platform runs with. Every value is checked, and so is what the values say together.
@@ -43,6 +44,8 @@ pub struct Config {
     pub metrics: MetricsConfig,
     /// How long things are kept.
     pub retention: Retention,
+    /// What callers may cause.
+    pub limits: LimitsConfig,
     /// How much is logged.
     pub log_level: Level,
     /// Where the embedded database and what is made at the first start are kept.

@@ -34,6 +34,7 @@ pub mod plans;
 pub mod problem;
 pub mod projects;
 pub mod random;
+pub mod rate_limit;
 pub mod route;
 mod server;
 pub mod settings;

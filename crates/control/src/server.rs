@@ -28,6 +28,7 @@ use crate::logs::SearchLimit;
 use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
 use crate::plans::{Shop, ShopError};
+use crate::rate_limit::RateLimiter;
 use crate::webhooks::{self, CannotSend, Webhooks};
 use crate::{listener, metrics};
 
@@ -127,6 +128,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let engines = Engines::open(&config)?;
     let webhooks = Webhooks::open(&config.webhooks)?;
     Ok(Arc::new(App {
+        rate_limiter: RateLimiter::new(&config.limits),
         store,
         config,
         clock,

@@ -41,6 +41,7 @@ migrations! {
     10 "oauth" "0010_oauth"
     11 "webhooks" "0011_webhooks"
     12 "link" "0012_link"
+    14 "limits" "0014_limits"
 }
 
 /// Applies what is missing. The write lock is taken before the table of versions is read, so a

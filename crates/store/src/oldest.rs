@@ -29,6 +29,12 @@ rows! {
     Events EVENTS "SELECT MIN(expires_at) AS n FROM events"
     /// Deliveries that ended, by when they did.
     Deliveries DELIVERIES "SELECT MIN(completed_at) AS n FROM deliveries WHERE completed_at IS NOT NULL"
+    /// Webhooks that were deleted, by when they were.
+    DeletedWebhooks DELETED_WEBHOOKS "SELECT MIN(deleted_at) AS n FROM webhooks WHERE deleted_at IS NOT NULL"
+    /// Credentials that were revoked, by when they were.
+    RevokedCredentials REVOKED_CREDENTIALS "SELECT MIN(revoked_at) AS n FROM credentials WHERE revoked_at IS NOT NULL"
+    /// Usage, by the hour.
+    Usage USAGE "SELECT MIN(hour) AS n FROM usage"
     /// Keys of creations, by when they were used.
     IdempotencyKeys IDEMPOTENCY_KEYS "SELECT MIN(created_at) AS n FROM idempotency_keys"
     /// Sessions, by their end.

@@ -64,6 +64,7 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         tls,
         metrics: file.metrics.check()?,
         retention: file.retention.check()?,
+        limits: file.limits.check()?,
         log_level: section.log_level,
         data_dir,
         mail,

@@ -12,6 +12,7 @@ use crate::mail::MailSection;
 use crate::oauth::OauthSection;
 use crate::people::openid::OpenIdSection;
 use crate::plans::CatalogSection;
+use crate::rate_limit::LimitsSection;
 use crate::webhooks::WebhooksSection;
 
 /// The configuration of `svc platform`.
@@ -29,6 +30,8 @@ pub(super) struct PlatformFile {
     /// project says (`catalog.plans[].log_retention_days`); sessions, links, revoked tokens and
     /// counted failures go when they have ended.
     pub(super) retention: RetentionSection,
+    /// What callers may cause.
+    pub(super) limits: LimitsSection,
     /// The keys that sign tokens.
     pub(super) keys: KeysSection,
     /// The engines of this platform.

@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use store::oldest::{Rows, oldest};
 use store::{
-    Conn, Lock, Tx, WorkLock, addresses, audit, changes, deliveries, device_grants, engines,
-    events, idempotency, invitations, links, logs, oauth_codes, revoked_tokens, sessions,
-    used_challenges,
+    Conn, Lock, Tx, WorkLock, addresses, audit, changes, credentials, deliveries, device_grants,
+    engines, events, idempotency, invitations, links, logs, oauth_codes, revoked_tokens, sessions,
+    usage, used_challenges, webhooks,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +44,12 @@ stale! {
     Events "events"
     /// Deliveries of webhooks that have succeeded or were given up.
     Deliveries "deliveries"
+    /// Webhooks that were deleted, once their deliveries are gone.
+    Webhooks "webhooks"
+    /// Credentials that were revoked or have expired.
+    Credentials "credentials"
+    /// Usage by the hour.
+    Usage "usage"
     /// Keys of creations: the same request asked again is a new one afterwards.
     IdempotencyKeys "idempotency_keys"
     /// Sessions that came to their end.
@@ -68,7 +74,7 @@ stale! {
     LinkChanges "link_changes"
     /// Links, spools of reports and what was online, of engines that are gone.
     Engines "engines"
-    /// The audit log, where the configuration says how long it is kept.
+    /// The audit log, unless the configuration says that it is kept for ever.
     Audit "audit"
 }
 
@@ -138,6 +144,9 @@ impl Stale {
             Self::Logs => (Rows::Logs, at_once),
             Self::Events => (Rows::Events, at_once),
             Self::Deliveries => (Rows::Deliveries, retention.deliveries),
+            Self::Webhooks => (Rows::DeletedWebhooks, retention.deliveries),
+            Self::Credentials => (Rows::RevokedCredentials, retention.credentials),
+            Self::Usage => (Rows::Usage, retention.usage),
             Self::IdempotencyKeys => (Rows::IdempotencyKeys, retention.idempotency_keys),
             Self::Sessions => (Rows::Sessions, at_once),
             Self::UnusedSessions => (Rows::UsedSessions, IDLE),
@@ -164,6 +173,11 @@ impl Stale {
             Self::Logs => logs::purge(tx, now, BATCH).await,
             Self::Events => events::purge(tx, now, BATCH).await,
             Self::Deliveries => deliveries::purge(tx, ago(now, retention.deliveries), BATCH).await,
+            Self::Webhooks => webhooks::purge(tx, ago(now, retention.deliveries), BATCH).await,
+            Self::Credentials => {
+                credentials::purge(tx, ago(now, retention.credentials), BATCH, now).await
+            }
+            Self::Usage => usage::purge(tx, ago(now, retention.usage), BATCH).await,
             Self::IdempotencyKeys => {
                 idempotency::purge(tx, ago(now, retention.idempotency_keys), BATCH).await
             }

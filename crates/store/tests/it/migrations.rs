@@ -67,6 +67,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "35eef82a55fd722a9e91fc5c21196e9b",
         "f0c15fb9feab76c25c5c364010377326",
     ),
+    (
+        "0014_limits",
+        "e5155197922afbfc307dfecef663f460",
+        "2d0faf37d2f1ca844645f7ff4783635e",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.
