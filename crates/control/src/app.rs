@@ -19,10 +19,12 @@ use crate::engines::Engines;
 use crate::health::Health;
 use crate::jobs::Jobs;
 use crate::keys::Keys;
+use crate::logs::SearchLimit;
 use crate::oauth::Oauth;
 use crate::people::People;
 use crate::plans::Shop;
 use crate::problem::Refusal;
+use crate::rate_limit::{self, RateLimiter};
 use crate::webhooks::Webhooks;
 use crate::{
     addresses, audit, billing, contracts, credentials, engines, health, keys, logs, metrics, oauth,
@@ -47,6 +49,10 @@ pub struct App {
     pub shop: Shop,
     /// What handlers of OAuth count.
     pub oauth: Oauth,
+    /// Requests that callers may send.
+    pub rate_limiter: RateLimiter,
+    /// Searches of logs that are under way.
+    pub searches: SearchLimit,
     /// Whether requests can be served.
     pub health: Health,
     /// What is done without being asked.
@@ -104,6 +110,10 @@ pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
         .fallback(async || Refusal::from(Problem::not_found()))
         .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
         .with_state(Arc::clone(&app))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            rate_limit::limit,
+        ))
         .merge(surface)
         .layer(middleware::from_fn_with_state(app, name_resource_metadata))
         .layer(middleware::from_fn(metrics::count_request))

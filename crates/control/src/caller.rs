@@ -65,7 +65,9 @@ pub async fn of_bearer(app: &App, headers: &HeaderMap) -> Answer<Option<Principa
     match Bearer::of(headers) {
         Bearer::Token(token) => {
             // It has not said where the caller is.
-            verify::principal(app, token, None).await.map(Some)
+            let who = verify::principal(app, token, None).await?;
+            app.rate_limiter.admit(&who)?;
+            Ok(Some(who))
         }
         Bearer::Malformed => Err(Problem::invalid_token().into()),
         Bearer::Absent => Ok(None),
@@ -73,7 +75,7 @@ pub async fn of_bearer(app: &App, headers: &HeaderMap) -> Answer<Option<Principa
 }
 
 /// The credential that was sent explicitly is the one that counts (CP-13).
-async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
+pub(crate) async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
     // Extensions never come over the network: a surface in this process has asked already.
     if let Some(who) = parts.extensions.get::<Principal>() {
         return Ok(who.clone());

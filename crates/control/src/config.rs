@@ -12,6 +12,7 @@ mod tests;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use daemon::config::ConfigError;
 use daemon::logs::Level;
@@ -26,6 +27,7 @@ use crate::mail::MailConfig;
 use crate::oauth::Clients;
 use crate::people::openid::OpenIdConfig;
 use crate::plans::Catalogue;
+use crate::rate_limit::LimitsConfig;
 use crate::webhooks::WebhooksConfig;
 
 /// What a platform runs with. Every value is checked, and so is what the values say together.
@@ -42,12 +44,16 @@ pub struct Config {
     pub metrics: MetricsConfig,
     /// How long things are kept.
     pub retention: Retention,
+    /// What callers may cause.
+    pub limits: LimitsConfig,
     /// How much is logged.
     pub log_level: Level,
     /// Where the embedded database and what is made at the first start are kept.
     pub data_dir: PathBuf,
     /// `postgres://…`; `None`: the embedded database in `data_dir`.
     pub database_url: Option<daemon::config::SecretString>,
+    /// Connections to the database at most; `None`: as the kind of database has them by default.
+    pub database_connections: Option<u32>,
     /// The secret that seals what the database keeps; `None`: `platform.secret` in `data_dir`.
     pub secret_file: Option<PathBuf>,
     /// Private keys (PKCS#8 in PEM) that sign tokens: the first signs, all verify. Empty: they
@@ -57,6 +63,8 @@ pub struct Config {
     pub rotate_keys_every: Option<SignedDuration>,
     /// Peers whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// For how long requests are still taken after a stop was asked for.
+    pub drain: Duration,
     /// The engines of this platform.
     pub engines: Vec<EngineConfig>,
     /// What can be created, where, and for how much.

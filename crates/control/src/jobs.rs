@@ -2,7 +2,7 @@
 //! subscriptions.
 //!
 //! One task of each process goes over everything every few minutes. Two processes on one database
-//! may do so at once: a batch of forgetting is one process's ([`store::Lock::Purge`]), and a
+//! may do so at once: a pass of forgetting is one process's ([`store::Lock::Purge`]), and a
 //! period is charged by one transaction.
 
 mod purge;
@@ -10,10 +10,12 @@ mod purge;
 use std::sync::Arc;
 use std::time::Duration;
 
+use store::Lock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::purge::ago;
+use self::purge::purge_under;
 pub use self::purge::{Stale, purge};
 use crate::app::App;
 use crate::metrics;
@@ -50,19 +52,38 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
 
 /// Goes over everything once. What fails is left for the next time, and the rest is done.
 pub async fn pass(app: &App, stop: &CancellationToken) {
-    for stale in Stale::ALL {
-        if stop.is_cancelled() {
-            return;
+    match app.store.try_lock(Lock::Purge).await {
+        Ok(Some(lock)) => {
+            for stale in Stale::ALL {
+                if stop.is_cancelled() {
+                    return;
+                }
+                match purge_under(&lock, app, *stale, stop).await {
+                    Ok(rows) => metrics::purged(*stale, rows),
+                    Err(refusal) => failed(stale.as_str(), &refusal),
+                }
+            }
         }
-        match purge(app, *stale, stop).await {
-            Ok(rows) => metrics::purged(*stale, rows),
-            Err(refusal) => failed(stale.as_str(), &refusal),
-        }
+        Ok(None) => tracing::debug!("another process is at the purge"),
+        Err(error) => failed("purge", &error.into()),
+    }
+    if let Err(error) = note_overdue(app).await {
+        failed("oldest rows", &error.into());
     }
     match renew(app, stop).await {
         Ok(periods) => metrics::renewed(periods),
         Err(refusal) => failed("renewals", &refusal),
     }
+}
+
+/// Says how far behind the purge is, whoever does it.
+async fn note_overdue(app: &App) -> Result<(), store::Error> {
+    let mut read = app.store.read().await?;
+    for stale in Stale::ALL {
+        let overdue = stale.overdue(&mut read, &app.config.retention, app.now());
+        metrics::purge_overdue(*stale, overdue.await?);
+    }
+    Ok(())
 }
 
 /// Renews every subscription that is due, each period in a transaction of its own. Returns how

@@ -34,6 +34,7 @@ pub mod plans;
 pub mod problem;
 pub mod projects;
 pub mod random;
+pub mod rate_limit;
 pub mod route;
 mod server;
 pub mod settings;
@@ -51,4 +52,4 @@ pub mod workspaces;
 pub use self::first_admin::{
     Operator, draw_password, ensure_operator, first_admin, operator_token,
 };
-pub use self::server::{Running, StartError, backup, open, start, start_on, start_routes};
+pub use self::server::{Running, StartError, backup, open, restore, start, start_on, start_routes};

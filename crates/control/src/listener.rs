@@ -7,10 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::extract::ConnectInfo;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::{BoxError, Router};
 use daemon::shutdown::Shutdown;
 use daemon::tls::{CertFiles, ReloadingCert, TlsError};
+use http::header::CONNECTION;
+use http::{HeaderValue, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -24,24 +28,29 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 /// Serves until the drain has come to its end.
 ///
-/// With the drain, nobody is admitted any more and what runs is finished; with the hard end, what
-/// is left is let go of.
+/// From the drain on, answers close their connections. When the notice is over, so that whoever sends
+/// people here has had time to see that `/readyz` refuses, nobody is admitted any more and what runs
+/// is finished; with the hard end, what is left is let go of.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     router: Router,
-    shutdown: Shutdown,
+    (shutdown, notice): (Shutdown, Duration),
 ) {
+    let drain = shutdown.drain().clone();
+    let router = router.layer(middleware::from_fn_with_state(drain, close_when_draining));
+    let mut admission_ends = pin!(admission_ends(&shutdown, notice));
     let connections = GracefulShutdown::new();
     let mut tasks = JoinSet::new();
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let (stream, peer) = tokio::select! {
-            () = shutdown.drain().cancelled() => break,
+            () = &mut admission_ends => break,
             // Ended connections are forgotten as they end.
             Some(_) = tasks.join_next() => continue,
             accepted = listener.accept() => match accepted {
@@ -79,6 +88,31 @@ pub(crate) async fn serve(
         () = connections.shutdown() => {}
         () = shutdown.hard().cancelled() => tasks.abort_all(),
     }
+}
+
+async fn admission_ends(shutdown: &Shutdown, notice: Duration) {
+    shutdown.drain().cancelled().await;
+    tokio::select! {
+        () = tokio::time::sleep(notice) => {}
+        () = shutdown.hard().cancelled() => {}
+    }
+}
+
+/// Sends clients of HTTP/1.1 elsewhere with the answer, so that no request of theirs meets a
+/// connection that is just being closed. HTTP/2 has a frame for that, which comes with the end of the
+/// notice.
+async fn close_when_draining(
+    State(drain): State<CancellationToken>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_closable = request.version() < Version::HTTP_2;
+    let mut response = next.run(request).await;
+    if is_closable && drain.is_cancelled() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
+    response
 }
 
 /// Serves a connection, but lets go of one that brings no request: the time for a head begins only

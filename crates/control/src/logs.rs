@@ -1,6 +1,8 @@
 //! What happened in a project: request and connection logs, and events. Engines report them; here
 //! they are read.
 
+mod search;
+
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use types::id::StreamId;
 use types::permission::Permission;
 use types::problem::Problem;
 
+pub use self::search::SearchLimit;
 use crate::access;
 use crate::app::App;
 use crate::caller::{Caller, EventsRead, LogsRead};
@@ -55,6 +58,10 @@ async fn list_logs(
     }
     let search = query.text("q");
     query.finish()?;
+    let _turn = match &search {
+        Some(_) => Some(app.searches.begin(caller.who.user.id).await?),
+        None => None,
+    };
     let permission = Permission::NetworkStreamsReadOnly;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.who, &id, permission).await?;

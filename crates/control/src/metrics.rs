@@ -111,6 +111,11 @@ pub(crate) fn purged(stale: Stale, rows: u64) {
     counter!(table::PURGED, "kind" => stale.as_str()).increment(rows);
 }
 
+/// Notes for how long the oldest row of a kind has been past its time.
+pub(crate) fn purge_overdue(stale: Stale, overdue: SignedDuration) {
+    gauge!(table::PURGE_OVERDUE, "kind" => stale.as_str()).set(overdue.as_secs_f64());
+}
+
 /// Counts subscriptions that were renewed.
 pub(crate) fn renewed(periods: u64) {
     counter!(table::RENEWED).increment(periods);

@@ -24,9 +24,11 @@ use crate::engines::{self, Engines};
 use crate::health::Health;
 use crate::jobs::{self, Jobs};
 use crate::keys::{KeyError, Keys, keeper};
+use crate::logs::SearchLimit;
 use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
 use crate::plans::{Shop, ShopError};
+use crate::rate_limit::RateLimiter;
 use crate::webhooks::{self, CannotSend, Webhooks};
 use crate::{listener, metrics};
 
@@ -111,7 +113,14 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         path: config.data_dir.clone(),
         source,
     })?;
-    let store = Store::open(url, &config.data_dir).await?;
+    let connections = config.database_connections;
+    let (store, allowed) = Store::open_with(url, &config.data_dir, connections).await?;
+    if let Some(allowed) = allowed {
+        tracing::warn!(
+            connections = allowed,
+            "PostgreSQL allows fewer connections than are configured; there are no more than it allows"
+        );
+    }
     let keys = Keys::open(&config, &store, clock.now()).await?;
     let people = People::open(&config)?;
     let shop = Shop::open(&config, &keys)?;
@@ -119,12 +128,14 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let engines = Engines::open(&config)?;
     let webhooks = Webhooks::open(&config.webhooks)?;
     Ok(Arc::new(App {
+        rate_limiter: RateLimiter::new(&config.limits),
         store,
         config,
         clock,
         keys,
         people,
         shop,
+        searches: SearchLimit::default(),
         health: Health::default(),
         jobs: Jobs::default(),
         engines,
@@ -186,6 +197,7 @@ pub async fn start_routes(
     };
     let tls = app.config.tls.as_ref().map(listener::tls).transpose()?;
     app.health.ends_with(shutdown.drain().clone());
+    let notice = app.config.drain;
     let metrics_address = metrics.as_ref().map(MetricsServer::local_addr);
     let task = tokio::spawn(async move {
         let mut background = JoinSet::new();
@@ -198,7 +210,8 @@ pub async fn start_routes(
         let serving: JoinSet<()> = listeners
             .into_iter()
             .map(|listener| {
-                listener::serve(listener, tls.clone(), routes.clone(), shutdown.clone())
+                let stop = (shutdown.clone(), notice);
+                listener::serve(listener, tls.clone(), routes.clone(), stop)
             })
             .collect();
         serving.join_all().await;
@@ -243,4 +256,16 @@ pub async fn backup(
     target: &Path,
 ) -> Result<(), store::Error> {
     Store::backup_at(database_url.map(SecretString::expose), data_dir, target).await
+}
+
+/// Puts a copy of a backup in the place of the embedded database, while no platform runs on it.
+///
+/// # Errors
+/// The database is another one, is in use, or the file is no backup.
+pub async fn restore(
+    database_url: Option<&SecretString>,
+    data_dir: &Path,
+    source: &Path,
+) -> Result<(), store::Error> {
+    Store::restore_at(database_url.map(SecretString::expose), data_dir, source).await
 }

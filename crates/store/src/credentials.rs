@@ -174,6 +174,8 @@ statements! {
         UPDATE credentials SET revoked_at = $3, updated_at = $3 \
         WHERE id IN (SELECT id FROM chain) AND revoked_at IS NULL RETURNING id";
     REVOKE_ALL = "UPDATE credentials SET revoked_at = $2, updated_at = $2 WHERE user_id = $1 AND revoked_at IS NULL RETURNING id";
+    PURGE = "DELETE FROM credentials WHERE id IN (SELECT id FROM credentials \
+        WHERE revoked_at <= $1 OR expires_at <= $1 ORDER BY id LIMIT $2) RETURNING id";
     USED = "UPDATE credentials SET last_used_at = $2, last_used_ip = $3 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
 }
 
@@ -378,4 +380,19 @@ pub async fn used(
     now: Timestamp,
 ) -> Result<bool, Error> {
     sql(USED).bind(id).bind(now).bind(ip).changed(tx).await
+}
+
+/// Forgets at most `limit` credentials that were revoked or had expired by this time. Returns how
+/// many. Engines are told that they are gone, as they would keep those that expired.
+pub async fn purge(
+    tx: &mut Tx,
+    ended_by: Timestamp,
+    limit: u32,
+    now: Timestamp,
+) -> Result<u64, Error> {
+    let gone: Vec<CredentialId> = sql(PURGE).bind(ended_by).bind(limit).all(tx).await?;
+    for id in &gone {
+        tx.note(Change::credential(*id), now);
+    }
+    Ok(u64::try_from(gone.len()).unwrap_or_default())
 }

@@ -1,4 +1,9 @@
 //! Deliveries of events to webhooks, and their attempts.
+//!
+//! Transactions that change deliveries of a webhook have one order: first the webhook
+//! ([`crate::webhooks::lock`]), then its deliveries. A claim takes deliveries of many webhooks, so it
+//! locks none of those and waits for no delivery: it leaves out what others are at, and they leave
+//! out what it has. Whoever has claimed a delivery asks for its webhook before sending.
 
 use jiff::Timestamp;
 use types::id::{AttemptId, DeliveryId, EventId, ProjectId, WebhookId};
@@ -106,7 +111,9 @@ statements! {
     // The condition stands in the update too: on PostgreSQL it is judged again for a row that a
     // parallel claim held, and then that claim has it.
     CLAIM = concat!("UPDATE deliveries SET status = 'delivering', attempts = attempts + 1, next_attempt_at = $2, \
-        updated_at = $1 WHERE completed_at IS NULL AND next_attempt_at <= $1 AND id IN_LIST($3) RETURNING ", columns!());
+        updated_at = $1 WHERE completed_at IS NULL AND next_attempt_at <= $1 AND id IN \
+        (SELECT id FROM deliveries WHERE completed_at IS NULL AND next_attempt_at <= $1 AND id IN_LIST($3) \
+        ORDER BY id SKIP_LOCKED) RETURNING ", columns!());
     DUE = "SELECT id, webhook_id, project_id FROM deliveries WHERE completed_at IS NULL AND next_attempt_at <= $1 \
         AND NOT (webhook_id IN_LIST($2)) AND NOT (project_id IN_LIST($3)) ORDER BY next_attempt_at LIMIT $4";
     // Only whoever made the latest attempt says how it ended.
@@ -125,14 +132,17 @@ statements! {
     COUNT_OPEN = "SELECT COUNT(*) AS n FROM \
         (SELECT 1 FROM deliveries WHERE webhook_id = $1 AND completed_at IS NULL LIMIT $2) AS counted";
     // What is under way keeps its lease.
-    POSTPONE = "UPDATE deliveries SET next_attempt_at = $2 WHERE webhook_id = $1 AND completed_at IS NULL \
-        AND status <> 'delivering' AND next_attempt_at < $2";
+    POSTPONE = "UPDATE deliveries SET next_attempt_at = $2 WHERE id IN \
+        (SELECT id FROM deliveries WHERE webhook_id = $1 AND completed_at IS NULL \
+        AND status <> 'delivering' AND next_attempt_at < $2 ORDER BY id SKIP_LOCKED)";
     RETRY = "UPDATE deliveries SET status = 'pending', completed_at = NULL, next_attempt_at = $3, updated_at = $3 \
         WHERE webhook_id = $1 AND id = $2 AND status IN ('failed', 'canceled')";
     CANCEL_ALL = "UPDATE deliveries SET status = 'canceled', completed_at = $2, updated_at = $2 \
-        WHERE completed_at IS NULL AND webhook_id IN (SELECT id FROM webhooks WHERE project_id = $1)";
+        WHERE id IN (SELECT id FROM deliveries WHERE completed_at IS NULL AND webhook_id IN \
+        (SELECT id FROM webhooks WHERE project_id = $1) ORDER BY id SKIP_LOCKED)";
     CANCEL = "UPDATE deliveries SET status = 'canceled', completed_at = $2, updated_at = $2 \
-        WHERE webhook_id = $1 AND completed_at IS NULL";
+        WHERE id IN (SELECT id FROM deliveries WHERE webhook_id = $1 AND completed_at IS NULL \
+        ORDER BY id SKIP_LOCKED)";
     BY_ID = concat!("SELECT ", columns!(), " FROM deliveries WHERE project_id = $1 AND webhook_id = $2 AND id = $3");
     PURGE = "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE completed_at <= $1 \
         ORDER BY completed_at LIMIT $2)";

@@ -72,12 +72,18 @@ macro_rules! columns {
 }
 
 statements! {
-    INSERT = concat!("INSERT INTO oauth_device_grants (", columns!(), ") \
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)");
+    INSERT = concat!("INSERT INTO oauth_device_grants (", columns!(), ", network) \
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)");
     BY_CODE = concat!("SELECT ", columns!(), " FROM oauth_device_grants WHERE hash = $1");
     PENDING = concat!("SELECT ", columns!(), " FROM oauth_device_grants \
         WHERE user_code_hash = $1 AND status = 'pending' AND expires_at > $2");
     COUNT = "SELECT COUNT(*) AS n FROM oauth_device_grants WHERE expires_at > $1";
+    COUNT_OF_NETWORK = "SELECT COUNT(*) AS n FROM oauth_device_grants WHERE network = $1 AND expires_at > $2";
+    // The oldest of the network that has most of them.
+    MAKE_ROOM = "DELETE FROM oauth_device_grants WHERE hash IN (SELECT hash FROM oauth_device_grants \
+        WHERE status = 'pending' AND expires_at > $1 AND network = (SELECT network FROM oauth_device_grants \
+        WHERE status = 'pending' AND expires_at > $1 GROUP BY network ORDER BY COUNT(*) DESC, network LIMIT 1) \
+        ORDER BY created_at LIMIT $2)";
     APPROVE = "UPDATE oauth_device_grants SET status = 'approved', user_id = $3, session_id = $4, \
         permissions = $5, resources = $6, decided_at = $2 \
         WHERE user_code_hash = $1 AND status = 'pending' AND expires_at > $2";
@@ -94,11 +100,11 @@ statements! {
         (SELECT hash FROM oauth_device_grants WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
-/// Notes a device that asks.
+/// Notes a device that asks from this network.
 ///
 /// # Errors
 /// [`crate::Conflict::UserCodeTaken`].
-pub async fn insert(tx: &mut Tx, grant: &DeviceGrant) -> Result<(), Error> {
+pub async fn insert(tx: &mut Tx, grant: &DeviceGrant, network: &str) -> Result<(), Error> {
     sql(INSERT)
         .bind(grant.hash)
         .bind(grant.user_code_hash)
@@ -113,6 +119,7 @@ pub async fn insert(tx: &mut Tx, grant: &DeviceGrant) -> Result<(), Error> {
         .bind(grant.status)
         .bind(grant.user_id)
         .bind(grant.session_id)
+        .bind(network)
         .execute(tx)
         .await?;
     Ok(())
@@ -135,6 +142,25 @@ pub async fn pending(
 /// How many codes there are that a guess could meet.
 pub async fn count(conn: &mut Conn, now: Timestamp) -> Result<u64, Error> {
     sql(COUNT).bind(now).count(conn).await
+}
+
+/// How many of them devices of one network wait with.
+pub async fn count_of_network(
+    conn: &mut Conn,
+    network: &str,
+    now: Timestamp,
+) -> Result<u64, Error> {
+    sql(COUNT_OF_NETWORK)
+        .bind(network)
+        .bind(now)
+        .count(conn)
+        .await
+}
+
+/// Forgets the oldest requests that wait for a decision, `limit` at most, of the network that has
+/// most of them.
+pub async fn make_room(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(MAKE_ROOM).bind(now).bind(limit).execute(tx).await
 }
 
 /// Approves. False when there is nothing (any more) that waits: of two that decide, one does.

@@ -77,6 +77,9 @@ pub enum Bug {
     /// An address of a database that is none.
     #[error("database address: {0}")]
     Address(String),
+    /// A file of the embedded database that is in use, damaged, or not what it should be.
+    #[error("{0}")]
+    File(String),
 }
 
 /// Rules that the database holds, by the name of their constraint.
@@ -201,6 +204,9 @@ fn postgres(code: &str, constraint: Option<&str>) -> Class {
         "53100" => Class::Unavailable(Reason::Full),
         // Out of memory, out of connections.
         "53200" | "53300" => Class::Unavailable(Reason::Busy),
+        // The database takes no connections for now (`ALLOW_CONNECTIONS false`); nothing else of ours
+        // needs a state that an object may not be in.
+        "55000" => Class::Unavailable(Reason::Connection),
         // 08: the connection. 57P: an operator or a crash ended it. 58: its machine failed it. 28,
         // 3D: it does not let us in any more, which an operator is just changing.
         _ if ["08", "57P", "58", "28", "3D"]
@@ -263,6 +269,7 @@ mod tests {
             ("58030", Reason::Connection),
             ("28P01", Reason::Connection),
             ("3D000", Reason::Connection),
+            ("55000", Reason::Connection),
             ("25P03", Reason::Busy),
             ("40001", Reason::Busy),
             ("57014", Reason::Busy),

@@ -74,6 +74,8 @@ statements! {
         AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > $3 RETURNING ", columns!());
     REVOKE = "UPDATE invitations SET revoked_at = $3 WHERE workspace_id = $1 AND id = $2 \
         AND accepted_at IS NULL AND revoked_at IS NULL";
+    COUNT_OPEN = "SELECT COUNT(*) AS n FROM invitations WHERE workspace_id = $1 AND accepted_at IS NULL \
+        AND revoked_at IS NULL AND expires_at > $2";
     COUNT = "SELECT COUNT(*) AS n FROM invitations WHERE workspace_id = $1";
     LIST = concat!("SELECT ", columns!(), " FROM invitations WHERE workspace_id = $1 \
         ORDER BY id DESC LIMIT $2 OFFSET $3");
@@ -115,6 +117,15 @@ pub async fn accept(
     now: Timestamp,
 ) -> Result<Option<Invitation>, Error> {
     sql(ACCEPT).bind(hash).bind(user).bind(now).one(tx).await
+}
+
+/// How many invitations of a workspace wait for an answer.
+pub async fn count_open(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+    now: Timestamp,
+) -> Result<u64, Error> {
+    sql(COUNT_OPEN).bind(workspace).bind(now).count(conn).await
 }
 
 /// Takes an invitation back. False when there is none that is open.

@@ -13,10 +13,13 @@
 
 mod connection;
 mod error;
+mod generation;
 mod lease;
 mod lock;
 mod migrate;
 mod page;
+mod postgres;
+mod restore;
 mod row;
 mod secret;
 mod sql;
@@ -43,6 +46,7 @@ pub mod links;
 pub mod logs;
 pub mod members;
 pub mod oauth_codes;
+pub mod oldest;
 pub mod passkeys;
 pub mod pending_sign_ins;
 pub mod platform_secrets;
@@ -59,9 +63,9 @@ pub mod workspaces;
 
 pub use connection::{Conn, Read, Snapshot, Tx};
 pub use error::{Bug, Conflict, Error, Reason};
-pub use lock::Lock;
+pub use lock::{Lock, WorkLock};
 pub use page::{Order, Paged, Paging, fold};
 pub use secret::{PasswordHash, Sealed, SecretHash};
 pub use sql::QUERY_SECONDS;
 pub use store::{Pool, Store};
-pub use timeline::{COUNTED, Period};
+pub use timeline::{COUNTED, Period, SEARCHED};

@@ -1,10 +1,13 @@
 //! Locks between transactions, of one process or of several.
 //!
-//! On PostgreSQL they are advisory locks that end with the transaction, so a process that dies
-//! holds none. On SQLite a write transaction keeps every other writer out already.
+//! On PostgreSQL they are advisory locks that end with the transaction, or with the connection of a
+//! longer piece of work, so a process that dies holds none. On SQLite a write transaction keeps every other writer out already.
 
-use crate::connection::{Db, Tx, within};
+use tokio::time::Instant;
+
+use crate::connection::{Conn, Db, Tx, within};
 use crate::error::Error;
+use crate::lease::Lease;
 
 /// What only one transaction at a time does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +16,19 @@ pub enum Lock {
     Operators,
     /// Forgetting what is past its time.
     Purge,
+}
+
+/// A lock that is held over many transactions; it ends when this is dropped. A process that dies
+/// holds none.
+#[must_use]
+pub struct WorkLock {
+    _connection: Option<Lease>,
+}
+
+impl WorkLock {
+    pub(crate) fn of_nobody() -> Self {
+        Self { _connection: None }
+    }
 }
 
 impl Lock {
@@ -27,18 +43,24 @@ impl Lock {
         Ok(())
     }
 
-    /// Takes it if nobody holds it; false when somebody does.
-    pub async fn try_take(self, tx: &mut Tx) -> Result<bool, Error> {
-        let deadline = tx.deadline();
-        match tx.db()? {
+    /// Takes it on a connection of its own if nobody holds it, until the end of that connection.
+    pub(crate) async fn try_hold(self, mut connection: Lease) -> Result<Option<WorkLock>, Error> {
+        let deadline = Instant::now() + Conn::LONGEST;
+        let taken = match connection.db()? {
             Db::Postgres(connection) => {
-                let lock = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)");
+                let lock = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)");
                 let lock = lock.bind(self.key()).fetch_one(connection);
-                let taken = within(deadline, lock).await;
-                tx.after(taken)
+                within(deadline, lock).await
             }
             Db::Sqlite(_) => Ok(true),
+        };
+        // Also where it is not known: a connection that goes back to the pool keeps its locks.
+        if !matches!(taken, Ok(false)) {
+            connection.close_on_drop();
         }
+        Ok(taken?.then_some(WorkLock {
+            _connection: Some(connection),
+        }))
     }
 
     /// Any numbers, the same in every version of this program and none of them migrations'.

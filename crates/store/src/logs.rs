@@ -89,7 +89,8 @@ pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error>
         .await
 }
 
-/// One page of a project's streams. The total is exact up to [`crate::COUNTED`].
+/// One page of a project's streams. The total is exact up to [`crate::COUNTED`]. A search finds what is
+/// among the first [`crate::SEARCHED`] streams of the list.
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Log>, Error> {
     let after = list.after.map(|id| id.to_string());
     timeline(&list, after.as_deref())
@@ -112,9 +113,6 @@ pub(crate) fn timeline(list: &List<'_>, after: Option<&str>) -> Timeline {
     timeline.within(list.period);
     timeline.after(after, list.order);
     let search = list.search.filter(|search| !search.is_empty());
-    timeline.only(
-        "search LIKE $n ESCAPE '!'",
-        search.map(|search| pattern(Some(search))),
-    );
+    timeline.search(search.map(|search| pattern(Some(search))));
     timeline
 }

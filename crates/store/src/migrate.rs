@@ -5,7 +5,7 @@
 //! working on a schema that nobody described.
 
 use aws_lc_rs::digest;
-use sqlx::{AssertSqlSafe, PgPool, Row as _, SqlitePool};
+use sqlx::{AssertSqlSafe, PgPool, Row as _, SqliteConnection, SqlitePool};
 
 use crate::error::{Bug, Error};
 
@@ -42,6 +42,7 @@ migrations! {
     11 "webhooks" "0011_webhooks"
     12 "link" "0012_link"
     13 "accounts" "0013_accounts"
+    14 "limits" "0014_limits"
 }
 
 /// Applies what is missing. The write lock is taken before the table of versions is read, so a
@@ -64,6 +65,23 @@ pub(crate) async fn sqlite(pool: &SqlitePool) -> Result<(), Error> {
             .await?;
     }
     Ok(tx.commit().await?)
+}
+
+/// Whether a database is one of a platform that this version can bring up to date.
+pub(crate) async fn check_sqlite(connection: &mut SqliteConnection) -> Result<(), Error> {
+    let tables: i64 = sqlx::query_scalar(IS_PLATFORM)
+        .fetch_one(&mut *connection)
+        .await?;
+    if tables == 0 {
+        return Err(Bug::Schema("this is no database of a platform".to_owned()).into());
+    }
+    let applied = sqlx::query(APPLIED).fetch_all(connection).await?;
+    let applied = applied
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect::<Result<Vec<_>, sqlx::Error>>()?;
+    missing(&applied, |step| step.sqlite)?;
+    Ok(())
 }
 
 /// As on SQLite, behind an advisory lock that ends with the transaction.
@@ -134,4 +152,6 @@ const TABLE_SQLITE: &str = "CREATE TABLE IF NOT EXISTS schema_versions (
 const TABLE_POSTGRES: &str = "CREATE TABLE IF NOT EXISTS schema_versions (
     version BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum BYTEA NOT NULL)";
 const APPLIED: &str = "SELECT version, checksum FROM schema_versions ORDER BY version";
+const IS_PLATFORM: &str =
+    "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'schema_versions'";
 const RECORD: &str = "INSERT INTO schema_versions (version, name, checksum) VALUES ($1, $2, $3)";

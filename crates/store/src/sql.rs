@@ -227,6 +227,10 @@ impl Drop for Timed {
 /// How long statements take, by `kind`: `read` or `write`.
 pub const QUERY_SECONDS: &str = "svc_platform_database_query_seconds";
 
+/// At the end of a subselect of rows to change: rows that another transaction is at are left out, so
+/// that nobody waits for a row while holding others.
+const SKIP_LOCKED: &str = " SKIP_LOCKED";
+
 /// Lets the database read a statement.
 pub(crate) async fn prepare(conn: &mut Conn, text: String) -> Result<(), Error> {
     match conn.db()? {
@@ -245,6 +249,8 @@ pub(crate) async fn prepare(conn: &mut Conn, text: String) -> Result<(), Error> 
 /// The text as SQLite reads it: a list is a JSON array.
 pub(crate) fn for_sqlite(text: Cow<'static, str>) -> Cow<'static, str> {
     let text = rewrite(text, "IN_LIST(", "IN (SELECT value FROM json_each(", "))");
+    // One writer alone has nobody to skip.
+    let text = replace(text, SKIP_LOCKED, "");
     rewrite(
         text,
         "EACH_OF(",
@@ -256,8 +262,17 @@ pub(crate) fn for_sqlite(text: Cow<'static, str>) -> Cow<'static, str> {
 /// The text as PostgreSQL reads it: a list is an array, so that indexes serve it.
 pub(crate) fn for_postgres(text: Cow<'static, str>) -> Cow<'static, str> {
     let text = rewrite(text, "IN_LIST(", "= ANY(CAST(", " AS TEXT[]))");
+    let text = replace(text, SKIP_LOCKED, " FOR NO KEY UPDATE SKIP LOCKED");
     let each = "(SELECT unnest(CAST(";
     rewrite(text, "EACH_OF(", each, " AS TEXT[])) AS value) AS listed")
+}
+
+fn replace(text: Cow<'static, str>, word: &str, with: &str) -> Cow<'static, str> {
+    if text.contains(word) {
+        text.replace(word, with).into()
+    } else {
+        text
+    }
 }
 
 fn rewrite(text: Cow<'static, str>, word: &str, before: &str, after: &str) -> Cow<'static, str> {
@@ -446,6 +461,16 @@ mod tests {
         assert_eq!(
             for_postgres(text.into()),
             "SELECT value FROM (SELECT unnest(CAST($4 AS TEXT[])) AS value) AS listed"
+        );
+        let text = "UPDATE a SET b = 1 WHERE id IN (SELECT id FROM a ORDER BY id SKIP_LOCKED)";
+        assert_eq!(
+            for_sqlite(text.into()),
+            "UPDATE a SET b = 1 WHERE id IN (SELECT id FROM a ORDER BY id)"
+        );
+        assert_eq!(
+            for_postgres(text.into()),
+            "UPDATE a SET b = 1 WHERE id IN (SELECT id FROM a ORDER BY id \
+             FOR NO KEY UPDATE SKIP LOCKED)"
         );
         assert!(matches!(for_sqlite("SELECT 1".into()), Cow::Borrowed(_)));
     }

@@ -30,6 +30,7 @@ pub(crate) fn every() -> Vec<String> {
         logs::STATEMENTS,
         members::STATEMENTS,
         crate::oauth_codes::STATEMENTS,
+        crate::oldest::STATEMENTS,
         crate::passkeys::STATEMENTS,
         crate::pending_sign_ins::STATEMENTS,
         crate::platform_secrets::STATEMENTS,
@@ -93,7 +94,7 @@ fn timelines(order: Order) -> Vec<String> {
             paging: Paging::DEFAULT,
         };
         let timeline = logs::timeline(&list, given(2).then_some("log"));
-        every.extend([timeline.count_text(), timeline.list_text(order)]);
+        every.extend([timeline.count_text(order), timeline.list_text(order)]);
         let list = events::List {
             project: ProjectId::new(0, [0; 10]),
             period,
@@ -103,7 +104,7 @@ fn timelines(order: Order) -> Vec<String> {
             paging: Paging::DEFAULT,
         };
         let timeline = events::timeline(&list, given(2).then_some("evt"));
-        every.extend([timeline.count_text(), timeline.list_text(order)]);
+        every.extend([timeline.count_text(order), timeline.list_text(order)]);
     }
     every.sort_unstable();
     every.dedup();

@@ -3,11 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgListener};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection as _, PgPool, SqliteConnection, SqlitePool};
+use sqlx::{Connection as _, SqliteConnection, SqlitePool};
 use tokio::fs::OpenOptions;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
@@ -15,9 +16,11 @@ use tokio::time::Instant;
 use crate::changes::Wake;
 use crate::connection::{Read, Snapshot, Tx};
 use crate::error::{Bug, Error, Reason};
+use crate::generation::UseLock;
 use crate::lease::Lease;
-use crate::trust::Trust;
-use crate::{migrate, statements};
+use crate::lock::{Lock, WorkLock};
+use crate::postgres::PostgresPool;
+use crate::{generation, migrate, restore, statements};
 
 /// The database. Cheap to clone; all clones share its connections.
 #[derive(Clone, Debug)]
@@ -42,11 +45,10 @@ enum Pools {
     Sqlite {
         writer: SqlitePool,
         readers: SqlitePool,
+        /// Until the end, so that nobody replaces the file meanwhile.
+        use_lock: Arc<Mutex<Option<UseLock>>>,
     },
-    Postgres {
-        pool: PgPool,
-        trust: Trust,
-    },
+    Postgres(PostgresPool),
 }
 
 impl Store {
@@ -59,9 +61,37 @@ impl Store {
     /// # Errors
     /// [`Bug::Schema`] when the schema was made by a newer version or is not what was shipped.
     pub async fn open(url: Option<&str>, data_dir: &Path) -> Result<Self, Error> {
+        let (store, _allowed) = Self::open_with(url, data_dir, None).await?;
+        Ok(store)
+    }
+
+    /// [`Store::open`] with at most so many connections. How many a PostgreSQL server allows comes
+    /// with it where that is less than what is asked for: there are no more then.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub async fn open_with(
+        url: Option<&str>,
+        data_dir: &Path,
+        connections: Option<u32>,
+    ) -> Result<(Self, Option<u32>), Error> {
         match Place::of(url, data_dir)? {
-            Place::File(path) => Self::open_sqlite(&path).await,
-            Place::Server(options) => Self::open_postgres(*options).await,
+            Place::File(path) => {
+                // One of them writes.
+                let readers =
+                    connections.map_or(SQLITE_READERS, |all| all.saturating_sub(1).max(1));
+                Ok((Self::open_sqlite(&path, readers).await?, None))
+            }
+            Place::Server(options) => {
+                let wanted = connections.unwrap_or(POSTGRES_CONNECTIONS);
+                let (pool, allowed) = PostgresPool::open(*options, wanted).await?;
+                migrate::postgres(&pool.pool).await?;
+                let is_less = allowed < wanted;
+                Ok((
+                    Self::over(Pools::Postgres(pool)),
+                    is_less.then_some(allowed),
+                ))
+            }
         }
     }
 
@@ -81,11 +111,30 @@ impl Store {
             let message = format!("there is no database at {}", path.display());
             return Err(Bug::Address(message).into());
         }
+        let _use_lock = UseLock::of_reader(&path).await?;
+        generation::check(&path).await?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .busy_timeout(BUSY_TIMEOUT);
         let connection = SqliteConnection::connect_with(&options).await?;
         copy(connection, target).await
+    }
+
+    /// Puts a copy of a backup in the place of the embedded database, or where none is yet, while
+    /// no process has it open.
+    ///
+    /// # Errors
+    /// [`Bug::File`]: the database is in use, or the file is no backup that this version can work
+    /// with; nothing was changed. [`Bug::Address`] on PostgreSQL, which has tools of its own.
+    pub async fn restore_at(
+        url: Option<&str>,
+        data_dir: &Path,
+        source: &Path,
+    ) -> Result<(), Error> {
+        match Place::of(url, data_dir)? {
+            Place::File(path) => restore::restore(source, &path).await,
+            Place::Server(_) => Err(only_embedded()),
+        }
     }
 
     fn over(pools: Pools) -> Self {
@@ -95,8 +144,10 @@ impl Store {
         }
     }
 
-    async fn open_sqlite(path: &Path) -> Result<Self, Error> {
+    async fn open_sqlite(path: &Path, most_readers: u32) -> Result<Self, Error> {
+        let mut use_lock = UseLock::of_user(path).await?;
         make_private(path).await?;
+        generation::check(path).await?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -116,50 +167,28 @@ impl Store {
             .connect_with(options.clone().optimize_on_close(true, ANALYSIS_LIMIT))
             .await?;
         migrate::sqlite(&writer).await?;
+        if use_lock.is_exclusive() {
+            generation::renew(&mut *writer.acquire().await?, path).await?;
+            use_lock.share()?;
+        }
         let readers = SqlitePoolOptions::new()
-            .max_connections(SQLITE_READERS)
+            .max_connections(most_readers)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
             .connect_with(options.pragma("query_only", "ON"))
             .await?;
-        Ok(Self::over(Pools::Sqlite { writer, readers }))
-    }
-
-    async fn open_postgres(options: PgConnectOptions) -> Result<Self, Error> {
-        let options = options
-            .application_name("svc")
-            .statement_cache_capacity(STATEMENT_CACHE)
-            .options([
-                ("statement_timeout", STATEMENT_TIMEOUT_MS),
-                ("lock_timeout", LOCK_TIMEOUT_MS),
-                ("idle_in_transaction_session_timeout", STATEMENT_TIMEOUT_MS),
-            ]);
-        let trust = Trust::new();
-        let asked = trust.clone();
-        let pool = PgPoolOptions::new()
-            .max_connections(POSTGRES_CONNECTIONS)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .test_before_acquire(false)
-            .before_acquire(move |connection, meta| {
-                let doubted = asked.doubts(&meta);
-                Box::pin(async move {
-                    if doubted {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
-            .connect_with(options)
-            .await?;
-        migrate::postgres(&pool).await?;
-        Ok(Self::over(Pools::Postgres { pool, trust }))
+        Ok(Self::over(Pools::Sqlite {
+            writer,
+            readers,
+            use_lock: Arc::new(Mutex::new(Some(use_lock))),
+        }))
     }
 
     /// Begins a write transaction. On SQLite it waits for the one before it to end.
     pub async fn begin(&self) -> Result<Tx, Error> {
         let lease = match &self.pools {
             Pools::Sqlite { writer, .. } => Lease::sqlite(writer.acquire().await?),
-            Pools::Postgres { pool, trust } => Lease::postgres(pool.acquire().await?, trust),
+            Pools::Postgres(pool) => pool.acquire().await?,
         };
         Tx::on(lease, self.wake.clone()).await
     }
@@ -177,8 +206,17 @@ impl Store {
     async fn reader(&self) -> Result<Lease, Error> {
         Ok(match &self.pools {
             Pools::Sqlite { readers, .. } => Lease::sqlite(readers.acquire().await?),
-            Pools::Postgres { pool, trust } => Lease::postgres(pool.acquire().await?, trust),
+            Pools::Postgres(pool) => pool.acquire().await?,
         })
+    }
+
+    /// Takes a lock for a piece of work of many transactions, if nobody has it. It is held until what
+    /// is returned is dropped. On SQLite, where writers take turns anyway, everybody gets it.
+    pub async fn try_lock(&self, lock: Lock) -> Result<Option<WorkLock>, Error> {
+        match &self.pools {
+            Pools::Sqlite { .. } => Ok(Some(WorkLock::of_nobody())),
+            Pools::Postgres(pool) => lock.try_hold(pool.acquire().await?).await,
+        }
     }
 
     /// Changes when the log of changes has grown: see [`crate::changes`]. Changes of other
@@ -194,8 +232,8 @@ impl Store {
     pub async fn listen(&self) -> Result<(), Error> {
         match &self.pools {
             Pools::Sqlite { .. } => std::future::pending().await,
-            Pools::Postgres { pool, .. } => {
-                let listener = PgListener::connect_with(pool).await?;
+            Pools::Postgres(pool) => {
+                let listener = PgListener::connect_with(&pool.pool).await?;
                 self.wake.pass_on(listener).await
             }
         }
@@ -204,11 +242,13 @@ impl Store {
     /// How many connections there are at this moment.
     pub fn pool(&self) -> Pool {
         let (all, idle) = match &self.pools {
-            Pools::Sqlite { writer, readers } => (
+            Pools::Sqlite {
+                writer, readers, ..
+            } => (
                 writer.size() + readers.size(),
                 writer.num_idle() + readers.num_idle(),
             ),
-            Pools::Postgres { pool, .. } => (pool.size(), pool.num_idle()),
+            Pools::Postgres(pool) => (pool.pool.size(), pool.pool.num_idle()),
         };
         let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(all);
         Pool {
@@ -227,7 +267,7 @@ impl Store {
     }
 
     /// Writes a consistent copy of the embedded database to a file that is not there yet, while
-    /// it is in use. To restore, put the file where the database was while no process has it open.
+    /// it is in use. [`Store::restore_at`] puts it in the place of a database.
     ///
     /// # Errors
     /// [`Bug::Address`] on PostgreSQL, which has tools of its own for this, and where `path`
@@ -242,11 +282,16 @@ impl Store {
     /// Closes every connection and waits for it; SQLite folds its log into the file.
     pub async fn close(&self) {
         match &self.pools {
-            Pools::Sqlite { writer, readers } => {
+            Pools::Sqlite {
+                writer,
+                readers,
+                use_lock,
+            } => {
                 readers.close().await;
                 writer.close().await;
+                use_lock.lock().await.take();
             }
-            Pools::Postgres { pool, .. } => pool.close().await,
+            Pools::Postgres(pool) => pool.pool.close().await,
         }
     }
 
@@ -317,6 +362,8 @@ async fn copy(mut connection: SqliteConnection, path: &Path) -> Result<(), Error
             .bind(target)
             .execute(&mut connection)
             .await
+            .map_err(Error::from)?;
+        mark_backup(path).await
     };
     let copied = copied.await;
     sqlx::Connection::close(connection).await?;
@@ -328,8 +375,25 @@ async fn copy(mut connection: SqliteConnection, path: &Path) -> Result<(), Error
     Ok(())
 }
 
+/// Gives a backup a generation of its own, and makes it durable.
+async fn mark_backup(path: &Path) -> Result<(), Error> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .synchronous(SqliteSynchronous::Full);
+    let mut connection = SqliteConnection::connect_with(&options).await?;
+    // One file, with no log beside it.
+    sqlx::query("PRAGMA journal_mode = DELETE")
+        .execute(&mut connection)
+        .await?;
+    generation::set(&mut connection, generation::draw()?).await?;
+    connection.close().await?;
+    Ok(generation::sync_directory(path).map_err(sqlx::Error::Io)?)
+}
+
 fn only_embedded() -> Error {
-    let message = "only the embedded database is backed up here; use pg_dump".to_owned();
+    let message = "only the embedded database is backed up and restored here; use pg_dump and \
+                   pg_restore"
+        .to_owned();
     Bug::Address(message).into()
 }
 
@@ -401,16 +465,12 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const TURN_RETRY: Duration = Duration::from_millis(10);
 /// How long a caller waits for a connection before the answer is "busy": longer than any of our
 /// transactions takes, shorter than the patience of an HTTP client.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Readers do not block each other, and more than the cores would only queue for them.
 const SQLITE_READERS: u32 = 8;
 /// PostgreSQL allows 100 connections by default; this leaves room for several platforms.
 const POSTGRES_CONNECTIONS: u32 = 16;
 /// Statements of this crate, with their sorted and filtered variants.
-const STATEMENT_CACHE: usize = 512;
-/// A statement that takes longer than this has lost its caller: [`crate::Conn::LONGEST`].
-const STATEMENT_TIMEOUT_MS: &str = "15000";
-/// As SQLite's.
-const LOCK_TIMEOUT_MS: &str = "5000";
+pub(crate) const STATEMENT_CACHE: usize = 512;
 /// Rows that SQLite looks at per index when it refreshes its statistics; its manual's proposal.
 const ANALYSIS_LIMIT: Option<u32> = Some(400);

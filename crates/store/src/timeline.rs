@@ -26,11 +26,17 @@ pub struct Period {
 /// tens of milliseconds, counting without a bound takes any time.
 pub const COUNTED: u32 = 100_000;
 
+/// How many rows a search looks at, from the beginning of the list: no index finds a piece of a text, and
+/// reading as many takes a fraction of a second.
+pub const SEARCHED: u32 = 100_000;
+
 /// A list that is being put together.
 pub(crate) struct Timeline {
     columns: &'static str,
     table: &'static str,
     conditions: String,
+    /// What no index helps with.
+    search: Option<String>,
     values: Vec<Value>,
 }
 
@@ -40,6 +46,7 @@ impl Timeline {
             columns,
             table,
             conditions: "project_id = $1".to_owned(),
+            search: None,
             values: vec![project.into()],
         }
     }
@@ -51,6 +58,16 @@ impl Timeline {
             let place = format!("${}", self.values.len());
             self.conditions.push_str(" AND ");
             self.conditions.push_str(&condition.replace("$n", &place));
+        }
+    }
+
+    /// Looks for a pattern in the column `search` of the first [`SEARCHED`] rows that the conditions
+    /// leave.
+    pub(crate) fn search(&mut self, pattern: Option<String>) {
+        if let Some(pattern) = pattern {
+            self.values.push(pattern.into());
+            let place = self.values.len();
+            self.search = Some(format!("search LIKE ${place} ESCAPE '!'"));
         }
     }
 
@@ -94,17 +111,16 @@ impl Timeline {
         let total = if is_last {
             (before + here).min(COUNTED.into())
         } else {
-            let count = bind(sql(self.count_text()), &self.values);
+            let count = bind(sql(self.count_text(order)), &self.values);
             count.bind(COUNTED).count(conn).await?
         };
         Ok(Paged { items, total })
     }
 
-    pub(crate) fn count_text(&self) -> String {
+    pub(crate) fn count_text(&self, order: Order) -> String {
         format!(
-            "SELECT COUNT(*) AS n FROM (SELECT 1 FROM {} WHERE {} LIMIT ${}) AS counted",
-            self.table,
-            self.conditions,
+            "SELECT COUNT(*) AS n FROM (SELECT 1 FROM {} LIMIT ${}) AS counted",
+            self.rows("id", order),
             self.values.len() + 1
         )
     }
@@ -112,14 +128,26 @@ impl Timeline {
     pub(crate) fn list_text(&self, order: Order) -> String {
         let direction = order.sql();
         format!(
-            "SELECT {} FROM {} WHERE {} ORDER BY created_at {direction}, id {direction} \
-             LIMIT ${} OFFSET ${}",
+            "SELECT {} FROM {} ORDER BY created_at {direction}, id {direction} LIMIT ${} OFFSET ${}",
             self.columns,
-            self.table,
-            self.conditions,
+            self.rows(self.columns, order),
             self.values.len() + 1,
             self.values.len() + 2
         )
+    }
+
+    /// The rows, without their order where nothing is searched for.
+    fn rows(&self, columns: &str, order: Order) -> String {
+        let (table, conditions) = (self.table, &self.conditions);
+        let direction = order.sql();
+        match &self.search {
+            None => format!("{table} WHERE {conditions}"),
+            Some(search) => format!(
+                "(SELECT {columns}, search FROM {table} WHERE {conditions} \
+                 ORDER BY created_at {direction}, id {direction} LIMIT {SEARCHED}) AS searched \
+                 WHERE {search}"
+            ),
+        }
     }
 }
 

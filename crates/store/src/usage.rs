@@ -69,6 +69,10 @@ statements! {
         FROM usage WHERE project_id = $1 AND hour >= $2 AND hour < $3";
     HOURS = "SELECT hour, streams, failed_streams, upstream_bytes, downstream_bytes FROM usage \
         WHERE project_id = $1 AND hour >= $2 AND hour < $3 ORDER BY hour LIMIT $4";
+    PURGE = "DELETE FROM usage WHERE (project_id, hour) IN \
+        (SELECT project_id, hour FROM usage WHERE hour < $1 ORDER BY hour LIMIT $2)";
+    PURGE_TURN = "DELETE FROM turn_usage WHERE (project_id, hour) IN \
+        (SELECT project_id, hour FROM turn_usage WHERE hour < $1 ORDER BY hour LIMIT $2)";
     ADD_TURN = "INSERT INTO turn_usage (project_id, hour, credentials, allocations, relayed_bytes) \
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (project_id, hour) DO UPDATE SET \
         credentials = turn_usage.credentials + excluded.credentials, \
@@ -174,3 +178,15 @@ fn bounds(period: Period) -> (i64, i64) {
 const HOUR_MICROS: i64 = 3_600_000_000;
 /// Hours of 31 days: the longest timeline is 30 days.
 const MAX_HOURS: u32 = 744;
+
+/// Forgets at most `limit` hours of each kind that began before this time. Returns how many of the
+/// kind with more of them.
+pub async fn purge(tx: &mut Tx, kept_from: Timestamp, limit: u32) -> Result<u64, Error> {
+    let streams = sql(PURGE).bind(kept_from).bind(limit).execute(tx).await?;
+    let turn = sql(PURGE_TURN)
+        .bind(kept_from)
+        .bind(limit)
+        .execute(tx)
+        .await?;
+    Ok(streams.max(turn))
+}

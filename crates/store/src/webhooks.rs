@@ -83,6 +83,9 @@ statements! {
         WHERE id = $1 AND status = 'enabled' AND deleted_at IS NULL";
     DELETE = "UPDATE webhooks SET deleted_at = $3, updated_at = $3 WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
     DELETE_ALL = "UPDATE webhooks SET deleted_at = $2, updated_at = $2 WHERE project_id = $1 AND deleted_at IS NULL";
+    PURGE = "DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks WHERE deleted_at <= $1 \
+        AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook_id = webhooks.id) \
+        ORDER BY deleted_at LIMIT $2)";
     COUNT = "SELECT COUNT(*) AS n FROM webhooks WHERE project_id = $1 AND deleted_at IS NULL \
         AND search LIKE $2 ESCAPE '!' AND (CAST($3 AS TEXT) IS NULL OR status = $3)";
 }
@@ -139,6 +142,16 @@ pub struct List<'a> {
     /// Page.
     pub paging: Paging,
 }
+
+/// Keeps every other transaction that asks for the same lock, or changes this webhook, out until this
+/// one ends: before anything is done with its deliveries. An event that makes a new one waits for
+/// nobody.
+pub async fn lock(tx: &mut Tx, id: WebhookId) -> Result<(), Error> {
+    tx.lock(LOCK, id.as_str()).await
+}
+
+/// PostgreSQL's alone. Not `FOR UPDATE`, which would keep out new deliveries, too.
+pub(crate) const LOCK: &str = "SELECT 1 FROM webhooks WHERE id = $1 FOR NO KEY UPDATE";
 
 /// Adds a webhook.
 pub async fn insert(tx: &mut Tx, webhook: &Webhook) -> Result<(), Error> {
@@ -283,4 +296,10 @@ pub async fn delete(
 /// [`crate::deliveries::cancel_all`].
 pub async fn delete_all(tx: &mut Tx, project: ProjectId, now: Timestamp) -> Result<u64, Error> {
     sql(DELETE_ALL).bind(project).bind(now).execute(tx).await
+}
+
+/// Forgets at most `limit` webhooks that were deleted by this time and have no deliveries any more.
+/// Returns how many.
+pub async fn purge(tx: &mut Tx, deleted_by: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(deleted_by).bind(limit).execute(tx).await
 }

@@ -47,6 +47,9 @@ pub(crate) struct Context {
     /// The project that commands mean where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) project: Option<SelectedProject>,
+    /// The data directory of a running `svc up`, for the commands that work on its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data_dir: Option<PathBuf>,
 }
 
 /// Where the token of a context is: one of these stands in the file.

@@ -52,16 +52,16 @@ impl Operation {
 
     /// Statuses of everything that may be answered when it does not go well, ascending.
     ///
-    /// Whoever is guarded reads the database, which may be away, and an address, which may have
+    /// Whoever is guarded has a limited rate, reads the database, which may be away, and an address, which may have
     /// parameters that nobody knows. What a path names may not be there. A body may be malformed,
     /// too large, or declared as something else than JSON.
     pub fn every_refusal(&self) -> Vec<u16> {
         let guarded: &[u16] = match self.access {
             Access::Public => &[],
-            Access::Authenticated => &[400, 401, 503],
-            Access::Permitted(..) => &[400, 401, 403, 503],
+            Access::Authenticated => &[400, 401, 429, 503],
+            Access::Permitted(..) => &[400, 401, 403, 429, 503],
             // Whoever is no operator is told that it is not there.
-            Access::Operator(_) => &[400, 401, 404, 503],
+            Access::Operator(_) => &[400, 401, 404, 429, 503],
         };
         let named: &[u16] = if self.path.contains('{') { &[404] } else { &[] };
         let sent: &[u16] = match self.body {

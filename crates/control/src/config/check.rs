@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use daemon::config::ConfigError;
 use daemon::tls::CertFiles;
@@ -63,17 +64,20 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         tls,
         metrics: file.metrics.check()?,
         retention: file.retention.check()?,
+        limits: file.limits.check()?,
         log_level: section.log_level,
         data_dir,
         mail,
         openid,
         database_url: section.database_url,
+        database_connections: connections(section.database_connections)?,
         secret_file: secret_file
             .map(|value| path("platform.secret_file", value))
             .transpose()?,
         signing_keys,
         rotate_keys_every: rotation(file.keys.rotate_days)?,
         trusted_proxies,
+        drain: drain(section.drain_seconds)?,
         engines,
         catalogue,
         geoip_file: geoip_file
@@ -193,6 +197,31 @@ fn turn(section: TurnSection) -> Checked<TurnConfig> {
             .map(|value| path("turn.secret_file", value))
             .transpose()?,
     })
+}
+
+/// What a process needs: one to write or to read, one that hears of changes, one that holds the lock
+/// of the purge, and one that reads long.
+const MIN_CONNECTIONS: u32 = 4;
+/// More than a server serves well.
+const MAX_CONNECTIONS: u32 = 1000;
+
+fn connections(given: Option<u32>) -> Checked<Option<u32>> {
+    if given.is_some_and(|given| !(MIN_CONNECTIONS..=MAX_CONNECTIONS).contains(&given)) {
+        let message = format!("expected {MIN_CONNECTIONS} to {MAX_CONNECTIONS} connections");
+        return Err(ConfigError::new("platform.database_connections", message));
+    }
+    Ok(given)
+}
+
+/// Longer than any balancer takes to notice.
+const MAX_DRAIN_SECONDS: u16 = 300;
+
+fn drain(seconds: u16) -> Checked<Duration> {
+    if seconds > MAX_DRAIN_SECONDS {
+        let message = format!("expected 0 to {MAX_DRAIN_SECONDS} seconds");
+        return Err(ConfigError::new("platform.drain_seconds", message));
+    }
+    Ok(Duration::from_secs(seconds.into()))
 }
 
 /// Ten years: a period that is longer is a mistake.

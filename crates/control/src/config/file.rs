@@ -12,6 +12,7 @@ use crate::mail::MailSection;
 use crate::oauth::OauthSection;
 use crate::people::openid::OpenIdSection;
 use crate::plans::CatalogSection;
+use crate::rate_limit::LimitsSection;
 use crate::webhooks::WebhooksSection;
 
 /// The configuration of `svc platform`.
@@ -29,6 +30,8 @@ pub(super) struct PlatformFile {
     /// project says (`catalog.plans[].log_retention_days`); sessions, links, revoked tokens and
     /// counted failures go when they have ended.
     pub(super) retention: RetentionSection,
+    /// What callers may cause.
+    pub(super) limits: LimitsSection,
     /// The keys that sign tokens.
     pub(super) keys: KeysSection,
     /// The engines of this platform.
@@ -68,6 +71,11 @@ pub(super) struct PlatformSection {
     /// `postgres://user:password@host/database`; absent: the embedded database.
     #[schemars(example = "postgres://svc:password@db.example.com/svc")]
     pub(super) database_url: Option<SecretString>,
+    /// Connections to the database that this process has at most, 4 to 1000; absent: 16 to
+    /// PostgreSQL, 9 to the embedded database. A PostgreSQL server that allows fewer gets no more
+    /// than it allows. The connections of all platforms, and of whoever else uses the server, have
+    /// to fit into its `max_connections`.
+    pub(super) database_connections: Option<u32>,
     /// File of the secret, of at least 32 bytes, that seals what the database keeps of keys and
     /// second factors. Every process on one database has the same; it belongs into backups.
     /// Absent: `platform.secret` in the data directory, which is made for a new database.
@@ -78,6 +86,11 @@ pub(super) struct PlatformSection {
     pub(super) signing_keys: Vec<String>,
     /// Addresses (CIDR) of proxies whose `X-Forwarded-For` is believed.
     pub(super) trusted_proxies: Vec<String>,
+    /// Seconds after a stop was asked for in which requests are still taken, while `/readyz`
+    /// answers 503 and answers close their connections: as long as a balancer needs to notice. Then
+    /// the listener is closed and what is under way is finished. 0 to 300; a second signal ends it
+    /// at once.
+    pub(super) drain_seconds: u16,
 }
 
 impl Default for PlatformSection {
@@ -88,9 +101,12 @@ impl Default for PlatformSection {
             log_level: Level::default(),
             data_dir: "/var/lib/svc".to_owned(),
             database_url: None,
+            database_connections: None,
             secret_file: None,
             signing_keys: Vec::new(),
             trusted_proxies: Vec::new(),
+            // Two probes of a balancer that asks every two seconds.
+            drain_seconds: 5,
         }
     }
 }

@@ -10,7 +10,9 @@ use serde::Deserialize;
 pub struct Retention {
     /// Entries of the audit log; `None`: for ever.
     pub audit: Option<SignedDuration>,
-    /// Deliveries of webhooks, after they ended.
+    /// Credentials, after they ended.
+    pub credentials: SignedDuration,
+    /// Deliveries of webhooks, after they ended, and webhooks that were deleted.
     pub deliveries: SignedDuration,
     /// Keys of creations.
     pub idempotency_keys: SignedDuration,
@@ -18,16 +20,19 @@ pub struct Retention {
     pub invitations: SignedDuration,
     /// TCP ports that a project gave back, from other projects.
     pub released_ports: SignedDuration,
+    /// Usage by the hour.
+    pub usage: SignedDuration,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RetentionSection {
-    /// Days that entries of the audit log are kept, 1 to 36500; absent: for ever.
-    #[schemars(example = 400)]
+    /// Days that entries of the audit log are kept, 1 to 36500; null: for ever.
     audit_days: Option<u32>,
-    /// Days that deliveries of webhooks are kept after they have succeeded or were given up. 1 to
-    /// 36500.
+    /// Days that credentials are shown after they were revoked or have expired. 1 to 36500.
+    credentials_days: u32,
+    /// Days that deliveries of webhooks are kept after they have succeeded or were given up, and
+    /// webhooks after they were deleted. 1 to 36500.
     deliveries_days: u32,
     /// Days that a creation is recognised by its idempotency key. 1 to 36500.
     idempotency_keys_days: u32,
@@ -37,12 +42,16 @@ pub(super) struct RetentionSection {
     /// whoever still dials it reaches nobody instead of somebody else. The project itself can have
     /// it again at once. 0 to 8760.
     released_ports_hours: u32,
+    /// Days that usage by the hour is kept, 31 to 36500.
+    usage_days: u32,
 }
 
 impl Default for RetentionSection {
     fn default() -> Self {
         Self {
-            audit_days: None,
+            // A year, and the time to look back at it.
+            audit_days: Some(400),
+            credentials_days: 90,
             deliveries_days: 30,
             // A client that tries again does so within hours; a script's journal lives longer.
             idempotency_keys_days: 30,
@@ -50,6 +59,7 @@ impl Default for RetentionSection {
             // A port that was given back by mistake is missed within a day, and so is a client
             // that was forgotten; ports are few, so not longer.
             released_ports_hours: 24,
+            usage_days: 400,
         }
     }
 }
@@ -71,10 +81,12 @@ impl RetentionSection {
                 .audit_days
                 .map(|given| days("audit_days", 1, given))
                 .transpose()?,
+            credentials: days("credentials_days", 1, self.credentials_days)?,
             deliveries: days("deliveries_days", 1, self.deliveries_days)?,
             idempotency_keys: days("idempotency_keys_days", 1, self.idempotency_keys_days)?,
             invitations: days("invitations_days", 0, self.invitations_days)?,
             released_ports: hours(self.released_ports_hours)?,
+            usage: days("usage_days", MIN_USAGE_DAYS, self.usage_days)?,
         })
     }
 }
@@ -87,6 +99,8 @@ fn hours(given: u32) -> Result<SignedDuration, ConfigError> {
     Ok(SignedDuration::from_hours(given.into()))
 }
 
+/// The longest time that usage is asked for.
+const MIN_USAGE_DAYS: u32 = 31;
 /// A year.
 const MAX_HOURS: u32 = 8_760;
 /// A century: what is to be kept for longer is kept for ever.

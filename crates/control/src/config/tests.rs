@@ -215,3 +215,23 @@ fn a_provider_is_named_in_full_or_not_at_all() {
     assert_eq!(openid.scope, "openid email profile");
     assert_eq!(openid.sign_up, crate::people::openid::SignUp::Invited);
 }
+
+#[test]
+fn numbers_of_the_platform_have_bounds() {
+    for (bad, key) in [
+        ("database_connections: 3", "platform.database_connections"),
+        (
+            "database_connections: 1001",
+            "platform.database_connections",
+        ),
+        ("drain_seconds: 301", "platform.drain_seconds"),
+    ] {
+        let yaml = format!("platform: {{base_url: 'https://svc.example.com', {bad}}}");
+        let error = load(&yaml).unwrap_err();
+        assert!(error.contains(key), "{bad}: {error}");
+    }
+    let yaml = "platform: {base_url: 'https://svc.example.com', database_connections: 4, drain_seconds: 0}";
+    let config = load(yaml).unwrap();
+    assert_eq!(config.database_connections, Some(4));
+    assert!(config.drain.is_zero());
+}

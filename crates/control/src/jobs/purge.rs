@@ -1,9 +1,11 @@
 //! Forgetting what is past its time, in batches, so that the write lock is held for moments.
 
 use jiff::{SignedDuration, Timestamp};
+use store::oldest::{Rows, oldest};
 use store::{
-    Lock, Tx, addresses, audit, changes, deliveries, device_grants, engines, events, idempotency,
-    invitations, links, logs, oauth_codes, revoked_tokens, sessions, used_challenges,
+    Conn, Lock, Tx, WorkLock, addresses, audit, changes, credentials, deliveries, device_grants,
+    engines, events, idempotency, invitations, links, logs, oauth_codes, revoked_tokens, sessions,
+    usage, used_challenges, webhooks,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +44,12 @@ stale! {
     Events "events"
     /// Deliveries of webhooks that have succeeded or were given up.
     Deliveries "deliveries"
+    /// Webhooks that were deleted, once their deliveries are gone.
+    Webhooks "webhooks"
+    /// Credentials that were revoked or have expired.
+    Credentials "credentials"
+    /// Usage by the hour.
+    Usage "usage"
     /// Keys of creations: the same request asked again is a new one afterwards.
     IdempotencyKeys "idempotency_keys"
     /// Sessions that came to their end.
@@ -66,22 +74,33 @@ stale! {
     LinkChanges "link_changes"
     /// Links, spools of reports and what was online, of engines that are gone.
     Engines "engines"
-    /// The audit log, where the configuration says how long it is kept.
+    /// The audit log, unless the configuration says that it is kept for ever.
     Audit "audit"
 }
 
 /// Forgets what there is of a kind, and returns how many rows. Where another process is at it,
 /// that one goes on alone.
 pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> Answer<u64> {
+    match app.store.try_lock(Lock::Purge).await? {
+        Some(lock) => purge_under(&lock, app, stale, stop).await,
+        None => Ok(0),
+    }
+}
+
+/// The same for whoever has the lock: for a whole pass, as two processes that took it in turns would
+/// both break off.
+pub(super) async fn purge_under(
+    _lock: &WorkLock,
+    app: &App,
+    stale: Stale,
+    stop: &CancellationToken,
+) -> Answer<u64> {
     let mut rows = 0;
     for _ in 0..MAX_BATCHES {
         if stop.is_cancelled() {
             break;
         }
         let mut tx = app.store.begin().await?;
-        if !Lock::Purge.try_take(&mut tx).await? {
-            break;
-        }
         let batch = stale
             .batch(&mut tx, &app.config.retention, app.now())
             .await?;
@@ -102,6 +121,48 @@ pub(crate) const BATCH: u32 = 500;
 const MAX_BATCHES: u32 = 1_000;
 
 impl Stale {
+    /// For how long the oldest row has been past its time.
+    pub(super) async fn overdue(
+        self,
+        conn: &mut Conn,
+        retention: &Retention,
+        now: Timestamp,
+    ) -> Result<SignedDuration, store::Error> {
+        let Some((rows, kept)) = self.kept(retention) else {
+            return Ok(SignedDuration::ZERO);
+        };
+        let oldest = oldest(conn, rows).await?;
+        let age = oldest.map_or(SignedDuration::ZERO, |oldest| now.duration_since(oldest));
+        Ok((age - kept).max(SignedDuration::ZERO))
+    }
+
+    /// Which rows it is about, and how long they are kept after the time that they carry; `None`: for
+    /// ever.
+    fn kept(self, retention: &Retention) -> Option<(Rows, SignedDuration)> {
+        let at_once = SignedDuration::ZERO;
+        Some(match self {
+            Self::Logs => (Rows::Logs, at_once),
+            Self::Events => (Rows::Events, at_once),
+            Self::Deliveries => (Rows::Deliveries, retention.deliveries),
+            Self::Webhooks => (Rows::DeletedWebhooks, retention.deliveries),
+            Self::Credentials => (Rows::RevokedCredentials, retention.credentials),
+            Self::Usage => (Rows::Usage, retention.usage),
+            Self::IdempotencyKeys => (Rows::IdempotencyKeys, retention.idempotency_keys),
+            Self::Sessions => (Rows::Sessions, at_once),
+            Self::UnusedSessions => (Rows::UsedSessions, IDLE),
+            Self::Links => (Rows::Links, at_once),
+            Self::Invitations => (Rows::Invitations, retention.invitations),
+            Self::RevokedTokens => (Rows::RevokedTokens, at_once),
+            Self::Challenges => (Rows::Challenges, at_once),
+            Self::OauthCodes => (Rows::OauthCodes, oauth::REUSE_IS_SEEN_FOR),
+            Self::DeviceGrants => (Rows::DeviceGrants, oauth::EXPIRY_IS_TOLD_FOR),
+            Self::ReleasedPorts => (Rows::ReleasedPorts, retention.released_ports),
+            Self::LinkChanges => (Rows::LinkChanges, LOG_IS_KEPT),
+            Self::Engines => (Rows::LinkedEngines, LINK_IS_SHOWN),
+            Self::Audit => (Rows::Audit, retention.audit?),
+        })
+    }
+
     async fn batch(
         self,
         tx: &mut Tx,
@@ -112,6 +173,11 @@ impl Stale {
             Self::Logs => logs::purge(tx, now, BATCH).await,
             Self::Events => events::purge(tx, now, BATCH).await,
             Self::Deliveries => deliveries::purge(tx, ago(now, retention.deliveries), BATCH).await,
+            Self::Webhooks => webhooks::purge(tx, ago(now, retention.deliveries), BATCH).await,
+            Self::Credentials => {
+                credentials::purge(tx, ago(now, retention.credentials), BATCH, now).await
+            }
+            Self::Usage => usage::purge(tx, ago(now, retention.usage), BATCH).await,
             Self::IdempotencyKeys => {
                 idempotency::purge(tx, ago(now, retention.idempotency_keys), BATCH).await
             }

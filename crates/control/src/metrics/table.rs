@@ -16,6 +16,7 @@ pub(super) const LINK_SNAPSHOTS: &str = "svc_platform_link_snapshots_total";
 pub(super) const REPORTS: &str = "svc_platform_reports_total";
 pub(super) const REPORT_RECORDS: &str = "svc_platform_report_records_total";
 pub(super) const MINTED: &str = "svc_platform_tokens_minted_total";
+pub(super) const PURGE_OVERDUE: &str = "svc_platform_purge_overdue_seconds";
 pub(super) const PURGED: &str = "svc_platform_purged_rows_total";
 pub(super) const READY: &str = "svc_platform_ready";
 pub(super) const RENEWED: &str = "svc_platform_renewals_total";
@@ -86,6 +87,13 @@ pub(super) const METRICS: &[Metric] = &[
         Kind::Counter,
         &[],
         "Times that an engine was told everything: at its first link, or after it was away for long.",
+    ),
+    metric(
+        PURGE_OVERDUE,
+        Kind::Gauge,
+        &[("kind", Stale::WORDS)],
+        "For how long the oldest row has been past its time; a pass of the purge comes every five \
+         minutes.",
     ),
     metric(
         PURGED,

@@ -1,11 +1,13 @@
 //! `POST /oauth/device_authorization` (OA-4, RFC 8628 section 3.1).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::control::oauth::DeviceAuthorization;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
+use ipnet::IpNet;
 use jiff::SignedDuration;
 use store::device_grants::{self, DeviceGrant, Status};
 use store::{Conflict, SecretHash};
@@ -72,11 +74,17 @@ pub(super) async fn device_authorization(
             session_id: None,
         };
         let mut tx = app.store.begin().await?;
-        if device_grants::count(&mut tx, now).await? >= MOST_WAITING {
-            let refused = Code::TemporarilyUnavailable.because("too many devices ask at once");
+        let network = network(ip).to_string();
+        let of_network = device_grants::count_of_network(&mut tx, &network, now).await?;
+        if of_network >= MOST_OF_NETWORK {
+            let refused = Code::TemporarilyUnavailable.because("too many devices ask from there");
             return Err(refused.with_retry_after(INTERVAL_SECONDS));
         }
-        match device_grants::insert(&mut tx, &grant).await {
+        // Nobody keeps others out: those make room who have most.
+        if device_grants::count(&mut tx, now).await? >= MOST_WAITING {
+            device_grants::make_room(&mut tx, now, ROOM).await?;
+        }
+        match device_grants::insert(&mut tx, &grant, &network).await {
             Err(store::Error::Conflict(Conflict::UserCodeTaken)) => continue,
             other => other?,
         }
@@ -114,6 +122,21 @@ pub(super) const INTERVAL_SECONDS: u32 = 5;
 /// With more codes that wait, a guess would meet one more often; with this many, it meets one in a
 /// quarter of a million.
 const MOST_WAITING: u64 = 100_000;
+
+/// Of one network: a company whose machines are set up at once, and a hundredth of all.
+const MOST_OF_NETWORK: u64 = 1_000;
+
+/// How many make room at once, so that they are not counted for each device.
+const ROOM: u32 = 100;
+
+/// The network of an address, as large as one owner has them: a /24, or a /48 of IPv6.
+fn network(address: IpAddr) -> IpNet {
+    let (address, length) = match address.to_canonical() {
+        address @ IpAddr::V4(_) => (address, 24),
+        address @ IpAddr::V6(_) => (address, 48),
+    };
+    IpNet::new(address, length).map_or(IpNet::from(address), |network| network.trunc())
+}
 
 /// Four draws in a row that are taken are no accident.
 const MAX_DRAWS: u32 = 4;

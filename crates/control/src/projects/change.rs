@@ -74,8 +74,9 @@ pub(super) async fn delete(
     let region = project.region.as_deref().unwrap_or_default();
     capacity::give_back(&mut tx, &project.provider, region, &project.plan).await?;
     addresses::release_all(&mut tx, project.id, now).await?;
-    deliveries::cancel_all(&mut tx, project.id, now).await?;
+    // In this order, as whoever notes an attempt locks them.
     webhooks::delete_all(&mut tx, project.id, now).await?;
+    deliveries::cancel_all(&mut tx, project.id, now).await?;
     let billing = app.shop.billing();
     billing.remove(&mut tx, workspace, project.id, now).await?;
     let details = json!({"name": project.name, "endpoint": project.endpoint});

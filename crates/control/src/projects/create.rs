@@ -126,6 +126,11 @@ async fn attempt(
                 .map(Some);
         }
     }
+    let most = app.config.limits.projects_per_workspace;
+    if projects::count_of_workspace(&mut tx, workspace.id).await? >= u64::from(most) {
+        let detail = format!("The workspace has {most} projects already.");
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
     let body = &order.body;
     let snapshot = app.shop.snapshot(&mut tx, workspace.id, now).await?;
     let offer = app.shop.offer(&snapshot, body.plan);

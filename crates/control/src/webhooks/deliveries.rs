@@ -16,6 +16,7 @@ use store::{Conn, Order, Paging, Period};
 use types::permission::Permission;
 use types::problem::Problem;
 
+use super::manage::locked_webhook;
 use super::read::{ORDERS, named};
 use super::view;
 use crate::access;
@@ -91,9 +92,8 @@ pub(super) async fn retry(
     query.finish()?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let found = access::project(&mut tx, &caller.who, &project_id, WRITE).await?;
-    let project = &found.project;
-    let webhook = named(&mut tx, project, &webhook_id).await?;
+    let (project, webhook) = locked_webhook(&mut tx, &caller.who, &project_id, &webhook_id).await?;
+    let project = &project;
     let old = delivery(&mut tx, &webhook, &delivery_id).await?;
     access::require_usable(project)?;
     if webhook.status != webhooks::Status::Enabled {
@@ -145,7 +145,6 @@ async fn shown(conn: &mut Conn, delivery: &Delivery, project: &Project) -> Answe
 /// As many as are shown.
 const MAX_ATTEMPTS: i64 = 100;
 const READ: Permission = Permission::NetworkWebhooksReadOnly;
-const WRITE: Permission = Permission::NetworkWebhooksReadWrite;
 const TIME: &str = "a date and time as in RFC 3339";
 const STATUSES: [(&str, Status); 6] = [
     ("pending", Status::Pending),

@@ -97,8 +97,7 @@ pub(super) async fn update(
     let new_url = body.config.map(|config| url(&app, &config)).transpose()?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let project = locked(&mut tx, &who, &project_id).await?;
-    let old = named(&mut tx, &project, &webhook_id).await?;
+    let (project, old) = locked_webhook(&mut tx, &who, &project_id, &webhook_id).await?;
     let mut new = stored::Webhook {
         name: new_name.unwrap_or_else(|| old.name.clone()),
         description: new_description.unwrap_or_else(|| old.description.clone()),
@@ -135,8 +134,7 @@ pub(super) async fn delete(
 ) -> Answer<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let project = locked(&mut tx, &who, &project_id).await?;
-    let webhook = named(&mut tx, &project, &webhook_id).await?;
+    let (project, webhook) = locked_webhook(&mut tx, &who, &project_id, &webhook_id).await?;
     stored::delete(&mut tx, project.id, webhook.id, now).await?;
     deliveries::cancel(&mut tx, webhook.id, now).await?;
     record(&mut tx, &who, &project, "webhook.deleted", &webhook, now).await?;
@@ -162,8 +160,7 @@ pub(super) async fn rotate(
     let ends_at = now.saturating_add(overlap).unwrap_or(Timestamp::MAX);
     let signing = secret::draw()?;
     let mut tx = app.store.begin().await?;
-    let project = locked(&mut tx, &who, &project_id).await?;
-    let webhook = named(&mut tx, &project, &webhook_id).await?;
+    let (project, webhook) = locked_webhook(&mut tx, &who, &project_id, &webhook_id).await?;
     let sealed = secret::sealed(&app, webhook.id, &signing)?;
     stored::rotate_secret(&mut tx, project.id, webhook.id, &sealed, ends_at, now).await?;
     let action = "webhook.secret_rotated";
@@ -180,6 +177,21 @@ pub(super) async fn rotate(
 /// other.
 async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
     access::locked_project(tx, who, id, Permission::NetworkWebhooksReadWrite).await
+}
+
+/// The same with a webhook of it, which no attempt changes under the caller.
+pub(super) async fn locked_webhook(
+    tx: &mut Tx,
+    who: &Principal,
+    project_id: &str,
+    id: &str,
+) -> Answer<(Project, stored::Webhook)> {
+    let project = locked(tx, who, project_id).await?;
+    let found = named(tx, &project, id).await?;
+    stored::lock(tx, found.id).await?;
+    // Again, now that it stays as it is.
+    let webhook = named(tx, &project, id).await?;
+    Ok((project, webhook))
 }
 
 /// Webhooks are a part of some plans.

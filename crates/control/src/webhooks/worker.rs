@@ -206,6 +206,7 @@ async fn deliver(app: &App, delivery: &Delivery) -> Answer<()> {
     let Some(webhook) = webhook.filter(|webhook| webhook.status == Status::Enabled) else {
         // It was disabled or deleted between the claim and now.
         let mut tx = app.store.begin().await?;
+        webhooks::lock(&mut tx, delivery.webhook_id).await?;
         deliveries::cancel(&mut tx, delivery.webhook_id, app.now()).await?;
         return Ok(tx.commit().await?);
     };
@@ -226,7 +227,8 @@ async fn deliver(app: &App, delivery: &Delivery) -> Answer<()> {
     note(app, delivery, &webhook, began, report).await
 }
 
-/// Writes the attempt down, and what follows from it, in one transaction.
+/// Writes the attempt down, and what follows from it, in one transaction. An answer that is not
+/// noted is asked for again, so a database that is busy is asked more than once.
 async fn note(
     app: &App,
     delivery: &Delivery,
@@ -236,15 +238,13 @@ async fn note(
 ) -> Answer<()> {
     let now = app.now();
     let (status, error) = words(&report.end);
-    let is_success = report.end.is_success();
-    let is_gone = report.end.is_gone();
-    let has_answered = matches!(report.end, End::Answered { .. });
-    let outcome = if is_success {
-        Outcome::Succeeded
-    } else if is_gone {
-        Outcome::Failed
-    } else {
-        next_attempt(delivery.attempts, now)?.map_or(Outcome::Failed, Outcome::RetryAt)
+    let kind = EndKind::of(&report.end);
+    let outcome = match kind {
+        EndKind::Success => Outcome::Succeeded,
+        EndKind::Gone => Outcome::Failed,
+        EndKind::Refusal | EndKind::Silence => {
+            next_attempt(delivery.attempts, now)?.map_or(Outcome::Failed, Outcome::RetryAt)
+        }
     };
     let (http_status, response_body) = match report.end {
         End::Answered { status, body } => (Some(i64::from(status)), Some(body)),
@@ -260,21 +260,67 @@ async fn note(
         duration_ms: i64::try_from(report.took.as_millis()).unwrap_or(i64::MAX),
         created_at: began,
     };
+    let mut tries = 1;
+    loop {
+        let noted = note_once(app, delivery, webhook, &attempt, (kind, outcome), now).await;
+        match noted {
+            Err(refusal) if tries < NOTE_TRIES && refusal.problem().status == UNAVAILABLE => {
+                tries += 1;
+            }
+            noted => return noted,
+        }
+    }
+}
+
+/// The ways in which an attempt ends, by what follows for the webhook.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EndKind {
+    Success,
+    /// The endpoint says that it is gone for good.
+    Gone,
+    /// Another answer.
+    Refusal,
+    /// No answer.
+    Silence,
+}
+
+impl EndKind {
+    fn of(end: &End) -> Self {
+        match end {
+            end if end.is_success() => Self::Success,
+            end if end.is_gone() => Self::Gone,
+            End::Answered { .. } => Self::Refusal,
+            End::Timeout | End::Unreachable | End::Refused => Self::Silence,
+        }
+    }
+}
+
+async fn note_once(
+    app: &App,
+    delivery: &Delivery,
+    webhook: &Webhook,
+    attempt: &Attempt,
+    (kind, outcome): (EndKind, Outcome),
+    now: Timestamp,
+) -> Answer<()> {
+    let began = attempt.created_at;
     let mut tx = app.store.begin().await?;
-    deliveries::add_attempt(&mut tx, &attempt).await?;
+    // First of all: other attempts to the same endpoint end at the same time.
+    webhooks::lock(&mut tx, webhook.id).await?;
+    deliveries::add_attempt(&mut tx, attempt).await?;
     // Where its lease had ended, whoever has it now says how it ends.
     deliveries::finish(&mut tx, delivery, outcome, now).await?;
-    if is_success {
+    if kind == EndKind::Success {
         webhooks::note_success(&mut tx, webhook.id).await?;
-    } else {
-        webhooks::note_failure(&mut tx, webhook.id, began).await?;
-        let since = webhook.failing_since.unwrap_or(began);
-        if is_gone || now.duration_since(since) >= DISABLED_AFTER {
-            disable(&mut tx, webhook, is_gone, now).await?;
-        } else if !has_answered {
-            let until = now.saturating_add(PAUSE).unwrap_or(now);
-            deliveries::postpone(&mut tx, webhook.id, until).await?;
-        }
+        return Ok(tx.commit().await?);
+    }
+    webhooks::note_failure(&mut tx, webhook.id, began).await?;
+    let since = webhook.failing_since.unwrap_or(began);
+    if kind == EndKind::Gone || now.duration_since(since) >= DISABLED_AFTER {
+        disable(&mut tx, webhook, kind == EndKind::Gone, now).await?;
+    } else if kind == EndKind::Silence {
+        let until = now.saturating_add(PAUSE).unwrap_or(now);
+        deliveries::postpone(&mut tx, webhook.id, until).await?;
     }
     Ok(tx.commit().await?)
 }
@@ -311,6 +357,11 @@ fn failed(refusal: &Refusal) {
     let problem = refusal.problem();
     tracing::error!(job = "webhooks", problem = %problem.detail, "a delivery failed on our side; it is tried again");
 }
+
+/// How often the note of an attempt is tried: a busy database is free again after a moment, and one
+/// that is away leaves the delivery to the end of its lease.
+const NOTE_TRIES: u32 = 3;
+const UNAVAILABLE: u16 = 503;
 
 /// How often is looked for what other processes made due.
 pub const POLL: Duration = Duration::from_secs(1);

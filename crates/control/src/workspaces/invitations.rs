@@ -69,6 +69,13 @@ pub async fn send(
     {
         return Err(store::Error::Conflict(store::Conflict::AlreadyMember).into());
     }
+    // Of several at once, each counts those before it.
+    store::workspaces::lock(&mut tx, workspace.id).await?;
+    let most = app.config.limits.open_invitations;
+    if invitations::count_open(&mut tx, workspace.id, now).await? >= u64::from(most) {
+        let detail = format!("{most} invitations are open already; revoke some of them first.");
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
     invitations::insert(&mut tx, &new).await?;
     audit::record_with(
         &mut tx,

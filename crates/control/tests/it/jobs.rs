@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use store::device_grants::{self, DeviceGrant};
 use store::links::{self, Kind, Link};
 use store::{
-    Paging, SecretHash, audit, billing, idempotency, logs, oauth_codes, revoked_tokens, sessions,
+    Paging, Sealed, SecretHash, audit, billing, idempotency, logs, oauth_codes, revoked_tokens,
+    sessions, usage, used_challenges, webhooks,
 };
 use tokio_util::sync::CancellationToken;
-use types::id::{AuditId, LogId, ProjectId, SessionId};
+use types::id::{AuditId, LogId, ProjectId, SessionId, WebhookId};
 
 use crate::support::{CALLBACK, Person, TestControl, both};
 
@@ -100,7 +101,7 @@ async fn fill(control: &TestControl, person: &Person) {
             user_id: None,
             session_id: None,
         };
-        device_grants::insert(&mut tx, &grant).await.unwrap();
+        device_grants::insert(&mut tx, &grant, "").await.unwrap();
     }
     let (key, project) = (SecretHash([1; 32]), ProjectId::new(1, [1; 10]));
     idempotency::claim(&mut tx, person.workspace, "key", key, project, now)
@@ -137,7 +138,9 @@ async fn forgotten(control: &TestControl) -> Vec<(&'static str, u64)> {
 
 both! {
     what_is_past_its_time_is_forgotten,
-    the_audit_log_is_kept_where_nothing_else_is_said,
+    the_audit_log_has_an_end_where_nothing_else_is_said,
+    the_audit_log_is_kept_where_that_is_said,
+    what_ended_does_not_stay_for_ever,
     many_rows_go_in_batches_and_once,
     the_running_task_forgets,
     a_period_is_charged_once_and_months_end_where_they_end,
@@ -181,8 +184,84 @@ async fn what_is_past_its_time_is_forgotten(control: TestControl) {
     assert_eq!(forgotten(&control).await, []);
 }
 
-/// Without a period the audit log is kept for ever.
-async fn the_audit_log_is_kept_where_nothing_else_is_said(control: TestControl) {
+/// The audit log is kept for a year and a month where nothing else is said.
+async fn the_audit_log_has_an_end_where_nothing_else_is_said(control: TestControl) {
+    let person = control.person("ada").await;
+    fill(&control, &person).await;
+    control.clock.advance(400 * DAY);
+    let gone = forgotten(&control).await;
+    assert!(!gone.iter().any(|(kind, _)| *kind == "audit"), "{gone:?}");
+    control.clock.advance(1);
+    assert_eq!(forgotten(&control).await, [("audit", 1)]);
+}
+
+/// Credentials that ended, webhooks that were deleted and usage of long ago do not stay.
+async fn what_ended_does_not_stay_for_ever(control: TestControl) {
+    let person = control.person("ada").await;
+    let project = control.project(&person).await;
+    let now = control.now();
+    let body = json!({"type": "pat", "name": "short"});
+    let made = control
+        .post("/api/credentials", &person.token, &body)
+        .await
+        .expect(201);
+    let id = made["credential"]["id"].as_str().unwrap();
+    control
+        .delete(&format!("/api/credentials/{id}"), &person.token)
+        .await
+        .expect(204);
+    let mut tx = control.app.store.begin().await.unwrap();
+    let webhook = webhooks::Webhook {
+        id: WebhookId::new(next(), [7; 10]),
+        project_id: project.id,
+        name: "a".to_owned(),
+        description: None,
+        destination_type: "webhook_endpoint".to_owned(),
+        status: webhooks::Status::Enabled,
+        events: Vec::new(),
+        url: "https://a.example".to_owned(),
+        sealed_secret: Sealed(vec![1]),
+        previous_sealed_secret: None,
+        previous_secret_expires_at: None,
+        secret_rotated_at: None,
+        failing_since: None,
+        created_by: person.user,
+        created_at: now,
+        updated_at: now,
+    };
+    webhooks::insert(&mut tx, &webhook).await.unwrap();
+    webhooks::delete(&mut tx, project.id, webhook.id, now)
+        .await
+        .unwrap();
+    let counters = usage::Usage {
+        streams: 1,
+        ..usage::Usage::default()
+    };
+    usage::add(&mut tx, project.id, now, &counters)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    control.clock.advance(30 * DAY - 1);
+    assert!(
+        !forgotten(&control)
+            .await
+            .iter()
+            .any(|(kind, _)| *kind == "webhooks")
+    );
+    control.clock.advance(1);
+    assert!(forgotten(&control).await.contains(&("webhooks", 1)));
+    control.clock.advance(60 * DAY);
+    assert!(forgotten(&control).await.contains(&("credentials", 1)));
+    assert_eq!(control.get("/api/whoami", &person.token).await.status, 200);
+    control.clock.advance(310 * DAY + 1);
+    assert!(forgotten(&control).await.contains(&("usage", 1)));
+}
+
+/// It is kept for ever where the configuration says that.
+async fn the_audit_log_is_kept_where_that_is_said(control: TestControl) {
+    let control = control
+        .configured(json!({"retention": {"audit_days": null}}))
+        .await;
     let person = control.person("ada").await;
     fill(&control, &person).await;
     control.clock.advance(30 * 365 * DAY);
@@ -223,6 +302,32 @@ async fn many_rows_go_in_batches_and_once(control: TestControl) {
         .await
         .unwrap();
     assert_eq!(stopped, 0, "a stop is a stop");
+}
+
+/// Two platforms whose passes begin at the same time: one goes through to the end of every kind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_passes_at_once_one_comes_to_its_end() {
+    let control = TestControl::postgres().await;
+    let second = control.beside().await.unwrap();
+    let stop = CancellationToken::new();
+    for round in 0..4 {
+        let now = control.now();
+        let mut tx = control.app.store.begin().await.unwrap();
+        for number in 0..1200_u32 {
+            let token = format!("t{round}-{number}");
+            revoked_tokens::revoke(&mut tx, &token, now, now)
+                .await
+                .unwrap();
+            let mut hash = [0; 32];
+            hash[..4].copy_from_slice(&number.to_be_bytes());
+            used_challenges::spend(&mut tx, SecretHash(hash), now)
+                .await
+                .unwrap();
+        }
+        tx.commit().await.unwrap();
+        tokio::join!(pass(&control.app, &stop), pass(&second.app, &stop));
+        assert_eq!(forgotten(&control).await, [], "in round {round}");
+    }
 }
 
 /// The task of a running platform does it by itself, and ends with the platform.

@@ -41,6 +41,7 @@ mod projects;
 #[path = "../../../store/tests/it/proxy.rs"]
 mod proxy;
 mod races;
+mod rate_limit;
 mod records;
 mod reset;
 mod second_factor;

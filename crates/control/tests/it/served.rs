@@ -20,9 +20,14 @@ struct Served {
 }
 
 async fn serve(sections: &str, directory: TempDir) -> Served {
+    serve_with(sections, directory, 0).await
+}
+
+async fn serve_with(sections: &str, directory: TempDir, drain_seconds: u16) -> Served {
     let file = directory.path().join("platform.yaml");
     let yaml = format!(
-        "platform: {{base_url: 'https://svc.example', data_dir: '{}'}}\n{sections}\n",
+        "platform: {{base_url: 'https://svc.example', data_dir: '{}', \
+         drain_seconds: {drain_seconds}}}\n{sections}\n",
         directory.path().join("data").display(),
     );
     std::fs::write(&file, yaml).unwrap();
@@ -93,6 +98,49 @@ async fn health_is_public_and_readiness_ends_with_the_drain() {
     served.shutdown.request();
     assert!(!served.app.health.is_ready(&served.app.store).await);
     served.running.stopped().await;
+}
+
+/// A balancer that asks sees the drain, and what it still sends here is served; nobody is told to come
+/// again over the same connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_is_seen_before_the_listener_closes() {
+    // Ended by the second request long before.
+    let served = serve_with("", new_directory(), 300).await;
+    let kept = "GET /healthz HTTP/1.1\r\nHost: svc.example\r\n\r\n";
+    let mut before = served.connect().await;
+    before.write_all(kept.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 1024];
+    let read = before.read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..read]).to_lowercase();
+    assert!(!answer.contains("connection: close"), "{answer}");
+    served.shutdown.request();
+    before.write_all(kept.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    before.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(
+        answer.to_lowercase().contains("connection: close"),
+        "{answer}"
+    );
+    for (path, status) in [
+        ("/readyz", 503),
+        ("/healthz", 200),
+        ("/api/openapi.json", 200),
+    ] {
+        let answer = ask(served.connect().await, path, None).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
+        assert!(
+            answer.to_lowercase().contains("connection: close"),
+            "{answer}"
+        );
+    }
+    let address = served.running.address();
+    served.shutdown.request();
+    served.running.stopped().await;
+    TcpStream::connect(address).await.unwrap_err();
 }
 
 /// A database that does not answer: alive, and not ready.

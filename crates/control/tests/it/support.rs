@@ -508,6 +508,7 @@ fn configuration_beside(
         "base_url": BASE_URL,
         "data_dir": directory.join("data"),
         "database_url": database,
+        "drain_seconds": 0,
     });
     let oauth = json!({"clients": [
         {"id": "web", "name": "Web Client", "redirect_uris": [CALLBACK, LOOPBACK]},

@@ -10,7 +10,7 @@ use types::permission::Permission;
 use crate::support::{Answer, Person, Project, TestControl};
 
 /// Asks for what `owner` has, whoever asks.
-async fn ask(
+pub(crate) async fn ask(
     control: &TestControl,
     operation: &Operation,
     (owner, project): (&Person, &Project),

@@ -350,3 +350,82 @@ async fn a_backup_to_where_it_cannot_be_is_refused() {
     assert_eq!(std::fs::read_dir(target.path()).unwrap().count(), 0);
     database.store.ping().await.unwrap();
 }
+
+/// A user of the server who may have few connections: there are no more, and where others have some
+/// of them, those that come back are used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_with_few_connections_serves_many_readers() {
+    let database = Database::postgres().await;
+    let url = database.url.clone().unwrap();
+    let role = url
+        .rsplit_once('/')
+        .map(|(_, rest)| rest)
+        .unwrap_or_default();
+    let role = format!("few_{}", role.split('?').next().unwrap());
+    database
+        .raw(&format!(
+            "CREATE ROLE {role} LOGIN CONNECTION LIMIT 6; \
+             GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}; \
+             GRANT ALL ON SCHEMA public TO {role}"
+        ))
+        .await;
+    let url = url.replacen("svc@", &format!("{role}@"), 1);
+    let directory = tempfile::tempdir().unwrap();
+    let (store, allowed) = Store::open_with(Some(&url), directory.path(), Some(20))
+        .await
+        .unwrap();
+    assert_eq!(allowed, Some(6));
+    let (_, allowed) = Store::open_with(Some(&url), directory.path(), Some(6))
+        .await
+        .unwrap();
+    assert_eq!(allowed, None);
+    // Others have what is left.
+    let mut others = Vec::new();
+    while let Ok(connection) = sqlx::PgConnection::connect(&url).await {
+        others.push(connection);
+    }
+    assert!(others.len() >= 4);
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let store = store.clone();
+        readers.spawn(async move {
+            let began = std::time::Instant::now();
+            store.ping().await.unwrap();
+            began.elapsed()
+        });
+    }
+    let longest = readers.join_all().await.into_iter().max().unwrap();
+    assert!(longest < std::time::Duration::from_secs(4), "{longest:?}");
+    // With none left, a start says so.
+    while let Ok(connection) = sqlx::PgConnection::connect(&url).await {
+        others.push(connection);
+    }
+    let error = Store::open(Some(&url), directory.path()).await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("too many connections"), "{source}");
+}
+
+/// A start says why nobody can connect, and does not wait for what does not pass.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_without_a_database_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = postgres_url().await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = listener.local_addr().unwrap();
+    drop(listener);
+    for (url, why) in [
+        (format!("postgres://svc@{free}/x"), "refused"),
+        (url.replacen("svc@", "nobody_here@", 1), "does not exist"),
+        (url.replace("/t", "/missing"), "does not exist"),
+    ] {
+        let error = Store::open(Some(&url), directory.path()).await.unwrap_err();
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains(why), "{source}");
+        assert!(!source.contains("timed out"), "{source}");
+        assert_eq!(reason(error), Reason::Connection);
+    }
+}
+
+async fn postgres_url() -> String {
+    crate::postgres::new_database().await
+}

@@ -21,6 +21,7 @@ mod plans;
 mod postgres;
 mod projects;
 mod records;
+mod restore;
 mod webhooks;
 mod workspaces;
 mod world;

@@ -72,6 +72,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "52d5610872b51d5d7bab33403314f532",
         "ec93d5d8fe938523d313117829ce6ad1",
     ),
+    (
+        "0014_limits",
+        "e5155197922afbfc307dfecef663f460",
+        "2d0faf37d2f1ca844645f7ff4783635e",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.

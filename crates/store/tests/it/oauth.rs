@@ -8,6 +8,7 @@ use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id};
 
 both! {
+    the_network_with_most_devices_makes_room,
     a_code_is_redeemed_once_by_whom_it_is_bound_to,
     a_code_that_is_too_old_is_none,
     a_device_is_decided_once_and_redeemed_once,
@@ -112,7 +113,7 @@ const USER_CODE: SecretHash = SecretHash([9; 32]);
 
 async fn a_device_is_decided_once_and_redeemed_once(database: Database) {
     let ann = Person::new(&database, "ann").await;
-    commit!(database, |tx| device_grants::insert(tx, &grant(1, 9))).unwrap();
+    commit!(database, |tx| device_grants::insert(tx, &grant(1, 9), "")).unwrap();
     let mut tx = database.begin().await;
     let found = device_grants::pending(&mut tx, USER_CODE, at(599)).await;
     assert_eq!(found.unwrap(), Some(grant(1, 9)));
@@ -155,7 +156,7 @@ async fn a_device_is_decided_once_and_redeemed_once(database: Database) {
 }
 
 async fn a_device_that_polls_too_fast_has_to_wait_longer(database: Database) {
-    commit!(database, |tx| device_grants::insert(tx, &grant(1, 9))).unwrap();
+    commit!(database, |tx| device_grants::insert(tx, &grant(1, 9), "")).unwrap();
     let mut tx = database.begin().await;
     for (second, in_time) in [
         (0, true),
@@ -172,10 +173,55 @@ async fn a_device_that_polls_too_fast_has_to_wait_longer(database: Database) {
 
 async fn two_devices_never_wait_under_one_code(database: Database) {
     let mut tx = database.begin().await;
-    device_grants::insert(&mut tx, &grant(1, 9)).await.unwrap();
-    let refused = device_grants::insert(&mut tx, &grant(2, 9)).await;
+    device_grants::insert(&mut tx, &grant(1, 9), "")
+        .await
+        .unwrap();
+    let refused = device_grants::insert(&mut tx, &grant(2, 9), "").await;
     assert_eq!(
         refused.unwrap_err().conflict(),
         Some(Conflict::UserCodeTaken)
+    );
+}
+
+async fn the_network_with_most_devices_makes_room(database: Database) {
+    let mut tx = database.begin().await;
+    for number in 1..=9 {
+        let network = if number <= 5 {
+            "192.0.2.0/24"
+        } else {
+            "2001:db8::/48"
+        };
+        device_grants::insert(&mut tx, &grant(number, number), network)
+            .await
+            .unwrap();
+    }
+    let left = async |tx: &mut store::Tx| {
+        let mut left = Vec::new();
+        for network in ["192.0.2.0/24", "2001:db8::/48"] {
+            left.push(
+                device_grants::count_of_network(tx, network, at(0))
+                    .await
+                    .unwrap(),
+            );
+        }
+        left
+    };
+    assert_eq!(left(&mut tx).await, [5, 4]);
+    assert_eq!(
+        device_grants::make_room(&mut tx, at(0), 2).await.unwrap(),
+        2
+    );
+    assert_eq!(left(&mut tx).await, [3, 4]);
+    assert_eq!(
+        device_grants::make_room(&mut tx, at(0), 10).await.unwrap(),
+        4
+    );
+    assert_eq!(left(&mut tx).await, [3, 0]);
+    // The whole time of the others is over.
+    assert_eq!(
+        device_grants::make_room(&mut tx, at(100_000), 10)
+            .await
+            .unwrap(),
+        0
     );
 }

@@ -15,6 +15,7 @@ fn full_scans(conn: &Conn) -> Vec<&String> {
             && !line.contains(" USING ")
             && !line.contains("json_each")
             && !line.contains("counted")
+            && !line.contains("searched")
             && !line.contains("CONSTANT ROW");
         sqlite || line.contains("Seq Scan on")
     };

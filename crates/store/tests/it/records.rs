@@ -75,6 +75,7 @@ pub(crate) fn logs_of(person: Person) -> logs::List<'static> {
 }
 
 both! {
+    a_search_looks_at_so_many_rows_and_no_more,
     a_cursor_walks_over_every_event_once_in_both_orders,
     events_are_chosen_by_time_and_type_and_forgotten_in_time,
     logs_are_kept_once_and_chosen,
@@ -337,4 +338,42 @@ async fn usage_adds_up_by_the_hour(database: Database) {
             .len(),
         1
     );
+}
+
+async fn a_search_looks_at_so_many_rows_and_no_more(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let mut tx = database.begin().await;
+    for (second, text) in [(1, "needle old"), (1_000_000, "needle new")] {
+        let log = log(ann, second, None);
+        assert!(logs::insert(&mut tx, &log, text).await.unwrap());
+    }
+    tx.commit().await.unwrap();
+    let found = async |order| {
+        let mut read = database.store.read().await.unwrap();
+        let list = logs::List {
+            search: Some("needle"),
+            order,
+            ..logs_of(ann)
+        };
+        let found = logs::list(&mut read, list).await.unwrap();
+        let times: Vec<_> = found.items.iter().map(|log| log.created_at).collect();
+        (found.total, times)
+    };
+    let both = (2, vec![at(1_000_000), at(1)]);
+    assert_eq!(found(store::Order::Desc).await, both);
+    // As many between the two as are looked at, but for one.
+    let text = format!(
+        "INSERT INTO logs (id, workspace_id, project_id, stream_id, outcome, search, summary, \
+         created_at, expires_at) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
+         WHERE i < {}) SELECT 'x' || i, '{}', '{}', 'x' || i, 'connected', 'hay', '{{}}', \
+         {} + i, {} FROM n",
+        store::SEARCHED - 1,
+        ann.workspace,
+        ann.project,
+        at(100).as_microsecond(),
+        at(2_000_000).as_microsecond(),
+    );
+    database.raw(&text).await;
+    assert_eq!(found(store::Order::Desc).await, (1, vec![at(1_000_000)]));
+    assert_eq!(found(store::Order::Asc).await, (1, vec![at(1)]));
 }

@@ -1,4 +1,8 @@
-//! `svc platform backup`.
+//! `svc platform backup` and `svc platform restore`.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
 
 use super::{installed::up, program::Home};
 
@@ -46,4 +50,64 @@ async fn without_a_database_there_is_no_backup() {
     assert!(ended.stderr.contains("there is no database"), "{ended:?}");
     assert!(!home.path().join("today.db").exists());
     assert!(!home.path().join("none").exists());
+}
+
+/// `svc platform restore` puts a backup back after a crash, whose log is not replayed over it; and a
+/// restore that is killed at any moment can be done again.
+#[tokio::test]
+async fn a_backup_is_restored_after_a_crash_and_a_restore_that_is_killed_is_repeated() {
+    let home = Home::new();
+    let running = up(&home, &["--data-dir", "data"]).await;
+    // The directory of a running one is found.
+    let ended = home.run(&["platform", "backup", "today.db"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let before = running.ready.clone();
+    let restore = ["platform", "restore", "today.db", "--data-dir", "data"];
+    let refused = home.run(&restore).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("in use"), "{refused:?}");
+    let made = home
+        .run(&["workspace", "create", "After the backup", "-o", "json"])
+        .await;
+    assert_eq!(made.code, Some(0), "{made:?}");
+    running.running.signal(Signal::SIGKILL);
+    running.running.ended().await;
+    let data = home.path().join("data");
+    let log = data.join("platform.db-wal");
+    assert!(std::fs::metadata(&log).unwrap().len() > 0);
+
+    // As it was documented before: the file alone.
+    let database = data.join("platform.db");
+    let crashed: Vec<_> = [&database, &log]
+        .map(|path| std::fs::read(path).unwrap())
+        .into();
+    std::fs::copy(home.path().join("today.db"), &database).unwrap();
+    let refused = home.run(&["up", "--port", "0", "--data-dir", "data"]).await;
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    assert!(
+        refused.stderr.contains("svc platform restore"),
+        "{refused:?}"
+    );
+
+    // Killed a little later each time, until one is faster.
+    for wait in 0.. {
+        std::fs::write(&database, &crashed[0]).unwrap();
+        std::fs::write(&log, &crashed[1]).unwrap();
+        let mut child = home.command(&restore).spawn().unwrap();
+        let done = tokio::time::timeout(Duration::from_millis(20 * wait), child.wait()).await;
+        child.start_kill().ok();
+        child.wait().await.unwrap();
+        let ended = home.run(&restore).await;
+        assert_eq!(ended.code, Some(0), "after {wait}: {ended:?}");
+        assert!(!log.exists(), "after {wait}");
+        if done.is_ok() {
+            break;
+        }
+    }
+    let again = up(&home, &["--data-dir", "data"]).await;
+    for same in ["workspace_id", "project_id", "token", "admin_password"] {
+        assert_eq!(again.ready[same], before[same], "{same}");
+    }
+    let list = home.run(&["workspace", "list", "-o", "json"]).await;
+    assert!(!list.stdout.contains("After the backup"), "{list:?}");
 }

@@ -11,7 +11,7 @@ fn configuration(home: &Home, more: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let yaml = format!(
-        "platform:\n  base_url: http://{address}\n  listen_addr: {address}\n  data_dir: data\n{more}"
+        "platform:\n  base_url: http://{address}\n  listen_addr: {address}\n  data_dir: data\n  drain_seconds: 0\n{more}"
     );
     std::fs::write(home.path().join("platform.yaml"), yaml).unwrap();
     format!("http://{address}")

@@ -1,17 +1,23 @@
 //! `svc platform`: the control plane, from a file.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::{Parser, Subcommand};
 use control::{app::App, config::Config, keys::Rotation};
-use daemon::{clock::SystemClock, logs};
+use daemon::{clock::SystemClock, config::SecretString, logs};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use super::surfaces;
+use super::{surfaces, up};
 use crate::{
     cli::Format,
-    connection::data_directory,
+    connection::{config_directory, data_directory},
+    context::{Context, LOCAL},
     descriptors, environment,
     failure::{Code, Failure, chain},
     output, signals, supervisor,
@@ -23,7 +29,8 @@ use crate::{
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   svc platform -c platform.yaml --create-admin ada@example.com
-  svc platform backup -c platform.yaml platform-today.db"
+  svc platform backup -c platform.yaml platform-today.db
+  svc platform restore -c platform.yaml platform-today.db"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -60,19 +67,46 @@ pub(crate) struct Args {
 enum Command {
     /// Copy the embedded database into a new file, also while the platform runs
     Backup(BackupArgs),
+
+    /// Put a backup in the place of the embedded database, while the platform does not run
+    Restore(RestoreArgs),
 }
 
 /// The flags of `svc platform backup`.
 #[derive(Debug, Parser)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   svc platform backup platform-today.db
+  svc platform backup -c platform.yaml platform-today.db
 
-To restore it, stop the platform and put the file in the place of `platform.db` in its data
-directory. The other files there, keys and secrets among them, belong to it: keep them too.")]
+`svc platform restore` puts the file back. The other files of the data directory, keys and secrets
+among them, belong to it: keep them too.")]
 struct BackupArgs {
     /// The file, which must not be there yet
     file: PathBuf,
 
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// The flags of `svc platform restore`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc platform restore platform-today.db
+  svc platform restore -c platform.yaml platform-today.db
+
+What was written since the backup is lost, revocations among it. Engines are told everything anew as
+soon as the platform runs again.")]
+struct RestoreArgs {
+    /// The backup, which stays as it is
+    file: PathBuf,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// The flags that say which embedded database is meant.
+#[derive(Debug, Parser)]
+struct PlaceArgs {
     /// The configuration of the platform
     #[arg(
         long = "config",
@@ -116,13 +150,15 @@ struct Rotating {
     signs_from: String,
 }
 
-/// Requests of the control plane are short: what takes longer than this hangs.
+/// Requests of the control plane are short: what takes longer than this, once no more are taken, hangs.
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Runs the control plane until a signal.
 pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
-    if let Some(Command::Backup(args)) = &args.command {
-        return backup(args).await;
+    match &args.command {
+        Some(Command::Backup(args)) => return backup(args).await,
+        Some(Command::Restore(args)) => return restore(args).await,
+        None => {}
     }
     if args.schema {
         return output::line(&format!("{:#}", control::config::schema()));
@@ -135,7 +171,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     logs::init(config.log_level, log, logs::Format::of_stderr())
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
     descriptors::raise_limit();
-    let shutdown = signals::listen(DRAIN)?;
+    let shutdown = signals::listen(config.drain + DRAIN)?;
     let (base_url, listen) = (config.base_url.clone(), config.listen);
     let failed = |error: &dyn std::error::Error| {
         Failure::new(
@@ -197,26 +233,82 @@ fn rotating(args: &Args, begun: &Rotation) -> Result<(), Failure> {
 }
 
 async fn backup(args: &BackupArgs) -> Result<(), Failure> {
-    let target = std::path::absolute(&args.file)
-        .map_err(|error| Failure::of(&format!("{} is no file", args.file.display()), error))?;
-    let copied = if let Some(file) = &args.config {
-        let config = Config::load(Some(file), environment::variables())
-            .map_err(|error| Failure::usage(error.to_string()))?;
-        control::backup(config.database_url.as_ref(), &config.data_dir, &target).await
-    } else {
-        let data = data_directory(args.data_dir.as_ref())
-            .ok_or_else(|| Failure::usage("there is no home directory").hint("give --data-dir"))?;
-        control::backup(None, &data, &target).await
-    };
-    copied.map_err(|error| {
-        Failure::new(
-            Code::Failed,
-            format!("there is no backup: {}", chain(&error)),
-        )
-        .hint("name the platform with -c or --data-dir, and a file that is not there yet")
-    })?;
+    let target = absolute(&args.file)?;
+    let place = Place::of(&args.place)?;
+    control::backup(place.database_url.as_ref(), &place.data_dir, &target)
+        .await
+        .map_err(|error| {
+            Failure::new(
+                Code::Failed,
+                format!("there is no backup: {}", chain(&error)),
+            )
+            .hint("name the platform with -c or --data-dir, and a file that is not there yet")
+        })?;
     output::message(&format!("the database is copied to {}", target.display()));
     Ok(())
+}
+
+async fn restore(args: &RestoreArgs) -> Result<(), Failure> {
+    let source = absolute(&args.file)?;
+    let place = Place::of(&args.place)?;
+    control::restore(place.database_url.as_ref(), &place.data_dir, &source)
+        .await
+        .map_err(|error| {
+            Failure::new(
+                Code::Failed,
+                format!("the backup is not restored: {}", chain(&error)),
+            )
+            .hint("stop the platform, and name it with -c or --data-dir")
+        })?;
+    output::message(&format!(
+        "{} is restored to {}",
+        source.display(),
+        place.data_dir.display()
+    ));
+    Ok(())
+}
+
+/// Where a platform keeps its database.
+struct Place {
+    database_url: Option<SecretString>,
+    data_dir: PathBuf,
+}
+
+impl Place {
+    /// That of the configuration, else the directory that is given, that of a running `svc up`, or
+    /// the one that `svc up` has by default.
+    fn of(args: &PlaceArgs) -> Result<Self, Failure> {
+        if let Some(file) = &args.config {
+            let config = Config::load(Some(file), environment::variables())
+                .map_err(|error| Failure::usage(error.to_string()))?;
+            return Ok(Self {
+                database_url: config.database_url,
+                data_dir: config.data_dir,
+            });
+        }
+        let data_dir = args.data_dir.clone().or_else(running);
+        let data_dir = data_dir.or_else(|| data_directory(None));
+        Ok(Self {
+            database_url: None,
+            data_dir: data_dir.ok_or_else(|| {
+                Failure::usage("there is no home directory").hint("give --data-dir")
+            })?,
+        })
+    }
+}
+
+/// The data directory of a `svc up` that runs.
+fn running() -> Option<PathBuf> {
+    let given = std::env::var_os("SVC_CONFIG").map(PathBuf::from);
+    let directory = config_directory(given.as_ref())?;
+    let data_dir = Context::read(&directory, LOCAL).ok()??.data_dir?;
+    // A process that was killed leaves its context behind.
+    up::is_in_use(&data_dir).then_some(data_dir)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::of(&format!("{} is no file", path.display()), error))
 }
 
 /// The address and the password of a new operator; nothing where there is one.

@@ -180,8 +180,13 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     if let Some(relay) = &relay {
         relay.is_informed().await;
     }
-    let _context =
-        context_for_others(&args, &address, &token, &certificates.ca, platform.as_ref())?;
+    let _context = context_for_others(
+        &args,
+        &address,
+        &token,
+        &certificates.ca,
+        (&data, platform.as_ref()),
+    )?;
     let demo = if args.demo {
         Some(Demo::start(access).await?)
     } else {
@@ -269,7 +274,7 @@ fn context_for_others(
     engine: &HostPort,
     token: &str,
     ca_file: &Path,
-    platform: Option<&LocalPlatform>,
+    (data, platform): (&Path, Option<&LocalPlatform>),
 ) -> Result<Option<Written>, Failure> {
     let Some(directory) = config_directory(args.config.as_ref()) else {
         return Ok(None);
@@ -284,6 +289,7 @@ fn context_for_others(
             id: platform.project.id.clone(),
             endpoint: platform.project.endpoint.clone(),
         }),
+        data_dir: Some(data.to_owned()),
     };
     context.write(&directory, context::LOCAL).map(Some)
 }
@@ -291,7 +297,7 @@ fn context_for_others(
 /// Holds the data directory for as long as the file that is returned is open: two at once would
 /// write over each other's configuration and secrets.
 fn only_one(data: &Path) -> Result<File, Failure> {
-    let path = data.join("up.lock");
+    let path = data.join(LOCK);
     let failed = |error| Failure::of(&format!("cannot use {}", path.display()), error);
     fs::DirBuilder::new()
         .recursive(true)
@@ -310,10 +316,19 @@ fn only_one(data: &Path) -> Result<File, Failure> {
     }
 }
 
+/// Whether a `svc up` uses this data directory now.
+pub(super) fn is_in_use(data: &Path) -> bool {
+    let file = File::open(data.join(LOCK));
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
         .map_err(|error| Failure::of(&format!("{} is no directory", path.display()), error))
 }
+
+/// The file that a running one holds.
+const LOCK: &str = "up.lock";
 
 /// The base host: browsers and curl resolve names under `localhost` to this machine.
 const HOST: &str = "engine.localhost";

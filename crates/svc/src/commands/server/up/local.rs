@@ -218,6 +218,8 @@ fn configuration(listeners: &Listeners, data: &Path, given: &Given<'_>) -> Resul
             "listen_addr": SocketAddr::from((Ipv4Addr::LOCALHOST, listeners.port)).to_string(),
             "data_dir": data,
             "log_level": "warn",
+            // Nobody sends people elsewhere.
+            "drain_seconds": 0,
         },
         "engines": [{
             "cluster_domain": HOST,

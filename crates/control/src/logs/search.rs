@@ -1,0 +1,121 @@
+//! How many searches there are at once.
+//!
+//! A search reads many rows to find few. Without a limit those of one person would have every
+//! connection to the database.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+use types::id::UserId;
+use types::problem::Problem;
+
+use crate::problem::Answer;
+
+/// Searches that are under way; a part of [`crate::app::App`].
+#[derive(Debug)]
+pub struct SearchLimit {
+    places: Semaphore,
+    of_users: Mutex<HashMap<UserId, usize>>,
+}
+
+impl Default for SearchLimit {
+    fn default() -> Self {
+        Self {
+            places: Semaphore::new(MAX_SEARCHES),
+            of_users: Mutex::default(),
+        }
+    }
+}
+
+/// One search, until it is dropped.
+#[derive(Debug)]
+pub struct Search<'a> {
+    limit: &'a SearchLimit,
+    user: UserId,
+    place: Option<SemaphorePermit<'a>>,
+}
+
+impl SearchLimit {
+    /// Begins a search of this person, when there is a place for it.
+    ///
+    /// # Errors
+    /// Searches of the same person are under way, or those of others take too long.
+    pub async fn begin(&self, user: UserId) -> Answer<Search<'_>> {
+        {
+            let mut of_users = self.of_users.lock();
+            let count = of_users.entry(user).or_default();
+            if *count >= MAX_OF_USER {
+                let detail = "Other searches of yours are still under way.";
+                return Err(Problem::too_many_requests()
+                    .with_detail(detail)
+                    .with_retry_after(RETRY_AFTER_SECONDS)
+                    .into());
+            }
+            *count += 1;
+        }
+        let mut search = Search {
+            limit: self,
+            user,
+            place: None,
+        };
+        match timeout(PATIENCE, self.places.acquire()).await {
+            Ok(Ok(place)) => {
+                search.place = Some(place);
+                Ok(search)
+            }
+            Ok(Err(_)) | Err(_) => Err(Problem::unavailable()
+                .with_retry_after(RETRY_AFTER_SECONDS)
+                .into()),
+        }
+    }
+}
+
+impl Drop for Search<'_> {
+    fn drop(&mut self) {
+        let mut of_users = self.limit.of_users.lock();
+        if let Some(count) = of_users.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                of_users.remove(&self.user);
+            }
+        }
+    }
+}
+
+/// A quarter of the connections that a process has by default.
+const MAX_SEARCHES: usize = 4;
+/// A page that somebody looks at, and the next one that they type.
+const MAX_OF_USER: usize = 2;
+/// As long as a request waits for a connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(number: u8) -> UserId {
+        UserId::new(1, [number; 10])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn searches_of_one_person_leave_room_for_others() {
+        let limit = SearchLimit::default();
+        let first = limit.begin(user(1)).await.unwrap();
+        let second = limit.begin(user(1)).await.unwrap();
+        let refused = limit.begin(user(1)).await.unwrap_err();
+        assert_eq!(refused.problem().status, 429);
+        let others = [limit.begin(user(2)).await, limit.begin(user(3)).await];
+        assert!(others.iter().all(Result::is_ok));
+        let refused = limit.begin(user(4)).await.unwrap_err();
+        assert_eq!(refused.problem().status, 503);
+        drop(first);
+        limit.begin(user(4)).await.unwrap();
+        drop((second, others));
+        assert!(limit.of_users.lock().is_empty());
+        assert_eq!(limit.places.available_permits(), MAX_SEARCHES);
+    }
+}

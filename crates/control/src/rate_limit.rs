@@ -1,0 +1,157 @@
+//! How many requests a credential may send, and a person with all of theirs.
+//!
+//! A layer over all operations of the document ([`limit`]): one that is not public is answered to
+//! identified callers alone, and every request of theirs takes a token out of two buckets, that of
+//! its credential and that of its person. A bucket holds what a minute brings. Both are this
+//! process's: several platforms allow several times as much.
+
+mod bucket;
+mod section;
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use api::control::{Access, Method, operations};
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::time::Instant;
+use types::id::UserId;
+use types::problem::Problem;
+
+use self::bucket::{Buckets, Quota};
+pub use self::section::{LimitsConfig, LimitsSection};
+use crate::app::App;
+use crate::caller::{self, Principal};
+use crate::problem::{Answer, Refusal};
+
+/// The buckets of one process; a part of [`App`].
+#[derive(Debug)]
+pub struct RateLimiter {
+    credentials: Buckets<String>,
+    users: Buckets<UserId>,
+}
+
+impl RateLimiter {
+    pub(crate) fn new(limits: &LimitsConfig) -> Self {
+        Self {
+            credentials: Buckets::new(limits.credential_requests_per_minute),
+            users: Buckets::new(limits.user_requests_per_minute),
+        }
+    }
+
+    /// Takes a token of this caller.
+    ///
+    /// # Errors
+    /// One of the buckets is empty.
+    fn take(&self, who: &Principal) -> Result<RateLimit, RateLimit> {
+        let now = Instant::now();
+        let credential = self.credentials.take(who.source.id().to_owned(), now);
+        // What the credential may not send is not sent for its person, either.
+        let user = match credential {
+            Ok(_) => self.users.take(who.user.id, now),
+            Err(_) => Ok(self.users.look(&who.user.id, now)),
+        };
+        let is_refused = credential.is_err() || user.is_err();
+        let rate_limit = RateLimit {
+            credential: credential.unwrap_or_else(|empty| empty),
+            user: user.unwrap_or_else(|empty| empty),
+        };
+        if is_refused {
+            Err(rate_limit)
+        } else {
+            Ok(rate_limit)
+        }
+    }
+
+    /// Takes a token of a caller who was identified at the door of another surface.
+    pub(crate) fn admit(&self, who: &Principal) -> Answer<()> {
+        self.take(who).map(|_| ()).map_err(|limit| limit.refusal())
+    }
+}
+
+/// How a caller's buckets stand after a request.
+#[derive(Clone, Copy, Debug)]
+struct RateLimit {
+    credential: Quota,
+    user: Quota,
+}
+
+impl RateLimit {
+    fn refusal(&self) -> Refusal {
+        let wait = self.credential.wait_seconds.max(self.user.wait_seconds);
+        Problem::too_many_requests()
+            .with_retry_after(wait.max(1))
+            .into()
+    }
+
+    /// `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers.
+    fn write(&self, headers: &mut HeaderMap) {
+        let each = [("credential", self.credential), ("user", self.user)];
+        let policies = each.map(|(name, quota)| format!("\"{name}\";q={};w=60", quota.size));
+        let state = each.map(|(name, quota)| {
+            format!("\"{name}\";r={};t={}", quota.left, quota.full_after_seconds)
+        });
+        for (name, value) in [(POLICY, policies), (STATE, state)] {
+            if let Ok(value) = HeaderValue::try_from(value.join(", ")) {
+                headers.insert(name, value);
+            }
+        }
+    }
+}
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const STATE: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Identifies the caller of an operation that is not public, once for the handler too, and takes a
+/// token of theirs.
+pub(crate) async fn limit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    if !is_guarded(&request) {
+        return next.run(request).await;
+    }
+    let (mut parts, body) = request.into_parts();
+    // Whoever is nobody is refused as the handler would.
+    let who = match caller::identify(&parts, &app).await {
+        Ok(who) => who,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let (rate_limit, mut response) = match app.rate_limiter.take(&who) {
+        Ok(rate_limit) => {
+            parts.extensions.insert(who);
+            let request = Request::from_parts(parts, body);
+            (rate_limit, next.run(request).await)
+        }
+        Err(rate_limit) => (rate_limit, rate_limit.refusal().into_response()),
+    };
+    rate_limit.write(response.headers_mut());
+    response
+}
+
+/// Whether the request is for an operation that asks for a caller.
+fn is_guarded(request: &Request) -> bool {
+    static GUARDED: LazyLock<HashMap<(&str, &str), bool>> = LazyLock::new(|| {
+        operations()
+            .map(|operation| {
+                let method = match operation.method {
+                    Method::Get => "GET",
+                    Method::Head => "HEAD",
+                    Method::Post => "POST",
+                    Method::Put => "PUT",
+                    Method::Patch => "PATCH",
+                    Method::Delete => "DELETE",
+                };
+                let is_guarded = operation.access != Access::Public;
+                ((method, operation.path), is_guarded)
+            })
+            .collect()
+    });
+    let Some(path) = request.extensions().get::<MatchedPath>() else {
+        return false;
+    };
+    let known = |method| GUARDED.get(&(method, path.as_str())).copied();
+    let method = request.method().as_str();
+    // A HEAD without an operation of its own is answered as the GET.
+    let found = known(method).or_else(|| known("GET").filter(|_| method == "HEAD"));
+    found.unwrap_or(false)
+}

@@ -1,0 +1,161 @@
+//! Token buckets by key, in the form of the generic cell rate algorithm: a bucket is the time at
+//! which it is full again.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::mem;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Buckets of one size. A bucket that is full is the same as none, and the memory is bounded: two
+/// generations, of which the old one goes when the young one is full.
+#[derive(Debug)]
+pub(super) struct Buckets<K> {
+    size: NonZeroU32,
+    full_at: Mutex<Generations<K>>,
+}
+
+#[derive(Debug)]
+struct Generations<K> {
+    young: HashMap<K, Instant>,
+    old: HashMap<K, Instant>,
+}
+
+/// How a bucket stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Quota {
+    /// What it holds, and what a minute brings.
+    pub(super) size: u32,
+    /// What is in it.
+    pub(super) left: u32,
+    /// Until it is full, rounded up.
+    pub(super) full_after_seconds: u32,
+    /// Until a token is in it, rounded up; 0 while there is one.
+    pub(super) wait_seconds: u32,
+}
+
+impl<K: Hash + Eq> Buckets<K> {
+    pub(super) fn new(per_minute: NonZeroU32) -> Self {
+        Self {
+            size: per_minute,
+            full_at: Mutex::new(Generations {
+                young: HashMap::new(),
+                old: HashMap::new(),
+            }),
+        }
+    }
+
+    /// Takes a token.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn take(&self, key: K, now: Instant) -> Result<Quota, Quota> {
+        let mut generations = self.full_at.lock();
+        let before = generations.get(&key).unwrap_or(now).max(now);
+        let after = before + self.interval();
+        if after.duration_since(now) > WINDOW {
+            return Err(self.quota(before, now));
+        }
+        generations.put(key, after);
+        Ok(self.quota(after, now))
+    }
+
+    /// How the bucket stands.
+    pub(super) fn look(&self, key: &K, now: Instant) -> Quota {
+        let full_at = self.full_at.lock().get(key);
+        self.quota(full_at.unwrap_or(now).max(now), now)
+    }
+
+    /// Between two tokens.
+    fn interval(&self) -> Duration {
+        WINDOW / self.size.get()
+    }
+
+    fn quota(&self, full_at: Instant, now: Instant) -> Quota {
+        let missing = full_at.duration_since(now);
+        let room = WINDOW.saturating_sub(missing);
+        let left = room.as_nanos() / self.interval().as_nanos().max(1);
+        let wait = (missing + self.interval()).saturating_sub(WINDOW);
+        Quota {
+            size: self.size.get(),
+            left: u32::try_from(left).unwrap_or(u32::MAX).min(self.size.get()),
+            full_after_seconds: seconds(missing),
+            wait_seconds: seconds(wait),
+        }
+    }
+}
+
+impl<K: Hash + Eq> Generations<K> {
+    fn get(&self, key: &K) -> Option<Instant> {
+        self.young.get(key).or_else(|| self.old.get(key)).copied()
+    }
+
+    fn put(&mut self, key: K, full_at: Instant) {
+        if self.young.len() >= GENERATION {
+            self.old = mem::take(&mut self.young);
+        }
+        self.young.insert(key, full_at);
+    }
+}
+
+fn seconds(duration: Duration) -> u32 {
+    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    u32::try_from(whole).unwrap_or(u32::MAX)
+}
+
+/// A bucket holds what comes in this time.
+const WINDOW: Duration = Duration::from_mins(1);
+/// Two generations are more callers than one process serves in a minute, and some megabytes.
+const GENERATION: usize = 50_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buckets(size: u32) -> Buckets<u32> {
+        Buckets::new(NonZeroU32::new(size).unwrap())
+    }
+
+    #[test]
+    fn a_bucket_gives_what_it_holds_and_then_what_comes() {
+        let buckets = buckets(60);
+        let now = Instant::now();
+        for left in (0..60).rev() {
+            let quota = buckets.take(1, now).unwrap();
+            assert_eq!((quota.left, quota.full_after_seconds), (left, 60 - left));
+            assert_eq!(quota.size, 60);
+        }
+        let empty = buckets.take(1, now).unwrap_err();
+        assert_eq!((empty.left, empty.wait_seconds), (0, 1));
+        // Another one is full.
+        assert_eq!(buckets.look(&2, now).left, 60);
+        let later = now + Duration::from_millis(999);
+        assert!(buckets.take(1, later).is_err());
+        let later = now + Duration::from_secs(1);
+        assert_eq!(buckets.take(1, later).unwrap().left, 0);
+        assert!(buckets.take(1, later).is_err(), "a refusal takes nothing");
+        let later = now + Duration::from_secs(3600);
+        assert_eq!(buckets.take(1, later).unwrap().left, 59);
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_who_asks_on_is_not_forgotten() {
+        let buckets = buckets(1_000_000);
+        let now = Instant::now();
+        let mut asked = 0;
+        for key in 1..120_000 {
+            buckets.take(key, now).unwrap();
+            if key % 10_000 == 0 {
+                asked += 1;
+                buckets.take(0, now).unwrap();
+            }
+        }
+        let generations = buckets.full_at.lock();
+        assert!(generations.young.len() + generations.old.len() <= 2 * GENERATION);
+        drop(generations);
+        assert_eq!(buckets.look(&0, now).left, 1_000_000 - asked);
+    }
+}

@@ -1,0 +1,283 @@
+//! Which write-ahead log belongs to which SQLite file, and who has the file open.
+//!
+//! SQLite replays whatever log it finds beside a file. Where a process was killed and the file was
+//! then replaced, that is the log of another database, and replaying it destroys the new one. So
+//! each database has a number in its header, the generation. It is another one in every backup, and
+//! a new one whenever a single process opens the file; beside the file stands the generation that
+//! its log was written for.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Connection as _, SqliteConnection};
+use tokio::time::Instant;
+
+use crate::error::{Bug, Error};
+
+/// A lock on the use of a database file. Every process that has it open holds one that is shared;
+/// whoever replaces the file needs it alone. It ends with the process.
+#[derive(Debug)]
+pub(crate) struct UseLock {
+    file: File,
+    is_exclusive: bool,
+}
+
+impl UseLock {
+    /// The exclusive lock if nobody uses the file, else a shared one.
+    ///
+    /// # Errors
+    /// Somebody has it alone for longer than a start takes: the file is being replaced.
+    pub(crate) async fn of_user(database: &Path) -> Result<Self, Error> {
+        let file = lock_file(database)?;
+        Self::of_one_of_many(file).await
+    }
+
+    /// The lock of somebody who reads the database beside its platform, and makes no file there.
+    pub(crate) async fn of_reader(database: &Path) -> Result<Option<Self>, Error> {
+        match File::open(beside(database, ".lock")) {
+            Ok(file) => {
+                let mut lock = Self::of_one_of_many(file).await?;
+                lock.share()?;
+                Ok(Some(lock))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(sqlx::Error::Io(error).into()),
+        }
+    }
+
+    async fn of_one_of_many(file: File) -> Result<Self, Error> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => {
+                    return Ok(Self {
+                        file,
+                        is_exclusive: true,
+                    });
+                }
+                Err(TryLockError::Error(error)) => return Err(sqlx::Error::Io(error).into()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            match file.try_lock_shared() {
+                Ok(()) => {
+                    return Ok(Self {
+                        file,
+                        is_exclusive: false,
+                    });
+                }
+                Err(TryLockError::Error(error)) => return Err(sqlx::Error::Io(error).into()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            if Instant::now() >= deadline {
+                return Err(being_replaced());
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// The exclusive lock.
+    ///
+    /// # Errors
+    /// Somebody uses the file.
+    pub(crate) fn of_restorer(database: &Path) -> Result<Self, Error> {
+        let file = lock_file(database)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self {
+                file,
+                is_exclusive: true,
+            }),
+            Err(TryLockError::WouldBlock) => Err(in_use(database)),
+            Err(TryLockError::Error(error)) => Err(sqlx::Error::Io(error).into()),
+        }
+    }
+
+    /// Whether nobody else has the file open.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.is_exclusive
+    }
+
+    /// Lets others use the file too.
+    pub(crate) fn share(&mut self) -> Result<(), Error> {
+        if self.is_exclusive {
+            // The change is no single step; a restore that comes between has the lock to itself.
+            self.file.try_lock_shared().map_err(|error| match error {
+                TryLockError::WouldBlock => being_replaced(),
+                TryLockError::Error(error) => Error::from(sqlx::Error::Io(error)),
+            })?;
+            self.is_exclusive = false;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a write-ahead log that was written for another database than the file beside it.
+pub(crate) async fn check(database: &Path) -> Result<(), Error> {
+    if !has_log(database)? {
+        return Ok(());
+    }
+    let Some(known) = recorded(database)? else {
+        // A version that kept no account of it wrote the log.
+        return Ok(());
+    };
+    if known.contains(&in_header(database).await?) {
+        return Ok(());
+    }
+    let message = format!(
+        "{} belongs to another database than {}; `svc platform restore FILE` puts a backup in the \
+         place of both",
+        beside(database, "-wal").display(),
+        database.display()
+    );
+    Err(Bug::File(message).into())
+}
+
+/// Gives the database a new generation; by its only user, before anything else is written.
+pub(crate) async fn renew(connection: &mut SqliteConnection, database: &Path) -> Result<(), Error> {
+    let old: i32 = sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(&mut *connection)
+        .await?;
+    let new = draw()?;
+    // Whichever of the two the header has after a crash, the log is its own.
+    record(database, &[old, new])?;
+    set(connection, new).await?;
+    let (is_busy, ..): (i64, i64, i64) = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)")
+        .fetch_one(connection)
+        .await?;
+    if is_busy == 0 {
+        record(database, &[new])?;
+    }
+    Ok(())
+}
+
+/// Writes a generation into a database.
+pub(crate) async fn set(connection: &mut SqliteConnection, generation: i32) -> Result<(), Error> {
+    let text = format!("PRAGMA user_version = {generation}");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(text))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// A generation that no other database has.
+pub(crate) fn draw() -> Result<i32, Error> {
+    let mut bytes = [0; 4];
+    aws_lc_rs::rand::fill(&mut bytes)
+        .map_err(|_| Bug::File("the system has no randomness".to_owned()))?;
+    // 0 is that of databases that were never given one.
+    Ok(i32::from_be_bytes(bytes).max(1))
+}
+
+/// The generation of a database as it is without its log. SQLite reads it, because to close any
+/// descriptor of the file would end the locks that another store of this process holds on it
+/// (`fcntl(2)`).
+pub(crate) async fn in_header(database: &Path) -> Result<i32, Error> {
+    let options = SqliteConnectOptions::new()
+        .filename(database)
+        .read_only(true)
+        .immutable(true);
+    let mut connection = SqliteConnection::connect_with(&options).await?;
+    let generation = sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(&mut connection)
+        .await?;
+    connection.close().await?;
+    Ok(generation)
+}
+
+/// Whether there is a write-ahead log with something in it.
+pub(crate) fn has_log(database: &Path) -> Result<bool, Error> {
+    match fs::metadata(beside(database, "-wal")) {
+        Ok(log) => Ok(log.len() > 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(sqlx::Error::Io(error).into()),
+    }
+}
+
+/// Notes for which generations the log beside a database is written, durably and whole.
+pub(crate) fn record(database: &Path, generations: &[i32]) -> Result<(), Error> {
+    let lines: String = generations
+        .iter()
+        .map(|generation| format!("{generation}\n"))
+        .collect();
+    let path = beside(database, ".generation");
+    let unfinished = beside(database, ".generation.new");
+    let written = || {
+        let mut file = File::create(&unfinished)?;
+        file.write_all(lines.as_bytes())?;
+        file.sync_all()?;
+        own_as_directory(&unfinished);
+        fs::rename(&unfinished, &path)?;
+        sync_directory(database)
+    };
+    written().map_err(|error| sqlx::Error::Io(error).into())
+}
+
+fn recorded(database: &Path) -> Result<Option<Vec<i32>>, Error> {
+    match fs::read_to_string(beside(database, ".generation")) {
+        // What cannot be read is no generation, so that a log beside it is refused.
+        Ok(text) => Ok(Some(
+            text.lines().filter_map(|line| line.parse().ok()).collect(),
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(sqlx::Error::Io(error).into()),
+    }
+}
+
+/// A file whose name is that of the database and something behind it.
+pub(crate) fn beside(database: &Path, ending: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Makes new names in the directory of the database durable.
+pub(crate) fn sync_directory(database: &Path) -> io::Result<()> {
+    let directory = database.parent().filter(|path| *path != Path::new(""));
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+pub(crate) fn in_use(database: &Path) -> Error {
+    let message = format!("{} is in use: stop the platform first", database.display());
+    Bug::File(message).into()
+}
+
+fn being_replaced() -> Error {
+    let message = "the database is being restored, or another process brings its schema up to date";
+    Bug::File(message.to_owned()).into()
+}
+
+/// To lock a file, reading is enough: whoever made it need not be whoever locks it.
+fn lock_file(database: &Path) -> Result<File, Error> {
+    let path = beside(database, ".lock");
+    let opened = match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let made = File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&path);
+            own_as_directory(&path);
+            made
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| sqlx::Error::Io(error).into())
+}
+
+/// Gives a file to the owner of its directory: an operator restores as root what another account
+/// serves. Whoever may not do that is that account already, or left to its permissions.
+pub(crate) fn own_as_directory(path: &Path) {
+    let directory = path.parent().filter(|path| *path != Path::new(""));
+    let Ok(owner) = fs::metadata(directory.unwrap_or(Path::new("."))) else {
+        return;
+    };
+    std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid())).ok();
+}
+
+/// As long as SQLite waits for a writer: a start gives the lock back within milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A start takes about as long.
+const RETRY: Duration = Duration::from_millis(10);
