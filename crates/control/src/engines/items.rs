@@ -145,8 +145,7 @@ pub(super) fn credential(row: credentials::Credential) -> Option<Item> {
     Some(Item::Credential(Box::new(Credential {
         id: row.id.to_string(),
         user_id: row.user_id.to_string(),
-        // The store does not know which credential issued another one.
-        root: None,
+        root: row.root_id.map(|id| id.to_string()),
         workspace_id: row.workspace_id.map(|id| id.to_string()),
         proof,
         permissions: row.permissions,

@@ -19,6 +19,29 @@ both! {
     who_comes_and_goes_is_told_with_what_is_theirs,
     whatever_ends_early_is_told,
     registered_servers_are_told_with_their_keys,
+    an_issued_credential_is_sent_with_the_root_of_its_chain,
+}
+
+/// Engines compare the root to decide whether two tokens are in the same hands.
+async fn an_issued_credential_is_sent_with_the_root_of_its_chain(control: TestControl) {
+    let (control, served, mut link, ada, _) = linked(control).await;
+    let root = credential_of(&control, &ada).await;
+    let mut bearer = ada.token.clone();
+    for name in ["first", "second"] {
+        let body = json!({"type": "pat", "name": name, "expiresAt": "2026-02-01T00:00:00Z"});
+        let issued = control.post("/api/credentials", &bearer, &body).await;
+        let issued = issued.expect(201);
+        let (_, items) = link.change().await;
+        let sent = items.iter().find_map(|item| match item {
+            Item::Credential(credential) => Some(&**credential),
+            _ => None,
+        });
+        let sent = sent.unwrap();
+        assert_eq!(sent.id, issued["credential"]["id"].as_str().unwrap());
+        assert_eq!(sent.root.as_deref(), Some(&*root), "{name}");
+        bearer = issued["token"].as_str().unwrap().to_owned();
+    }
+    served.stop().await;
 }
 
 /// A project of somebody in the region of the other cluster.
