@@ -38,6 +38,8 @@ struct Shared {
     dropped: AtomicU64,
     reopen: AtomicBool,
     finish: AtomicBool,
+    /// The last write failed.
+    failing: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -93,6 +95,11 @@ impl AccessLog {
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
         self.wake();
+    }
+
+    /// Whether lines cannot be written at the moment, because the disk is full or broken.
+    pub fn is_failing(&self) -> bool {
+        self.shared.failing.load(Ordering::Relaxed)
     }
 
     /// How many lines were dropped so far.

@@ -69,17 +69,39 @@ const SECONDS: &[f64] = &[
 
 /// Whether the process serves; cloning shares it. Begins not ready.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<AtomicBool>);
+pub struct Readiness(Arc<ReadinessState>);
+
+#[derive(Debug, Default)]
+struct ReadinessState {
+    serves: AtomicBool,
+    disk_full: AtomicBool,
+}
 
 impl Readiness {
     /// Says that everything listens (true), or that the drain has begun (false).
     pub fn set_ready(&self, ready: bool) {
-        self.0.store(ready, Ordering::Release);
+        self.0.serves.store(ready, Ordering::Release);
     }
 
-    /// What was said last.
+    /// Says whether a disk that the process needs is full. While it is, the process is not ready.
+    pub fn set_disk_full(&self, full: bool) {
+        self.0.disk_full.store(full, Ordering::Release);
+    }
+
+    /// Whether the process serves, and has all that it needs.
     pub fn is_ready(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.obstacle().is_none()
+    }
+
+    /// Why the process is not ready.
+    pub(super) fn obstacle(&self) -> Option<&'static str> {
+        if self.0.disk_full.load(Ordering::Acquire) {
+            Some("not ready: a disk is full\n")
+        } else if self.0.serves.load(Ordering::Acquire) {
+            None
+        } else {
+            Some("not ready\n")
+        }
     }
 }
 

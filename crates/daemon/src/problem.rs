@@ -2,7 +2,8 @@
 
 use axum::response::{IntoResponse, Response};
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
+    WWW_AUTHENTICATE,
 };
 use http::{HeaderValue, StatusCode};
 use types::problem::{MEDIA_TYPE, Problem};
@@ -38,6 +39,8 @@ pub fn response<B: From<String>>(
     if problem.status == 426 {
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        // RFC 6455 section 4.4.
+        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
     }
     response
 }
@@ -108,6 +111,7 @@ mod tests {
         let upgrade: http::Response<String> = response(&Problem::upgrade_required(), None);
         assert_eq!(header(&upgrade, "upgrade"), Some("websocket"));
         assert_eq!(header(&upgrade, "connection"), Some("upgrade"));
+        assert_eq!(header(&upgrade, "sec-websocket-version"), Some("13"));
     }
 
     #[test]

@@ -36,6 +36,7 @@ use crate::listen::{Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_t
 use crate::live::{HostnameRefused, Live, LiveLimits, Namespace};
 use crate::managed::{Following, Managed};
 use crate::metrics::{EngineMetrics, REFRESH};
+use crate::storage::Storage;
 use crate::webtty::Sessions;
 use crate::webtty::recordings::Recorder;
 
@@ -333,6 +334,8 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     let drain = core.shutdown.drain();
     let hard = core.shutdown.hard();
     let mut refresh = tokio::time::interval(REFRESH);
+    let storage = Storage::of(&core.config, core.access_log.as_ref());
+    let mut looking: Option<JoinHandle<()>> = None;
     loop {
         tokio::select! {
             () = drain.cancelled() => break,
@@ -343,6 +346,13 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
                 }
                 for worker in core.workers() {
                     worker.trim(Instant::now());
+                }
+                if looking.as_ref().is_none_or(JoinHandle::is_finished) {
+                    let (storage, readiness) = (storage.clone(), parts.readiness.clone());
+                    // A disk that hangs holds up this look alone.
+                    looking = Some(tokio::task::spawn_blocking(move || {
+                        readiness.set_disk_full(storage.is_full());
+                    }));
                 }
             }
         }

@@ -23,6 +23,7 @@ mod listen;
 pub mod live;
 mod managed;
 mod metrics;
+mod storage;
 pub mod webtty;
 
 pub use engine::{Running, StartError, start, start_with_clock};

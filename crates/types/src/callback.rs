@@ -56,7 +56,7 @@ impl Callback {
         if path.contains(['[', ']']) || query.contains(['[', ']']) {
             return refused("has brackets behind the host");
         }
-        if percent_decode(target).is_none() {
+        if percent_decode(target.as_bytes()).is_none() {
             return refused("has a broken escape");
         }
         let is_dots = |segment: &str| {

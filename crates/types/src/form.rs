@@ -103,7 +103,7 @@ fn escape(text: &mut String, value: &str) {
 }
 
 fn decode(text: &str) -> Option<String> {
-    let bytes = percent_decode(&text.replace('+', " "))?;
+    let bytes = percent_decode(text.replace('+', " ").as_bytes())?;
     String::from_utf8(bytes).ok()
 }
 

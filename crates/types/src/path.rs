@@ -58,8 +58,8 @@ pub enum PathRefusal {
     /// `//` at the start, as it came or once dot segments are gone.
     #[error("two slashes at the start")]
     LeadingDoubleSlash,
-    /// `..;` or `.;`: a dot segment to servers that cut path parameters.
-    #[error("a dot segment with parameters")]
+    /// `..;`, `.;` or `..%20`: a dot segment to servers that cut path parameters or spaces.
+    #[error("a dot segment with parameters or spaces")]
     DotSegmentParameters,
 }
 
@@ -132,18 +132,17 @@ fn remove_dot_segments(path: &str) -> Result<String, PathRefusal> {
         }))
 }
 
-/// Some servers cut `;…` off a segment before they look for dots; encoded too, as they may decode
-/// first.
+/// Some servers cut `;…` or spaces off a segment before they look for dots; encoded too, as they may
+/// decode first.
 fn has_dot_segment_with_parameters(segment: &str) -> bool {
-    let tail = segment
+    let trimmed = segment.trim_start_matches("%20");
+    let tail = trimmed
         .strip_prefix("..")
-        .or_else(|| segment.strip_prefix('.'));
-    tail.is_some_and(|tail| {
-        tail.starts_with(';')
-            || tail
-                .get(..3)
-                .is_some_and(|cut| cut.eq_ignore_ascii_case("%3b"))
-    })
+        .or_else(|| trimmed.strip_prefix('.'));
+    let Some(tail) = tail else { return false };
+    let is_cut = |cut: &str| cut.eq_ignore_ascii_case("%3b") || cut == "%20";
+    let spaced = trimmed.len() < segment.len() && tail.is_empty();
+    spaced || tail.starts_with(';') || tail.get(..3).is_some_and(is_cut)
 }
 
 fn is_unreserved(byte: u8) -> bool {
@@ -231,6 +230,11 @@ mod tests {
             ("/a/.;v=1/x", DotSegmentParameters),
             ("/a/%2e%2e;/x", DotSegmentParameters),
             ("/a/..%3Bx", DotSegmentParameters),
+            ("/public/..%20/admin", DotSegmentParameters),
+            ("/public/%2e%2e%20", DotSegmentParameters),
+            ("/public/.%20/admin", DotSegmentParameters),
+            ("/public/%20../admin", DotSegmentParameters),
+            ("/public/%20..%20;a/admin", DotSegmentParameters),
         ] {
             assert_eq!(NormalPath::parse(raw), Err(why), "{raw:?}");
         }

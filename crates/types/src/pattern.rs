@@ -3,6 +3,7 @@
 use std::fmt;
 
 use regex::{Regex, RegexBuilder};
+use regex_syntax::ast::{self, Ast, GroupKind, parse};
 
 /// A regular expression of linear time and bounded size that judges a whole text.
 ///
@@ -12,13 +13,16 @@ use regex::{Regex, RegexBuilder};
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// Compiles a pattern. Look-around, back-references and unknown flags are not supported.
+    /// Compiles a pattern. Look-around, back-references and flags are not supported.
     pub fn parse(pattern: &str) -> Result<Self, BadPattern> {
         if pattern.is_empty() {
             return Err(BadPattern::Empty);
         }
         if pattern.len() > MAX_PATTERN_BYTES {
             return Err(BadPattern::TooLarge);
+        }
+        if has_flags(pattern) {
+            return Err(BadPattern::Flags);
         }
         // On its own first: `a)|(?:b` is no pattern, but would be one inside of our brackets.
         compile(pattern)?;
@@ -52,9 +56,43 @@ pub enum BadPattern {
     /// Too long, or too large when compiled.
     #[error("the pattern is too large")]
     TooLarge,
+    /// It changes how it is read (`(?i)`): what it matches would not be what it shows.
+    #[error("a pattern may not have flags such as (?i)")]
+    Flags,
     /// Not a pattern of this dialect.
     #[error("not a supported pattern")]
     Unsupported,
+}
+
+/// Whether there are flags anywhere in it. A pattern that cannot be read has none; it is refused all
+/// the same.
+fn has_flags(pattern: &str) -> bool {
+    let mut parser = parse::ParserBuilder::new();
+    let parsed = parser.nest_limit(MAX_NESTING).build().parse(pattern);
+    parsed.is_ok_and(|ast| ast::visit(&ast, FindFlags).is_err())
+}
+
+/// Ends at the first flag.
+struct FindFlags;
+
+impl ast::Visitor for FindFlags {
+    type Output = ();
+    type Err = ();
+
+    fn finish(self) -> Result<(), ()> {
+        Ok(())
+    }
+
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), ()> {
+        match ast {
+            Ast::Flags(_) => Err(()),
+            Ast::Group(group) => match &group.kind {
+                GroupKind::NonCapturing(flags) if !flags.items.is_empty() => Err(()),
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
 }
 
 fn compile(pattern: &str) -> Result<Regex, BadPattern> {
@@ -101,9 +139,10 @@ mod tests {
             // A branch without the anchor still starts at the start.
             ("^/a|/b", "/b/x", true),
             ("^/a|/b", "/x/b", false),
-            // Multi-line mode does not let a later line stand for the whole.
-            ("(?m)^/a$", "/a\n/b", false),
-            ("(?i)/API", "/api", true),
+            ("/(?:a|b)", "/b", true),
+            ("/(?P<x>a)", "/a", true),
+            (r"/\(\?i\)", "/(?i)", true),
+            ("/[(?i)]", "/?", true),
             (r"/[\w.-]+/\d{1,20}", "/ab-c/7", true),
         ] {
             assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
@@ -121,16 +160,30 @@ mod tests {
         ] {
             assert_eq!(Pattern::parse(&large).unwrap_err(), BadPattern::TooLarge);
         }
+        for flags in [
+            "(?i)/API",
+            "(?m)^/a$",
+            "/(?i:a)",
+            "/a(?-u)",
+            "(?x)a #",
+            "a|(b(?s).)",
+            "(?i)",
+        ] {
+            assert_eq!(
+                Pattern::parse(flags).unwrap_err(),
+                BadPattern::Flags,
+                "{flags}"
+            );
+        }
         let deep = format!("{}{}", "(".repeat(200), ")".repeat(200));
         for bad in [
             "(?=a)",
             "(?<!a)b",
             r"(a)\1",
-            "(?y)a",
             "a)|(?:b",
             "[",
             "*",
-            "(?x)a #",
+            "(?y)a",
             deep.as_str(),
         ] {
             assert_eq!(

@@ -4,6 +4,7 @@
 //! `=`, is percent-decoded once and compared with case. A matched piece is cut together with one
 //! `&` next to it, and every other byte stays as it came: the upstream may have signed them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// The query credential and the query without it.
@@ -35,63 +36,121 @@ pub const COMPAT_NAMES: &[&str] = &[NAME, "rstream.token"];
 
 /// Takes the credential out of a raw query (without `?`). Nothing where there is none.
 pub fn extract(query: &str, names: &[&str]) -> Result<Option<Extracted>, Malformed> {
-    let mut matched = query.split('&').filter(|piece| is_reserved(piece, names));
+    let mut matched = pieces(query.as_bytes()).filter(|piece| is_reserved(piece, names));
     let Some(piece) = matched.next() else {
         return Ok(None);
     };
     if matched.next().is_some() {
         return Err(Malformed);
     }
-    let (_, value) = piece.split_once('=').ok_or(Malformed)?;
+    let equals = piece.iter().position(|byte| *byte == b'=');
+    let value = equals.and_then(|place| piece.get(place + 1..));
+    let value = value.ok_or(Malformed)?;
     let token = percent_decode(value)
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .ok_or(Malformed)?;
     if !has_token_form(&token) {
         return Err(Malformed);
     }
-    Ok(Some(Extracted {
-        token,
-        rest: without_reserved(query, names),
-    }))
+    // Cut at ASCII alone, so it is text still.
+    let rest = String::from_utf8(without_reserved(query.as_bytes(), names));
+    let rest = rest.map_err(|_| Malformed)?;
+    Ok(Some(Extracted { token, rest }))
 }
 
 /// Whether any reserved parameter is there, in whatever form.
 pub fn is_present(query: &str, names: &[&str]) -> bool {
-    query.split('&').any(|piece| is_reserved(piece, names))
+    pieces(query.as_bytes()).any(|piece| is_reserved(piece, names))
 }
 
-/// A `Referer` without its reserved parameters, or nothing where it has none.
-pub fn strip_referer(referer: &str, names: &[&str]) -> Option<String> {
-    let (address, fragment) = split_before(referer, '#');
-    let (base, query) = address.split_once('?')?;
-    if !is_present(query, names) {
+/// A `Referer` without its reserved parameters, or nothing where it has none. It may hold any bytes:
+/// no other one of them hides a credential.
+pub fn strip_referer(referer: &[u8], names: &[&str]) -> Option<Vec<u8>> {
+    let end = referer.iter().position(|byte| *byte == b'#');
+    let (address, fragment) = referer.split_at_checked(end.unwrap_or(referer.len()))?;
+    let mark = address.iter().position(|byte| *byte == b'?')?;
+    let (base, query) = address.split_at_checked(mark)?;
+    let query = query.get(1..)?;
+    if !pieces(query).any(|piece| is_reserved(piece, names)) {
         return None;
     }
     let rest = without_reserved(query, names);
-    let mark = if rest.is_empty() { "" } else { "?" };
-    Some(format!("{base}{mark}{rest}{fragment}"))
+    let mark: &[u8] = if rest.is_empty() { b"" } else { b"?" };
+    Some([base, mark, &rest, fragment].concat())
 }
 
-fn is_reserved(piece: &str, names: &[&str]) -> bool {
-    let (name, _) = split_before(piece, '=');
+/// A path as it may be kept: from a reserved name on there is nothing left of it, however the name is
+/// spelled. A path holds no credential of ours, but a person's mistake may have put one there.
+pub fn redact_path(path: &str) -> Cow<'_, str> {
+    match find_name(path.as_bytes()).and_then(|start| path.get(..start)) {
+        Some(kept) => Cow::Owned([kept, REDACTED].concat()),
+        None => Cow::Borrowed(path),
+    }
+}
+
+/// What stands in a kept path for what is not.
+const REDACTED: &str = "[redacted]";
+
+/// Where a reserved name begins.
+fn find_name(path: &[u8]) -> Option<usize> {
+    (0..path.len()).find(|start| {
+        let rest = path.get(*start..).unwrap_or_default();
+        matches!(rest.first(), Some(b's' | b'S' | b'r' | b'R' | b'%'))
+            && COMPAT_NAMES.iter().any(|name| begins_with(rest, name))
+    })
+}
+
+/// Whether text begins with a name, in any case and with any layers of percent-encoding.
+fn begins_with(mut text: &[u8], name: &str) -> bool {
+    name.bytes().all(|expected| {
+        let Some((byte, rest)) = take_byte(text) else {
+            return false;
+        };
+        text = rest;
+        byte.eq_ignore_ascii_case(&expected)
+    })
+}
+
+/// The first byte of a text and what follows it: `s`, `%73`, `%2573`, …
+fn take_byte(text: &[u8]) -> Option<(u8, &[u8])> {
+    let (first, mut rest) = text.split_first()?;
+    if *first != b'%' {
+        return Some((*first, rest));
+    }
+    while let [b'2', b'5', after @ ..] = rest {
+        rest = after;
+    }
+    let [high, low, rest @ ..] = rest else {
+        return None;
+    };
+    let byte = crate::id::hex_value(*high)? << 4 | crate::id::hex_value(*low)?;
+    Some((byte, rest))
+}
+
+fn pieces(query: &[u8]) -> impl Iterator<Item = &[u8]> {
+    query.split(|byte| *byte == b'&')
+}
+
+fn is_reserved(piece: &[u8], names: &[&str]) -> bool {
+    let name = piece.split(|byte| *byte == b'=').next().unwrap_or_default();
+    let is = |name: &[u8]| names.iter().any(|reserved| reserved.as_bytes() == name);
     // The common query has neither an escape nor a name of ours; decoding is for the rest.
-    if name.contains('%') {
-        percent_decode(name)
-            .is_some_and(|decoded| names.iter().any(|reserved| reserved.as_bytes() == decoded))
+    if name.contains(&b'%') {
+        percent_decode(name).is_some_and(|decoded| is(&decoded))
     } else {
-        names.contains(&name)
+        is(name)
     }
 }
 
 /// Joining what is left takes exactly one `&` away with each piece that was cut.
-fn without_reserved(query: &str, names: &[&str]) -> String {
-    let mut rest = String::with_capacity(query.len());
+fn without_reserved(query: &[u8], names: &[&str]) -> Vec<u8> {
+    let mut rest = Vec::with_capacity(query.len());
     let mut first = true;
-    for piece in query.split('&').filter(|piece| !is_reserved(piece, names)) {
+    for piece in pieces(query).filter(|piece| !is_reserved(piece, names)) {
         if !std::mem::take(&mut first) {
-            rest.push('&');
+            rest.push(b'&');
         }
-        rest.push_str(piece);
+        rest.extend_from_slice(piece);
     }
     rest
 }
@@ -108,9 +167,9 @@ fn has_token_form(token: &str) -> bool {
 }
 
 /// RFC 3986 section 2.1, once; nothing where an escape is broken. `+` is itself: no form is read.
-pub(crate) fn percent_decode(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let [byte, after @ ..] = rest {
         rest = after;
         if *byte != b'%' {
@@ -124,12 +183,6 @@ pub(crate) fn percent_decode(text: &str) -> Option<Vec<u8>> {
         rest = after;
     }
     Some(decoded)
-}
-
-fn split_before(text: &str, mark: char) -> (&str, &str) {
-    text.find(mark)
-        .and_then(|place| text.split_at_checked(place))
-        .unwrap_or((text, ""))
 }
 
 #[cfg(test)]
@@ -184,6 +237,44 @@ mod tests {
         ] {
             assert_eq!(extract(query, NAMES), Ok(None), "{query}");
             assert!(!is_present(query, NAMES));
+        }
+    }
+
+    #[test]
+    fn a_referer_of_any_bytes_loses_its_credential() {
+        for (referer, left) in [
+            (
+                &b"https://a/x?svc.token=a.b.c&q=1"[..],
+                Some(&b"https://a/x?q=1"[..]),
+            ),
+            (b"https://a/\xff?svc.token=a.b.c", Some(b"https://a/\xff")),
+            (b"/?q=\xe4&svc%2etoken=\xff#f", Some(b"/?q=\xe4#f")),
+            (b"/?svc.token=a#svc.token=b", Some(b"/#svc.token=b")),
+            (b"/\xff?q=1", None),
+            (b"", None),
+        ] {
+            let stripped = strip_referer(referer, NAMES);
+            assert_eq!(stripped.as_deref(), left, "{}", referer.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_kept_path_has_no_credential() {
+        for (path, kept) in [
+            ("/", "/"),
+            ("/service/tokens;v=1", "/service/tokens;v=1"),
+            ("/x;svc.token=aa.b-_.c0", "/x;[redacted]"),
+            ("/svc.token/a.b.c", "/[redacted]"),
+            (
+                "/x;svc.token=a.b.c/y;rstream.token=d.e.f/z",
+                "/x;[redacted]",
+            ),
+            ("/x%3Bsvc%2Etoken%3Da.b.c/y", "/x%3B[redacted]"),
+            ("/%2573vc.token=a", "/[redacted]"),
+            ("/SVC.TOKEN=a", "/[redacted]"),
+            ("/caf%C3%A9%", "/caf%C3%A9%"),
+        ] {
+            assert_eq!(redact_path(path), kept);
         }
     }
 
@@ -248,8 +339,8 @@ mod tests {
             ("https://a.example/#?svc.token=x", None),
         ] {
             assert_eq!(
-                strip_referer(referer, NAMES).as_deref(),
-                stripped,
+                strip_referer(referer.as_bytes(), NAMES).as_deref(),
+                stripped.map(str::as_bytes),
                 "{referer}"
             );
         }

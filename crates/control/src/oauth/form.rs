@@ -57,7 +57,10 @@ impl FromRequest<Arc<App>> for ClientForm {
         let (parts, body) = request.into_parts();
         let tried = parts.headers.get_all(AUTHORIZATION).iter();
         let is_bearer = |field: &http::HeaderValue| {
-            let scheme = field.as_bytes().split(|byte| *byte == b' ').next();
+            let scheme = field
+                .as_bytes()
+                .split(|byte| matches!(byte, b' ' | b'\t'))
+                .next();
             scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer"))
         };
         // A bearer token proves no client; it is passed over, as everywhere it is not asked for.

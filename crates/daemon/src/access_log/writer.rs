@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{MAX_LINE_BYTES, Message, Shared};
 
@@ -55,8 +55,10 @@ pub(super) struct Writer {
     out: BufWriter<Target>,
     messages: Receiver<Message>,
     shared: Arc<Shared>,
-    /// Whether the last write failed, so that a full disk is logged once.
-    failing: bool,
+    /// When it was last told that lines cannot be written.
+    told: Option<Instant>,
+    /// It was told, and that it is over was not.
+    is_open: bool,
 }
 
 impl Writer {
@@ -66,7 +68,8 @@ impl Writer {
             out,
             messages,
             shared,
-            failing: false,
+            told: None,
+            is_open: false,
         }
     }
 
@@ -90,8 +93,7 @@ impl Writer {
         while let Ok(message) = self.messages.try_recv() {
             self.take(message);
         }
-        let flushed = self.out.flush();
-        self.note(flushed);
+        self.flush();
     }
 
     fn take(&mut self, message: Message) {
@@ -106,16 +108,16 @@ impl Writer {
             .fetch_sub(line.len(), Ordering::Relaxed);
         line.push(b'\n');
         let written = self.out.write_all(&line);
-        if written.is_err() {
+        // That it went into the buffer says nothing about the disk.
+        if let Err(error) = written {
             self.shared.drop_line();
+            self.failed(&error);
         }
-        self.note(written);
     }
 
     /// Lines taken so far belong to the old file, so they are written before it is let go.
     fn reopen(&mut self) {
-        let flushed = self.out.flush();
-        self.note(flushed);
+        self.flush();
         let Target::File(path, _) = self.out.get_ref() else {
             return;
         };
@@ -127,19 +129,83 @@ impl Writer {
         }
     }
 
-    fn note(&mut self, outcome: io::Result<()>) {
-        let failing = outcome.is_err();
-        match outcome {
-            Err(error) if !self.failing => {
-                tracing::error!(%error, "the access log cannot be written, lines are dropped");
-            }
-            Ok(()) if self.failing => tracing::info!("the access log is written again"),
-            _ => {}
+    fn flush(&mut self) {
+        if self.out.buffer().is_empty() {
+            return;
         }
-        self.failing = failing;
+        match self.out.flush() {
+            Ok(()) => {
+                self.shared.failing.store(false, Ordering::Relaxed);
+                if std::mem::take(&mut self.is_open) {
+                    tracing::info!("the access log is written again");
+                }
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// A disk that is full stays so for a while, and may take a line now and then: that is one
+    /// message in [`TOLD_AGAIN`].
+    fn failed(&mut self, error: &io::Error) {
+        let is_told = self.told.is_some_and(|at| at.elapsed() < TOLD_AGAIN);
+        let was_failing = self.shared.failing.swap(true, Ordering::Relaxed);
+        if !was_failing && !is_told {
+            tracing::error!(%error, "the access log cannot be written, lines are dropped");
+            self.told = Some(Instant::now());
+            self.is_open = true;
+        }
     }
 }
+
+/// Between two messages that lines are dropped: the count is in the metrics.
+const TOLD_AGAIN: Duration = Duration::from_mins(5);
 
 /// How long lines gather before they are written: short for somebody who follows the log, long
 /// for requests, of which thousands then share a wake-up.
 const COALESCE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// What is logged, one message a line.
+    #[derive(Clone, Default)]
+    struct Logged(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Logged {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_stays_full_is_one_message() {
+        let logged = Logged::default();
+        let to = logged.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || to.clone())
+            .finish();
+        let shared = Arc::new(Shared::default());
+        let (queue, messages) = channel();
+        let target = Target::open(Path::new("/dev/full")).unwrap();
+        let mut writer = Writer::new(target, messages, Arc::clone(&shared));
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..100 {
+                shared.queued_bytes.fetch_add(3, Ordering::Relaxed);
+                queue.send(Message::Line(b"one".to_vec())).unwrap();
+                writer.drain();
+            }
+        });
+        assert!(shared.failing.load(Ordering::Relaxed));
+        let logged = logged.0.lock().unwrap();
+        let lines = logged.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(lines, 1, "{}", logged.escape_ascii());
+    }
+}

@@ -41,8 +41,10 @@ impl Respond {
                 Err(challenge) => unauthorized(challenge),
             };
         }
-        if path == READY_PATH && !self.readiness.is_ready() {
-            return text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n");
+        if path == READY_PATH
+            && let Some(obstacle) = self.readiness.obstacle()
+        {
+            return text(StatusCode::SERVICE_UNAVAILABLE, obstacle);
         }
         text(StatusCode::OK, "ok\n")
     }

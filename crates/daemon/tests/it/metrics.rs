@@ -156,6 +156,10 @@ async fn health_and_readiness_are_told_apart() {
     assert_eq!(ask("GET /readyz").await, 503);
     readiness.set_ready(true);
     assert_eq!(ask("GET /readyz").await, 200);
+    readiness.set_disk_full(true);
+    assert_eq!(ask("GET /readyz").await, 503);
+    readiness.set_disk_full(false);
+    assert_eq!(ask("GET /readyz").await, 200);
     readiness.set_ready(false);
     assert_eq!(ask("GET /readyz").await, 503);
     assert_eq!(ask("HEAD /healthz").await, 200);

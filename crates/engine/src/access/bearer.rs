@@ -36,11 +36,13 @@ impl<'a> Bearer<'a> {
                 return Self::Malformed;
             }
             if is_bearer {
-                found = match std::str::from_utf8(rest.trim_ascii()) {
-                    Ok(token) if !token.is_empty() && !token.contains([' ', '\t', ',']) => {
-                        Self::Token(token)
-                    }
-                    _ => Self::Malformed,
+                // RFC 9110, 11.4: spaces and nothing else stand between the two.
+                let token = std::str::from_utf8(rest).unwrap_or_default();
+                let token = token.trim_matches(' ');
+                found = if token.is_empty() || token.contains([' ', '\t', ',']) {
+                    Self::Malformed
+                } else {
+                    Self::Token(token)
                 };
             }
         }
@@ -83,6 +85,10 @@ mod tests {
             (&["Bearer"], Bearer::Malformed),
             (&["Bearer "], Bearer::Malformed),
             (&["Bearer a b"], Bearer::Malformed),
+            (&["Bearer\tabc"], Bearer::Malformed),
+            (&["Bearer \tabc"], Bearer::Malformed),
+            (&["Bearer\t abc"], Bearer::Malformed),
+            (&["Bearer abc\t"], Bearer::Malformed),
             (&["Bearer a, Bearer b"], Bearer::Malformed),
             (&["Bearer a", "Bearer a"], Bearer::Malformed),
             (&["Bearer a", "Basic b"], Bearer::Malformed),

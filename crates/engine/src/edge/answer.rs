@@ -2,7 +2,7 @@
 
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
-    RETRY_AFTER, WWW_AUTHENTICATE,
+    RETRY_AFTER, SEC_WEBSOCKET_VERSION, WWW_AUTHENTICATE,
 };
 use http::{HeaderName, HeaderValue};
 use http1::{FieldValue, FieldValueBuf, field_name, field_value, write_field};
@@ -52,6 +52,10 @@ impl Answer {
         }
         if let Some(reference) = &problem.reference {
             answer = answer.with(REFERENCE, reference.as_str());
+        }
+        if problem.status == UPGRADE_REQUIRED {
+            // RFC 6455, 4.4.
+            answer = answer.with(SEC_WEBSOCKET_VERSION, "13");
         }
         if let Some(policy) = policy {
             answer = answer.with(CONTENT_SECURITY_POLICY, policy);
@@ -126,6 +130,11 @@ impl Answer {
             length.push_number(self.body.len() as u64);
             write_field(&mut out, field_name!("content-length"), length.as_value());
         }
+        if self.status == UPGRADE_REQUIRED {
+            // RFC 9110, 15.5.22; HTTP/2 has no such fields.
+            write_field(&mut out, CONNECTION, field_value!("Upgrade"));
+            write_field(&mut out, field_name!("upgrade"), field_value!("websocket"));
+        }
         if close {
             write_field(&mut out, CONNECTION, field_value!("close"));
         }
@@ -138,6 +147,8 @@ impl Answer {
 }
 
 const HTML: &str = "text/html; charset=utf-8";
+/// A 426 of ours asks for a WebSocket.
+const UPGRADE_REQUIRED: u16 = 426;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: (HeaderName, HeaderValue) = (CACHE_CONTROL, HeaderValue::from_static("no-store"));
 const REFERENCE: HeaderName = HeaderName::from_static("svc-reference");

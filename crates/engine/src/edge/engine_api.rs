@@ -34,14 +34,14 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const INFORMED_RETRY: u32 = 5;
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
+pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, worker: Arc<Worker>) {
     // A watcher who reads nothing for so long is gone, or as good as that.
     let stall = worker.core.config.timeouts.visitor_stall;
     stream.get_ref().0.limit_stall(Some(stall));
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let mut io = Buffered::new(stream);
     if !http2 {
-        let answering = |request| answer(request, &worker);
+        let answering = |request| answer(request, server_name.as_deref(), &worker);
         let deadlines = (HEAD_DEADLINE, FAREWELL);
         let then = event_stream::serve(&mut io, &worker, deadlines, answering);
         // Each on the heap while it lasts: who watches holds no room for the library.
@@ -51,18 +51,23 @@ pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
             Then::Over => return,
         }
     }
-    Box::pin(serve_requests(io, http2, worker)).await;
+    Box::pin(serve_requests(io, http2, server_name, worker)).await;
 }
 
-async fn serve_requests(stream: Buffered<TlsStream>, http2: bool, worker: Arc<Worker>) {
+async fn serve_requests(
+    stream: Buffered<TlsStream>,
+    http2: bool,
+    server_name: Option<Arc<str>>,
+    worker: Arc<Worker>,
+) {
     let header_bytes = worker.core.config.limits.header_bytes;
     let at = Arc::clone(&worker);
     let activity = Arc::new(Activity::default());
     let asked = Arc::clone(&activity);
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let worker = Arc::clone(&at);
+        let (worker, server_name) = (Arc::clone(&at), server_name.clone());
         drop(Activity::begin(&asked));
-        async move { answer(request.map(Body::new), &worker).await }
+        async move { answer(request.map(Body::new), server_name.as_deref(), &worker).await }
     });
     let io = TokioIo::new(stream);
     let drain = worker.drain.cancelled();
@@ -107,10 +112,14 @@ async fn serve_requests(stream: Buffered<TlsStream>, http2: bool, worker: Arc<Wo
 
 async fn answer(
     mut request: Request,
+    server_name: Option<&str>,
     worker: &Worker,
 ) -> Result<Response, std::convert::Infallible> {
     let refused = match host(&request).map(str::to_ascii_lowercase) {
         Err(reason) => Problem::invalid_request(reason),
+        // A connection is for the host that its handshake named: another project's may be at
+        // another engine (RFC 9110, 7.4).
+        Ok(host) if server_name.is_some_and(|name| name != host) => Problem::misdirected_request(),
         // EN-1a: another host's `/api/` is that host's.
         Ok(host) => match worker.core.project_at(&host) {
             Some(project) => {

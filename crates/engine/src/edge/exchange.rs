@@ -22,6 +22,9 @@ use crate::agents::OpenError;
 /// Interim responses (RFC 9110, 15.2) before the final one. Real services send one or two.
 pub(super) const INTERIM: usize = 16;
 
+/// Why a 101 without a request for one is none.
+pub(super) const UNASKED: &str = "the service changed protocols unasked";
+
 /// Serves one request to its end.
 pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
     let begun = Instant::now();
@@ -83,7 +86,7 @@ async fn connect(
     fresh: bool,
 ) -> Result<Connection, ConnectError> {
     let (worker, tunnel) = (&visitor.worker, &request.forward.tunnel);
-    if request.forward.upgrade {
+    if request.forward.upgrade.is_some() {
         let io = upstream::connect_http1(worker, tunnel, visitor.seen.source).await?;
         return Ok(Connection::Http1(io));
     }
@@ -333,13 +336,13 @@ impl<'v> Exchange<'v> {
         };
         let answered = match head.status {
             101 => {
-                if !self.request.forward.upgrade || head.upgrade.is_none() {
-                    return Err("the service changed protocols unasked");
-                }
+                let upgrade = self.request.forward.upgrade.as_ref();
+                upgrade.ok_or(UNASKED)?.check(&head)?;
                 if self.up_state != Up::Sent {
                     return Err("the service changed protocols before it had the request");
                 }
-                let mut out = Vec::with_capacity(head_len);
+                let mut out = std::mem::take(&mut self.early).split_off(self.early_sent);
+                self.early_sent = 0;
                 write_interim(&mut out, &head);
                 self.request.record.status(101);
                 Some(Answered::Upgraded(out))
@@ -371,7 +374,7 @@ impl<'v> Exchange<'v> {
                     // this service in another version.
                     reusable: head.keep_alive
                         && head.body != ResponseBody::UntilClose
-                        && !self.request.forward.upgrade,
+                        && self.request.forward.upgrade.is_none(),
                     keep_alive,
                 }))
             }

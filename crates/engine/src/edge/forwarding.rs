@@ -68,13 +68,10 @@ impl Onward<'_> {
     }
 
     fn write_referer(&self, out: &mut Vec<u8>, field: &Field<'_>) {
-        let stripped = std::str::from_utf8(&field.value)
-            .ok()
-            .and_then(|referer| query_credential::strip_referer(referer, self.reserved));
-        let Some(stripped) = stripped else {
+        let Some(stripped) = query_credential::strip_referer(&field.value, self.reserved) else {
             return write_field(out, field.name, field.value);
         };
-        if let Some(value) = FieldValue::parse(stripped.as_bytes()) {
+        if let Some(value) = FieldValue::parse(&stripped) {
             write_field(out, field.name, value);
         }
     }

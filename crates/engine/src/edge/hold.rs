@@ -182,9 +182,9 @@ impl Holds {
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Has every worker judge its visits again that are concerned whenever something changes, until the
-/// engine drains.
+/// last of them is over: those that a drain waits for end with what let them in, too.
 pub(crate) async fn keep_judging(core: Arc<Core>, mut changes: watch::Receiver<u64>) {
-    let stop = core.shutdown.drain();
+    let stop = &core.agents_stop;
     loop {
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },

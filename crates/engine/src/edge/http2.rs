@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderValue};
+use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
 use http1::{Authority, BadMethod, BodyLength, Target};
 use hyper::body::{Body as _, Incoming};
@@ -169,6 +170,14 @@ impl Visitor {
             Some(protocol) => protocol,
             None => None,
         };
+        // The library drops it where the host is in `Host` alone.
+        if request
+            .uri()
+            .scheme()
+            .is_some_and(|scheme| *scheme != Scheme::HTTPS)
+        {
+            return Err(malformed(record, &invalid("the scheme is not https")));
+        }
         let raw = request
             .uri()
             .path_and_query()

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use http1::{Authority, BodyLength, Field, FieldKind, Fields, Method, Protocol, Target};
+use http1::{
+    Authority, BodyLength, Field, FieldKind, FieldValue, Fields, Method, Protocol, Target,
+};
 use types::path::NormalPath;
 use types::problem::Problem;
 use types::query_credential;
@@ -17,6 +19,7 @@ use super::own::{OwnRoute, to_challenge, to_sign_in};
 use super::record::{Outcome, Record};
 use super::seen::Seen;
 use super::terminal::Terminal;
+use super::upgrade::Upgrade;
 use crate::access::{self, Bearer, EdgeRequest, Proof, Rule};
 use crate::agents::Agent;
 use crate::browser::EdgeCookies;
@@ -73,7 +76,7 @@ pub(crate) struct Forward {
     pub(crate) is_head: bool,
     /// It may be sent again when it is open whether the service got it (RFC 9110, 9.2.2).
     pub(crate) idempotent: bool,
-    pub(crate) upgrade: bool,
+    pub(crate) upgrade: Option<Upgrade>,
     /// The visitor understands trailers (`TE: trailers`).
     pub(crate) trailers: bool,
     /// Errors of ours come in it.
@@ -330,7 +333,7 @@ fn judge<H: Heads>(
         head,
         is_head: inbound.method == Method::Head,
         idempotent: inbound.method.is_idempotent() && upgrade.is_none(),
-        upgrade: upgrade.is_some(),
+        upgrade: upgrade.map(|protocol| Upgrade::to(protocol, websocket_key(heads))),
         trailers: te.any(|field| field.value.eq_ignore_ascii_case(b"trailers")),
         form,
         timing: allowed.proof.is_some() && wants_timing(heads),
@@ -340,6 +343,14 @@ fn judge<H: Heads>(
         judged: allowed.path,
         tunnel,
     })
+}
+
+/// The one key of a WebSocket handshake.
+fn websocket_key<H: Heads>(heads: &H) -> Option<FieldValue<'_>> {
+    let mut keys = heads
+        .fields()
+        .filter(|field| field.kind == FieldKind::SecWebSocketKey);
+    keys.next().map(|field| field.value)
 }
 
 /// `svc-debug: timing` of a visitor who proved who it is: the answer says in `Server-Timing` how

@@ -11,6 +11,7 @@ use api::link::StreamRecord;
 use serde::Serialize;
 use types::id::StreamId;
 use types::problem::Problem;
+use types::query_credential;
 use types::tunnel::{Country, Tunnel};
 
 use super::answer::Answer;
@@ -199,7 +200,7 @@ impl Record {
         if self.wanted() {
             method.clone_into(&mut self.line.method);
             host.clone_into(&mut self.line.host);
-            path.clone_into(&mut self.line.path);
+            self.line.path = query_credential::redact_path(path).into_owned();
         }
     }
 

@@ -31,6 +31,7 @@ use super::plan::Forward;
 use super::raw;
 use super::record::{Outcome, Record};
 use super::translate;
+use super::upgrade::Upgrade;
 use super::upstream::{self, Connection, Http1, Http2, Turn};
 use crate::agents::random_bytes;
 use crate::core::Worker;
@@ -84,7 +85,7 @@ pub(super) async fn run(
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
         };
-        let mut awaited = Awaited::new(forward.is_head);
+        let mut awaited = Awaited::new(forward.is_head, None);
         let answering = patience(begun, period, |cx| {
             let answer = awaited.poll(cx, &mut upload, &mut upstream);
             record.bytes(upload.written, 0);
@@ -221,10 +222,12 @@ pub(super) async fn upgrade(
     visitor: OnUpgrade,
     mut record: Record,
 ) -> Response<DownBody> {
-    if !forward.upgrade {
+    let Some(upgrade) = &mut forward.upgrade else {
         return refuse(&forward, record, &Problem::not_implemented());
+    };
+    if upgrade.is_websocket() {
+        add_websocket_key(&mut forward.head, upgrade);
     }
-    add_websocket_key(&mut forward.head);
     let deadline = Instant::now() + worker.core.config.timeouts.stream_request;
     let mut upstream = match upstream::connect_http1(worker, &forward.tunnel, source).await {
         Ok(upstream) => upstream,
@@ -242,12 +245,17 @@ pub(super) async fn upgrade(
         record.failed("the service does not take the request");
         return refuse(&forward, record, &Problem::upstream_unreachable());
     }
-    let mut awaited = Awaited::new(false);
+    let mut awaited = Awaited::new(false, forward.upgrade.clone());
     let answering = std::future::poll_fn(|cx| awaited.poll_head(cx, &mut upstream));
     let mut answer = match timeout_at(deadline, answering).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => {
-            record.failed("the service did not answer the upgrade");
+        Ok(Err(no_answer)) => {
+            record.failed(match no_answer {
+                NoAnswer::Bad(reason) => reason,
+                NoAnswer::Silent(_) | NoAnswer::VisitorGone => {
+                    "the service did not answer the upgrade"
+                }
+            });
             return refuse(&forward, record, &Problem::upstream_unreachable());
         }
         Err(_) => {
@@ -255,6 +263,11 @@ pub(super) async fn upgrade(
             return refuse(&forward, record, &Problem::upstream_timeout());
         }
     };
+    if !answer.changed && answer.response.status().is_success() {
+        // To the visitor, a 2xx would say that the protocol has changed (RFC 8441, 4).
+        record.failed("the service did not change protocols");
+        return refuse(&forward, record, &Problem::upstream_unreachable());
+    }
     if !answer.changed {
         // Not an upgrade: the service's own answer, which the visitor gets like any other.
         let upload = Upload::none();
@@ -295,10 +308,11 @@ pub(super) async fn upgrade(
 }
 
 /// An upgrade in HTTP/1.1 needs a key, which extended CONNECT has not (RFC 8441, 5.1).
-fn add_websocket_key(head: &mut Vec<u8>) {
+fn add_websocket_key(head: &mut Vec<u8>, upgrade: &mut Upgrade) {
     let key = base64::engine::general_purpose::STANDARD.encode(random_bytes::<16>());
     if let Some(key) = FieldValue::parse(key.as_bytes()) {
         add_field(head, field_name!("sec-websocket-key"), key);
+        upgrade.has_key(key);
     }
 }
 

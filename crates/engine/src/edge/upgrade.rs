@@ -1,11 +1,72 @@
-//! After a change of protocols: bytes both ways, WebSocket above all.
+//! Changes of protocol: the answer that agrees to one, and bytes both ways after it, WebSocket above
+//! all.
 
+use http1::{FieldKind, FieldValue, Protocol, ResponseHead};
 use tokio::io::AsyncWriteExt;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::http1::{Next, Request, Visitor};
 use super::raw;
 use super::record::Outcome;
 use super::upstream::Http1;
+
+/// A change of protocol that a service was asked for. Behind an answer that agrees to it, the edge
+/// judges nothing any more, so the answer has to be one to this request.
+#[derive(Clone, Debug)]
+pub(crate) struct Upgrade {
+    protocol: String,
+    /// What a WebSocket server makes of the request's key (RFC 6455, 4.2.2); `None` for other
+    /// protocols and without a key.
+    accept: Option<String>,
+}
+
+impl Upgrade {
+    /// `key`: the value of `Sec-WebSocket-Key`, where the request has one.
+    pub(super) fn to(protocol: Protocol<'_>, key: Option<FieldValue<'_>>) -> Self {
+        let mut upgrade = Self {
+            protocol: protocol.as_str().to_owned(),
+            accept: None,
+        };
+        if let Some(key) = key {
+            upgrade.has_key(key);
+        }
+        upgrade
+    }
+
+    /// The request has this `Sec-WebSocket-Key`.
+    pub(super) fn has_key(&mut self, key: FieldValue<'_>) {
+        if self.is_websocket() {
+            self.accept = Some(derive_accept_key(&key));
+        }
+    }
+
+    /// Whether it is the protocol whose answer is bound to its request by a key.
+    pub(super) fn is_websocket(&self) -> bool {
+        self.protocol.eq_ignore_ascii_case("websocket")
+    }
+
+    /// Judges a 101.
+    ///
+    /// # Errors
+    /// It is no answer to the request that asked for this.
+    pub(super) fn check(&self, head: &ResponseHead<'_>) -> Result<(), &'static str> {
+        let protocol = head.upgrade.and_then(http1::Protocols::only);
+        let is_asked =
+            |protocol: Protocol<'_>| protocol.as_str().eq_ignore_ascii_case(&self.protocol);
+        if !protocol.is_some_and(is_asked) {
+            return Err("the service changed to another protocol than it was asked for");
+        }
+        let Some(expected) = &self.accept else {
+            return Ok(());
+        };
+        let mut accepts = head.fields.of_kind(FieldKind::SecWebSocketAccept);
+        let accept = accepts.next().map(|field| field.value.as_bytes());
+        if accept != Some(expected.as_bytes()) || accepts.next().is_some() {
+            return Err("the service's Sec-WebSocket-Accept is not of this request");
+        }
+        Ok(())
+    }
+}
 
 /// Joins the visitor with the service that accepted the upgrade with `head`. What either side sent
 /// ahead goes first.

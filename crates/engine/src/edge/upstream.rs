@@ -227,13 +227,16 @@ impl Upstreams {
         }
     }
 
-    /// Takes out every HTTP/1.1 connection, to be dropped outside the lock.
-    fn clear(&mut self) -> Vec<Http1> {
-        self.idle = 0;
-        let waiting = self.by_tunnel.values_mut();
-        waiting
-            .flat_map(|waiting| waiting.http1.drain(..).map(|(io, _)| io))
-            .collect()
+    /// Takes out every HTTP/1.1 connection of these tunnels, to be dropped outside the lock.
+    fn clear(&mut self, tunnels: &[TunnelId]) -> Vec<Http1> {
+        let mut out = Vec::new();
+        for tunnel in tunnels {
+            if let Some(waiting) = self.by_tunnel.get_mut(tunnel) {
+                out.extend(waiting.http1.drain(..).map(|(io, _)| io));
+            }
+        }
+        self.idle = self.idle.saturating_sub(out.len());
+        out
     }
 
     /// Takes out what has waited for `idle` or for too long, to be closed outside the lock.
@@ -413,8 +416,8 @@ async fn open(
     Ok(Connection::Http2(Http2 { send, turn }))
 }
 
-/// Opens a stream. Where the agent has as many as it may have, those that only wait for requests
-/// make room.
+/// Opens a stream. Where the agent has as many as it may have, those of its own that only wait for
+/// requests make room; other agents' stay.
 async fn open_stream(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
@@ -428,9 +431,10 @@ async fn open_stream(
     };
     let opened = open().await;
     if matches!(opened, Err(OpenError::Full)) {
+        let tunnels = worker.core.live.tunnels_of(&tunnel.view.client_id);
         let workers = worker.core.workers().iter();
         let idle: Vec<Http1> = workers
-            .flat_map(|worker| worker.upstreams.lock().clear())
+            .flat_map(|worker| worker.upstreams.lock().clear(&tunnels))
             .collect();
         if !idle.is_empty() {
             drop(idle);

@@ -53,7 +53,7 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
             }
         }
         Ok(Some(Class::Early(stream))) => at.spawn(crate::agents::turn_away(stream)),
-        Ok(Some(Class::Api(stream))) => at.spawn(edge::serve_api(stream, worker)),
+        Ok(Some(Class::Api(stream, name))) => at.spawn(edge::serve_api(stream, name, worker)),
         Ok(Some(Class::Http(stream, seen))) => at.spawn(edge::serve_http(stream, seen, worker)),
         Ok(Some(Class::Terminated(stream, tunnel))) => {
             at.spawn(async move { edge::raw::serve(stream, &tunnel, "tls", &worker).await });
@@ -70,7 +70,8 @@ enum Class {
     Agent(TlsStream, Arc<Project>),
     /// An agent that comes before the engine knows any project.
     Early(TlsStream),
-    Api(TlsStream),
+    /// With the server name of the handshake, in lower case.
+    Api(TlsStream, Option<Arc<str>>),
     Http(TlsStream, Seen),
     Terminated(TlsStream, Arc<LiveTunnel<Agent>>),
     PassedThrough(Socket, Arc<LiveTunnel<Agent>>),
@@ -97,14 +98,14 @@ async fn classify(mut socket: Socket, worker: &Arc<Worker>) -> Option<Class> {
     let said = start.io.recall();
     let Some(name) = name.filter(|name| !core.is_own_name(name)) else {
         // A client without a name can mean an engine that has one project alone.
-        let asked = server_name.unwrap_or_else(|| core.namespace.base().to_string());
-        let project = core.project_at(&asked);
+        let base = core.namespace.base().as_str();
+        let project = core.project_at(server_name.as_deref().unwrap_or(base));
         if agent_only && project.is_none() && core.is_informed() {
             debug!("the agent protocol for a project that is not here");
             return None;
         }
         let stream = finish(start, Arc::clone(&core.tls.base), core).await.ok()?;
-        return base_class(stream, project, core);
+        return base_class(stream, server_name, project, core);
     };
     if agent_only {
         // EN-10: agents use the base host; this name could be a tunnel's.
@@ -189,10 +190,15 @@ async fn finish(
     }
 }
 
-fn base_class(stream: TlsStream, project: Option<Arc<Project>>, core: &Core) -> Option<Class> {
+fn base_class(
+    stream: TlsStream,
+    server_name: Option<String>,
+    project: Option<Arc<Project>>,
+    core: &Core,
+) -> Option<Class> {
     let session = stream.get_ref().1;
     if !session.alpn_protocol().is_some_and(is_agent_protocol) {
-        return Some(Class::Api(stream));
+        return Some(Class::Api(stream, server_name.map(Arc::from)));
     }
     match project {
         Some(project) => Some(Class::Agent(stream, project)),

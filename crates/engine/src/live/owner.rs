@@ -401,6 +401,18 @@ impl<A: Load> Live<A> {
         self.by_id.pin().contains_key(tunnel)
     }
 
+    /// The tunnels that a client has online.
+    pub fn tunnels_of(&self, client: &ClientId) -> Vec<TunnelId> {
+        let state = self.state.lock();
+        let place = state.places.get(client);
+        let Some(client) = place.and_then(|place| state.clients.get(place)) else {
+            return Vec::new();
+        };
+        let tunnels = client.tunnels.iter();
+        let tunnels = tunnels.filter_map(|place| state.tunnels.get(place));
+        tunnels.map(|tunnel| tunnel.view.id).collect()
+    }
+
     /// Whether a hostname is held or remembered, and so not to be drawn for somebody else.
     pub fn is_spoken_for(&self, hostname: &Hostname) -> bool {
         !matches!(self.route(hostname.as_str()), Route::Unknown)

@@ -1,5 +1,6 @@
 //! What travels on, what ends at the edge, and what the edge adds.
 
+use http_body_util::BodyExt as _;
 use serde_json::Value;
 use testing::{Answer, H2Visitor, ScriptedUpstream, TestEngine, Upstream};
 
@@ -223,4 +224,56 @@ async fn trailers_travel_and_forbidden_ones_do_not() {
     let answer = visitor.answer().await.json();
     assert_eq!(answer["body"], "ok");
     assert_eq!(answer["trailers"], serde_json::json!([["x-sum", "1"]]));
+}
+
+/// Whichever versions the two sides speak.
+#[tokio::test]
+async fn reserved_trailers_of_a_request_never_arrive() {
+    const GOOD: &str = "x-sum";
+    const RESERVED: [&str; 8] = [
+        "svc-user-id",
+        "svc_user_id",
+        "x-forwarded-for",
+        "forwarded",
+        "x-real-ip",
+        "cookie",
+        "authorization",
+        "content-length",
+    ];
+    let engine = TestEngine::start().await;
+    for h2c in [false, true] {
+        let (upstream, tunnel);
+        if h2c {
+            upstream = Upstream::h2c().await;
+            tunnel = engine.publish_h2c(upstream.addr()).await;
+        } else {
+            upstream = Upstream::http1().await;
+            tunnel = engine.publish(upstream.addr()).await;
+        }
+        let host = tunnel.hostname();
+        let lines: String = RESERVED.map(|name| format!("{name}: 1\r\n")).concat();
+        let mut visitor = engine.visitor().http1(host).await;
+        let fields = "Transfer-Encoding: chunked\r\n";
+        visitor.request("POST", "/", host, fields).await;
+        visitor
+            .send(format!("2\r\nok\r\n0\r\n{GOOD}: 1\r\n{lines}\r\n"))
+            .await;
+        let by_http1 = visitor.answer().await.json();
+
+        let mut trailers = hyper::HeaderMap::new();
+        for name in RESERVED.into_iter().chain([GOOD]) {
+            trailers.insert(name, "1".parse().unwrap());
+        }
+        let body = H2Visitor::full("ok").with_trailers(async { Some(Ok(trailers)) });
+        let request = hyper::Request::post(format!("https://{host}/"))
+            .body(body.boxed_unsync())
+            .unwrap();
+        let response = engine.visitor().h2(host).await.send(request).await.unwrap();
+        let by_h2 = H2Visitor::collect(response).await.json();
+        for seen in [by_http1, by_h2] {
+            assert_eq!(seen["body"], "ok");
+            let names = seen["trailers"].as_array().map_or(&[][..], Vec::as_slice);
+            assert!(names.iter().all(|pair| pair[0] == GOOD), "{h2c} {names:?}");
+        }
+    }
 }

@@ -56,6 +56,22 @@ async fn a_protocol_that_is_no_token_is_refused_before_upstream() {
 }
 
 #[tokio::test]
+async fn another_scheme_than_that_of_the_connection_is_refused() {
+    let engine = TestEngine::start().await;
+    let upstream = Upstream::http1().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().h2(host).await;
+    for (scheme, status) in [("https", 200), ("http", 400), ("ftp", 400)] {
+        let request = Request::get(format!("{scheme}://{host}/"));
+        let request = request.body(H2Visitor::empty()).unwrap();
+        let response = visitor.send(request).await.unwrap();
+        assert_eq!(response.status(), status, "{scheme}");
+    }
+    assert_eq!(upstream.accepted(), 1);
+}
+
+#[tokio::test]
 async fn no_byte_of_an_http2_request_forges_one_of_http1() {
     let engine = TestEngine::start().await;
     let (sender, mut received) = mpsc::unbounded_channel();

@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
-use testing::{TestEngine, TestTunnel, Upstream, within};
+use testing::{ScriptedUpstream, Step, TestEngine, TestTunnel, Upstream, within};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -185,4 +185,36 @@ async fn visitors_who_do_not_read_hold_up_nobody_else() {
     let data = within("body", small.data()).await.unwrap().unwrap();
     assert_eq!(data, "small");
     assert_eq!(service.accepted(), 1, "they share a connection");
+}
+
+/// An agent that has as many streams as it may have takes its own idle connections for new ones, and
+/// nobody else's.
+#[tokio::test]
+async fn an_agent_without_free_streams_takes_none_of_another_agents_connections() {
+    const MOST: usize = 2;
+    let engine = TestEngine::start_with("limits: {max_streams_per_client: 2}").await;
+    let service = Upstream::http1().await;
+    let other = engine.publish(service.addr()).await;
+    let host = other.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    assert_eq!(visitor.get("/", host).await.status, 200);
+    let busy = ScriptedUpstream::start(|_| {
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nbegun";
+        vec![Step::ReadHead, Step::write(answer), Step::Hold]
+    })
+    .await;
+    let full = engine.publish(busy.addr()).await;
+    let mut held = Vec::new();
+    for _ in 0..MOST {
+        let mut visitor = engine.visitor().http1(full.hostname()).await;
+        visitor.request("GET", "/", full.hostname(), "").await;
+        assert_eq!(visitor.head().await.status, 200);
+        held.push(visitor);
+    }
+    let mut refused = engine.visitor().http1(full.hostname()).await;
+    let refused = refused.get("/", full.hostname()).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    // The same connection of the visitor, so the same worker.
+    let next = visitor.get("/", host).await.json();
+    assert_eq!(next["request"], 2, "its connection waits still");
 }

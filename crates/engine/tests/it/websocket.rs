@@ -103,3 +103,60 @@ async fn a_service_can_refuse_the_upgrade() {
     visitor.get("/", host).await;
     assert_eq!(visitor.websocket("/", host).await.err().unwrap(), 403);
 }
+
+/// An answer that agrees to something else than what was asked for, or not at all.
+#[tokio::test]
+async fn a_101_that_is_no_answer_to_the_request_is_refused() {
+    const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+    const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+    let engine = TestEngine::start().await;
+    let accept = |accept: &str| format!("upgrade: websocket\r\nsec-websocket-accept: {accept}\r\n");
+    let twice = accept(ACCEPT) + &accept(ACCEPT);
+    for (fields, status) in [
+        (accept(ACCEPT), 101),
+        (accept(ACCEPT).replace("websocket\r", "WebSocket\r"), 101),
+        (accept(ACCEPT).replace("websocket\r", "h2c\r"), 502),
+        (
+            accept(ACCEPT).replace("websocket\r", "websocket, h2c\r"),
+            502,
+        ),
+        (accept("AAAAAAAAAAAAAAAAAAAAAAAAAAA="), 502),
+        ("upgrade: websocket\r\n".to_owned(), 502),
+        (twice, 502),
+        (String::new(), 502),
+    ] {
+        let answer =
+            format!("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n{fields}\r\nahead");
+        let upstream = ScriptedUpstream::answering(answer).await;
+        let tunnel = engine.publish(upstream.addr()).await;
+        let host = tunnel.hostname();
+        let mut visitor = engine.visitor().http1(host).await;
+        let asked = format!(
+            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: {KEY}\r\n"
+        );
+        visitor.request("GET", "/", host, &asked).await;
+        assert_eq!(visitor.head().await.status, status, "{fields:?}");
+        // The edge has made the key itself, so none of these fits.
+        let mut visitor = engine.visitor().h2(host).await;
+        visitor.get("/", host).await;
+        assert_eq!(
+            visitor.websocket("/", host).await.err().unwrap(),
+            502,
+            "{fields:?}"
+        );
+    }
+}
+
+/// RFC 8441, 4: to an extended CONNECT a 2xx says that the protocol has changed.
+#[tokio::test]
+async fn an_answer_without_an_upgrade_is_no_success_of_an_extended_connect() {
+    let engine = TestEngine::start().await;
+    let upstream =
+        ScriptedUpstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().h2(host).await;
+    visitor.get("/", host).await;
+    assert_eq!(visitor.websocket("/", host).await.err().unwrap(), 502);
+}

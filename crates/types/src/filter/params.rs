@@ -256,7 +256,7 @@ fn asks_for_webtty(value: &Value, field: &str) -> Result<bool, ParamError> {
 }
 
 fn form_decode(text: &str) -> Option<Vec<u8>> {
-    crate::query_credential::percent_decode(&text.replace('+', " "))
+    crate::query_credential::percent_decode(text.replace('+', " ").as_bytes())
 }
 
 /// Upper end of `limit`: a page that a person or a program still handles in one piece.

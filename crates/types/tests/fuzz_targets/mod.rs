@@ -129,7 +129,7 @@ pub(crate) fn query_credential(data: &[u8]) {
             );
         }
     }
-    if let Some(stripped) = strip_referer(text, COMPAT_NAMES) {
+    if let Some(stripped) = strip_referer(data, COMPAT_NAMES) {
         assert_eq!(
             strip_referer(&stripped, COMPAT_NAMES),
             None,

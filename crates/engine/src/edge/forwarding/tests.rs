@@ -74,6 +74,13 @@ fn the_edges_own_credentials_do_not_travel_on() {
     // ED-1a: a bearer that was no credential of the edge's is the application's.
     let seen = onward(request, |_| {});
     assert!(seen.contains("Authorization: Bearer secret\n"), "{seen}");
+    let request = "GET / HTTP/1.1\r\nHost: web.example\r\n\
+                   Referer: https://web.example/\u{e4}?svc.token=secret&q=1\r\n\r\n";
+    let seen = onward(request, |_| {});
+    assert!(
+        !seen.contains("secret") && seen.contains("?q=1\n"),
+        "{seen}"
+    );
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::task::{Context, Poll, ready};
 use http::Response;
 use http1::{Limits, Progress, ResponseBody, ResponseHead, Slots, may_complete, parse_response};
 
-use super::super::exchange::INTERIM;
+use super::super::exchange::{INTERIM, UNASKED};
 use super::super::translate;
+use super::super::upgrade::Upgrade;
 use super::super::upstream::Http1;
 use super::upload::Upload;
 
@@ -15,6 +16,8 @@ pub(super) struct Awaited {
     seen: usize,
     interim: usize,
     is_head: bool,
+    /// What the request asked to change to.
+    upgrade: Option<Upgrade>,
 }
 
 /// A response head, ready for the visitor.
@@ -36,8 +39,9 @@ pub(super) enum NoAnswer {
 
 impl Awaited {
     /// `is_head`: the request is a `HEAD`.
-    pub(super) fn new(is_head: bool) -> Self {
+    pub(super) fn new(is_head: bool, upgrade: Option<Upgrade>) -> Self {
         Self {
+            upgrade,
             seen: 0,
             interim: 0,
             is_head,
@@ -104,7 +108,7 @@ impl Awaited {
                 }
                 Taken::Interim
             }
-            _ => Taken::Final(answer_of(&head)?),
+            _ => Taken::Final(answer_of(&head, self.upgrade.as_ref())?),
         };
         upstream.consume(head_len);
         Ok(taken)
@@ -117,10 +121,10 @@ enum Taken {
     Final(Answer1),
 }
 
-fn answer_of(head: &ResponseHead<'_>) -> Result<Answer1, &'static str> {
+fn answer_of(head: &ResponseHead<'_>, asked: Option<&Upgrade>) -> Result<Answer1, &'static str> {
     let changed = head.status == 101;
-    if changed && head.upgrade.is_none() {
-        return Err("the service changed protocols unasked");
+    if changed {
+        asked.ok_or(UNASKED)?.check(head)?;
     }
     let response = translate::response(head).ok_or("a field that HTTP/2 cannot carry")?;
     let reusable = head.keep_alive && head.body != ResponseBody::UntilClose && !changed;

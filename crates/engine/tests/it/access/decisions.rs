@@ -424,6 +424,7 @@ fn ed_7_the_path_is_judged_as_the_upstream_will_see_it() {
         ("/api/%252e%252e/other", Err(Rule::Path)),
         ("//api/x", Err(Rule::Path)),
         ("/api/..;/x", Err(Rule::Path)),
+        ("/api/..%20/x", Err(Rule::Path)),
         ("/api/%00", Err(Rule::Path)),
         ("/api/%c0%ae", Err(Rule::Path)),
         ("*", Err(Rule::Path)),

@@ -376,19 +376,7 @@ impl Door {
         let token = self.token.clone();
         self.engine.stop().await;
         let log = std::fs::read_to_string(log).unwrap();
-        // Where it is in the path it is no credential, and a path is what the log is about.
-        let records: Vec<&str> = log
-            .lines()
-            .filter(|line| !line.contains("\"path\":\"/svc.token"))
-            .collect();
-        let records: Vec<&str> = records
-            .into_iter()
-            .filter(|line| !line.contains("\"path\":\"/x;svc"))
-            .collect();
-        let records: Vec<&str> = records
-            .into_iter()
-            .filter(|line| !line.contains("\"path\":\"/x%3F"))
-            .collect();
+        let records: Vec<&str> = log.lines().collect();
         assert!(records.len() >= rows.len(), "{log}");
         for part in token.split('.') {
             let found = records.iter().find(|line| line.contains(part));

@@ -17,6 +17,31 @@ async fn listed(engine: &TestEngine, endpoint: &str, token: &str) -> Vec<String>
     tunnels.iter().map(name).collect()
 }
 
+/// EN-1a: a connection is for the host that its handshake named.
+#[tokio::test]
+async fn en_1a_a_connection_for_one_project_serves_no_other() {
+    let Two { platform, ann, .. } = Two::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let bearer = format!("Authorization: Bearer {ann}\r\n");
+    for (named, status) in [(A, 200), (B, 421)] {
+        for path in ["/api/tunnels", "/api/sse"] {
+            let mut caller = engine.visitor().http1(&super::host(named)).await;
+            caller.request("GET", path, &super::host(A), &bearer).await;
+            assert_eq!(caller.head().await.status, status, "{named} {path}");
+        }
+        let mut caller = engine.visitor().h2(&super::host(named)).await;
+        let request = http::Request::get(format!("https://{}/api/tunnels", super::host(A)))
+            .header("authorization", format!("Bearer {ann}"))
+            .body(testing::H2Visitor::empty())
+            .unwrap();
+        assert_eq!(
+            caller.send(request).await.unwrap().status(),
+            status,
+            "{named}"
+        );
+    }
+}
+
 /// EN-1, EN-7.
 #[tokio::test]
 async fn en_7_lists_names_and_dials_are_of_one_project() {

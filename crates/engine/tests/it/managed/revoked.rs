@@ -78,6 +78,35 @@ async fn ends(mut visitor: RawVisitor) {
     within("the end of the visit", visitor.read_to_end()).await;
 }
 
+/// A drain waits for visits; one whose token is revoked meanwhile ends at once.
+#[tokio::test]
+async fn a_visitor_ends_with_its_token_while_the_engine_drains() {
+    let Two {
+        platform,
+        ann: token,
+        ..
+    } = Two::start().await;
+    platform.add_member("usr_bob", &[A]);
+    let (credential, bobs) = platform.add_pat("usr_bob");
+    let engine = TestEngine::managed(&platform).await;
+    let service = endless().await;
+    let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
+    let host = tunnel.hostname();
+    let mut stays = begun(&engine, host, "/upgrade", Some(&token)).await;
+    let download = begun(&engine, host, "/", Some(&bobs)).await;
+    let upgrade = begun(&engine, host, "/upgrade", Some(&bobs)).await;
+    let mut idle = engine.visitor().http1(host).await;
+    let stopping = tokio::spawn(engine.stop());
+    // A drain begins with those that do nothing.
+    within("the drain", idle.read_to_end()).await;
+    platform.revoke(&credential);
+    ends(download).await;
+    ends(upgrade).await;
+    goes_on(&mut stays).await;
+    drop(stays);
+    within("the end of the engine", stopping).await.unwrap();
+}
+
 /// Whose token was revoked is cut off in the middle of an answer, an upgrade, and a stream of
 /// HTTP/2; whoever holds another one is not.
 #[tokio::test]

@@ -57,10 +57,17 @@ fn answer(mut request: Request<Incoming>) -> Response<Body> {
     match request.uri().path() {
         "/sse" if is_read => clock(),
         "/ws" if request.headers().contains_key(header::SEC_WEBSOCKET_KEY) => echo(&mut request),
-        "/ws" => text(
-            StatusCode::UPGRADE_REQUIRED,
-            "This is a WebSocket: it sends back what it gets.\n",
-        ),
+        "/ws" => {
+            let mut refused = text(
+                StatusCode::UPGRADE_REQUIRED,
+                "This is a WebSocket: it sends back what it gets.\n",
+            );
+            let version = header::HeaderValue::from_static("13");
+            refused
+                .headers_mut()
+                .insert(header::SEC_WEBSOCKET_VERSION, version);
+            refused
+        }
         "/headers" => json(request.headers()),
         "/favicon.ico" => text(StatusCode::NOT_FOUND, ""),
         _ => {

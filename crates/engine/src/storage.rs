@@ -1,0 +1,71 @@
+//! The disks that an engine writes to, and whether one of them is full.
+
+use std::path::{Path, PathBuf};
+
+use daemon::access_log::AccessLog;
+use nix::sys::statvfs::statvfs;
+
+use crate::config::{Auth, EngineConfig, RecordingPlace};
+
+/// Where an engine writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Storage {
+    folders: Vec<PathBuf>,
+    access_log: Option<AccessLog>,
+}
+
+impl Storage {
+    pub(crate) fn of(config: &EngineConfig, access_log: Option<&AccessLog>) -> Self {
+        let mut folders = Vec::new();
+        if let Auth::Platform(platform) = &config.auth {
+            folders.push(platform.data_dir.clone());
+        }
+        if let Some(RecordingPlace::Folder(folder)) = &config.recordings.place {
+            folders.push(folder.clone());
+        }
+        Self {
+            folders,
+            access_log: access_log.cloned(),
+        }
+    }
+
+    /// Whether the access log cannot be written, or a disk has less than [`RESERVE`] left. Blocks as
+    /// long as the disks take.
+    pub(crate) fn is_full(&self) -> bool {
+        let is_failing = self.access_log.as_ref().is_some_and(AccessLog::is_failing);
+        is_failing || self.folders.iter().any(|folder| is_full(folder))
+    }
+}
+
+/// A folder that cannot be looked at says nothing: what is written there says more.
+fn is_full(folder: &Path) -> bool {
+    let Ok(disk) = statvfs(folder) else {
+        return false;
+    };
+    let free = u64::from(disk.blocks_available()).saturating_mul(disk.fragment_size());
+    free < RESERVE
+}
+
+/// Bytes that have to be free: what is known of the platform is written anew beside the old file,
+/// and takes a few megabytes for ten thousand projects.
+const RESERVE: u64 = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_cannot_be_written_is_a_full_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut storage = Storage {
+            folders: vec![folder.path().to_owned(), folder.path().join("missing")],
+            access_log: None,
+        };
+        assert!(!storage.is_full());
+        let (log, thread) = AccessLog::open(Path::new("/dev/full")).unwrap();
+        log.write("a line");
+        thread.finish();
+        storage.access_log = Some(log);
+        assert!(storage.is_full());
+    }
+}
