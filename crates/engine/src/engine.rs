@@ -196,9 +196,14 @@ pub async fn start_with_clock(
             )
         }
     };
-    let certificate = Arc::new(ReloadingCert::load(
+    let mut names = vec![config.host.clone(), format!("*.t.{}", config.host)];
+    if managed.is_some() {
+        names.push(format!("*.{}", config.host));
+    }
+    let certificate = Arc::new(ReloadingCert::load_for(
         config.certificate.clone(),
         daemon::tls::provider(),
+        names,
     )?);
     let tls = TlsConfigs::new(certificate)?;
     let countries = countries(&config).await?;

@@ -11,6 +11,7 @@ pub(crate) struct Ports {
     free: Arc<Mutex<Box<[u64; WORDS]>>>,
     /// The words that hold ports of the range.
     words: Range<usize>,
+    #[cfg(test)]
     range: RangeInclusive<u16>,
 }
 
@@ -35,6 +36,7 @@ impl Ports {
             set(&mut free, port, true);
         }
         Self {
+            #[cfg(test)]
             range,
             free: Arc::new(Mutex::new(free)),
             words,
@@ -65,7 +67,8 @@ impl Ports {
     }
 
     /// Whether a port of the range is taken.
-    pub(crate) fn is_taken(&self, port: u16) -> bool {
+    #[cfg(test)]
+    fn is_taken(&self, port: u16) -> bool {
         let word = usize::from(port / 64);
         let free = self.free.lock().get(word).copied().unwrap_or(0);
         self.range.contains(&port) && free & (1 << (port % 64)) == 0

@@ -1,6 +1,6 @@
 //! The sockets of relayed addresses: opened, read, and kept for later.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ use crate::streams::{self, Origin};
 pub(crate) struct Relays {
     pub(crate) addresses: Addresses,
     ports: [Ports; 2],
+    /// Relayed addresses of allocations.
+    relayed: Arc<Mutex<HashSet<Relayed>>>,
     reserved: Mutex<HashMap<u64, Reservation>>,
     most_reserved: usize,
 }
@@ -39,7 +41,30 @@ struct Reservation {
 #[derive(Debug)]
 pub(crate) struct RelaySocket {
     socket: Kind,
+    // Before the port is given back.
+    _entry: Entry,
     _port: Port,
+}
+
+/// A relayed address on this machine. Its IP address is one of the relay's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Relayed {
+    transport: Transport,
+    is_ipv6: bool,
+    port: u16,
+}
+
+/// A relayed address among all of them, until this is dropped.
+#[derive(Debug)]
+struct Entry {
+    relayed: Arc<Mutex<HashSet<Relayed>>>,
+    key: Relayed,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.relayed.lock().remove(&self.key);
+    }
 }
 
 #[derive(Debug)]
@@ -72,6 +97,7 @@ impl Relays {
         Self {
             addresses: Addresses::new(relay),
             ports,
+            relayed: Arc::default(),
             reserved: Mutex::default(),
             most_reserved,
         }
@@ -185,6 +211,7 @@ impl Relays {
         let receiving = reader.receive(Arc::clone(&socket));
         let relay = RelaySocket {
             socket: Kind::Udp(socket, receiving),
+            _entry: self.enter(Transport::Udp, address),
             _port: port,
         };
         Ok((address, relay))
@@ -206,19 +233,30 @@ impl Relays {
         let (address, listener) = listening.map_err(|_| NotOpened::Capacity)?;
         let ended = CancellationToken::new();
         reader.accept(listener, ended.clone());
-        let number = port.number();
+        let relayed = SocketAddr::new(announced, port.number());
         let relay = RelaySocket {
             socket: Kind::Tcp(Origin { address, ended }),
+            _entry: self.enter(Transport::Tcp, relayed),
             _port: port,
         };
-        Ok((SocketAddr::new(announced, number), relay))
+        Ok((relayed, relay))
     }
 
-    /// Whether this address of our own is one that an allocation has: nothing else of this machine
-    /// is connected to.
-    pub(crate) fn is_relayed(&self, address: SocketAddr) -> bool {
-        let ports = self.ports.get(usize::from(address.is_ipv6()));
-        ports.is_some_and(|ports| ports.is_taken(address.port()))
+    fn enter(&self, transport: Transport, address: SocketAddr) -> Entry {
+        let key = Relayed::of(transport, address);
+        self.relayed.lock().insert(key);
+        Entry {
+            relayed: Arc::clone(&self.relayed),
+            key,
+        }
+    }
+
+    /// Whether this address of our own is one that an allocation of this transport has: nothing
+    /// else of this machine is reached, or reaches a client, by way of the relay. A port is not
+    /// enough: other programs have ports of the range, too, and a port of TCP is none of UDP.
+    pub(crate) fn is_relayed(&self, transport: Transport, address: SocketAddr) -> bool {
+        let key = Relayed::of(transport, address);
+        self.relayed.lock().contains(&key)
     }
 
     /// Keeps the second of two ports; `None` where as many are kept as may be.
@@ -247,6 +285,16 @@ impl Relays {
         }
         let kept = reserved.remove(&token).ok_or(NotOpened::Capacity)?;
         Ok((kept.socket, kept.port))
+    }
+}
+
+impl Relayed {
+    fn of(transport: Transport, address: SocketAddr) -> Self {
+        Self {
+            transport,
+            is_ipv6: address.ip().to_canonical().is_ipv6(),
+            port: address.port(),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::connections::Connections;
 use crate::core::packet::{HEADROOM, TAILROOM};
 use crate::core::tcp::{self, ConnectionNumber, Join, Lane, Unreachable};
-use crate::core::{self, AllocationId, Client, Core, Millis, Now, Step};
+use crate::core::{self, AllocationId, Client, Core, Millis, Now, Step, Transport};
 use crate::metrics::TurnMetrics;
 use crate::outbound::Outbound;
 use crate::relay::{Reader, RelaySocket, Relays, random};
@@ -49,6 +49,12 @@ impl Server {
     fn worker_of(&self, bytes: &[u8]) -> Option<Arc<Worker>> {
         let workers = self.workers.get()?;
         workers.get(tcp::binds(bytes, workers.len())?)?.upgrade()
+    }
+
+    /// Whether this may be a peer at the other end of a socket: of the relay's own addresses only
+    /// those that an allocation has, in both directions.
+    fn reaches(&self, transport: Transport, peer: SocketAddr) -> bool {
+        !self.core.peers.is_own(peer.ip()) || self.relays.is_relayed(transport, peer)
     }
 
     pub(crate) fn now(&self) -> Now {
@@ -197,6 +203,7 @@ impl Worker {
         match core.from_client(now, client, bytes) {
             Step::Nothing => Taken::Nothing,
             Step::Answer(answer) => Taken::Answer(answer),
+            Step::Send { peer, .. } if !self.server.reaches(Transport::Udp, peer) => Taken::Nothing,
             Step::Send { socket, peer, data } => {
                 let peer = self.server.relays.addresses.outward(peer);
                 // Lost, as datagrams are.
@@ -241,8 +248,7 @@ impl Worker {
 
     fn dial(self: &Arc<Self>, number: ConnectionNumber, origin: Option<Origin>, peer: SocketAddr) {
         let relays = &self.server.relays;
-        let is_own = self.server.core.peers.is_own(peer.ip());
-        let is_reached = !is_own || relays.is_relayed(peer);
+        let is_reached = self.server.reaches(Transport::Tcp, peer);
         match origin {
             Some(origin) if is_reached => {
                 let peer = relays.addresses.outward(peer);
@@ -267,6 +273,9 @@ impl Worker {
     /// A peer has connected to a relayed address.
     pub(crate) fn peer_came(&self, id: AllocationId, peer: SocketAddr, stream: PeerStream) {
         let peer = self.server.relays.addresses.inward(peer);
+        if !self.server.reaches(Transport::Tcp, peer) {
+            return;
+        }
         let now = self.server.now();
         let told = self.core.lock().accepted(now, id, peer, stream);
         self.tell(told);
@@ -298,6 +307,10 @@ impl Worker {
                     Err(_) => continue,
                 };
                 let peer = self.server.relays.addresses.inward(peer);
+                // Of this machine only another allocation is a peer.
+                if !self.server.reaches(Transport::Udp, peer) {
+                    continue;
+                }
                 let Some((client, wrap)) = core.from_peer(now, id, peer, length) else {
                     continue;
                 };

@@ -1,8 +1,12 @@
 //! Which names a certificate must have (EN-10).
 
+use std::net::IpAddr;
+
 use rustls::client::verify_server_name;
 use rustls::server::ParsedCertificate;
 use rustls_pki_types::{CertificateDer, ServerName};
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
 
 /// The names that an engine under `base_host` needs and `cert` lacks: `base_host` itself, where
 /// agents connect, and `*.t.<base_host>`, where published names live. Empty when all is well; both
@@ -26,6 +30,65 @@ pub fn warn_missing_names(cert: &CertificateDer<'_>, base_host: &str) -> Vec<Str
         missing.push(format!("*.t.{base_host}"));
     }
     missing
+}
+
+/// Whether a new certificate has the names of the one before it: each of `needed` that the one before
+/// has, or, where nothing is known to be needed, any name of it.
+///
+/// # Errors
+/// A name that it lacks.
+pub(super) fn replaces(
+    new: &CertificateDer<'_>,
+    before: &CertificateDer<'_>,
+    needed: &[String],
+) -> Result<(), String> {
+    if needed.is_empty() {
+        let all = names_of(before);
+        return match all.first() {
+            Some(first) if !all.iter().any(|name| covers(new, name)) => Err(first.clone()),
+            _ => Ok(()),
+        };
+    }
+    let lacks = |name: &&String| covers(before, name) && !covers(new, name);
+    needed
+        .iter()
+        .find(lacks)
+        .map_or(Ok(()), |name| Err(name.clone()))
+}
+
+/// Whether a certificate is for a name, or for those below it where it begins with `*.`.
+fn covers(certificate: &CertificateDer<'_>, name: &str) -> bool {
+    let probe = name.strip_prefix("*.").map(|rest| format!("a.{rest}"));
+    let probe = probe.as_deref().unwrap_or(name);
+    let (Ok(parsed), Ok(name)) = (
+        ParsedCertificate::try_from(certificate),
+        ServerName::try_from(probe),
+    ) else {
+        return false;
+    };
+    verify_server_name(&parsed, &name).is_ok()
+}
+
+/// The names of a certificate; none where it cannot be read.
+fn names_of(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
+        return Vec::new();
+    };
+    let Ok(Some(alternative)) = parsed.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let names = alternative.value.general_names.iter();
+    names
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => {
+                let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+                let v6 = <[u8; 16]>::try_from(*bytes).map(IpAddr::from);
+                v4.or(v6).ok().map(|ip| ip.to_string())
+            }
+            _ => None,
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -55,6 +118,33 @@ mod tests {
             missing(&["*.example.com", "*.tunnel.example.com"]),
             ["*.t.tunnel.example.com"],
         );
+    }
+
+    #[test]
+    fn a_new_certificate_has_the_names_that_are_needed_and_were_there() {
+        let make = |names: &[&str]| {
+            let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let CertifiedKey { cert, .. } = generate_simple_self_signed(names).unwrap();
+            cert.der().clone()
+        };
+        let (both, base) = (["h.example", "*.t.h.example"], ["h.example"]);
+        let other = ["other.example"];
+        let address = ["192.0.2.1"];
+        let needed: Vec<_> = both.iter().map(ToString::to_string).collect();
+        for (before, new, needed, missing) in [
+            (&both[..], &both[..], &needed[..], None),
+            (&both, &base, &needed, Some("*.t.h.example")),
+            (&base, &base, &needed, None),
+            (&base, &both, &needed, None),
+            (&both, &other, &needed, Some("h.example")),
+            (&both, &base, &[], None),
+            (&both, &other, &[], Some("h.example")),
+            (&address, &address, &[], None),
+            (&address, &base, &[], Some("192.0.2.1")),
+        ] {
+            let judged = replaces(&make(new), &make(before), needed);
+            assert_eq!(judged.err().as_deref(), missing, "{before:?} {new:?}");
+        }
     }
 
     /// EN-10.

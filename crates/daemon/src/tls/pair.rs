@@ -8,6 +8,8 @@ use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::parse_x509_certificate;
 
+use super::names;
+
 /// Where a certificate chain and its private key are kept, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertFiles {
@@ -47,11 +49,35 @@ pub enum TlsError {
         /// The key's file.
         key: PathBuf,
     },
+    /// The pair is sound, and clients would refuse it.
+    #[error("the certificate in {} {problem}", path.display())]
+    Unfit {
+        /// The certificate's file.
+        path: PathBuf,
+        /// Why.
+        problem: Unfit,
+    },
+}
+
+/// Why clients would refuse a certificate that may be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// Its time is over.
+    #[error("has expired")]
+    Expired,
+    /// Its time has not begun. It is looked at again until it has.
+    #[error("is not valid yet")]
+    NotYet,
+    /// It lacks this name, which the certificate in service has.
+    #[error("is not for {0}")]
+    Names(String),
 }
 
 /// A pair that has been checked: the key signs, and signs for this certificate.
 pub(super) struct Pair {
     pub(super) certified: CertifiedKey,
+    /// `notBefore` of the server's own certificate in seconds since 1970.
+    pub(super) not_before: i64,
     /// `notAfter` of the server's own certificate in seconds since 1970.
     pub(super) not_after: i64,
 }
@@ -69,12 +95,17 @@ impl Pair {
         let Some(own) = chain.first() else {
             return Err(content(&files.cert, "holds no certificate".to_owned()));
         };
-        let not_after = parse_x509_certificate(own)
-            .map_err(|error| content(&files.cert, format!("holds a broken certificate: {error}")))?
-            .1
-            .validity()
-            .not_after
-            .timestamp();
+        let (not_before, not_after) = parse_x509_certificate(own)
+            .map(|(_, parsed)| {
+                let validity = parsed.validity();
+                (
+                    validity.not_before.timestamp(),
+                    validity.not_after.timestamp(),
+                )
+            })
+            .map_err(|error| {
+                content(&files.cert, format!("holds a broken certificate: {error}"))
+            })?;
         let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
             .map_err(|error| content(&files.key, pem_problem(&error)))?;
         let certified =
@@ -87,8 +118,29 @@ impl Pair {
             })?;
         Ok(Self {
             certified,
+            not_before,
             not_after,
         })
+    }
+
+    /// Judges whether the pair may take the place of the certificate `before`, at `now` (Unix
+    /// seconds).
+    pub(super) fn replaces(
+        &self,
+        before: &CertifiedKey,
+        needed: &[String],
+        now: i64,
+    ) -> Result<(), Unfit> {
+        if self.not_after <= now {
+            return Err(Unfit::Expired);
+        }
+        if self.not_before > now {
+            return Err(Unfit::NotYet);
+        }
+        match (self.certified.cert.first(), before.cert.first()) {
+            (Some(own), Some(before)) => names::replaces(own, before, needed).map_err(Unfit::Names),
+            _ => Ok(()),
+        }
     }
 }
 

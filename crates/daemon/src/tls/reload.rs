@@ -5,17 +5,18 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
 
-use super::pair::{CertFiles, Pair, TlsError};
+use super::pair::{CertFiles, Pair, TlsError, Unfit};
+use crate::clock::{Clock as _, SystemClock};
 
 /// Counts changes of the files by `outcome`: `ok` (in service) or `error` (the old one stays).
 pub const RELOADS_METRIC: &str = "svc_certificate_reloads_total";
@@ -24,16 +25,24 @@ pub const EXPIRY_METRIC: &str = "svc_certificate_expiry_timestamp_seconds";
 
 /// The static certificate provider (EN-12): serves what its two files hold.
 ///
-/// A handshake looks at the files, at most once in [`CHECK_INTERVAL`], and reads them where they
-/// changed; a pair that does not parse or does not belong together leaves the old one in service
-/// and is tried again when the files change again. So replacing one file, then the other, is safe
-/// in either order, and so is swapping a symbolic link anywhere on the path. There is no watcher
-/// thread: a watch can be lost, a look cannot.
-pub struct ReloadingCert {
+/// A handshake has the files looked at, at most once in [`CHECK_INTERVAL`], and a later one gets what
+/// was found: a thread of its own looks, so a file system that hangs holds up no handshake. Files
+/// that changed are read; a pair that does not parse, does not belong together, has expired, is not
+/// valid yet or lacks names of the one in service leaves that one in service and is tried again
+/// when the files change again. So replacing one file, then the other, is safe in either order, and
+/// so is swapping a symbolic link anywhere on the path. There is no watcher: a watch can be lost, a
+/// look cannot.
+pub struct ReloadingCert(Arc<Reloading>);
+
+struct Reloading {
     files: CertFiles,
+    /// Names that a new certificate may not lack where the one before has them.
+    needed: Vec<String>,
     provider: Arc<CryptoProvider>,
     current: ArcSwap<InService>,
     look: Mutex<Look>,
+    /// A thread looks at the files.
+    is_looking: AtomicBool,
     /// When the next look is due, in milliseconds after `born`: handshakes read this alone.
     next_look: AtomicU64,
     born: Instant,
@@ -62,11 +71,25 @@ impl ReloadingCert {
     /// # Errors
     /// There is no usable pair: at start there is no old one to keep, so the process ends.
     pub fn load(files: CertFiles, provider: Arc<CryptoProvider>) -> Result<Self, TlsError> {
+        Self::load_for(files, provider, Vec::new())
+    }
+
+    /// The same for a server of these names (`*.name` for those below one): no new certificate may
+    /// lack one that the certificate before it has.
+    ///
+    /// # Errors
+    /// As [`ReloadingCert::load`].
+    pub fn load_for(
+        files: CertFiles,
+        provider: Arc<CryptoProvider>,
+        needed: Vec<String>,
+    ) -> Result<Self, TlsError> {
         let seen = Stamp::of(&files);
         let pair = Pair::read(&files, &provider)?;
         export_expiry(pair.not_after);
-        Ok(Self {
+        Ok(Self(Arc::new(Reloading {
             files,
+            needed,
             provider,
             current: ArcSwap::from_pointee(pair.into()),
             look: Mutex::new(Look {
@@ -74,51 +97,87 @@ impl ReloadingCert {
                 confirmed: false,
                 refused: None,
             }),
+            is_looking: AtomicBool::new(false),
             next_look: AtomicU64::new(0),
             born: Instant::now(),
             reloads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-        })
+        })))
     }
 
-    /// The certificate for a handshake at `now`, after looking at the files where a look is due.
-    pub fn current(&self, now: Instant) -> Arc<CertifiedKey> {
-        let elapsed = millis(now.saturating_duration_since(self.born));
-        let due = || elapsed >= self.next_look.load(Ordering::Relaxed);
-        // Whoever holds the lock is looking; nobody waits for a disk in a handshake. Asked again
-        // under the lock: the one before may just have looked.
-        if due()
-            && let Some(mut look) = self.look.try_lock()
-            && due()
-        {
-            let next = elapsed.saturating_add(millis(CHECK_INTERVAL));
-            self.next_look.store(next, Ordering::Relaxed);
-            self.look_at_files(&mut look);
+    /// The certificate in service. Reads no file.
+    pub fn current(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.0.current.load().certified)
+    }
+
+    /// Looks at the files, where a look is due at `now`; `unix` is the time of day in seconds since
+    /// 1970. Blocks for as long as the file system does.
+    pub fn look(&self, now: Instant, unix: i64) {
+        if let Some(mut look) = self.0.take_look(now) {
+            self.0.look_at_files(&mut look, unix);
         }
-        Arc::clone(&self.current.load().certified)
+    }
+
+    /// Has the files looked at, where a look is due, and does not wait for it.
+    fn look_in_background(&self, now: Instant) {
+        if !self.0.is_due(now) || self.0.is_looking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = Arc::clone(&self.0);
+        let thread = std::thread::Builder::new().name("certificate".to_owned());
+        let looking = thread.spawn(move || {
+            if let Some(mut look) = this.take_look(now) {
+                this.look_at_files(&mut look, SystemClock.now().as_second());
+            }
+            this.is_looking.store(false, Ordering::Release);
+        });
+        if looking.is_err() {
+            // No thread to be had now; a later handshake asks again.
+            self.0.is_looking.store(false, Ordering::Release);
+        }
     }
 
     /// The server's own certificate that is in service.
     pub fn certificate(&self) -> Option<CertificateDer<'static>> {
-        self.current.load().certified.cert.first().cloned()
+        self.0.current.load().certified.cert.first().cloned()
     }
 
     /// When the certificate in service expires, in seconds since 1970.
     pub fn not_after(&self) -> i64 {
-        self.current.load().not_after
+        self.0.current.load().not_after
     }
 
     /// How many changes of the files were taken into service.
     pub fn reloads(&self) -> u64 {
-        self.reloads.load(Ordering::Relaxed)
+        self.0.reloads.load(Ordering::Relaxed)
     }
 
     /// How many changes of the files were refused.
     pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.0.failures.load(Ordering::Relaxed)
+    }
+}
+
+impl Reloading {
+    fn is_due(&self, now: Instant) -> bool {
+        let elapsed = millis(now.saturating_duration_since(self.born));
+        elapsed >= self.next_look.load(Ordering::Relaxed)
     }
 
-    fn look_at_files(&self, look: &mut Look) {
+    /// The right to look, where a look is due and nobody else looks.
+    fn take_look(&self, now: Instant) -> Option<MutexGuard<'_, Look>> {
+        if !self.is_due(now) {
+            return None;
+        }
+        // Asked again under the lock: the one before may just have looked.
+        let look = self.look.try_lock().filter(|_| self.is_due(now))?;
+        let elapsed = millis(now.saturating_duration_since(self.born));
+        let next = elapsed.saturating_add(millis(CHECK_INTERVAL));
+        self.next_look.store(next, Ordering::Relaxed);
+        Some(look)
+    }
+
+    fn look_at_files(&self, look: &mut Look, unix: i64) {
         // Taken before reading: a write during the read differs from it, and is seen next time.
         let stamp = Stamp::of(&self.files);
         let changed = look.seen.as_ref() != Some(&stamp);
@@ -128,7 +187,7 @@ impl ReloadingCert {
         // What was written right after the last look may bear the time of what that look read:
         // file times are coarse. So a stamp is believed when it outlived a second reading.
         look.confirmed = !changed;
-        match Pair::read(&self.files, &self.provider) {
+        match self.read(unix) {
             Ok(pair) => {
                 look.seen = Some(stamp);
                 look.refused = None;
@@ -136,8 +195,12 @@ impl ReloadingCert {
             }
             Err(error) => {
                 // A file that is there and cannot be read (no descriptors, a disk that hangs) may
-                // be readable later without any change to it.
-                let transient = matches!(error, TlsError::Read { .. }) && stamp.is_complete();
+                // be readable later without any change to it. A certificate becomes valid, too.
+                let transient = match &error {
+                    TlsError::Read { .. } => stamp.is_complete(),
+                    TlsError::Unfit { problem, .. } => *problem == Unfit::NotYet,
+                    _ => false,
+                };
                 look.seen = (!transient).then_some(stamp);
                 let error = error.to_string();
                 if (changed && !transient) || look.refused.as_ref() != Some(&error) {
@@ -151,6 +214,21 @@ impl ReloadingCert {
                 }
             }
         }
+    }
+
+    /// Reads the pair, and judges it by the one in service. The same one may be there, however old.
+    fn read(&self, unix: i64) -> Result<Pair, TlsError> {
+        let pair = Pair::read(&self.files, &self.provider)?;
+        let before = self.current.load();
+        if pair.certified.cert == before.certified.cert {
+            return Ok(pair);
+        }
+        let judged = pair.replaces(&before.certified, &self.needed, unix);
+        judged.map_err(|problem| TlsError::Unfit {
+            path: self.files.cert.clone(),
+            problem,
+        })?;
+        Ok(pair)
     }
 
     fn take_into_service(&self, pair: Pair) {
@@ -168,14 +246,15 @@ impl ReloadingCert {
 
 impl ResolvesServerCert for ReloadingCert {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current(Instant::now()))
+        self.look_in_background(Instant::now());
+        Some(self.current())
     }
 }
 
 impl fmt::Debug for ReloadingCert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReloadingCert")
-            .field("files", &self.files)
+            .field("files", &self.0.files)
             .finish_non_exhaustive()
     }
 }
@@ -185,6 +264,7 @@ impl From<Pair> for InService {
         Pair {
             certified,
             not_after,
+            ..
         }: Pair,
     ) -> Self {
         Self {
@@ -283,12 +363,14 @@ mod tests {
             // A look sees a change ...
             let seen = write(&files);
             now += CHECK_INTERVAL;
-            assert_eq!(served.current(now).cert[0], seen);
+            served.look(now, 0x7000_0000);
+            assert_eq!(served.current().cert[0], seen);
             // ... and another follows within the tick of a coarse clock: the stamps are equal.
             let unseen = write(&files);
-            served.look.lock().seen = Some(Stamp::of(&files));
+            served.0.look.lock().seen = Some(Stamp::of(&files));
             now += CHECK_INTERVAL;
-            assert_eq!(served.current(now).cert[0], unseen);
+            served.look(now, 0x7000_0000);
+            assert_eq!(served.current().cert[0], unseen);
         }
     }
 }

@@ -22,9 +22,15 @@ struct Pem {
 
 impl Pem {
     fn new() -> Self {
+        Self::made("host.example", 2020, 2040)
+    }
+
+    /// For a name, from the first day of a year to that of another.
+    fn made(name: &str, from: i32, to: i32) -> Self {
         let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(["host.example".to_owned()]).unwrap();
-        params.not_after = date_time_ymd(2040, 1, 1);
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(to, 1, 1);
         let cert = params.self_signed(&key).unwrap();
         Self {
             der: cert.der().clone(),
@@ -39,11 +45,16 @@ impl Pem {
     }
 }
 
+/// The time of day of these tests, 2026, in seconds since 1970.
+const TODAY: i64 = 1_790_000_000;
+
 /// A served pair of files, and a clock that moves one look further with each handshake.
 struct Served {
     dir: TempDir,
     cert: ReloadingCert,
     now: Instant,
+    /// The time of day.
+    unix: i64,
 }
 
 impl Served {
@@ -55,6 +66,7 @@ impl Served {
             dir,
             cert,
             now: Instant::now(),
+            unix: TODAY,
         }
     }
 
@@ -69,7 +81,8 @@ impl Served {
     }
 
     fn at(&self, now: Instant) -> CertificateDer<'static> {
-        self.cert.current(now).cert[0].clone()
+        self.cert.look(now, self.unix);
+        self.cert.current().cert[0].clone()
     }
 }
 
@@ -156,6 +169,68 @@ fn en_12_a_two_step_write_is_safe_in_either_order() {
 
 /// EN-12.
 #[test]
+fn en_12_a_pair_that_clients_would_refuse_leaves_the_old_certificate_and_is_told() {
+    let old = Pem::new();
+    let mut served = Served::new(&old);
+    served.next();
+    for (failures, (name, from, to)) in (1..).zip([
+        ("host.example", 2020, 2025),
+        ("host.example", 2030, 2040),
+        ("other.example", 2020, 2040),
+    ]) {
+        Pem::made(name, from, to).write(served.dir.path());
+        for _ in 0..3 {
+            assert_eq!(served.next(), old.der, "{name} {from} {to}");
+            assert_eq!(served.cert.failures(), failures, "told once");
+        }
+    }
+    assert_eq!(served.cert.reloads(), 0);
+    let new = Pem::new();
+    new.write(served.dir.path());
+    assert_eq!(served.next(), new.der);
+}
+
+/// EN-12.
+#[test]
+fn en_12_a_certificate_that_was_early_is_served_when_its_time_comes() {
+    let old = Pem::new();
+    let mut served = Served::new(&old);
+    served.next();
+    let early = Pem::made("host.example", 2030, 2040);
+    early.write(served.dir.path());
+    assert_eq!(served.next(), old.der);
+    // Four years and a half, and no file has changed.
+    served.unix += 142_000_000;
+    assert_eq!(served.next(), early.der);
+}
+
+/// EN-12: a file system that hangs holds up no handshake, and no second look.
+#[test]
+fn en_12_files_that_hang_hold_up_no_handshake() {
+    let old = Pem::new();
+    let served = Served::new(&old);
+    // Opening a pipe waits for somebody who writes: as a mount that hangs.
+    fs::remove_file(served.path("cert.pem")).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(served.path("cert.pem"))
+        .status();
+    assert!(made.unwrap().success());
+    let config = Arc::new(
+        ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(served.cert)),
+    );
+    for _ in 0..3 {
+        assert_eq!(handshake(&config, &old), old.der);
+    }
+    // Whoever looks is let go.
+    drop(fs::write(served.dir.path().join("cert.pem"), &old.cert));
+}
+
+/// EN-12.
+#[test]
 fn en_12_a_missing_file_leaves_the_old_certificate() {
     let (old, new) = (Pem::new(), Pem::new());
     let mut served = Served::new(&old);
@@ -202,17 +277,17 @@ fn en_12_swapped_links_are_followed() {
     symlink("data/key.pem", path("key.pem")).unwrap();
     let cert = ReloadingCert::load(files(dir.path()), provider()).unwrap();
     let start = Instant::now();
-    assert_eq!(cert.current(start).cert[0], old.der);
+    let at = |now| {
+        cert.look(now, TODAY);
+        cert.current().cert[0].clone()
+    };
+    assert_eq!(at(start), old.der);
     symlink("v2", path("data.new")).unwrap();
     fs::rename(path("data.new"), path("data")).unwrap();
-    assert_eq!(cert.current(start + CHECK_INTERVAL).cert[0], new.der);
+    assert_eq!(at(start + CHECK_INTERVAL), new.der);
     symlink("v1/cert.pem", path("next")).unwrap();
     fs::rename(path("next"), path("cert.pem")).unwrap();
-    assert_eq!(
-        cert.current(start + 2 * CHECK_INTERVAL).cert[0],
-        new.der,
-        "half a swap"
-    );
+    assert_eq!(at(start + 2 * CHECK_INTERVAL), new.der, "half a swap");
 }
 
 /// EN-12.
@@ -269,18 +344,10 @@ fn files_that_are_touched_are_no_new_certificate() {
     assert_eq!((served.cert.reloads(), served.cert.failures()), (0, 0));
 }
 
-#[test]
-fn a_handshake_gets_the_certificate_and_our_first_cipher() {
-    let pem = Pem::new();
-    let served = Served::new(&pem);
-    let mut server = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(served.cert));
-    server.ignore_client_order = true;
+/// A client that believes this certificate alone, after its handshake.
+fn handshaken(server: &Arc<ServerConfig>, trusted: &Pem) -> ClientConnection {
     let mut roots = RootCertStore::empty();
-    roots.add(pem.der.clone()).unwrap();
+    roots.add(trusted.der.clone()).unwrap();
     // A client of another mind about ciphers.
     let client =
         ClientConfig::builder_with_provider(rustls::crypto::aws_lc_rs::default_provider().into())
@@ -290,7 +357,7 @@ fn a_handshake_gets_the_certificate_and_our_first_cipher() {
             .with_no_client_auth();
     let name = "host.example".try_into().unwrap();
     let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
-    let mut server = rustls::ServerConnection::new(Arc::new(server)).unwrap();
+    let mut server = rustls::ServerConnection::new(Arc::clone(server)).unwrap();
     while client.is_handshaking() || server.is_handshaking() {
         let mut wire = Vec::new();
         client.write_tls(&mut wire).unwrap();
@@ -301,6 +368,26 @@ fn a_handshake_gets_the_certificate_and_our_first_cipher() {
         client.read_tls(&mut wire.as_slice()).unwrap();
         client.process_new_packets().unwrap();
     }
+    client
+}
+
+/// The certificate that a handshake shows.
+fn handshake(server: &Arc<ServerConfig>, trusted: &Pem) -> CertificateDer<'static> {
+    let client = handshaken(server, trusted);
+    client.peer_certificates().unwrap()[0].clone()
+}
+
+#[test]
+fn a_handshake_gets_the_certificate_and_our_first_cipher() {
+    let pem = Pem::new();
+    let served = Served::new(&pem);
+    let mut server = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(served.cert));
+    server.ignore_client_order = true;
+    let client = handshaken(&Arc::new(server), &pem);
     assert_eq!(client.peer_certificates(), Some(&[pem.der][..]));
     let suite = client.negotiated_cipher_suite().unwrap().suite();
     assert_eq!(suite, CipherSuite::TLS13_AES_128_GCM_SHA256);

@@ -123,8 +123,10 @@ impl Default for QuicSection {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct CertsSection {
     /// A certificate from two files. They are looked at again when a handshake comes, at most once
-    /// a second, so replacing them needs no restart; a pair that is broken or does not belong
-    /// together leaves the one before it in service.
+    /// a second, so replacing them needs no restart, and the handshakes that follow have the new
+    /// certificate. A pair that is broken, does not belong together, has expired, is not valid yet
+    /// or lacks a name of `<host>`, `*.t.<host>` that the one in service has leaves that one in
+    /// service, with a warning in the log and in `svc_certificate_reloads_total`.
     #[serde(rename = "static")]
     pub(super) files: StaticCertSection,
 }

@@ -75,7 +75,7 @@ pub struct Limits {
 }
 
 /// How an allocation reaches its peers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// With datagrams.
     Udp,

@@ -31,6 +31,10 @@ impl Relay {
 
     /// With these limits.
     pub(crate) async fn with(limits: serde_json::Value) -> Self {
+        Self::launch(limits, json!(["127.0.0.0/8", "::1/128"])).await
+    }
+
+    async fn launch(limits: serde_json::Value, allowed_peers: serde_json::Value) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let secret = directory.path().join("secret");
         std::fs::write(&secret, SECRET).unwrap();
@@ -40,7 +44,7 @@ impl Relay {
             "secret_file": secret,
             // Above those that systems give to programs that ask for any.
             "relay_ports": "61000-65535",
-            "allowed_peers": ["127.0.0.0/8", "::1/128"],
+            "allowed_peers": allowed_peers,
             "limits": limits,
         } });
         let path = directory.path().join("turn.yaml");
@@ -91,6 +95,55 @@ async fn echoes(client: &mut Client, ip: IpAddr) {
         peer.send_to(&data, from).await.unwrap();
         assert_eq!(client.receive().await, [head, data].concat());
     }
+}
+
+/// A program of the relay's machine that has a port of the relay's range, and is no allocation.
+async fn neighbour() -> UdpSocket {
+    for port in 61_000..=65_535 {
+        if let Ok(socket) = UdpSocket::bind(("127.0.0.1", port)).await {
+            return socket;
+        }
+    }
+    panic!("no port of the range is free");
+}
+
+/// Of its own addresses a relay reaches other allocations, and no other program that has a port of
+/// the range; nor does such a program reach a client.
+#[tokio::test]
+async fn of_the_relays_own_addresses_only_relayed_ones_are_peers() {
+    let relay = Relay::launch(json!({}), json!([])).await;
+    let neighbour = neighbour().await;
+    let mut clients = Vec::new();
+    for user in ["a", "b"] {
+        let mut client = Client::udp(relay.v4(), user).await;
+        let (code, answer) = client.ask(ALLOCATE, &[&RequestedTransport::new(UDP)]).await;
+        assert_eq!(code, 0);
+        clients.push((client, relayed(&answer)[0]));
+    }
+    let [(mut a, at_a), (mut b, at_b)]: [_; 2] = clients.try_into().ok().unwrap();
+    // Both have a channel to the other and one to the neighbour, whose port is of the range.
+    let (to_other, to_neighbour) = (0x4000_u16, 0x4001);
+    for (client, other) in [(&mut a, at_b), (&mut b, at_a)] {
+        for (number, peer) in [
+            (to_other, other),
+            (to_neighbour, neighbour.local_addr().unwrap()),
+        ] {
+            let address = XorPeerAddress::new(peer, client.transaction().into());
+            let bound = client
+                .ask(CHANNEL_BIND, &[&ChannelNumber::new(number), &address])
+                .await;
+            assert_eq!(bound.0, 0);
+        }
+    }
+    let frame = |number: u16, data: &[u8; 4]| [&number.to_be_bytes()[..], &[0, 4], data].concat();
+    // In the order in which they were sent: what is sent behind arrives, so what was sent before
+    // is lost.
+    a.send(&frame(to_neighbour, b"to n")).await;
+    neighbour.send_to(b"of n", at_b).await.unwrap();
+    a.send(&frame(to_other, b"to b")).await;
+    assert_eq!(b.receive().await, frame(to_other, b"to b"));
+    let nothing = neighbour.try_recv(&mut [0; 16]).unwrap_err();
+    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[tokio::test]

@@ -321,6 +321,18 @@ fn a_drain_lets_nobody_in_and_nobody_down() {
     assert_eq!(late.allocate(&mut relay), 508);
 }
 
+/// A drain does not keep what is no longer allowed (TU-3, TU-5).
+#[test]
+fn tu_5_what_is_revoked_during_a_drain_ends() {
+    let mut relay = Relay::new();
+    let mut caller = allocated(&mut relay);
+    relay.core.drain();
+    relay.book.barred.lock().insert("usr_1".to_owned());
+    assert_eq!(caller.refresh(&mut relay, 600).0, 403);
+    relay.core.review(relay.now);
+    assert!(relay.core.is_empty());
+}
+
 #[test]
 fn a_connection_that_closes_takes_its_allocation_with_it() {
     let mut relay = Relay::new();
