@@ -185,6 +185,7 @@ class Session {
     this.events = [];
     this.output = "";
     this.line = "";
+    this.input = "";
     this.status = "active";
     this.started = new Date();
     this.user = user;
@@ -363,6 +364,7 @@ class Session {
       case "data":
         assert.equal(message.type, STREAM.stdin);
         if (controls) this.#typed(text(message.data));
+        if (controls) this.input += text(message.data);
         break;
       case "parameter":
         if (controls) this.#resize(message.terminalSize);
@@ -442,6 +444,9 @@ class Session {
 
 /** Things that a program may write. */
 const PROGRAMS = {
+  // Whether what is pasted comes in brackets.
+  brackets: "\x1b[?2004h",
+  plain: "\x1b[?2004l",
   colours: "\x1b[31mred\x1b[m \x1b[33myellow\x1b[m \x1b[36;2mfaint\x1b[m \x1b[7mreverse\x1b[m \x1b[44mblue\x1b[m",
   // A selection, titles, a link that is none, a link, and questions that a terminal answers.
   attack:

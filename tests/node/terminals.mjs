@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { setTimeout as pause } from "node:timers/promises";
 
-import { drive, watched } from "./browser.mjs";
+import { PATIENCE, drive, watched } from "./browser.mjs";
 import { FakeEngine } from "./fake_engine.mjs";
 import { LOOKS, seen } from "./looks.mjs";
 import { inTerminal, into, lines, open, press, shows, tabTo } from "./terminal_page.mjs";
@@ -24,6 +24,7 @@ await drive(async (world) => {
     await ruled(world, engine);
     await impostors(world);
     await attacks(world, engine);
+    await pastes(world, engine);
     await withoutScripts(world);
   } finally {
     engine.stop();
@@ -295,6 +296,76 @@ async function attacks(world, engine) {
   assert.equal(page.context().pages().length, 1);
   await page.getByRole("button", { name: "End the session" }).click();
   await page.state("The session ended with 143.");
+  page.clean();
+}
+
+/** Text that a page put on the clipboard does not become keys; nor do lines, without a question. */
+async function pastes(world, engine) {
+  const page = await open(world, "ada", {});
+  await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
+  await press(page, "Open a terminal");
+  await inTerminal(page);
+  await shows(page, "$");
+  const session = [...engine.sessions.values()].at(-1);
+  const paste = async (text) => {
+    await page.evaluate((text) => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData("text/plain", text);
+      const event = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
+      document.activeElement.dispatchEvent(event);
+    }, text);
+  };
+  /** What arrived since the last time, up to this mark. */
+  const arrived = async (mark) => {
+    await page.keyboard.type(mark);
+    const until = Date.now() + PATIENCE;
+    while (!session.input.includes(mark)) {
+      assert.ok(Date.now() < until, `${mark} is not in ${JSON.stringify(session.input)}`);
+      await pause(20);
+    }
+    const input = session.input;
+    session.input = "";
+    return input.slice(0, input.indexOf(mark));
+  };
+  /** Has the program say whether it knows what is pasted, and waits until the page has heard it. */
+  const says = async (program, mark) => {
+    await page.keyboard.press("Enter");
+    await page.keyboard.type(program);
+    await page.keyboard.press("Enter");
+    await arrived(mark);
+    await shows(page, `$ ${mark}`);
+  };
+  const asked = [];
+  let answer = "dismiss";
+  page.on("dialog", async (dialog) => {
+    asked.push(dialog.message());
+    await dialog[answer]();
+  });
+  const hostile = "echo harmless\x1b[201~\necho INJECTED\n\x03\x9b201~\ttab\x7f";
+  const clean = "echo harmless[201~\recho INJECTED\r201~\ttab";
+
+  await says("brackets", "one");
+  await paste(hostile);
+  assert.equal(await arrived("two"), `\x1b[200~${clean}\x1b[201~`);
+  assert.deepEqual(asked, []);
+
+  await says("plain", "three");
+  await paste(hostile);
+  assert.equal(await arrived("four"), "");
+  assert.equal(asked.length, 1);
+  assert.match(asked[0], /^Paste 3 lines, which run at once\?/);
+  answer = "accept";
+  await paste(hostile);
+  assert.equal(await arrived("five"), clean);
+  assert.equal(asked.length, 2);
+  // A piece of a line asks nothing.
+  await paste("a piece");
+  assert.equal(await arrived("six"), "a piece");
+  assert.equal(asked.length, 2);
+  await page.keyboard.press("Enter");
+  await page.keyboard.type("exit");
+  await page.keyboard.press("Enter");
+  await page.state("The session ended with 0.");
   page.clean();
 }
 

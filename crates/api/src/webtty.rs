@@ -152,7 +152,8 @@ shapes! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         upstream_transport: Option<Transport>,
-        /// The command, as its recording begins.
+        /// The command, as its recording begins: with its arguments for who opened the session or may
+        /// read recordings, without them for everybody else and in events.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false, value_type = Object)]
         command_meta: Option<Map<String, Value>>,
@@ -384,11 +385,16 @@ shapes! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         payload_plaintext: Option<String>,
-        /// The hash of the record before it, in hex.
+        /// Random bytes that are in its hash, in hex: with the payload, for who may read recordings.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        salt: Option<String>,
+        /// The hash of the record before it, in hex. Absent without a payload where the record has no
+        /// salt, so that its hash would tell it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         prev_hash: Option<String>,
-        /// Its hash, in hex.
+        /// Its hash, in hex, or absent as the one before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         hash: Option<String>,

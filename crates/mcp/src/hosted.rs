@@ -15,14 +15,15 @@ use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE};
-use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, ORIGIN};
+use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 use tower::ServiceExt as _;
-use types::permission::Permission;
+use types::permission::{Permission, Permissions};
 use types::problem::{MEDIA_TYPE, Problem};
 
 use crate::live::ProjectName;
@@ -47,6 +48,10 @@ pub trait Identify: Send + Sync + 'static {
     /// Looks at the `Authorization` of a request, and at nothing else of it.
     fn identify(&self, headers: HeaderMap) -> Identified;
 }
+
+/// Among the extensions of a caller: the permissions of a credential that is narrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct Held(pub Permissions);
 
 /// The caller, as extensions by which the API knows it; `None` where no credential was sent; the
 /// answer to a bad one.
@@ -101,7 +106,10 @@ pub fn hosted<I: Identify, E: Engines>(hosted: Hosted<I, E>) -> Router {
     Router::new()
         .route_service(PATH, service)
         .layer(middleware::from_fn_with_state(
-            Arc::new(hosted.identify),
+            (
+                Arc::new(hosted.identify),
+                Arc::from(hosted.base_url.as_str()),
+            ),
             door::<I>,
         ))
 }
@@ -123,11 +131,21 @@ struct Caller {
 }
 
 async fn door<I: Identify>(
-    State(identify): State<Arc<I>>,
+    State((identify, base_url)): State<(Arc<I>, Arc<str>)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let headers = request.headers_mut();
+    // Before anybody is told what their credential is worth.
+    if !is_from_here(headers, &base_url) {
+        let foreign = Problem::new(403, "forbidden", "This is refused.");
+        return problem(&foreign.with_detail("Origin is not allowed."));
+    }
+    if headers.get_all(PROTOCOL_VERSION).iter().count() > 1 {
+        return problem(&Problem::invalid_request(
+            "MCP-Protocol-Version is repeated",
+        ));
+    }
     headers.remove(COOKIE);
     let forwarded_for = headers.get_all(FORWARDED_FOR).iter().cloned().collect();
     let identified = match identify.identify(headers.clone()).await {
@@ -157,6 +175,29 @@ async fn door<I: Identify>(
     finished(response, is_list).await
 }
 
+/// Whether the request has no `Origin` (RFC 6454 section 7), or the platform's own.
+fn is_from_here(headers: &HeaderMap, base_url: &str) -> bool {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let Some(first) = origins.next() else {
+        return true;
+    };
+    let said = first
+        .to_str()
+        .ok()
+        .and_then(|text| text.parse::<Uri>().ok());
+    let is_own = said.is_some_and(|said| {
+        let parts = (said.scheme_str(), said.authority(), said.path_and_query());
+        let (Some(scheme), Some(authority), path) = parts else {
+            return false;
+        };
+        // The parser gives an origin, which has no path, the root.
+        let is_bare = path.is_none_or(|path| path == "/") && !first.as_bytes().ends_with(b"/");
+        is_bare
+            && origin(&format!("{scheme}://{authority}")).eq_ignore_ascii_case(&origin(base_url))
+    });
+    is_own && origins.next().is_none()
+}
+
 /// The request, if its body is one message: what is no JSON and what is a batch is refused here,
 /// since the SDK takes both for a wrong media type. The body of other methods is not read. Beside
 /// it stands whether the message asks for the list of tools.
@@ -173,7 +214,13 @@ async fn single(request: Request) -> Result<(Request, bool), Response> {
     let refused = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(message)) => {
             let is_list = message.get("method").and_then(Value::as_str) == Some("tools/list");
-            return Ok((Request::from_parts(parts, Body::from(bytes)), is_list));
+            if !is_message(&message) {
+                (-32600, "This is no message of JSON-RPC.")
+            } else if serde_json::from_slice::<ClientJsonRpcMessage>(&bytes).is_err() {
+                (-32602, "The parameters are not those of the method.")
+            } else {
+                return Ok((Request::from_parts(parts, Body::from(bytes)), is_list));
+            }
         }
         Ok(_) => (-32600, "Send one message at a time."),
         Err(_) => (-32700, "The body is no JSON."),
@@ -186,6 +233,21 @@ async fn single(request: Request) -> Result<(Request, bool), Response> {
     });
     let kind = [(CONTENT_TYPE, "application/json")];
     Err((StatusCode::BAD_REQUEST, kind, body.to_string()).into_response())
+}
+
+/// Whether an object is a request, a notification or a response of JSON-RPC 2.0 (sections 4 and 5): the
+/// SDK takes what is none for a wrong media type.
+fn is_message(message: &Map<String, Value>) -> bool {
+    let id = message.get("id");
+    let is_version = message.get("jsonrpc").and_then(Value::as_str) == Some("2.0");
+    let is_id = id.is_none_or(|id| id.is_string() || id.is_i64() || id.is_u64());
+    let is_call = message.get("method").is_some_and(Value::is_string)
+        && message
+            .get("params")
+            .is_none_or(|params| params.is_object() || params.is_array());
+    let is_answer =
+        id.is_some() && (message.contains_key("result") || message.contains_key("error"));
+    is_version && is_id && (is_call || is_answer)
 }
 
 /// What the SDK's answers lack: the list of tools, since its type has no room for the security
@@ -256,6 +318,7 @@ fn refusal(status: StatusCode, said: &[u8]) -> String {
 
 /// One sentence.
 const MAX_SAID: usize = 300;
+const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The API's router in this process.
@@ -274,6 +337,11 @@ impl<E: Engines> Backend for InProcess<E> {
         caller
             .get::<Caller>()
             .is_some_and(|caller| caller.credential.is_some())
+    }
+
+    fn held(&self, caller: &Extensions) -> Option<Permissions> {
+        let caller = caller.get::<Caller>()?;
+        caller.extensions.get::<Held>().map(|held| held.0)
     }
 
     fn carry(&self, request: http::Request<Bytes>, caller: &Extensions) -> Carried {

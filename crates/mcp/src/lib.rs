@@ -25,7 +25,7 @@ mod terminals;
 mod tools;
 
 #[cfg(feature = "hosted")]
-pub use self::hosted::{Engines, Hosted, Identified, Identify, PATH, hosted};
+pub use self::hosted::{Engines, Held, Hosted, Identified, Identify, PATH, hosted};
 pub use self::live::ProjectName;
 pub use self::local::{Local, LocalAnswer, LocalTool, StdioError, stdio};
 pub use self::server::{Backend, Carried, Server};

@@ -102,7 +102,10 @@ pub(crate) fn of_response(
 }
 
 /// The scopes that a refusal names.
-fn missing_scope(response: &Response<Bytes>) -> Option<&str> {
+pub(crate) fn missing_scope(response: &Response<Bytes>) -> Option<&str> {
+    if response.status() != StatusCode::FORBIDDEN {
+        return None;
+    }
     let challenge = response.headers().get(WWW_AUTHENTICATE)?.to_str().ok()?;
     let (_, rest) = challenge.split_once("scope=\"")?;
     rest.split('"').next()

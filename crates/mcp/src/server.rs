@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::control::{Operation, plans};
+use api::control::{Operation, plans, whoami};
 use bytes::Bytes;
 use http::header::USER_AGENT;
 use http::request::Parts;
@@ -35,6 +35,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Whether there is a credential to call with: without one, no request is made.
     fn has_credential(&self, caller: &Extensions) -> bool;
+
+    /// The permissions of the credential, as far as they are known without asking anybody; `None`:
+    /// not, or it is not narrowed.
+    fn held(&self, _caller: &Extensions) -> Option<Permissions> {
+        None
+    }
 
     /// Carries a request out for a caller, who is known by the extensions of the request that
     /// brought the call. Failures of the way are answers too: a status and a problem.
@@ -147,6 +153,13 @@ impl<B: Backend> Server<B> {
         if tool.scopes().is_some() && !self.backend.has_credential(caller) {
             return self.challenge(tool, &Missing::Login);
         }
+        // Nor before it is known that the credential may do it at all: then comes 403, for all that
+        // is missing at once (MC-6).
+        if let Some(held) = self.backend.held(caller)
+            && let Some(missing) = missing(tool, held)
+        {
+            return self.challenge(tool, &Missing::Scope(&missing));
+        }
         if let Call::CreateProject = tool.call
             && arguments.remove(CONFIRMED) != Some(Value::Bool(true))
         {
@@ -176,6 +189,9 @@ impl<B: Backend> Server<B> {
             Err(error) => return result::bad_argument(&error),
         };
         let response = self.backend.carry(request, caller).await;
+        if let Some(refused) = self.lacks_more(tool, &response, caller).await {
+            return refused;
+        }
         result::of_response(
             &response,
             &scopes(tool),
@@ -205,6 +221,9 @@ impl<B: Backend> Server<B> {
         if response.status() == StatusCode::OK {
             let answer = list.answer(&response);
             return answer.map_or_else(|| result::failure(NO_LIST), result::structured);
+        }
+        if let Some(refused) = self.lacks_more(tool, &response, caller).await {
+            return refused;
         }
         result::of_response(
             &response,
@@ -257,6 +276,9 @@ impl<B: Backend> Server<B> {
             let answer = answer.of(&response);
             return answer.map_or_else(|| result::failure(NO_LIST), result::structured);
         }
+        if let Some(refused) = self.lacks_more(tool, &response, caller).await {
+            return refused;
+        }
         result::of_response(
             &response,
             &scopes(tool),
@@ -301,6 +323,32 @@ impl<B: Backend> Server<B> {
         }
     }
 
+    /// MC-6: whoever refuses names what it looked at, and a tool may need more. What else the
+    /// credential lacks is asked of the platform, so that the person is asked once.
+    async fn lacks_more(
+        &self,
+        tool: &Tool,
+        response: &Response<Bytes>,
+        caller: &Extensions,
+    ) -> Option<CallToolResult> {
+        let first = result::missing_scope(response)?;
+        if tool.scopes()?.len() < 2 {
+            return None;
+        }
+        let request = Request::get(whoami::WHOAMI.path).body(Bytes::new()).ok()?;
+        let answer = self.backend.carry(request, caller).await;
+        let whoami: Value = serde_json::from_slice(answer.body()).ok()?;
+        let held = whoami.get("permissions")?.as_array()?.iter();
+        let held: Permissions = held
+            .filter_map(|name| name.as_str()?.parse().ok())
+            .collect();
+        // What was refused is missing where the person's role lacks it, too.
+        let refused = first.split(' ').filter_map(|name| name.parse().ok());
+        let all = missing_of(tool, held).chain(refused);
+        let all: Permissions = all.collect();
+        Some(self.challenge(tool, &Missing::Scope(&all.to_string())))
+    }
+
     fn challenge(&self, tool: &Tool, missing: &Missing<'_>) -> CallToolResult {
         result::challenge(missing, &scopes(tool), &self.resource_metadata())
     }
@@ -317,6 +365,18 @@ const UNCONFIRMED: &str = "Nothing was created. Show the billing impact of this 
 
 const NO_LIST: &str = "The engine of this project answered with something else. Tell the \
      person: whoever runs the platform has to look at it.";
+
+/// What a tool needs and a credential with these permissions lacks; `None`: nothing.
+fn missing(tool: &Tool, held: Permissions) -> Option<String> {
+    let missing: Permissions = missing_of(tool, held).collect();
+    let missing = missing.to_string();
+    (!missing.is_empty()).then_some(missing)
+}
+
+fn missing_of(tool: &Tool, held: Permissions) -> impl Iterator<Item = Permission> {
+    let needed = tool.scopes().into_iter().flatten();
+    needed.filter(move |permission| !held.contains(*permission))
+}
 
 fn scopes(tool: &Tool) -> String {
     let scopes: Permissions = tool.scopes().into_iter().flatten().collect();

@@ -5,6 +5,10 @@
 //! it. The hash of the last record is kept elsewhere ([`Head`]), because nothing in a chain says
 //! that it has lost its end.
 //!
+//! Most records hold one key that somebody pressed, so a hash over a record alone would tell it to who
+//! tries them all. Random bytes of each record ([`Salt`]) are in its hash, and are shown to nobody who
+//! is not shown its payload.
+//!
 //! The records are the truth; [`export`] makes transcripts and casts of them, which hold less.
 //! [`vault`] encrypts what is stored.
 
@@ -153,6 +157,10 @@ pub struct Record {
     /// What happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// Random bytes of its own, shown with the payload alone; absent in recordings of before, whose
+    /// hashes tell what they are of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub salt: Option<Salt>,
     /// The hash of the record before it; of the first, of the session's id.
     #[serde(with = "chain::hex")]
     pub prev_hash: [u8; 32],
@@ -160,6 +168,14 @@ pub struct Record {
     #[serde(with = "chain::hex")]
     pub hash: [u8; 32],
 }
+
+/// Random bytes of one record, in hex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Salt(#[serde(with = "chain::hex")] pub [u8; SALT_LEN]);
+
+/// Length of a [`Salt`], in bytes.
+pub const SALT_LEN: usize = 16;
 
 /// Gives what happens its place in the chain, until there is too much of it.
 ///
@@ -197,17 +213,17 @@ impl Recorder {
     }
 
     /// The record of an entry; `None` where the recording is full. The last one that there is room
-    /// for is a `recording_state` that says so, in the place of what was to be recorded.
-    pub fn next(&self, entry: Entry, at: Timestamp) -> Option<Record> {
-        match self.state {
-            State::Full => None,
-            State::Filling => Some(self.head.record(Self::full(), at)),
-            State::Recording if self.lost > 0 => Some(self.head.record(self.gap(), at)),
-            State::Recording if cost(&entry) > self.room => {
-                Some(self.head.record(Self::full(), at))
-            }
-            State::Recording => Some(self.head.record(entry, at)),
-        }
+    /// for is a `recording_state` that says so, in the place of what was to be recorded. `salt` is
+    /// fresh random bytes.
+    pub fn next(&self, entry: Entry, at: Timestamp, salt: [u8; SALT_LEN]) -> Option<Record> {
+        let entry = match self.state {
+            State::Full => return None,
+            State::Filling => Self::full(),
+            State::Recording if self.lost > 0 => self.gap(),
+            State::Recording if cost(&entry) > self.room => Self::full(),
+            State::Recording => entry,
+        };
+        Some(self.head.record(entry, at, Salt(salt)))
     }
 
     /// Whether the record was stored in the place of an entry, which is still to be recorded.
@@ -276,8 +292,8 @@ impl Recorder {
     }
 }
 
-/// What a record takes beside its payload, in bytes: as JSON, with both hashes.
-const HEAD_COST: u64 = 400;
+/// What a record takes beside its payload, in bytes: as JSON, with its salt and both hashes.
+const HEAD_COST: u64 = 440;
 
 const FULL: &str = "full";
 const GAP: &str = "lost: ";

@@ -1,12 +1,14 @@
 //! The screen of a command, for who joins late: not the last bytes, which may begin in the middle of
 //! anything, but the sequence that draws the screen as it is.
 
+mod conceal;
 mod lazy;
 mod plain;
 
 use avt::Position;
 use bytes::Bytes;
 
+use self::conceal::Conceal;
 pub use self::lazy::LazyScreen;
 use self::plain::Cut;
 use crate::size::Size;
@@ -24,10 +26,11 @@ pub const NEW_LINES: &str = "\x1b[20h";
 /// A snapshot, in bytes: one message. A screen whose colours need more is drawn without them.
 pub const MAX_SNAPSHOT: usize = crate::message::limits::MAX_DATA;
 
-/// What a terminal shows after all that was fed to it.
+/// What a terminal shows after all that was fed to it. What the program concealed is not there.
 pub struct Screen {
     terminal: avt::Terminal,
     text: Utf8,
+    conceal: Conceal,
 }
 
 impl Screen {
@@ -38,13 +41,15 @@ impl Screen {
         Some(Self {
             terminal,
             text: Utf8::default(),
+            conceal: Conceal::default(),
         })
     }
 
     /// Takes what the command wrote, in any pieces.
     pub fn feed(&mut self, bytes: &[u8]) {
         let text = self.text.push(bytes);
-        let mut rest = text.as_str();
+        let text = self.conceal.filter(&text);
+        let mut rest = &*text;
         while !rest.is_empty() {
             let (plain, other) = rest.split_at(plain::plain_len(rest));
             self.write(plain);
@@ -115,9 +120,10 @@ impl Screen {
     pub fn snapshot(&self) -> Bytes {
         let mut snapshot = RESET.to_owned();
         snapshot.push_str(&self.terminal.dump());
-        if snapshot.len() > MAX_SNAPSHOT {
+        if snapshot.len() + conceal::MARGIN > MAX_SNAPSHOT {
             snapshot = self.plain();
         }
+        self.conceal.go_on(RESET, &mut snapshot);
         snapshot.into()
     }
 
@@ -289,6 +295,23 @@ pub(crate) mod tests {
         assert_eq!(late.rows(), screen.rows());
     }
 
+    /// WT-2: who joins late sees nothing that the program concealed, neither what it had written nor what
+    /// it goes on to write.
+    #[test]
+    fn wt_2_what_was_concealed_is_not_in_a_snapshot() {
+        let mut original = screen(3, 30);
+        original.feed(b"Password: \x1b[8mhunter2");
+        let snapshot = original.snapshot();
+        let text = String::from_utf8_lossy(&snapshot);
+        assert!(!text.contains("hunter2"), "{text:?}");
+        assert!(text.ends_with("\x1b[8m"), "{text:?}");
+        let mut late = restored(&original, 3, 30);
+        for screen in [&mut original, &mut late] {
+            screen.feed(b"and more\x1b[m\r\nwelcome");
+            assert_eq!(screen.rows(), ["Password:", "welcome", ""]);
+        }
+    }
+
     /// What programs write, mixed with what they never should.
     pub(crate) fn output() -> impl Strategy<Value = Vec<u8>> {
         let sequence = prop_oneof![
@@ -313,6 +336,8 @@ pub(crate) mod tests {
                 "\x1bH",
                 "\x1b[3g",
                 "\x1b[!p",
+                "\x1b[8m",
+                "\x1b[28m",
                 "\x1bc",
             ])
             .prop_map(|text| text.as_bytes().to_vec()),
@@ -371,7 +396,9 @@ pub(crate) mod tests {
             flood.extend_from_slice(&after);
             skimmed.feed(&flood);
             let mut text = Utf8::default();
-            drawn.terminal.feed(text.push(&flood).as_str());
+            let text = text.push(&flood);
+            let shown = drawn.conceal.filter(&text).into_owned();
+            drawn.terminal.feed(&shown);
             prop_assert_eq!(skimmed.size(), size);
             prop_assert_eq!(skimmed.rows(), drawn.rows());
             prop_assert_eq!(skimmed.snapshot(), drawn.snapshot());

@@ -38,7 +38,7 @@ pub(super) const fn has_terminal() -> bool {
 /// The files of xterm.js: all of them or none.
 const XTERM: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
-const OURS: [(&str, &str); 14] = [
+const OURS: [(&str, &str); 15] = [
     ("webtty.mjs", include_str!("terminal/webtty.mjs")),
     ("engine.mjs", include_str!("terminal/engine.mjs")),
     ("server.mjs", include_str!("terminal/server.mjs")),
@@ -47,6 +47,7 @@ const OURS: [(&str, &str); 14] = [
     ("returns.mjs", include_str!("terminal/returns.mjs")),
     ("shell.mjs", include_str!("terminal/shell.mjs")),
     ("stream.mjs", include_str!("terminal/stream.mjs")),
+    ("paste.mjs", include_str!("terminal/paste.mjs")),
     ("screen.mjs", include_str!("terminal/screen.mjs")),
     ("room.mjs", include_str!("terminal/room.mjs")),
     ("list.mjs", include_str!("terminal/list.mjs")),

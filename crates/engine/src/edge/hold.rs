@@ -42,6 +42,8 @@ struct Held {
 pub(crate) struct Cut {
     is_cut: AtomicBool,
     waker: AtomicWaker,
+    /// Of the library's task, whose stream may wait for the visitor while nobody asks the body.
+    stream: AtomicWaker,
 }
 
 /// A visit's entry, for as long as it lasts.
@@ -147,9 +149,20 @@ impl Cut {
         }
     }
 
-    fn now(&self) {
+    /// The same for the task that carries the visitor's stream.
+    pub(crate) fn poll_stream(&self, cx: &Context<'_>) -> Poll<()> {
+        self.stream.register(cx.waker());
+        if self.is_cut.load(Ordering::Acquire) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    pub(super) fn now(&self) {
         self.is_cut.store(true, Ordering::Release);
         self.waker.wake();
+        self.stream.wake();
     }
 }
 

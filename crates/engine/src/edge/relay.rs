@@ -30,6 +30,7 @@ use super::patience::{Patience, Progress, patience};
 use super::plan::Forward;
 use super::raw;
 use super::record::{Outcome, Record};
+use super::stall;
 use super::translate;
 use super::upgrade::Upgrade;
 use super::upstream::{self, Connection, Http1, Http2, Turn};
@@ -202,6 +203,7 @@ fn pass(
     let (mut parts, body) = response.into_parts();
     translate::strip_response_fields(&mut parts.headers);
     add_timing(forward.timing, &record, &mut parts.headers);
+    stall::ends_with(record.cut());
     Response::from_parts(
         parts,
         DownBody::Http2(Box::new(PassedBody {

@@ -5,14 +5,20 @@
 //! answer for the next piece when it got rid of the one before. So a stream waits for its visitor
 //! from the moment at which the body gave a piece until it is asked again: that is noted here by
 //! the body, and timed around the library's task.
+//!
+//! Meanwhile nobody asks the body whether the visit was cut, so that is asked around the library's
+//! task as well: revocation ends a stream that its visitor does not read.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::rt::Executor;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::hold::Cut;
 
 /// Runs the streams of a connection, each until its visitor has left it waiting for too long: then
 /// it is dropped, which resets it.
@@ -27,6 +33,8 @@ struct Watched<F> {
     limit: Duration,
     /// Since when it waits for its visitor.
     since: Option<Instant>,
+    /// What ends it before, once there is an answer.
+    cut: Option<Arc<Cut>>,
     /// Made when a stream waits for the first time.
     alarm: Option<Pin<Box<Sleep>>>,
 }
@@ -45,6 +53,7 @@ thread_local! {
     /// Of the stream that this thread polls: a task is polled from its beginning to its end
     /// without another one between.
     static DID: Cell<Did> = const { Cell::new(Did::Nothing) };
+    static CUT: RefCell<Option<Arc<Cut>>> = const { RefCell::new(None) };
 }
 
 /// Notes what a body answered to the library.
@@ -53,6 +62,11 @@ pub(super) fn note<T>(polled: &Poll<T>) {
         Poll::Ready(_) => Did::Gave,
         Poll::Pending => Did::Wait,
     });
+}
+
+/// The stream that this thread polls ends when the visit is cut. Said when its answer begins.
+pub(super) fn ends_with(cut: Option<Arc<Cut>>) {
+    CUT.set(cut);
 }
 
 impl Streams {
@@ -71,6 +85,7 @@ where
             task: Box::pin(task),
             limit: self.limit,
             since: None,
+            cut: None,
             alarm: None,
         });
     }
@@ -81,7 +96,17 @@ impl<F: Future<Output = ()>> Future for Watched<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         DID.set(Did::Nothing);
+        // Of an answer to somebody who is not carried by such a task.
+        CUT.set(None);
         if self.task.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        if let Some(cut) = CUT.take() {
+            self.cut = Some(cut);
+        }
+        if let Some(cut) = &self.cut
+            && cut.poll_stream(cx).is_ready()
+        {
             return Poll::Ready(());
         }
         match DID.get() {
@@ -121,6 +146,7 @@ mod tests {
             task: Box::pin(task),
             limit: LIMIT,
             since: None,
+            cut: None,
             alarm: None,
         };
         watched.await;
@@ -154,6 +180,28 @@ mod tests {
             last_did(Poll::Ready(())).await;
         };
         assert_eq!(watched(task).await, LIMIT / 2 * 5 + LIMIT);
+    }
+
+    /// A visitor that takes nothing has its stream until it is revoked, and no longer.
+    #[tokio::test(start_paused = true)]
+    async fn a_cut_ends_a_stream_that_waits_for_its_visitor() {
+        for gives in [Poll::Ready(()), Poll::Pending] {
+            let cut = Arc::new(Cut::default());
+            let cutting = Arc::clone(&cut);
+            tokio::spawn(async move {
+                tokio::time::sleep(LIMIT / 10).await;
+                cutting.now();
+            });
+            let mut said = Some(cut);
+            let task = poll_fn(move |_| {
+                if let Some(cut) = said.take() {
+                    ends_with(Some(cut));
+                    note(&gives);
+                }
+                Poll::<()>::Pending
+            });
+            assert_eq!(watched(task).await, LIMIT / 10);
+        }
     }
 
     #[tokio::test(start_paused = true)]

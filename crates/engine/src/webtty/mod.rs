@@ -30,6 +30,7 @@ pub(crate) use self::policy::Policy;
 pub use self::registry::Sessions;
 pub(crate) use self::registry::{Known, Reserved};
 pub(crate) use self::running::Running;
+pub(crate) use self::shown::{program, without_arguments};
 pub(crate) use self::start::{Opener, Refused, begin, shown_name};
 pub(crate) use self::upstream::{Server, ServerError};
 pub(crate) use self::wire::{Peer, config as websocket_config};

@@ -434,7 +434,8 @@ impl Running {
     fn tell(&self, state: &State, event: Event) {
         let object = match event {
             Event::SessionCreated | Event::SessionUpdated | Event::SessionClosed => {
-                serde_json::to_value(self.show(state))
+                // One object for all who watch, whatever they may read.
+                serde_json::to_value(shown::without_arguments(self.show(state)))
             }
             Event::ParticipantAttached(id) | Event::ParticipantDetached(id) => {
                 let one = state.session.participants().find(|one| one.id == id);

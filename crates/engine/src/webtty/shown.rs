@@ -72,6 +72,23 @@ fn error_code(session: &managed::Session) -> Option<&'static str> {
     }
 }
 
+/// The session as everybody sees it who may see sessions: arguments of a command may be secrets.
+pub(crate) fn without_arguments(mut session: Session) -> Session {
+    if let Some(Value::String(line)) = session
+        .command_meta
+        .as_mut()
+        .and_then(|meta| meta.get_mut("command"))
+    {
+        line.truncate(program(line).len());
+    }
+    session
+}
+
+/// The program of a command line.
+pub(crate) fn program(line: &str) -> &str {
+    line.split_once(' ').map_or(line, |(program, _)| program)
+}
+
 fn command_meta(command: &str) -> Map<String, Value> {
     let command = Value::String(command.to_owned());
     [("command".to_owned(), command)].into_iter().collect()

@@ -261,3 +261,67 @@ async fn a_deletion_that_went_well_says_so() {
         .await;
     assert_eq!(result["structuredContent"], json!({"done": true}));
 }
+
+/// MC-6, over every tool: who lacks scopes is told all of them at once, before anything is said about
+/// arguments, and nobody is asked.
+#[tokio::test]
+async fn mc_6_every_tool_names_all_scopes_that_are_missing() {
+    let platform = Platform::with(200, json!({}));
+    let mut several = 0;
+    for tool in mcp::TOOLS {
+        let Some(scopes) = tool.scopes().filter(|scopes| !scopes.is_empty()) else {
+            continue;
+        };
+        several += usize::from(scopes.len() > 1);
+        for held in std::iter::once(None).chain(scopes.iter().map(Some)) {
+            let missing = scopes.iter().filter(|scope| Some(*scope) != held);
+            let missing: types::permission::Permissions = missing.copied().collect();
+            if missing.to_string().is_empty() {
+                continue;
+            }
+            let token = format!(
+                "holds:{}",
+                held.map(ToString::to_string).unwrap_or_default()
+            );
+            let result = platform.call(Some(&token), tool.name, json!({})).await;
+            let challenge = result["_meta"]["mcp/www_authenticate"][0].as_str().unwrap();
+            assert!(
+                challenge.contains("error=\"insufficient_scope\""),
+                "{challenge}"
+            );
+            let named = format!("scope=\"{missing}\"");
+            assert!(
+                challenge.contains(&named),
+                "{} {held:?}: {challenge}",
+                tool.name
+            );
+        }
+    }
+    assert!(several > 0, "some tool needs more than one");
+    assert_eq!(platform.asked(), []);
+    assert_eq!(platform.asked_of_engine(), []);
+}
+
+/// MC-6: where the permissions are not known at the door, as on a person's own machine, whoever
+/// refuses names one and the platform tells of the others.
+#[tokio::test]
+async fn mc_6_a_refusal_of_one_scope_becomes_one_of_all() {
+    let platform = Platform::answering(|asked| {
+        if asked.line.contains("/api/whoami") {
+            return json_response(200, &json!({"permissions": ["account.projects.read-only"]}));
+        }
+        let mut refused = json_response(403, &json!({"code": "insufficient_scope"}));
+        let challenge =
+            "Bearer error=\"insufficient_scope\", scope=\"tunnels.resources.read-only\"";
+        let headers = refused.headers_mut();
+        headers.insert("www-authenticate", challenge.parse().unwrap());
+        refused
+    });
+    let arguments = json!({"project_id": "prj_1", "server": "build", "command": ["id"]});
+    let result = platform
+        .call(Some("good"), "svc_webtty_exec", arguments)
+        .await;
+    let challenge = result["_meta"]["mcp/www_authenticate"][0].as_str().unwrap();
+    let all = "scope=\"tunnels.resources.read-only tunnels.streams.create-delete\"";
+    assert!(challenge.contains(all), "{challenge}");
+}

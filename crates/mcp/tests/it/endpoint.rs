@@ -130,6 +130,72 @@ async fn strangers_are_refused() {
     }
 }
 
+/// A foreign page learns nothing of a credential: `Origin` is judged first. A page of ours is, whatever
+/// the spelling of its origin.
+#[tokio::test]
+async fn a_foreign_origin_is_refused_before_a_bad_bearer() {
+    for (origin, status) in [
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("https://svc.example.com.evil.example", 403),
+        ("https://svc.example.com@evil.example", 403),
+        ("https://svc.example.com/", 403),
+        ("http://svc.example.com", 403),
+        ("https://svc.example.com:444", 403),
+        ("https://svc.example.com", 401),
+        ("https://svc.example.com:443", 401),
+        ("https://SVC.example.com", 401),
+    ] {
+        let headers = [("origin", origin), ("authorization", "Bearer bad")];
+        let response = platform().send_raw(list().to_string(), &headers).await;
+        assert_eq!(response.status(), status, "{origin}");
+    }
+}
+
+/// Of two versions nobody knows which one holds.
+#[tokio::test]
+async fn a_repeated_protocol_version_is_refused() {
+    let response = platform()
+        .send_twice("mcp-protocol-version", "2025-11-25")
+        .await;
+    assert_eq!(response.status(), 400);
+    let response = platform()
+        .send_twice("origin", "https://svc.example.com")
+        .await;
+    assert_eq!(response.status(), 403);
+}
+
+/// JSON that is no message of JSON-RPC, and one whose parameters its method does not have.
+#[tokio::test]
+async fn json_that_is_no_message_is_an_invalid_request() {
+    for (body, code) in [
+        (json!({}), -32600),
+        (json!({"method": "tools/list", "id": 1}), -32600),
+        (
+            json!({"jsonrpc": "1.0", "method": "tools/list", "id": 1}),
+            -32600,
+        ),
+        (json!({"jsonrpc": "2.0", "id": 1}), -32600),
+        (
+            json!({"jsonrpc": "2.0", "id": {}, "method": "tools/list"}),
+            -32600,
+        ),
+        (json!({"jsonrpc": "2.0", "id": 1, "method": 5}), -32600),
+        (
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": 5}),
+            -32600,
+        ),
+        (json!({"jsonrpc": "2.0", "id": true, "result": {}}), -32600),
+    ] {
+        let (status, answer) = platform().send(&body, &[]).await;
+        assert_eq!(
+            (status, &answer["error"]["code"]),
+            (400, &json!(code)),
+            "{body}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_single_message_is_refused() {
     let batch = format!("[{}, {}]", list(), list());

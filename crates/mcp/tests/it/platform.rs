@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
 use http::{Extensions, HeaderMap, Request, StatusCode};
-use mcp::{Carried, Engines, Hosted, Identified, Identify, ProjectName, TerminalAsk};
+use mcp::{Carried, Engines, Held, Hosted, Identified, Identify, ProjectName, TerminalAsk};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use types::permission::Permission;
@@ -68,6 +68,15 @@ impl Identify for Door {
                 Some("Bearer good") => {
                     let mut extensions = Extensions::new();
                     extensions.insert(Person("ada"));
+                    Ok(Some(extensions))
+                }
+                // Some permissions, with plus signs between them.
+                Some(narrow) if narrow.starts_with("Bearer holds:") => {
+                    let names = narrow.trim_start_matches("Bearer holds:").split('+');
+                    let names = names.filter(|name| !name.is_empty());
+                    let mut extensions = Extensions::new();
+                    extensions.insert(Person("ada"));
+                    extensions.insert(Held(names.map(|name| name.parse().unwrap()).collect()));
                     Ok(Some(extensions))
                 }
                 Some(_) => {
@@ -135,7 +144,19 @@ impl Engines for Engine {
             "credential": credential.to_str().unwrap(),
             "by": name_of(caller),
         });
-        Box::pin(async move { http::Response::new(asked.to_string().into()) })
+        let answer = (self.answers)(&Asked {
+            line: "terminal".to_owned(),
+            body: Value::Null,
+            by: name_of(caller),
+        });
+        Box::pin(async move {
+            if answer.status().is_success() {
+                return http::Response::new(asked.to_string().into());
+            }
+            let (parts, body) = answer.into_parts();
+            let bytes = to_bytes(body, 1 << 20).await.unwrap();
+            http::Response::from_parts(parts, bytes)
+        })
     }
 }
 
@@ -196,6 +217,21 @@ impl Platform {
         for (name, value) in headers {
             let name: http::HeaderName = name.parse().unwrap();
             request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        self.endpoint.clone().oneshot(request).await.unwrap()
+    }
+
+    /// The list of tools, with a header that is there twice.
+    pub(crate) async fn send_twice(&self, name: &'static str, value: &str) -> Response {
+        let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+        let mut request = Request::post(mcp::PATH)
+            .header(HOST, "svc.example.com")
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Body::from(list.to_string()))
+            .unwrap();
+        for _ in 0..2 {
+            request.headers_mut().append(name, value.parse().unwrap());
         }
         self.endpoint.clone().oneshot(request).await.unwrap()
     }

@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Entry, Record};
+use super::{Entry, Record, Salt};
 
 /// The end of a recording: how many records there are, and the hash of the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
@@ -32,7 +32,7 @@ impl Head {
     }
 
     /// The record that comes next.
-    pub(super) fn record(&self, entry: Entry, at: Timestamp) -> Record {
+    pub(super) fn record(&self, entry: Entry, at: Timestamp, salt: Salt) -> Record {
         let mut record = Record {
             seq: self.seq + 1,
             created_at: micros(at),
@@ -46,6 +46,7 @@ impl Head {
             terminal_size: entry.size,
             exit_code: entry.exit_code,
             detail: entry.detail,
+            salt: Some(salt),
             prev_hash: self.hash,
             hash: [0; 32],
         };
@@ -66,7 +67,14 @@ impl Record {
     /// SHA-256 over every field but the hash, each with its length before it, so that no two records
     /// are the same bytes.
     fn computed_hash(&self) -> [u8; 32] {
-        let mut hasher = Hasher::new(RECORD);
+        let mut hasher = match &self.salt {
+            Some(Salt(salt)) => {
+                let mut hasher = Hasher::new(SALTED_RECORD);
+                hasher.part(salt);
+                hasher
+            }
+            None => Hasher::new(RECORD),
+        };
         hasher.part(&self.prev_hash);
         hasher.part(&self.seq.to_be_bytes());
         hasher.part(&self.created_at.as_microsecond().to_be_bytes());
@@ -241,6 +249,7 @@ fn micros(at: Timestamp) -> Timestamp {
 
 const BEGIN: &[u8] = b"svc-webtty-recording-v1";
 const RECORD: &[u8] = b"svc-webtty-record-v1";
+const SALTED_RECORD: &[u8] = b"svc-webtty-record-v2";
 
 /// A number as decimal text: it may be larger than what JavaScript counts.
 pub(super) mod decimal {
@@ -260,11 +269,14 @@ pub(super) mod decimal {
     }
 }
 
-/// A hash as hex digits.
+/// A hash or a salt as hex digits.
 pub(super) mod hex {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-    pub(crate) fn serialize<S: Serializer>(value: &[u8; 32], to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer, const N: usize>(
+        value: &[u8; N],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         let digit = |four: u8| char::from_digit(four.into(), 16).unwrap_or('0');
         let pairs = value
             .iter()
@@ -272,19 +284,22 @@ pub(super) mod hex {
         to.collect_str(&pairs.collect::<String>())
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 32], D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
+        from: D,
+    ) -> Result<[u8; N], D::Error> {
         let text = String::deserialize(from)?;
-        read(text.as_bytes()).ok_or_else(|| D::Error::custom("expected 64 hex digits"))
+        let expected = || D::Error::custom(format!("expected {} hex digits", 2 * N));
+        read(text.as_bytes()).ok_or_else(expected)
     }
 
-    fn read(digits: &[u8]) -> Option<[u8; 32]> {
+    fn read<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
         let value = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
         let bytes = digits.chunks_exact(2).map(|pair| match pair {
             [high, low] => Some(value(*high)? << 4 | value(*low)?),
             _ => None,
         });
         let bytes: Option<Vec<u8>> = bytes.collect();
-        bytes?.try_into().ok().filter(|_| digits.len() == 64)
+        bytes?.try_into().ok().filter(|_| digits.len() == 2 * N)
     }
 }
 

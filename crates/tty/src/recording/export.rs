@@ -144,6 +144,36 @@ fn marker(out: &mut impl Write, record: &Record, what: &str) -> io::Result<()> {
     writeln!(out, "{}", harmless(&line))
 }
 
+/// Whether records of an export show their hashes. Where what was typed is left out, a hash of before
+/// there were salts would tell it, as would each that comes later in its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hashes {
+    /// All of them.
+    All,
+    /// Those of records with a salt.
+    Salted,
+}
+
+/// A record as an export has it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Exported {
+    Whole(Record),
+    WithoutHashes(serde_json::Map<String, serde_json::Value>),
+}
+
+fn exported(record: Record, hashes: Hashes) -> io::Result<Exported> {
+    if hashes == Hashes::All || record.salt.is_some() {
+        return Ok(Exported::Whole(record));
+    }
+    let mut fields = match serde_json::to_value(record)? {
+        serde_json::Value::Object(fields) => fields,
+        _ => serde_json::Map::new(),
+    };
+    fields.retain(|name, _| !matches!(name.as_str(), "hash" | "prev_hash"));
+    Ok(Exported::WithoutHashes(fields))
+}
+
 /// Writes one JSON object: `export_version` 1, when it was made, the session as its API shows it, and
 /// all records.
 ///
@@ -152,6 +182,7 @@ fn marker(out: &mut impl Write, record: &Record, what: &str) -> io::Result<()> {
 pub fn json(
     session: &impl Serialize,
     generated_at: Timestamp,
+    hashes: Hashes,
     records: impl IntoIterator<Item = Record>,
     mut out: impl Write,
 ) -> io::Result<()> {
@@ -166,7 +197,7 @@ pub fn json(
             out.write_all(b",")?;
         }
         out.write_all(b"\n")?;
-        serde_json::to_writer(&mut out, &record)?;
+        serde_json::to_writer(&mut out, &exported(record, hashes)?)?;
     }
     out.write_all(b"\n]}\n")
 }
@@ -178,6 +209,7 @@ pub fn json(
 pub fn ndjson(
     session: &impl Serialize,
     generated_at: Timestamp,
+    hashes: Hashes,
     records: impl IntoIterator<Item = Record>,
     mut out: impl Write,
 ) -> io::Result<()> {
@@ -188,7 +220,7 @@ pub fn ndjson(
     serde_json::to_writer(&mut out, session)?;
     out.write_all(b"}\n")?;
     for record in records {
-        serde_json::to_writer(&mut out, &record)?;
+        serde_json::to_writer(&mut out, &exported(record, hashes)?)?;
         out.write_all(b"\n")?;
     }
     Ok(())

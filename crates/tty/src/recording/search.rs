@@ -152,7 +152,9 @@ mod tests {
         let mut all = Vec::new();
         for output in outputs {
             let entry = Entry::output(StreamType::Stdout, output.as_bytes().to_vec().into());
-            let record = recorder.next(entry, Timestamp::UNIX_EPOCH).unwrap();
+            let record = recorder
+                .next(entry, Timestamp::UNIX_EPOCH, [7; 16])
+                .unwrap();
             recorder.commit(&record);
             all.extend(searcher.push(&record, 100));
         }
@@ -210,7 +212,9 @@ mod tests {
         let many = numbered(200);
         let mut recorder = Recorder::new("wts_x", u64::MAX);
         let entry = Entry::output(StreamType::Stdout, many.into());
-        let record = recorder.next(entry, Timestamp::UNIX_EPOCH).unwrap();
+        let record = recorder
+            .next(entry, Timestamp::UNIX_EPOCH, [7; 16])
+            .unwrap();
         recorder.commit(&record);
         assert_eq!(Searcher::new("line").unwrap().push(&record, 3).len(), 3);
     }

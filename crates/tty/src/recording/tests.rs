@@ -1,10 +1,13 @@
 use proptest::prelude::*;
 
-use super::export::{Cast, CastOptions, TextOptions, cast, had_pipes, harmless, json, text};
+use super::export::{
+    Cast, CastOptions, Hashes, TextOptions, cast, had_pipes, harmless, json, ndjson, text,
+};
 use super::vault::{HEADER_LEN, Opener, Sealer, VaultError, VaultKey};
 use super::*;
 
 const SESSION: &str = "wts_01h455vb4pex5vsknk084sn02q";
+const SALT: [u8; SALT_LEN] = [7; SALT_LEN];
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millisecond(1_700_000_000_000 + millis).unwrap()
@@ -14,7 +17,7 @@ fn record_all(entries: Vec<Entry>) -> (Vec<Record>, Head) {
     let mut recorder = Recorder::new(SESSION, u64::MAX);
     let mut records = Vec::new();
     for (number, entry) in (0..).zip(entries) {
-        let record = recorder.next(entry, at(number * 250)).unwrap();
+        let record = recorder.next(entry, at(number * 250), SALT).unwrap();
         recorder.commit(&record);
         records.push(record);
     }
@@ -184,7 +187,7 @@ fn a_full_recording_says_so_and_ends() {
     let mut recorder = Recorder::new(SESSION, 4000);
     let mut records = Vec::new();
     let entry = Entry::output(StreamType::Stdout, vec![b'x'; 1000].into());
-    while let Some(record) = recorder.next(entry.clone(), at(0)) {
+    while let Some(record) = recorder.next(entry.clone(), at(0), SALT) {
         recorder.commit(&record);
         records.push(record);
     }
@@ -200,18 +203,79 @@ fn a_full_recording_says_so_and_ends() {
 fn what_could_not_be_stored_is_a_gap_in_a_whole_chain() {
     let mut recorder = Recorder::new(SESSION, u64::MAX);
     let entry = |text: &'static str| Entry::output(StreamType::Stdout, text.into());
-    let first = recorder.next(entry("a"), at(0)).unwrap();
+    let first = recorder.next(entry("a"), at(0), SALT).unwrap();
     assert!(!recorder.commit(&first));
     // The disk is full for two.
-    assert!(recorder.next(entry("b"), at(1)).is_some());
+    assert!(recorder.next(entry("b"), at(1), SALT).is_some());
     recorder.lose();
     recorder.lose();
-    let gap = recorder.next(entry("d"), at(2)).unwrap();
+    let gap = recorder.next(entry("d"), at(2), SALT).unwrap();
     assert_eq!(gap.detail.as_deref(), Some("lost: 2"));
     assert!(recorder.commit(&gap), "the entry is still to be recorded");
-    let after = recorder.next(entry("d"), at(2)).unwrap();
+    let after = recorder.next(entry("d"), at(2), SALT).unwrap();
     assert!(!recorder.commit(&after));
     assert!(verify(SESSION, &[first, gap, after], Some(recorder.head())).is_ok());
+}
+
+/// Of before there were salts: somebody pressed a key, and it was shown.
+const UNSALTED: &str = r#"{"seq":"1","created_at":"2023-11-14T22:13:20.250Z","type":"data","direction":"client_to_server","stream_type":"stdin","participant_id":"p1","payload_length":1,"payload":"eA==","prev_hash":"551390e1edf08455ab01fbd7a643b87c2189c26f54a6da4b0a3ce3873b3a37f1","hash":"b285c7bd6c69379cd44bfa65da65bb2fb94275de57f2eb927b9a85e82922dec2"}
+{"seq":"2","created_at":"2023-11-14T22:13:20.500Z","type":"data","direction":"server_to_client","stream_type":"stdout","payload_length":1,"payload":"eA==","prev_hash":"b285c7bd6c69379cd44bfa65da65bb2fb94275de57f2eb927b9a85e82922dec2","hash":"45b7b498ec5b84bb87b2b4ef554d2fb69baf74776cbe9f591e5e3458d0deee1f"}"#;
+
+fn unsalted() -> Vec<Record> {
+    let lines = UNSALTED.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The keys that a record could be of, by its hash alone.
+fn guessed(record: &Record) -> Vec<u8> {
+    let fits = |key: &u8| {
+        let guess = Record {
+            payload: Bytes::copy_from_slice(&[*key]),
+            salt: None,
+            ..record.clone()
+        };
+        Verifier::from(&guess).check(&guess).is_ok()
+    };
+    (0..=u8::MAX).filter(fits).collect()
+}
+
+#[test]
+fn recordings_of_before_there_were_salts_are_verified() {
+    assert!(verify(SESSION, &unsalted(), None).is_ok());
+    let mut changed = unsalted();
+    changed[0].salt = Some(Salt(SALT));
+    let broken = verify(SESSION, &changed, None).unwrap_err();
+    assert_eq!((broken.seq, broken.fault), (1, Fault::Content));
+}
+
+/// WT-4: what a record holds does not follow from its hash.
+#[test]
+fn wt_4_a_hash_does_not_tell_what_was_typed() {
+    assert_eq!(guessed(&unsalted()[0]), b"x", "the guess is a good one");
+    let (records, _) = record_all(vec![Entry::input("p1", "x".into(), false)]);
+    assert!(guessed(&records[0]).is_empty());
+    let mut changed = records;
+    changed[0].salt = Some(Salt([8; SALT_LEN]));
+    let broken = verify(SESSION, &changed, None).unwrap_err();
+    assert_eq!(broken.fault, Fault::Content);
+}
+
+/// WT-4: nor does it from an export without what was typed: there is no hash of before there were
+/// salts in it, and no salt of what is left out.
+#[test]
+fn wt_4_an_export_without_input_has_no_hash_that_tells_it() {
+    for write in [
+        |records: Vec<Record>| exported(|out| json(&(), at(0), Hashes::Salted, records, out)),
+        |records: Vec<Record>| exported(|out| ndjson(&(), at(0), Hashes::Salted, records, out)),
+    ] {
+        let told = write(unsalted()[1..].to_vec());
+        assert!(told.contains("payload") && !told.contains("hash"), "{told}");
+        let (records, _) = record_all(sample());
+        let told = write(records);
+        assert_eq!(told.matches("\"prev_hash\"").count(), 10, "{told}");
+    }
 }
 
 fn exported(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
@@ -379,7 +443,7 @@ fn casts_have_the_lines_that_players_read() {
 fn json_has_every_record() {
     let (records, head) = record_all(sample());
     let session = serde_json::json!({"id": SESSION});
-    let written = exported(|out| json(&session, at(0), records.clone(), out));
+    let written = exported(|out| json(&session, at(0), Hashes::All, records.clone(), out));
     let read: serde_json::Value = serde_json::from_str(&written).unwrap();
     assert_eq!(read["export_version"], 1);
     assert_eq!(read["session"], session);

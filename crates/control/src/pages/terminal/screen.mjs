@@ -5,6 +5,7 @@
 // answers to questions of the program goes out only while the person has control.
 
 import { FitAddon } from "/terminal/addon-fit.mjs";
+import { harmless, question, sendsLines } from "/terminal/paste.mjs";
 import { Terminal } from "/terminal/xterm.mjs";
 
 export class Screen {
@@ -45,6 +46,9 @@ export class Screen {
       event.preventDefault();
       this.focus();
     });
+    // Before the terminal has it.
+    node.addEventListener("paste", (event) => this.#paste(event), { capture: true });
+    node.addEventListener("drop", (event) => event.preventDefault(), { capture: true });
     const goesOut = () => this.typing && this.replaying === 0;
     this.terminal.onData((text) => {
       if (goesOut()) typed(new TextEncoder().encode(text));
@@ -69,6 +73,16 @@ export class Screen {
     this.terminal.options.disableStdin = !typing;
     this.terminal.options.cursorBlink = typing;
     document.querySelector("#leave-hint").hidden = !typing;
+  }
+
+  /** Pastes what is harmless, and asks where each line would run as it comes. */
+  #paste(event) {
+    event.preventDefault();
+    event.stopPropagation();
+    const text = harmless(event.clipboardData?.getData("text/plain") ?? "");
+    if (!this.typing || !text) return;
+    const runs = sendsLines(text) && !this.terminal.modes.bracketedPasteMode;
+    if (!runs || confirm(question(text))) this.terminal.paste(text);
   }
 
   /** Draws. Returns false while more waits than a page should hold. */

@@ -13,7 +13,7 @@ mod stream;
 
 use std::sync::Arc;
 
-use ::api::webtty as paths;
+use ::api::webtty::{self as paths, Session};
 use axum::Json;
 use axum::Router;
 use axum::body::Bytes;
@@ -38,7 +38,7 @@ use super::caller::Caller;
 use crate::access::Denied;
 use crate::directory::Project;
 use crate::live::Load;
-use crate::webtty::{Known, Running};
+use crate::webtty::{Known, Running, without_arguments};
 
 /// The routes.
 pub(super) fn router<A: Load>() -> Router<Arc<Api<A>>> {
@@ -125,6 +125,25 @@ impl<A> Api<A> {
         let directory = self.tenancy.directory();
         let logs = Permission::WebttyLogsReadOnly;
         opened || directory.is_some_and(|known| known.permits(user, project, logs))
+    }
+}
+
+impl<A> Api<A> {
+    /// Whether a caller sees the arguments of a session's command, which may be secrets: who opened
+    /// it, and who may read recordings.
+    fn sees_arguments(&self, token: &Verified, project: &Project, session: &Session) -> bool {
+        let opened = token.user_id.is_some() && token.user_id == session.initiator_user_id;
+        let logs = Permission::WebttyLogsReadOnly;
+        opened || self.tenancy.require(token, project, logs).is_ok()
+    }
+
+    /// A session as a caller sees it. Every answer that has one goes through this.
+    fn session_for<N>(&self, caller: &Caller<N>, session: Session) -> Session {
+        if self.sees_arguments(&caller.token, &caller.project, &session) {
+            session
+        } else {
+            without_arguments(session)
+        }
     }
 }
 

@@ -32,11 +32,13 @@ use types::id::WebttySessionId;
 use types::json as strict;
 use types::permission::Permission;
 use types::problem::Problem;
+use types::webtty::RecordType;
 
 use super::{Answer, json, path, reaches, shows};
 use crate::api::Api;
 use crate::api::caller::{Anything, Caller, DeleteRecordings, ReadRecordings};
 use crate::live::Load;
+use crate::webtty::program;
 use crate::webtty::recordings::{Export, Format, Kept, MAX_HITS, Search, Unreadable};
 
 pub(super) fn router<A: Load>() -> Router<Arc<Api<A>>> {
@@ -74,7 +76,7 @@ async fn events<A: Load>(
         return Err(ParamError::new("limit", message).into());
     }
     let id = path(id)?;
-    let (session, _) = match kept(&api, &caller, &id).await {
+    let (session, kept) = match kept(&api, &caller, &id).await {
         Ok(kept) => kept,
         // It began a moment ago.
         Err(problem) if problem.status == 404 && api.session_of(&caller, &id).is_ok() => {
@@ -86,7 +88,13 @@ async fn events<A: Load>(
     let read = recorder.records(project, &session, from, usize::from(limit));
     let (records, sealed) = read.await.map_err(|why| unreadable(&why))?;
     let shown = records.into_iter();
-    let shown = shown.map(|record| event(&id, record, sealed, reads));
+    let sees_arguments = api.sees_arguments(&caller.token, &caller.project, &kept.session);
+    let shown = shown.map(|mut record| {
+        if !sees_arguments && record.record_type == RecordType::Open {
+            record.detail = record.detail.map(|line| program(&line).to_owned());
+        }
+        event(&id, record, sealed, reads)
+    });
     Ok(json(shown.collect::<Vec<_>>()))
 }
 
@@ -261,6 +269,8 @@ fn event(session_id: &str, record: Record, sealed: bool, with_payload: bool) -> 
     if let Some(detail) = record.detail {
         metadata.insert("detail".to_owned(), Value::String(detail));
     }
+    // A hash without a salt tells the payload to who tries them all.
+    let hashes = with_payload || record.salt.is_some();
     let has_payload = with_payload && !record.payload.is_empty();
     let payload = has_payload.then(|| STANDARD.encode(&record.payload));
     let (ciphertext, plaintext) = if sealed {
@@ -281,8 +291,12 @@ fn event(session_id: &str, record: Record, sealed: bool, with_payload: bool) -> 
         payload_length: Some(record.payload_length),
         payload_ciphertext: ciphertext,
         payload_plaintext: plaintext,
-        prev_hash: Some(hex::encode(record.prev_hash)),
-        hash: Some(hex::encode(record.hash)),
+        salt: record
+            .salt
+            .filter(|_| with_payload)
+            .map(|salt| hex::encode(salt.0)),
+        prev_hash: hashes.then(|| hex::encode(record.prev_hash)),
+        hash: hashes.then(|| hex::encode(record.hash)),
         metadata: (!metadata.is_empty()).then_some(metadata),
     }
 }
@@ -342,3 +356,26 @@ const DEFAULT_HITS: usize = 50;
 
 /// Seconds after which a reader may try again.
 const BUSY_RETRY: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WT-4: a hash of before there were salts is for who may read what it is over.
+    #[test]
+    fn wt_4_a_hash_without_a_salt_is_not_shown_without_the_payload() {
+        let stored = value!({"seq": "1", "created_at": "2026-01-01T00:00:00Z", "type": "data",
+            "direction": "client_to_server", "stream_type": "stdin", "payload_length": 1,
+            "payload": "eA==", "prev_hash": "00".repeat(32), "hash": "11".repeat(32)});
+        let mut record: Record = serde_json::from_value(stored).unwrap();
+        let shown = |record: &Record, reads| event("wts_1", record.clone(), false, reads);
+        let watched = shown(&record, false);
+        assert_eq!((watched.hash, watched.prev_hash), (None, None));
+        assert!(shown(&record, true).hash.is_some());
+        record.salt = Some(tty::recording::Salt([1; 16]));
+        let watched = shown(&record, false);
+        assert!(watched.hash.is_some() && watched.prev_hash.is_some());
+        assert_eq!(watched.salt, None);
+        assert!(shown(&record, true).salt.is_some());
+    }
+}

@@ -44,7 +44,9 @@ pub(super) async fn list<A: Load>(
     let kept = api.terminals.recorder.sessions(&project.id, room, wanted);
     let kept = kept.await.map_err(|why| unreadable(&why))?;
     sessions.extend(kept.into_iter().map(|kept| kept.session));
-    Ok(json(sessions))
+    let shown = sessions.into_iter();
+    let shown = shown.map(|session| api.session_for(&caller, session));
+    Ok(json(shown.collect::<Vec<_>>()))
 }
 
 /// One session.
@@ -54,10 +56,11 @@ pub(super) async fn one<A: Load>(
     id: Result<Path<String>, PathRejection>,
 ) -> Answer {
     let id = path(id)?;
-    match api.session_of(&caller, &id) {
-        Ok(known) => Ok(json(known.session())),
-        Err(_) => Ok(json(kept(&api, &caller, &id).await?.1.session)),
-    }
+    let session = match api.session_of(&caller, &id) {
+        Ok(known) => known.session(),
+        Err(_) => kept(&api, &caller, &id).await?.1.session,
+    };
+    Ok(json(api.session_for(&caller, session)))
 }
 
 /// Has a session end. Its owner may.

@@ -91,6 +91,7 @@ impl ServiceBody {
     /// The body for the library, which asks for it only while the visitor takes it. What is left
     /// of the request must not wait for that: a visitor may well send all of it before it reads.
     pub(super) fn into_down(self) -> DownBody {
+        stall::ends_with(self.record.as_ref().and_then(Record::cut));
         if self.upstream.is_none() || self.upload.is_sent() {
             return DownBody::Http1(Box::new(self));
         }

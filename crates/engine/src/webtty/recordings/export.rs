@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 use tracing::warn;
 use tty::recording::Record;
-use tty::recording::export::{self, Cast, CastOptions, TextOptions};
+use tty::recording::export::{self, Cast, CastOptions, Hashes, TextOptions};
 use types::id::WebttySessionId;
 use types::webtty::{RecordType, StreamType};
 
@@ -163,6 +163,11 @@ impl Job {
             input: export.stdin,
             pipes,
         };
+        let hashes = if export.stdin {
+            Hashes::All
+        } else {
+            Hashes::Salted
+        };
         match export.format {
             Format::Text => {
                 let options = TextOptions {
@@ -173,8 +178,8 @@ impl Job {
                 };
                 export::text(records, options, out)?;
             }
-            Format::Json => export::json(session, now, records, out)?,
-            Format::Ndjson => export::ndjson(session, now, records, out)?,
+            Format::Json => export::json(session, now, hashes, records, out)?,
+            Format::Ndjson => export::ndjson(session, now, hashes, records, out)?,
             Format::Asciicast => {
                 export::cast(Cast::V2, Some(&self.id), options, records, out)?;
             }

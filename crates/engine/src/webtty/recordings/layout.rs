@@ -13,6 +13,8 @@
 //! over the network cannot append.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -129,7 +131,10 @@ impl Store {
         let sealed = self.seal("key", b"")?;
         let options = PutOptions::from(PutMode::Create);
         match self.objects.put_opts(&at, sealed.into(), options).await {
-            Ok(_) => Ok(true),
+            Ok(_) => {
+                self.close_to_others(&at)?;
+                Ok(true)
+            }
             // Somebody else began at the same moment.
             Err(object_store::Error::AlreadyExists { .. }) => match self.get(&at, "key").await {
                 Ok(_) => Ok(true),
@@ -145,6 +150,7 @@ impl Store {
         let at = self.prefix.clone().join("health");
         let sealed = self.seal("health", &vec![0; 64 * 1024])?;
         self.objects.put(&at, sealed.into()).await?;
+        self.close_to_others(&at)?;
         Ok(())
     }
 
@@ -259,6 +265,7 @@ impl Store {
         self.objects
             .put(&self.mark_of(project, id), owner.into())
             .await?;
+        self.close_to_others(&self.mark_of(project, id))?;
         Ok(())
     }
 
@@ -302,10 +309,28 @@ impl Store {
         Ok(names)
     }
 
+    /// The store makes its files for everybody of the host, in a folder that nobody else enters. A copy
+    /// of the folder may be anywhere, so a file is its owner's alone, too.
+    fn close_to_others(&self, at: &Path) -> Done<()> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        let path = folder.path.join(at.as_ref());
+        let closed = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
+        closed.map_err(|source| {
+            let generic = object_store::Error::Generic {
+                store: "folder",
+                source: source.into(),
+            };
+            StoreError::Store(generic)
+        })
+    }
+
     async fn put(&self, at: &Path, name: &str, clear: &[u8]) -> Done<u64> {
         let sealed = self.seal(name, clear)?;
         let size = sealed.len();
         self.objects.put(at, sealed.into()).await?;
+        self.close_to_others(at)?;
         Ok(u64::try_from(size).unwrap_or(u64::MAX))
     }
 

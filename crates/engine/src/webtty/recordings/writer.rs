@@ -13,6 +13,7 @@ use types::webtty::SessionStatus;
 use super::layout::{MAX_SEGMENT, ROLL, StoreError, Stored};
 use super::queue::{Batch, End, Queue};
 use super::{Inner, Meta};
+use crate::agents::random_bytes;
 use crate::config::RecordingPolicy;
 
 /// How old what waits becomes before it is stored.
@@ -278,7 +279,7 @@ fn fill(
         // The first record may be of a gap; then the entry is still to come.
         let mut again = true;
         while again {
-            let Some(record) = chain.next(entry.clone(), *at) else {
+            let Some(record) = chain.next(entry.clone(), *at, random_bytes()) else {
                 break;
             };
             let line = serde_json::to_vec(&record)?;

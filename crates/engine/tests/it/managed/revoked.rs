@@ -200,6 +200,58 @@ async fn a_visitor_of_http2_ends_with_its_token_before_there_is_an_answer() {
     assert!(sending.is_err(), "{sending:?}");
 }
 
+/// EN-1: an upload is cut off with its token although its visitor reads nothing of the answer.
+#[tokio::test]
+async fn en_1_an_upload_whose_visitor_does_not_read_ends_with_its_token() {
+    let Two {
+        platform,
+        ann: token,
+        ..
+    } = Two::start().await;
+    platform.add_member("usr_bob", &[A]);
+    let (credential, bobs) = platform.add_pat("usr_bob");
+    let engine = TestEngine::managed(&platform).await;
+    let (reached, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
+    let service = Upstream::start(move |mut stream, _| {
+        let reached = reached.clone();
+        async move {
+            let mut bytes = vec![0; 64 * 1024];
+            stream.read(&mut bytes).await.unwrap_or(0);
+            let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n";
+            stream.write_all(head).await.unwrap();
+            reached.send(()).ok();
+            // More than any window has room for; then it is stuck, and so is the stream.
+            while stream.write_all(&[0; 16 * 1024]).await.is_ok() {}
+        }
+    })
+    .await;
+    let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
+    let host = tunnel.hostname();
+    let mut h2 = engine.visitor().h2(host).await;
+    let (more, mut pieces) = tokio::sync::mpsc::channel::<Bytes>(1);
+    let body = futures_util::stream::poll_fn(move |cx| {
+        let piece = pieces.poll_recv(cx);
+        piece.map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    });
+    let request = http::Request::post(format!("https://{host}/"))
+        .header("authorization", format!("Bearer {bobs}"))
+        .body(StreamBody::new(body).boxed_unsync())
+        .unwrap();
+    more.send(Bytes::from_static(b"some of it")).await.unwrap();
+    let answer = within("the answer", h2.send(request)).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    within("the service", arrivals.recv()).await.unwrap();
+    let began = std::time::Instant::now();
+    platform.revoke(&credential);
+    // The library lets the body go when the stream is reset.
+    within("the end of the upload", more.closed()).await;
+    assert!(
+        began.elapsed() < std::time::Duration::from_secs(20),
+        "not the limit for stalls"
+    );
+    drop(answer);
+}
+
 async fn with_bearer(mut visitor: RawVisitor, host: &str, token: &str) -> u16 {
     let bearer = format!("Authorization: Bearer {token}\r\n");
     visitor.request("GET", "/", host, &bearer).await;

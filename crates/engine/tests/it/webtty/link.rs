@@ -114,6 +114,11 @@ impl Person {
 
     /// Starts a command, with a terminal of 5 rows and 20 columns or without one.
     pub(crate) async fn open(&mut self, terminal: bool) {
+        self.open_with(terminal, &["work"]).await;
+    }
+
+    /// The same with another command.
+    pub(crate) async fn open_with(&mut self, terminal: bool, command: &[&str]) {
         let size = Size { rows: 5, cols: 20 };
         self.send(Kind::Open(Box::new(Open {
             config: Some(Config {
@@ -122,7 +127,7 @@ impl Person {
                     interactive: true,
                     send_heartbeat: true,
                 }),
-                cmd_args: vec!["work".to_owned()],
+                cmd_args: command.iter().map(|part| (*part).to_owned()).collect(),
                 ..Config::default()
             }),
             session: Some(OpenSession {

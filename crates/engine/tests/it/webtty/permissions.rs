@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::world::{A, World};
+use super::events::{until, watch};
+use super::world::{A, MEMBER, World};
 
 /// WT-4, over the whole table: every operation of terminals with every permission alone.
 #[tokio::test]
@@ -239,4 +240,67 @@ async fn the_platforms_pages_may_call_and_no_others() {
             }
         }
     }
+}
+
+/// WT-4: arguments of a command may be secrets. Who opened the session and who may read recordings
+/// sees them; every other answer and every event has the program alone.
+#[tokio::test]
+async fn wt_4_arguments_are_for_who_reads_recordings() {
+    let recorded = |server: &mut api::link::WebttyServer| {
+        server.recording_policy = "recorded".to_owned();
+    };
+    let mut world = World::with(recorded, true, "plain").await;
+    let mut admin = MEMBER.to_vec();
+    admin.push("webtty.logs.read-only");
+    world.platform.add_person("usr_ada", &[(A, &admin)]);
+    let (_, ada) = world.platform.add_pat("usr_ada");
+    world.engine.informed().await;
+    let watcher = watch(&world, &ada, true).await;
+    let mut ann = world.comes("", &world.ann).await.unwrap();
+    ann.open_with(true, &["work", "--token=hunter2", "now"])
+        .await;
+    let shell = world.server.shell().await;
+    let sessions = world.get("/api/webtty/sessions", &world.bob).await.1;
+    let id = sessions[0]["id"].as_str().unwrap().to_owned();
+    let base = format!("/api/webtty/sessions/{id}");
+    let events = format!("{base}/events");
+    testing::within("the record of the open", async {
+        while world.get(&events, &world.bob).await.1[0]["type"] != "open" {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let paths = [
+        "/api/webtty/sessions".to_owned(),
+        "/api/webtty/groups".to_owned(),
+        base.clone(),
+        format!("{base}/participants"),
+        format!("{base}/control-requests"),
+        events.clone(),
+    ];
+    let whole = "work --token=hunter2 now";
+    for over in [false, true] {
+        if over {
+            shell.exits(0);
+            ann.ends().await;
+            world.is_so(&id, |shown| shown["status"] == "closed").await;
+        }
+        for path in &paths {
+            let (status, answer) = world.get(path, &world.bob).await;
+            assert_eq!(status, 200, "{path}");
+            assert!(!answer.to_string().contains("hunter2"), "{path}: {answer}");
+        }
+        let (_, shown) = world.get(&base, &world.bob).await;
+        assert_eq!(shown["command_meta"]["command"], "work");
+        for token in [&world.ann, &ada] {
+            let (_, shown) = world.get(&base, token).await;
+            assert_eq!(shown["command_meta"]["command"], whole);
+            let (_, listed) = world.get("/api/webtty/sessions", token).await;
+            assert_eq!(listed[0]["command_meta"]["command"], whole);
+            let (_, recorded) = world.get(&events, token).await;
+            assert_eq!(recorded[0]["metadata"]["detail"], whole);
+        }
+    }
+    let told = until(watcher, "webtty.session.closed").await.concat();
+    assert!(!told.contains("hunter2"), "{told}");
 }

@@ -79,6 +79,10 @@ async fn events_have_payloads_for_who_may_read_recordings() {
     assert_eq!(all[4].get("payload_plaintext"), None);
     assert_eq!(all[9]["metadata"]["exit_code"], 7);
     assert_eq!(all[1]["prev_hash"], all[0]["hash"]);
+    // What a hash is over is shown with it, or not at all: see `wt_4_a_hash_does_not_tell_…` of `tty`.
+    let salts = all.iter().map(|event| event["salt"].as_str().unwrap());
+    let salts: std::collections::HashSet<_> = salts.collect();
+    assert_eq!(salts.len(), 10, "each has its own");
 
     let (status, watched) = served.events(&may(&[WATCH]), &id, &json!({})).await;
     assert_eq!(status, 200);
@@ -89,6 +93,8 @@ async fn events_have_payloads_for_who_may_read_recordings() {
             .iter()
             .all(|event| event.get("payload_plaintext").is_none())
     );
+    assert!(watched.iter().all(|event| event.get("salt").is_none()));
+    assert_eq!(watched[1]["hash"], all[1]["hash"]);
     assert_eq!(watched[7]["type"], "participant");
 
     let (status, refused) = served

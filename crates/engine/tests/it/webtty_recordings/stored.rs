@@ -40,6 +40,20 @@ async fn what_was_recorded_is_found_after_a_restart() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&place.folder()), 0o700);
     assert_eq!(mode(&place.dir.path().join("recordings.key")), 0o600);
+    let mut folders = vec![place.folder()];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files += 1;
+                assert_eq!(mode(&path), 0o600, "{}", path.display());
+            }
+        }
+    }
+    assert!(files > 2, "{files}");
     // Of another project there is nothing.
     assert!(recorder.session("prj_b", &id).await.unwrap().is_none());
     assert!(

@@ -13,7 +13,7 @@ use control::{
     projects::{self, Named},
 };
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
-use mcp::{Carried, Engines, Hosted, Identified, Identify, ProjectName, TerminalAsk};
+use mcp::{Carried, Engines, Held, Hosted, Identified, Identify, ProjectName, TerminalAsk};
 use types::{permission::Permission, problem::Problem};
 
 use crate::{
@@ -46,6 +46,9 @@ impl Identify for Door {
             match caller::of_bearer(&app, &headers).await {
                 Ok(caller) => Ok(caller.map(|who| {
                     let mut extensions = Extensions::new();
+                    if let Some(permissions) = who.permissions {
+                        extensions.insert(Held(permissions));
+                    }
                     extensions.insert(who);
                     extensions
                 })),

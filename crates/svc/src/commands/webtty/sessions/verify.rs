@@ -218,8 +218,11 @@ impl Chain {
                 Err((self.none)())
             };
         }
-        let record: Record = serde_json::from_slice(line)
-            .map_err(|error| Failure::of("a line of the recording is no record", error))?;
+        let record: Record = serde_json::from_slice(line).map_err(|error| {
+            // An old one that leaves out what was typed has no hashes.
+            Failure::of("a line of the recording is no record", error)
+                .hint("export it with --include-stdin")
+        })?;
         if self.broken.is_some() {
             return Ok(());
         }
@@ -307,7 +310,9 @@ mod tests {
         for text in texts {
             let bytes = text.as_bytes().to_vec().into();
             let entry = Entry::output(StreamType::Stdout, bytes);
-            let record = recorder.next(entry, jiff::Timestamp::UNIX_EPOCH).unwrap();
+            let record = recorder
+                .next(entry, jiff::Timestamp::UNIX_EPOCH, [7; 16])
+                .unwrap();
             recorder.commit(&record);
             lines.push(serde_json::to_string(&record).unwrap());
         }
