@@ -5,6 +5,7 @@
 
 mod bans;
 mod graph;
+mod limits;
 mod links;
 mod manifests;
 mod sources;
@@ -32,6 +33,7 @@ fn check(repository: &Repository) -> Result<Vec<String>> {
     complaints.extend(bans::check(repository)?);
     complaints.extend(manifests::check(&files));
     complaints.extend(sources::check(&files));
+    complaints.extend(limits::check(&files));
     complaints.extend(links::check(&files));
     complaints.extend(rules::check(&files));
     Ok(complaints)
