@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use tokio::time::timeout;
-use tty::message::{Ack, ClientHello, Data, Kind, Open, Payload, ProtocolVersion, Stream};
+use tty::message::{
+    Ack, ClientHello, Data, Kind, Open, Payload, ProtocolError, ProtocolErrorCode, ProtocolVersion,
+    Stream,
+};
 use tty::seal::{
     Channel, ClientHandshake, ClientReady, Content, Identity, MAX_CLEAR, Mark, PublicKey,
     SECRET_LEN, SealError,
@@ -74,7 +77,7 @@ impl Seal {
                 Ok(Sealing::Ready(Box::new(ready)))
             }
             Some(Kind::Error(error)) => Err(ClientError::Refused(error.msg).into()),
-            Some(Kind::ProtocolError(error)) => Err(ClientError::Refused(error.msg).into()),
+            Some(Kind::ProtocolError(error)) => Err(unproven(error)),
             Some(_) => Err(SessionError::NotSealed),
             None => Err(SessionError::HungUp),
         }
@@ -163,6 +166,19 @@ impl Sealing {
             exit: None,
         };
         Ok(Kind::Open(Box::new(open)))
+    }
+}
+
+/// One of the two ends is not who it has to be, or the server does not speak this at all.
+fn unproven(error: ProtocolError) -> SessionError {
+    match error.code() {
+        ProtocolErrorCode::Unspecified | ProtocolErrorCode::UnsupportedSuite => {
+            ClientError::Refused(error.msg).into()
+        }
+        code => SessionError::Unproven {
+            code,
+            said: error.msg,
+        },
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tty::message::{Close, Config, Kind, Notice, Stream, TerminationReason};
+use tty::message::{Close, Config, Kind, Notice, ProtocolErrorCode, Stream, TerminationReason};
 use tty::seal::SealError;
 use tty::session::{Client, ClientCommand, ClientError};
 use tty::size::Size;
@@ -101,6 +101,14 @@ pub enum SessionError {
     /// The encryption does not hold.
     #[error("the end-to-end encryption does not hold")]
     Seal(#[from] SealError),
+    /// The server says that it is another one, or that we are.
+    #[error("the server refused the end-to-end encryption: {said}")]
+    Unproven {
+        /// For programs.
+        code: ProtocolErrorCode,
+        /// The server's words: somebody else's text.
+        said: String,
+    },
     /// The other side said something in the clear.
     #[error("the other side does not keep to the end-to-end encryption")]
     NotSealed,
@@ -118,7 +126,11 @@ impl SessionError {
         match self {
             Self::Connection(error) => error.is_transient(),
             Self::HungUp | Self::Server(ClientError::Silent) => true,
-            Self::Server(_) | Self::Seal(_) | Self::NotSealed | Self::NoHello => false,
+            Self::Server(_)
+            | Self::Seal(_)
+            | Self::Unproven { .. }
+            | Self::NotSealed
+            | Self::NoHello => false,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! How a session ended, in words and as an exit code.
 
 use terminal::client::{ConnectionError, Ended, SessionError};
-use tty::{message::TerminationReason, session::ClientError};
+use tty::{
+    message::{ProtocolErrorCode, TerminationReason},
+    session::ClientError,
+};
 
 use crate::{
     failure::{Code, Failure, chain},
@@ -104,7 +107,13 @@ pub(super) fn failed(error: SessionError, url: &str) -> Failure {
         SessionError::Server(error @ ClientError::Refused(_)) => {
             Failure::new(Code::Failed, plain(&error.to_string())).named("webtty_refused")
         }
-        SessionError::Seal(_) | SessionError::NotSealed => {
+        SessionError::Unproven {
+            code: ProtocolErrorCode::ServerKeyChanged,
+            ..
+        } => Failure::new(Code::Refused, format!("{url}: {}", plain(&chain(&error))))
+            .named("webtty_server_key_changed")
+            .hint("nothing was sent in the clear; is it the server that you know?"),
+        SessionError::Seal(_) | SessionError::NotSealed | SessionError::Unproven { .. } => {
             Failure::new(Code::Refused, format!("{url}: {}", plain(&chain(&error))))
                 .named("webtty_e2e")
                 .hint("nothing was sent in the clear; is it the server that you know?")
@@ -131,6 +140,23 @@ mod tests {
     fn exit_codes_are_those_of_a_process() {
         for (code, mirrored) in [(0, 0), (7, 7), (255, 255), (256, 255), (-1, 1)] {
             assert_eq!(status(&ended(code)), mirrored, "{code}");
+        }
+    }
+
+    /// Who is not who they have to be is refused, at whichever address.
+    #[test]
+    fn another_key_is_a_refusal() {
+        for (code, name) in [
+            (
+                ProtocolErrorCode::ServerKeyChanged,
+                "webtty_server_key_changed",
+            ),
+            (ProtocolErrorCode::ClientUnauthorized, "webtty_e2e"),
+            (ProtocolErrorCode::ClientProofInvalid, "webtty_e2e"),
+        ] {
+            let said = "no".to_owned();
+            let failure = failed(SessionError::Unproven { code, said }, "ws://box");
+            assert_eq!((failure.code(), failure.name()), (Code::Refused, name));
         }
     }
 

@@ -89,7 +89,7 @@ async fn two_ends_that_know_each_other_talk_and_others_do_not() {
         marked,
     ];
     let ended = home.run(&args).await;
-    assert_ne!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.code, Some(3), "{ended:?}");
     // Another key than that of the server opens nothing.
     let stranger = key(&home, "stranger").await;
     let args = [
@@ -103,7 +103,11 @@ async fn two_ends_that_know_each_other_talk_and_others_do_not() {
         marked,
     ];
     let ended = home.run(&args).await;
-    assert_ne!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(
+        ended.stderr.contains("error[webtty_server_key_changed]"),
+        "{ended:?}"
+    );
     // Who was taken out of the list is out from the next session on.
     let remove = ["webtty", "authorized-client", "remove", "ada"];
     assert_eq!(home.run(&remove).await.code, Some(0));
