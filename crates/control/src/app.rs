@@ -14,6 +14,7 @@ use store::Store;
 use types::problem::Problem;
 
 use crate::caller::Verdicts;
+use crate::clock_skew::ClockSkew;
 use crate::config::Config;
 use crate::engines::Engines;
 use crate::health::Health;
@@ -53,6 +54,8 @@ pub struct App {
     pub rate_limiter: RateLimiter,
     /// Searches of logs that are under way.
     pub searches: SearchLimit,
+    /// How far the clock is from the database's.
+    pub clock_skew: ClockSkew,
     /// Whether requests can be served.
     pub health: Health,
     /// What is done without being asked.

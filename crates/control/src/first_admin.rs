@@ -29,8 +29,12 @@ pub async fn first_admin(app: &App, email: &str) -> Answer<Option<Secret>> {
         return Ok(None);
     }
     let password = draw_password()?;
-    create(app, email, &password).await?;
-    Ok(Some(Secret::new(password)))
+    match create(app, email, &password).await {
+        Ok(_) => Ok(Some(Secret::new(password))),
+        // Another process that starts at the same time was faster.
+        Err(refusal) if refusal.problem().status == CONFLICT => Ok(None),
+        Err(refusal) => Err(refusal),
+    }
 }
 
 /// A password that nobody guesses.
@@ -105,6 +109,9 @@ async fn create(app: &App, email: &str, password: &str) -> Answer<UserId> {
         accounts::create_admin(&app.store, passwords, email, name, password, app.now()).await?;
     Ok(made.0)
 }
+
+/// The only conflict of a new account is its address.
+const CONFLICT: u16 = 409;
 
 /// 24 characters: short enough to type once, far beyond guessing.
 const PASSWORD_BYTES: usize = 18;

@@ -3,6 +3,7 @@
 //! Both are public: they are for balancers and supervisors, and say nothing that the next request
 //! would not.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -28,19 +29,21 @@ pub struct Health {
     last: Mutex<Option<(Instant, bool)>>,
     /// Asking takes one connection, however many ask for readiness.
     asking: Semaphore,
+    /// The directory of the embedded database.
+    embedded: Option<PathBuf>,
 }
 
-impl Default for Health {
-    fn default() -> Self {
+impl Health {
+    /// `embedded` is the directory of the database, where it is one of this machine.
+    pub fn new(embedded: Option<PathBuf>) -> Self {
         Self {
             drain: OnceLock::new(),
             last: Mutex::new(None),
             asking: Semaphore::new(1),
+            embedded,
         }
     }
-}
 
-impl Health {
     /// From the moment that `drain` is cancelled nothing is ready any more. Said once, by whoever
     /// serves.
     pub fn ends_with(&self, drain: CancellationToken) {
@@ -50,6 +53,19 @@ impl Health {
     /// Whether requests can be served now.
     pub async fn is_ready(&self, store: &Store) -> bool {
         !self.is_draining() && self.database_answers(store).await && !self.is_draining()
+    }
+
+    /// Whether the disk of the embedded database has room for what is written next. What does not
+    /// tell is not full.
+    fn has_room(&self) -> bool {
+        let Some(directory) = &self.embedded else {
+            return true;
+        };
+        let Ok(disk) = nix::sys::statvfs::statvfs(directory) else {
+            return true;
+        };
+        let free = u64::from(disk.blocks_available()) * u64::from(disk.fragment_size());
+        free >= LEAST_FREE_BYTES
     }
 
     fn is_draining(&self) -> bool {
@@ -76,7 +92,11 @@ impl Health {
                     "the database does not answer"
                 );
             }
-            Some(answer.is_ok())
+            let has_room = self.has_room();
+            if !has_room {
+                tracing::warn!("the disk of the database is full");
+            }
+            Some(answer.is_ok() && has_room)
         });
         let answered = asked.await.ok().flatten().unwrap_or(false);
         *self.last.lock() = Some((Instant::now(), answered));
@@ -89,6 +109,8 @@ impl Health {
     }
 }
 
+/// The log of the database grows to some megabytes before it is folded into the file.
+const LEAST_FREE_BYTES: u64 = 16 * 1024 * 1024;
 /// Longer than any answer of a database that is well, shorter than the patience of a probe.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A balancer asks every few seconds; a stranger who asks more often costs no query.
@@ -104,7 +126,8 @@ async fn lives() -> Json<Shown> {
 }
 
 async fn serves(State(app): State<Arc<App>>) -> Answer<Json<Shown>> {
-    if app.health.is_ready(&app.store).await {
+    let is_ready = app.health.is_ready(&app.store).await && !app.clock_skew.is_too_large();
+    if is_ready {
         Ok(Json(OK))
     } else {
         Err(Problem::unavailable()

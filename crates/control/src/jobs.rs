@@ -56,16 +56,20 @@ pub async fn pass(app: &App, stop: &CancellationToken) {
         Ok(Some(lock)) => {
             for stale in Stale::ALL {
                 if stop.is_cancelled() {
-                    return;
+                    break;
                 }
                 match purge_under(&lock, app, *stale, stop).await {
                     Ok(rows) => metrics::purged(*stale, rows),
                     Err(refusal) => failed(stale.as_str(), &refusal),
                 }
             }
+            lock.release().await;
         }
         Ok(None) => tracing::debug!("another process is at the purge"),
         Err(error) => failed("purge", &error.into()),
+    }
+    if stop.is_cancelled() {
+        return;
     }
     if let Err(error) = note_overdue(app).await {
         failed("oldest rows", &error.into());

@@ -11,6 +11,7 @@ pub mod app;
 pub mod audit;
 pub mod billing;
 pub mod caller;
+pub mod clock_skew;
 pub mod config;
 pub mod contracts;
 pub mod credentials;

@@ -111,6 +111,11 @@ pub(crate) fn purged(stale: Stale, rows: u64) {
     counter!(table::PURGED, "kind" => stale.as_str()).increment(rows);
 }
 
+/// Notes how far our clock is ahead of the database's.
+pub(crate) fn clock_skew(ahead: SignedDuration) {
+    gauge!(table::CLOCK_SKEW).set(ahead.as_secs_f64());
+}
+
 /// Notes for how long the oldest row of a kind has been past its time.
 pub(crate) fn purge_overdue(stale: Stale, overdue: SignedDuration) {
     gauge!(table::PURGE_OVERDUE, "kind" => stale.as_str()).set(overdue.as_secs_f64());
@@ -141,7 +146,7 @@ pub(crate) fn job_failed() {
 pub(crate) async fn watch(app: Arc<App>, readiness: Readiness, drain: CancellationToken) {
     while !drain.is_cancelled() {
         let is_ready = tokio::select! {
-            is_ready = app.health.is_ready(&app.store) => is_ready,
+            is_ready = app.health.is_ready(&app.store) => is_ready && !app.clock_skew.is_too_large(),
             () = drain.cancelled() => false,
         };
         readiness.set_ready(is_ready);

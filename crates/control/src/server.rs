@@ -19,6 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::app::{App, router};
 use crate::caller::Verdicts;
+use crate::clock_skew::{self, ClockSkew};
 use crate::config::Config;
 use crate::engines::{self, Engines};
 use crate::health::Health;
@@ -121,6 +122,8 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
             "PostgreSQL allows fewer connections than are configured; there are no more than it allows"
         );
     }
+    // Another server has a disk of its own.
+    let embedded = store.is_embedded().then(|| config.data_dir.clone());
     let keys = Keys::open(&config, &store, clock.now()).await?;
     let people = People::open(&config)?;
     let shop = Shop::open(&config, &keys)?;
@@ -136,7 +139,8 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         people,
         shop,
         searches: SearchLimit::default(),
-        health: Health::default(),
+        clock_skew: ClockSkew::default(),
+        health: Health::new(embedded),
         jobs: Jobs::default(),
         engines,
         webhooks,
@@ -196,6 +200,13 @@ pub async fn start_routes(
         None
     };
     let tls = app.config.tls.as_ref().map(listener::tls).transpose()?;
+    // Before anything is served; later the task does it.
+    if let Err(error) = app.clock_skew.measure(&app).await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "the clocks were not compared"
+        );
+    }
     app.health.ends_with(shutdown.drain().clone());
     let notice = app.config.drain;
     let metrics_address = metrics.as_ref().map(MetricsServer::local_addr);
@@ -203,6 +214,7 @@ pub async fn start_routes(
         let mut background = JoinSet::new();
         background.spawn(jobs::run(Arc::clone(&app), shutdown.drain().clone()));
         background.spawn(webhooks::run(Arc::clone(&app), shutdown.drain().clone()));
+        background.spawn(clock_skew::run(Arc::clone(&app), shutdown.drain().clone()));
         background.spawn(keeper::run(Arc::clone(&app), shutdown.drain().clone()));
         background.spawn(engines::listen(Arc::clone(&app), shutdown.drain().clone()));
         let drain = shutdown.drain().clone();

@@ -174,8 +174,10 @@ statements! {
         UPDATE credentials SET revoked_at = $3, updated_at = $3 \
         WHERE id IN (SELECT id FROM chain) AND revoked_at IS NULL RETURNING id";
     REVOKE_ALL = "UPDATE credentials SET revoked_at = $2, updated_at = $2 WHERE user_id = $1 AND revoked_at IS NULL RETURNING id";
-    PURGE = "DELETE FROM credentials WHERE id IN (SELECT id FROM credentials \
-        WHERE revoked_at <= $1 OR expires_at <= $1 ORDER BY id LIMIT $2) RETURNING id";
+    PURGE = "DELETE FROM credentials WHERE id IN (SELECT e.id FROM credentials e \
+        WHERE (e.revoked_at <= $1 OR e.expires_at <= $1) \
+        AND NOT EXISTS (SELECT 1 FROM credentials c WHERE c.issued_by = e.id) \
+        ORDER BY e.id LIMIT $2) RETURNING id";
     USED = "UPDATE credentials SET last_used_at = $2, last_used_ip = $3 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
 }
 

@@ -72,6 +72,8 @@ statements! {
         AND revoked_at IS NULL AND expires_at > $2");
     ACCEPT = concat!("UPDATE invitations SET accepted_at = $3, accepted_by = $2 WHERE hash = $1 \
         AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > $3 RETURNING ", columns!());
+    IS_ACCEPTED = "SELECT COUNT(*) AS n FROM invitations WHERE hash = $1 AND accepted_by IS NOT NULL";
+    IS_ACCEPTED_BY = "SELECT COUNT(*) AS n FROM invitations WHERE hash = $1 AND accepted_by = $2";
     REVOKE = "UPDATE invitations SET revoked_at = $3 WHERE workspace_id = $1 AND id = $2 \
         AND accepted_at IS NULL AND revoked_at IS NULL";
     COUNT_OPEN = "SELECT COUNT(*) AS n FROM invitations WHERE workspace_id = $1 AND accepted_at IS NULL \
@@ -117,6 +119,25 @@ pub async fn accept(
     now: Timestamp,
 ) -> Result<Option<Invitation>, Error> {
     sql(ACCEPT).bind(hash).bind(user).bind(now).one(tx).await
+}
+
+/// Whether somebody has used the invitation of a link up.
+pub async fn is_accepted(conn: &mut Conn, hash: SecretHash) -> Result<bool, Error> {
+    Ok(sql(IS_ACCEPTED).bind(hash).count(conn).await? > 0)
+}
+
+/// Whether this person has used the invitation of a link up.
+pub async fn is_accepted_by(
+    conn: &mut Conn,
+    hash: SecretHash,
+    user: UserId,
+) -> Result<bool, Error> {
+    let count = sql(IS_ACCEPTED_BY)
+        .bind(hash)
+        .bind(user)
+        .count(conn)
+        .await?;
+    Ok(count > 0)
 }
 
 /// How many invitations of a workspace wait for an answer.

@@ -110,6 +110,11 @@ impl Lease {
         Ok(())
     }
 
+    /// Takes [`Self::close_on_drop`] back.
+    pub(crate) fn keep(&mut self) {
+        self.is_last = false;
+    }
+
     /// Makes this the end of the connection.
     pub(crate) fn close_on_drop(&mut self) {
         self.is_last = true;

@@ -22,12 +22,30 @@ pub enum Lock {
 /// holds none.
 #[must_use]
 pub struct WorkLock {
-    _connection: Option<Lease>,
+    connection: Option<Lease>,
 }
 
 impl WorkLock {
     pub(crate) fn of_nobody() -> Self {
-        Self { _connection: None }
+        Self { connection: None }
+    }
+
+    /// Ends it at once. One that is dropped ends with its connection, a moment later.
+    pub async fn release(mut self) {
+        let Some(mut lease) = self.connection.take() else {
+            return;
+        };
+        let deadline = Instant::now() + Conn::LONGEST;
+        let released = match lease.db() {
+            Ok(Db::Postgres(connection)) => {
+                let unlock = sqlx::raw_sql("SELECT pg_advisory_unlock_all()");
+                within(deadline, unlock.execute(connection)).await.is_ok()
+            }
+            Ok(Db::Sqlite(_)) | Err(_) => false,
+        };
+        if released {
+            lease.keep();
+        }
     }
 }
 
@@ -59,7 +77,7 @@ impl Lock {
             connection.close_on_drop();
         }
         Ok(taken?.then_some(WorkLock {
-            _connection: Some(connection),
+            connection: Some(connection),
         }))
     }
 

@@ -36,14 +36,24 @@ impl Paging {
     /// Whether the page begins after all rows that are counted. A database reads what comes before
     /// a page to find where it begins: long lists end here, and their pages after it are empty.
     pub(crate) fn is_beyond_count(self) -> bool {
-        self.offset() >= COUNTED.into()
+        self.begins_at() >= COUNTED.into()
     }
 
+    /// None where the page begins after what is counted: no list walks further.
     pub(crate) fn limit(self) -> i64 {
-        self.page_size.into()
+        if self.is_beyond_count() {
+            0
+        } else {
+            self.page_size.into()
+        }
     }
 
+    /// At most [`COUNTED`].
     pub(crate) fn offset(self) -> i64 {
+        self.begins_at().min(COUNTED.into())
+    }
+
+    fn begins_at(self) -> i64 {
         i64::from(self.page - 1) * i64::from(self.page_size)
     }
 }
@@ -109,7 +119,10 @@ mod tests {
             assert_eq!(Paging::new(page, size), None);
         }
         let last = Paging::new(u32::MAX, 100).unwrap();
-        assert_eq!((last.limit(), last.offset()), (100, 429_496_729_400));
+        // No list walks that far.
+        assert_eq!((last.limit(), last.offset()), (0, COUNTED.into()));
+        let counted = Paging::new(1000, 100).unwrap();
+        assert_eq!((counted.limit(), counted.offset()), (100, 99_900));
         assert_eq!(Paging::new(1, 1).unwrap().offset(), 0);
         assert!(last.is_beyond_count() && Paging::new(1001, 100).unwrap().is_beyond_count());
         assert!(!Paging::new(1000, 100).unwrap().is_beyond_count());

@@ -12,6 +12,7 @@ use crate::connection::{Conn, Db, Tx, within};
 use crate::error::{Bug, Error};
 use crate::page::Order;
 use crate::row::{Record, Row};
+use crate::timeline::COUNTED;
 
 /// An argument. `None` is a NULL that knows its type, which PostgreSQL wants to hear.
 #[derive(Clone)]
@@ -139,8 +140,10 @@ impl Query {
         }
     }
 
-    /// A number that is always there: `SELECT … AS n`.
-    pub(crate) async fn count(self, conn: &mut Conn) -> Result<u64, Error> {
+    /// A number that is always there: `SELECT … AS n`. Rows are counted up to [`COUNTED`], whoever
+    /// asks.
+    pub(crate) async fn count(mut self, conn: &mut Conn) -> Result<u64, Error> {
+        self.text = bounded(self.text);
         let count: Option<i64> = self.one(conn).await?;
         Ok(count
             .and_then(|count| u64::try_from(count).ok())
@@ -201,6 +204,18 @@ impl Query {
         Ok((for_postgres(self.text), arguments))
     }
 }
+
+/// A count that ends at [`COUNTED`], where it has no end of its own.
+fn bounded(text: Cow<'static, str>) -> Cow<'static, str> {
+    match text.strip_prefix(COUNT_OF) {
+        Some(rows) if !rows.contains(" LIMIT ") => {
+            format!("{COUNT_OF}(SELECT 1 FROM {rows} LIMIT {COUNTED}) AS counted").into()
+        }
+        _ => text,
+    }
+}
+
+const COUNT_OF: &str = "SELECT COUNT(*) AS n FROM ";
 
 /// Counts how long the database took, however the statement ended. What asks for rows counts as
 /// reading, also where it changes them.
@@ -473,6 +488,21 @@ mod tests {
              FOR NO KEY UPDATE SKIP LOCKED)"
         );
         assert!(matches!(for_sqlite("SELECT 1".into()), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn every_count_has_an_end() {
+        for text in crate::statements::every() {
+            let counts = text.contains("COUNT(*) AS n FROM") && !text.contains("GROUP BY");
+            if counts {
+                let bounded = bounded(text.clone().into());
+                assert!(bounded.contains(" LIMIT "), "{text}");
+            }
+        }
+        assert_eq!(
+            bounded("SELECT COUNT(*) AS n FROM a WHERE b = $1".into()),
+            "SELECT COUNT(*) AS n FROM (SELECT 1 FROM a WHERE b = $1 LIMIT 100000) AS counted"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use sqlx::postgres::{PgConnectOptions, PgListener};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, SqliteConnection, SqlitePool};
@@ -184,6 +185,11 @@ impl Store {
         }))
     }
 
+    /// Whether the database is a file of this machine.
+    pub fn is_embedded(&self) -> bool {
+        matches!(self.pools, Pools::Sqlite { .. })
+    }
+
     /// Begins a write transaction. On SQLite it waits for the one before it to end.
     pub async fn begin(&self) -> Result<Tx, Error> {
         let lease = match &self.pools {
@@ -264,6 +270,17 @@ impl Store {
             .count(&mut read)
             .await?;
         Ok(())
+    }
+
+    /// The time of the database's clock; `None` where it is that of this machine.
+    pub async fn time(&self) -> Result<Option<Timestamp>, Error> {
+        if let Pools::Sqlite { .. } = &self.pools {
+            return Ok(None);
+        }
+        let mut read = self.read().await?;
+        let now = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) AS n";
+        let micros: Option<i64> = crate::sql::sql(now).one(&mut read).await?;
+        Ok(micros.and_then(|micros| Timestamp::from_microsecond(micros).ok()))
     }
 
     /// Writes a consistent copy of the embedded database to a file that is not there yet, while

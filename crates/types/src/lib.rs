@@ -17,6 +17,7 @@ pub mod filter;
 pub mod form;
 pub mod id;
 pub mod json;
+pub mod network;
 pub mod path;
 pub mod pattern;
 pub mod permission;

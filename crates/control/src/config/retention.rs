@@ -27,8 +27,8 @@ pub struct Retention {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RetentionSection {
-    /// Days that entries of the audit log are kept, 1 to 36500; null: for ever.
-    audit_days: Option<u32>,
+    /// Days that entries of the audit log are kept, 1 to 36500; 0: for ever.
+    audit_days: u32,
     /// Days that credentials are shown after they were revoked or have expired. 1 to 36500.
     credentials_days: u32,
     /// Days that deliveries of webhooks are kept after they have succeeded or were given up, and
@@ -50,7 +50,7 @@ impl Default for RetentionSection {
     fn default() -> Self {
         Self {
             // A year, and the time to look back at it.
-            audit_days: Some(400),
+            audit_days: 400,
             credentials_days: 90,
             deliveries_days: 30,
             // A client that tries again does so within hours; a script's journal lives longer.
@@ -77,10 +77,10 @@ impl RetentionSection {
             ))
         };
         Ok(Retention {
-            audit: self
-                .audit_days
-                .map(|given| days("audit_days", 1, given))
-                .transpose()?,
+            audit: match self.audit_days {
+                0 => None,
+                given => Some(days("audit_days", 1, given)?),
+            },
             credentials: days("credentials_days", 1, self.credentials_days)?,
             deliveries: days("deliveries_days", 1, self.deliveries_days)?,
             idempotency_keys: days("idempotency_keys_days", 1, self.idempotency_keys_days)?,

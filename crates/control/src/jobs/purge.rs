@@ -82,7 +82,11 @@ stale! {
 /// that one goes on alone.
 pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> Answer<u64> {
     match app.store.try_lock(Lock::Purge).await? {
-        Some(lock) => purge_under(&lock, app, stale, stop).await,
+        Some(lock) => {
+            let rows = purge_under(&lock, app, stale, stop).await;
+            lock.release().await;
+            rows
+        }
         None => Ok(0),
     }
 }

@@ -7,6 +7,7 @@ use store::QUERY_SECONDS;
 use crate::jobs::Stale;
 
 pub(super) const BUILD_INFO: &str = "svc_build_info";
+pub(super) const CLOCK_SKEW: &str = "svc_platform_clock_skew_seconds";
 pub(super) const CONNECTIONS: &str = "svc_platform_database_connections";
 pub(super) const JOB_FAILURES: &str = "svc_platform_job_failures_total";
 pub(super) const LINKS: &str = "svc_platform_engine_links";
@@ -45,6 +46,13 @@ pub(super) const METRICS: &[Metric] = &[
         Kind::Counter,
         &[("outcome", &["ok", "error"])],
         "Changes of the certificate's files: in service, or refused while the old one stays.",
+    ),
+    metric(
+        CLOCK_SKEW,
+        Kind::Gauge,
+        &[],
+        "How far the clock is ahead of the database's, measured every minute; beyond 30 s either way \
+         nothing is ready. 0 with the embedded database.",
     ),
     metric(
         CONNECTIONS,

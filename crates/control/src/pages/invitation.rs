@@ -64,7 +64,7 @@ pub(super) async fn accept(
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
     let Some((secret, open)) = find(&app, &secret).await? else {
-        return Ok(gone());
+        return used(&app, &visitor, &secret).await;
     };
     let action = path(&secret);
     if let Visitor::SignedIn(who) = &visitor {
@@ -81,12 +81,24 @@ pub(super) async fn accept(
         );
     }
     if open.has_account {
+        // Made by the same form a moment ago, or long before.
+        if invitations::has_joined_as_new(&app, &secret, &open).await? {
+            return Ok(joined());
+        }
         return Ok(see_other(&action));
     }
     let (name, password) = (form.text("name"), form.text("password"));
     match invitations::accept_as_new(&app, &secret, &name, &password, &browser).await {
         Ok(Some(begun)) => Ok(with_cookie(see_other("/account"), &begun.set_cookie)),
+        // The same form, sent twice: one of the two made the account.
+        Ok(None) if invitations::has_joined_as_new(&app, &secret, &open).await? => Ok(joined()),
         Ok(None) => Ok(gone()),
+        Err(refusal)
+            if refusal.problem().status == 409
+                && invitations::has_joined_as_new(&app, &secret, &open).await? =>
+        {
+            Ok(joined())
+        }
         Err(refusal) if refusal.problem().status == 400 => {
             let problem = refusal.problem();
             let mut again = shown(&app, &action, &open, &visitor, &name);
@@ -139,6 +151,31 @@ fn shown<'a>(
 
 fn path(secret: &LinkSecret) -> String {
     format!("/invitations/{}", secret.reveal())
+}
+
+/// A link that was used up: by whoever asks again, or not.
+async fn used(app: &App, visitor: &Visitor, secret: &str) -> Result<Response, PageRefusal> {
+    let Some(secret) = LinkSecret::parse(secret) else {
+        return Ok(gone());
+    };
+    match visitor {
+        Visitor::SignedIn(who) if invitations::has_joined(app, &secret, who.user.id).await? => {
+            Ok(see_other("/account"))
+        }
+        Visitor::SignedIn(_) => Ok(gone()),
+        Visitor::Nobody | Visitor::HalfWay(_) if invitations::is_accepted(app, &secret).await? => {
+            Ok(joined())
+        }
+        Visitor::Nobody | Visitor::HalfWay(_) => Ok(gone()),
+    }
+}
+
+fn joined() -> Response {
+    page(&MessagePage {
+        title: "You are in",
+        text: "The invitation was accepted. Sign in to go on.",
+        link: Some(("/login", "Sign in")),
+    })
 }
 
 fn gone() -> Response {

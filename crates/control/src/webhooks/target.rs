@@ -5,13 +5,14 @@
 //! attempt, and the connection takes what is left. A name that means another address a moment later
 //! gains nothing.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use reqwest::Url;
 use reqwest::dns::{Name, Resolve, Resolving};
 use tokio::net::lookup_host;
+use types::network::is_public;
 
 use crate::config::is_loopback;
 
@@ -81,58 +82,6 @@ impl Resolve for Targets {
         })
     }
 }
-
-/// Whether the address is one of the public internet: not set aside for anything else (RFC 6890
-/// and the registries that it began), and not multicast.
-fn is_public(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => !NOT_PUBLIC_V4.iter().any(|network| network.contains(&ip)),
-        IpAddr::V6(ip) => {
-            GLOBAL_UNICAST.contains(&ip)
-                && !NOT_PUBLIC_V6.iter().any(|network| network.contains(&ip))
-        }
-    }
-}
-
-const fn v4(a: u8, b: u8, c: u8, length: u8) -> Ipv4Net {
-    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, 0), length)
-}
-
-const fn v6(a: u16, b: u16, length: u8) -> Ipv6Net {
-    Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), length)
-}
-
-/// The IANA registry of special-purpose IPv4 addresses, multicast, and what is reserved.
-const NOT_PUBLIC_V4: [Ipv4Net; 15] = [
-    v4(0, 0, 0, 8),
-    v4(10, 0, 0, 8),
-    v4(100, 64, 0, 10),
-    v4(127, 0, 0, 8),
-    v4(169, 254, 0, 16),
-    v4(172, 16, 0, 12),
-    v4(192, 0, 0, 24),
-    v4(192, 0, 2, 24),
-    v4(192, 88, 99, 24),
-    v4(192, 168, 0, 16),
-    v4(198, 18, 0, 15),
-    v4(198, 51, 100, 24),
-    v4(203, 0, 113, 24),
-    v4(224, 0, 0, 4),
-    v4(240, 0, 0, 4),
-];
-
-/// Whatever is not of it is not public: loopback, link-local, unique local, multicast, translation
-/// to IPv4.
-const GLOBAL_UNICAST: Ipv6Net = v6(0x2000, 0, 3);
-
-/// The IANA registry of special-purpose IPv6 addresses: protocol assignments with Teredo,
-/// documentation, and 6to4, which carries any IPv4 address.
-const NOT_PUBLIC_V6: [Ipv6Net; 4] = [
-    v6(0x2001, 0, 23),
-    v6(0x2001, 0x0db8, 32),
-    v6(0x2002, 0, 16),
-    v6(0x3fff, 0, 20),
-];
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,8 @@
 //! The task that sends what is due.
 //!
 //! Each process has one. A claim is a lease in the database, so that of several processes one
-//! sends; a process that dies leaves leases that end by themselves.
+//! sends; a process that dies leaves leases that end by themselves. They are counted by the database's
+//! clock, as one process whose own is ahead would take what another is at.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -164,7 +165,7 @@ impl UnderWay {
 /// Begins what is due, as far as there is room. Returns how long to wait before looking again.
 async fn begin_due(app: &Arc<App>, under_way: &mut UnderWay) -> Answer<Duration> {
     under_way.forget_ended();
-    let now = app.now();
+    let now = app.database_now();
     let mut read = app.store.read().await?;
     let next = deliveries::next_due(&mut read).await?;
     let Some(next) = next.filter(|_| under_way.room() > 0) else {
@@ -236,7 +237,7 @@ async fn note(
     began: Timestamp,
     report: Report,
 ) -> Answer<()> {
-    let now = app.now();
+    let now = app.database_now();
     let (status, error) = words(&report.end);
     let kind = EndKind::of(&report.end);
     let outcome = match kind {

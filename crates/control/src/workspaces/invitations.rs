@@ -9,7 +9,7 @@ use store::invitations::{self, Invitation, NewInvitation};
 use store::users::{self, User};
 use store::workspaces::{Membership, Workspace};
 use store::{Conn, PasswordHash, SecretHash, Tx, members};
-use types::id::{InvitationId, WorkspaceId};
+use types::id::{InvitationId, UserId, WorkspaceId};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -176,15 +176,54 @@ pub fn is_for(invitation: &Invitation, user: &User) -> bool {
 }
 
 /// Joins, as somebody with an account. False: the link does not work (any more), or is for
-/// somebody else.
+/// somebody else. Whoever has joined with it already, in another window or with another link at the
+/// same time, is in.
 pub async fn accept(app: &App, secret: &LinkSecret, who: &SignedIn, ip: IpAddr) -> Answer<bool> {
     let mut tx = app.store.begin().await?;
     let Some(invitation) = use_up(app, &mut tx, secret, &who.user, ip).await? else {
-        return Ok(false);
+        drop(tx);
+        return has_joined(app, secret, who.user.id).await;
     };
-    join(app, &mut tx, &invitation, &who.user).await?;
+    let workspace = invitation.workspace_id;
+    if members::by_user(&mut tx, workspace, who.user.id)
+        .await?
+        .is_none()
+        && let Err(refusal) = join(app, &mut tx, &invitation, &who.user).await
+    {
+        drop(tx);
+        let mut read = app.store.read().await?;
+        return match members::by_user(&mut read, workspace, who.user.id).await? {
+            Some(_) => Ok(true),
+            None => Err(refusal),
+        };
+    }
     tx.commit().await?;
     Ok(true)
+}
+
+/// Whether this person has joined with the link.
+pub async fn has_joined(app: &App, secret: &LinkSecret, user: UserId) -> Answer<bool> {
+    let mut read = app.store.read().await?;
+    Ok(invitations::is_accepted_by(&mut read, SecretHash(secret.hash()), user).await?)
+}
+
+/// Whether somebody has joined with the link.
+pub async fn is_accepted(app: &App, secret: &LinkSecret) -> Answer<bool> {
+    let mut read = app.store.read().await?;
+    Ok(invitations::is_accepted(&mut read, SecretHash(secret.hash())).await?)
+}
+
+/// Whether the person with the address of the invitation, who had no account when the form was shown,
+/// has joined with it since.
+pub async fn has_joined_as_new(app: &App, secret: &LinkSecret, open: &Open) -> Answer<bool> {
+    let mut read = app.store.read().await?;
+    match users::by_email(&mut read, &open.invitation.email).await? {
+        Some(user) => {
+            let hash = SecretHash(secret.hash());
+            Ok(invitations::is_accepted_by(&mut read, hash, user.id).await?)
+        }
+        None => Ok(false),
+    }
 }
 
 /// Makes an account for the invited address, joins with it, and signs in: the link came by mail to

@@ -260,7 +260,7 @@ async fn what_ended_does_not_stay_for_ever(control: TestControl) {
 /// It is kept for ever where the configuration says that.
 async fn the_audit_log_is_kept_where_that_is_said(control: TestControl) {
     let control = control
-        .configured(json!({"retention": {"audit_days": null}}))
+        .configured(json!({"retention": {"audit_days": 0}}))
         .await;
     let person = control.person("ada").await;
     fill(&control, &person).await;

@@ -175,3 +175,68 @@ async fn a_credential_that_is_revoked_with_its_chain_issues_no_other() {
     let list = store::credentials::list(&mut read, &good).await.unwrap();
     assert_eq!(list.total, 0);
 }
+
+/// Two platforms of one installation start at once, both with `--create-admin`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_starts_at_once_one_makes_the_operator() {
+    let first = TestControl::postgres().await;
+    let second = first.beside().await.unwrap();
+    let email = "root@example.com";
+    let (one, two) = tokio::join!(
+        ::control::first_admin(&first.app, email),
+        ::control::first_admin(&second.app, email),
+    );
+    let made = [one.unwrap(), two.unwrap()];
+    assert_eq!(made.iter().flatten().count(), 1);
+}
+
+/// A link that is used twice at the same moment, by the same person: both are told that they are in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_joins_twice_at_once_is_in() {
+    let control = TestControl::postgres().await;
+    let ada = control.person("Ada").await;
+    let team = control
+        .post("/api/workspaces", &ada.token, &json!({"name": "Team"}))
+        .await
+        .expect(201);
+    let path = format!(
+        "/api/workspaces/{}/invitations",
+        team["id"].as_str().unwrap()
+    );
+    for round in 0..4 {
+        let name = format!("Bob{round}");
+        control.person(&name).await;
+        let body =
+            json!({"email": format!("{}@example.com", name.to_lowercase()), "role": "member"});
+        let sent = control.post(&path, &ada.token, &body).await.expect(201);
+        let link = sent["url"].as_str().unwrap();
+        let link = &link[link.find("/invitations/").unwrap()..];
+        let (mut one, mut two) = (
+            control.signed_in(&name).await,
+            control.signed_in(&name).await,
+        );
+        let (one, two) = tokio::join!(one.submit(link, &[]), two.submit(link, &[]));
+        for answer in [one, two] {
+            assert_eq!(answer.location.as_deref(), Some("/account"), "{answer:?}");
+        }
+        // And a third time, later.
+        let again = control.signed_in(&name).await.submit(link, &[]).await;
+        assert_eq!(again.location.as_deref(), Some("/account"), "{again:?}");
+    }
+    for round in 0..4 {
+        let body = json!({"email": format!("new{round}@example.com"), "role": "member"});
+        let sent = control.post(&path, &ada.token, &body).await.expect(201);
+        let link = sent["url"].as_str().unwrap();
+        let link = &link[link.find("/invitations/").unwrap()..];
+        let form = [
+            ("name", "New"),
+            ("password", "a long one that nobody guesses"),
+        ];
+        let (mut one, mut two) = (control.browser(), control.browser());
+        let (one, two) = tokio::join!(one.submit(link, &form), two.submit(link, &form));
+        let is_in = |answer: &crate::support::Answer| {
+            answer.location.as_deref() == Some("/account") || answer.text.contains("You are in")
+        };
+        assert!(is_in(&one) && is_in(&two), "{one:?} {two:?}");
+    }
+}

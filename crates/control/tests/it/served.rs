@@ -298,7 +298,7 @@ fn tls_files_come_together_and_with_https() {
     let both = "tls: {cert_file: a, key_file: b}";
     assert_eq!(refused(&format!("{http}{both}")), "tls.cert_file");
     assert_eq!(
-        refused(&format!("{https}retention: {{audit_days: 0}}")),
+        refused(&format!("{https}retention: {{audit_days: 36501}}")),
         "retention.audit_days"
     );
 }

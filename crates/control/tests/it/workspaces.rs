@@ -375,7 +375,12 @@ async fn an_invitation_is_for_whom_it_was_sent_to(control: TestControl) {
         grace.open(&format!("/api/workspaces/{id}")).await.status,
         StatusCode::OK
     );
-    assert_eq!(grace.submit(&path, &[]).await.status, StatusCode::NOT_FOUND);
+    // Whoever is in is told so, and nobody else gets in.
+    assert_eq!(
+        grace.submit(&path, &[]).await.location.as_deref(),
+        Some("/account")
+    );
+    assert_eq!(eve.submit(&path, &[]).await.status, StatusCode::NOT_FOUND);
 }
 
 async fn an_invitation_ends_when_revoked_or_old(control: TestControl) {

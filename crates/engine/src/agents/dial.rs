@@ -128,7 +128,7 @@ async fn open(
         .verify(token(request.client_details.as_ref()), core.unix_seconds())
         .map_err(|refused| {
             record.decided(Rule::Token.as_str(), Some(refused.to_string().into()));
-            Error::unauthorized("the token is not valid here")
+            super::token_refused(refused)
         })?;
     let proof = Proof::Token {
         token: Arc::clone(&credential),

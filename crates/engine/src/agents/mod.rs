@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use credentials::Refused;
 use metrics::Histogram;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -35,8 +36,23 @@ use self::lanes::Lanes;
 use self::pool::{Pool, Taken};
 use self::stream::Seated;
 pub(crate) use self::stream::TunnelStream;
+use crate::access::Unverified;
 use crate::core::Core;
 use crate::live::Load;
+
+/// The answer to a token that is not accepted. The caller does not learn why, but for one that was signed
+/// by a key of ours and is not valid yet: the clock of this engine, or of who signed it, is wrong, and
+/// the agent, which cannot mend that, tries again.
+fn token_refused(refused: Unverified) -> wire::Error {
+    match refused {
+        Unverified::Refused(Refused::NotYetValid) => wire::Error::service_unavailable(
+            "the token is not valid yet: the clock of the engine, or of who signed it, is wrong",
+        ),
+        Unverified::Refused(_) | Unverified::Revoked | Unverified::Unbacked(_) => {
+            wire::Error::unauthorized("the token is not valid here")
+        }
+    }
+}
 
 /// How long an agent has to bring a stream: two round trips and a dial on a bad line.
 const OPEN_DEADLINE: Duration = Duration::from_secs(10);

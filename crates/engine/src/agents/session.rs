@@ -140,7 +140,7 @@ impl Session {
         let credential = core
             .tokens
             .verify(token(Some(&details)), core.unix_seconds())
-            .map_err(|_| Error::unauthorized("the token is not valid here"))?;
+            .map_err(super::token_refused)?;
         core.tenancy
             .admits(&credential, project)
             .map_err(|denied| Error::unauthorized(denied.to_string()))?;

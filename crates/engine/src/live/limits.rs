@@ -16,7 +16,7 @@ pub struct LiveLimits {
     pub tunnels_per_client: usize,
     /// Watchers (SSE and WebSocket) at once.
     pub watchers: usize,
-    /// What one project of several may have of clients, tunnels and watchers.
+    /// What one project of several may have of clients, tunnels, watchers and remembered hostnames.
     pub project_share: Share,
     /// Events that wait for one watcher; one more and it is closed as too slow.
     pub watcher_queue: usize,

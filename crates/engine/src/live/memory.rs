@@ -1,11 +1,11 @@
 //! The memory of hostnames that were online a short while ago.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Hostnames seen lately, oldest forgotten first. Writers hold the live state's lock and own
+/// Hostnames seen lately, oldest forgotten first, of one project before others'. Writers hold the live state's lock and own
 /// `order`; readers look into `until` and lock nothing.
 #[derive(Debug)]
 pub(super) struct Remembered {
@@ -19,11 +19,46 @@ pub(super) struct Remembered {
 pub(super) struct Order {
     next: u64,
     names: BTreeMap<u64, Box<str>>,
+    /// The places of each project, for those of several.
+    of_project: HashMap<Box<str>, BTreeSet<u64>>,
 }
 
-#[derive(Debug, Clone, Copy)]
+impl Order {
+    fn add(&mut self, hostname: &str, project: &str) -> u64 {
+        let place = self.next;
+        self.next += 1;
+        self.names.insert(place, hostname.into());
+        let places = self.of_project.entry(project.into()).or_default();
+        places.insert(place);
+        place
+    }
+
+    fn remove(&mut self, place: u64, project: &str) {
+        self.names.remove(&place);
+        if let Some(places) = self.of_project.get_mut(project) {
+            places.remove(&place);
+            if places.is_empty() {
+                self.of_project.remove(project);
+            }
+        }
+    }
+
+    /// The oldest name of a project that has more of them than it may.
+    fn beyond(&self, project: &str, share: usize) -> Option<Box<str>> {
+        let places = self.of_project.get(project)?;
+        let oldest = places.first().filter(|_| places.len() > share)?;
+        self.names.get(oldest).cloned()
+    }
+
+    fn oldest(&self) -> Option<Box<str>> {
+        self.names.first_key_value().map(|(_, name)| name.clone())
+    }
+}
+
+#[derive(Debug, Clone)]
 struct Entry {
     place: u64,
+    project: Box<str>,
     until: Timestamp,
 }
 
@@ -44,29 +79,40 @@ impl Remembered {
             .is_some_and(|entry| now < entry.until)
     }
 
-    /// Notes that a hostname went offline just now.
-    pub(super) fn note(&self, order: &mut Order, hostname: &str, now: Timestamp) {
+    /// Notes that a hostname of a project went offline just now. `share` is how many the project may
+    /// have; `None` where it is the only one.
+    pub(super) fn note(
+        &self,
+        order: &mut Order,
+        hostname: &str,
+        (project, share): (&str, Option<usize>),
+        now: Timestamp,
+    ) {
         self.forget(order, hostname);
         let until = now.saturating_add(self.keep).unwrap_or(Timestamp::MAX);
-        let place = order.next;
-        order.next += 1;
-        let names = self.until.pin();
-        names.insert(hostname.into(), Entry { place, until });
-        order.names.insert(place, hostname.into());
-        while let Some((place, oldest)) = order.names.pop_first() {
-            let expired = names.get(&oldest).is_none_or(|entry| entry.until <= now);
-            if !expired && order.names.len() < self.capacity {
-                order.names.insert(place, oldest);
+        let place = order.add(hostname, project);
+        let entry = Entry {
+            place,
+            project: project.into(),
+            until,
+        };
+        self.until.pin().insert(hostname.into(), entry);
+        if let Some(beyond) = share.and_then(|share| order.beyond(project, share)) {
+            self.forget(order, &beyond);
+        }
+        while let Some(oldest) = order.oldest() {
+            let is_live = self.holds(&oldest, now);
+            if is_live && order.names.len() <= self.capacity {
                 break;
             }
-            names.remove(&oldest);
+            self.forget(order, &oldest);
         }
     }
 
     /// Drops a name that is online again.
     pub(super) fn forget(&self, order: &mut Order, hostname: &str) {
         if let Some(entry) = self.until.pin().remove(hostname) {
-            order.names.remove(&entry.place);
+            order.remove(entry.place, &entry.project);
         }
     }
 }
@@ -83,7 +129,7 @@ mod tests {
     fn a_name_is_remembered_for_its_time_and_no_longer() {
         let memory = Remembered::new(10, Duration::from_mins(10));
         let mut order = Order::default();
-        memory.note(&mut order, "a", at(0));
+        memory.note(&mut order, "a", ("p", None), at(0));
         assert!(memory.holds("a", at(599)));
         assert!(!memory.holds("a", at(600)));
         assert!(!memory.holds("b", at(1)));
@@ -94,7 +140,7 @@ mod tests {
         let memory = Remembered::new(2, Duration::from_mins(10));
         let mut order = Order::default();
         for (second, name) in [(0, "a"), (1, "b"), (2, "a"), (3, "c")] {
-            memory.note(&mut order, name, at(second));
+            memory.note(&mut order, name, ("p", None), at(second));
         }
         assert!(memory.holds("a", at(4)), "noted again, so younger than b");
         assert!(!memory.holds("b", at(4)));
@@ -107,21 +153,45 @@ mod tests {
     fn a_flapping_name_takes_one_place() {
         let memory = Remembered::new(3, Duration::from_mins(10));
         let mut order = Order::default();
-        memory.note(&mut order, "other", at(0));
+        memory.note(&mut order, "other", ("p", None), at(0));
         for second in 1..100 {
-            memory.note(&mut order, "flaps", at(second));
+            memory.note(&mut order, "flaps", ("p", None), at(second));
             memory.forget(&mut order, "flaps");
         }
         assert!(memory.holds("other", at(100)));
         assert_eq!(order.names.len(), 1);
     }
 
+    /// A project that has many names that come and go leaves those of others in memory.
+    #[test]
+    fn a_project_forgets_its_own_names_first() {
+        let memory = Remembered::new(10, Duration::from_mins(10));
+        let mut order = Order::default();
+        memory.note(&mut order, "theirs", ("quiet", Some(3)), at(0));
+        for second in 1..100 {
+            let name = format!("h{second}");
+            memory.note(&mut order, &name, ("loud", Some(3)), at(second));
+        }
+        assert!(memory.holds("theirs", at(100)));
+        for (name, is_held) in [("h96", false), ("h97", true), ("h99", true)] {
+            assert_eq!(memory.holds(name, at(100)), is_held, "{name}");
+        }
+        memory.forget(&mut order, "h98");
+        memory.note(&mut order, "h100", ("loud", Some(3)), at(100));
+        assert!(
+            memory.holds("h97", at(101)),
+            "the place of the one that came back"
+        );
+        assert_eq!((order.names.len(), memory.until.len()), (4, 4));
+        assert_eq!(order.of_project.len(), 2);
+    }
+
     #[test]
     fn what_expired_makes_room_first() {
         let memory = Remembered::new(10, Duration::from_secs(10));
         let mut order = Order::default();
-        memory.note(&mut order, "a", at(0));
-        memory.note(&mut order, "b", at(20));
+        memory.note(&mut order, "a", ("p", None), at(0));
+        memory.note(&mut order, "b", ("p", None), at(20));
         assert_eq!(order.names.len(), 1);
         assert_eq!(memory.until.len(), 1);
     }

@@ -118,6 +118,8 @@ async fn en_7_a_hello_is_judged_by_version_and_token() {
         ..good()
     };
     let expired = engine.token(json!({"exp": 1}));
+    // By the clock of whoever signed it; that passes, so the agent is to try again.
+    let early = engine.token(json!({"iat": 4_000_000_000_i64, "exp": 4_000_000_060_i64}));
     for (case, details, code) in [
         (
             "no version",
@@ -150,6 +152,11 @@ async fn en_7_a_hello_is_judged_by_version_and_token() {
             "an expired token",
             token(Some(&expired)),
             ErrorCode::Unauthorized,
+        ),
+        (
+            "a token that is not valid yet",
+            token(Some(&early)),
+            ErrorCode::ServiceUnavailable,
         ),
         ("garbage", token(Some("a.b.c")), ErrorCode::Unauthorized),
     ] {

@@ -140,12 +140,12 @@ fn no_other_file_writes_what_engines_know() {
         let text = std::fs::read_to_string(source.join(format!("{file}.rs"))).unwrap();
         for table in TOLD {
             for verb in ["INSERT INTO", "UPDATE", "DELETE FROM"] {
-                let is_written = text
-                    .match_indices(&format!("{verb} {table}"))
-                    .any(|(at, found)| {
-                        let next = text[at + found.len()..].chars().next();
-                        !next.is_some_and(|next| next.is_alphanumeric() || next == '_')
-                    });
+                let is_written =
+                    text.match_indices(&format!("{verb} {table}"))
+                        .any(|(at, found)| {
+                            let next = text[at + found.len()..].chars().next();
+                            !next.is_some_and(|next| next.is_alphanumeric() || next == '_')
+                        });
                 assert!(!is_written, "{file}.rs has {verb} {table}");
             }
         }

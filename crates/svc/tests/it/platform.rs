@@ -92,3 +92,21 @@ async fn a_platforms_configuration_is_checked_without_a_start() {
     let schema = home.run(&["platform", "--schema"]).await.json();
     assert!(schema["properties"]["platform"]["properties"]["base_url"].is_object());
 }
+
+/// A start says why there is no database, and nothing of its address, which holds a password.
+#[tokio::test]
+async fn a_start_without_its_database_says_why() {
+    let home = Home::new();
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    configuration(
+        &home,
+        &format!("  database_url: postgres://svc:hidden@{free}/svc\n"),
+    );
+    let ended = home.run(&["platform", "-c", "platform.yaml"]).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("refused"), "{ended:?}");
+    assert!(!ended.stderr.contains("hidden"), "{ended:?}");
+}

@@ -3,10 +3,11 @@
 //! A relay stands inside somebody's network and sends what strangers tell it to: without this it
 //! would be their way in.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
+use types::network::is_public;
 
 /// The rules for peers.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ impl Peers {
     /// Whether there may be a permission for this address at all.
     pub fn permits(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
-        self.own.contains(&ip) || self.is_allowed(ip) || !is_special(ip)
+        self.own.contains(&ip) || self.is_allowed(ip) || is_public(ip)
     }
 
     /// Whether something may be sent there. Of the relay itself only the ports of allocations can
@@ -59,54 +60,6 @@ impl Peers {
                 || listener.ip().is_unspecified() && ip.is_loopback();
             listener.port() == port && is_here
         })
-    }
-}
-
-/// Whether an address is of a network that is not the public one: this machine, the local
-/// network, the provider's services, groups (IANA's special-purpose registries, RFC 6890).
-fn is_special(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => is_special_v4(ip),
-        IpAddr::V6(ip) => is_special_v6(ip),
-    }
-}
-
-fn is_special_v4(ip: Ipv4Addr) -> bool {
-    // Azure's service for virtual machines has a public address.
-    const WIRE_SERVER: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
-    let [a, b, c, _] = ip.octets();
-    match (a, b, c) {
-        // This network, this machine, private.
-        (0 | 10 | 127, ..) => true,
-        // Behind carriers' NAT; some providers' metadata is here.
-        (100, 64..=127, _) => true,
-        // Link-local, most providers' metadata.
-        (169, 254, _) => true,
-        (172, 16..=31, _) | (192, 168, _) => true,
-        // Protocol assignments, documentation, 6to4 relays, benchmarks.
-        (192, 0, 0 | 2) | (192, 88, 99) | (198, 18..=19, _) => true,
-        (198, 51, 100) | (203, 0, 113) => true,
-        // Multicast, reserved, broadcast.
-        (224.., ..) => true,
-        _ => ip == WIRE_SERVER,
-    }
-}
-
-fn is_special_v6(ip: Ipv6Addr) -> bool {
-    match ip.segments() {
-        // Unspecified, loopback, and forms that hold an IPv4 address.
-        [0, 0, 0, 0, ..] => true,
-        // NAT64: an IPv4 address of whoever translates.
-        [0x64, 0xff9b, ..] => true,
-        // Discard.
-        [0x100, 0, 0, 0 | 1, ..] => true,
-        // Protocol assignments, Teredo among them; documentation; 6to4.
-        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] => true,
-        // Documentation, segment routing.
-        [0x3fff, 0..=0xfff, ..] | [0x5f00, ..] => true,
-        // Unique local, link-local, site-local, multicast.
-        [0xfc00..=0xfdff | 0xfe80..=0xffff, ..] => true,
-        _ => false,
     }
 }
 

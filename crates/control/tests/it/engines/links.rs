@@ -304,3 +304,55 @@ async fn operators_see_who_is_linked(control: TestControl) {
     }
     served.stop().await;
 }
+
+/// A dump of PostgreSQL that is put back, as documented: engines that know more than it does are told
+/// everything anew, also where as much has changed since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_dump_was_restored_engines_are_told_everything() {
+    let control = TestControl::postgres().await;
+    let (control, served, mut link, _, project) = linked(control).await;
+    settle(&control, &project, 4001).await;
+    link.change().await;
+    let url = control.app.config.database_url.as_ref().unwrap().expose();
+    let dump = control.directory().join("platform.dump");
+    let programs = std::path::PathBuf::from(std::env::var_os("SVC_TEST_PG_BIN").unwrap());
+    let run = |program: &str, arguments: &[&str]| {
+        let output = std::process::Command::new(programs.join(program))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let file = dump.to_str().unwrap();
+    run("pg_dump", &["--format=custom", "--file", file, url]);
+    let mut cursors = Vec::new();
+    for port in [4002, 4003] {
+        settle(&control, &project, port).await;
+        cursors.push(link.change().await.0);
+    }
+    drop(link);
+    served.stop().await;
+    control.app.store.close().await;
+    let restore = [
+        "--clean",
+        "--if-exists",
+        "--no-owner",
+        "--single-transaction",
+        "--dbname",
+    ];
+    run("pg_restore", &[&restore[..], &[url, file]].concat());
+    let control = control.restarted().await;
+    settle(&control, &project, 4005).await;
+    let served = Served::start(&control).await;
+    for cursor in cursors {
+        let everything = served.link(Some(&cursor)).await.everything().await;
+        let told = shown(&everything.items);
+        let ports = told[0]["addresses"].to_string();
+        assert!(ports.contains("4001") && ports.contains("4005"), "{ports}");
+        assert!(
+            !ports.contains("4002") && !ports.contains("4003"),
+            "{ports}"
+        );
+    }
+    served.stop().await;
+}

@@ -160,3 +160,32 @@ async fn no_time_of_day_is_a_defect() {
         assert_eq!(who(&control, &person).await.status, 200);
     }
 }
+
+/// A platform whose clock is not the database's serves nothing, and counts leases by the database's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_off_is_seen() {
+    let control = TestControl::postgres().await;
+    for (ahead, is_ready) in [
+        (0, true),
+        (3, true),
+        (-3, true),
+        (40, false),
+        (-40, false),
+        (0, true),
+    ] {
+        control
+            .clock
+            .set(Timestamp::now() + SignedDuration::from_secs(ahead));
+        control.app.clock_skew.measure(&control.app).await.unwrap();
+        let answer = control.send(http::Method::GET, "/readyz", None, None).await;
+        assert_eq!(answer.status == 200, is_ready, "{ahead}: {answer:?}");
+        let off = control.app.database_now().duration_since(Timestamp::now());
+        assert!(off.abs() < SignedDuration::from_secs(2), "{ahead}: {off}");
+        let measured = control.app.clock_skew.ahead().as_secs();
+        assert!((measured - ahead).abs() <= 1, "{ahead}: {measured}");
+    }
+    // The embedded database has the clock of its machine.
+    let control = TestControl::start("").await;
+    control.app.clock_skew.measure(&control.app).await.unwrap();
+    assert!(control.app.clock_skew.ahead().is_zero());
+}

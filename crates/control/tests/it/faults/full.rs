@@ -101,15 +101,26 @@ async fn fill_and_empty(control: &TestControl, person: &Person, file_system: &Pa
 async fn sqlite_on_a_full_disk() {
     let prepare = |data: &Path| {
         std::fs::create_dir_all(data).unwrap();
-        mount("4m", data);
+        mount("32m", data);
     };
     let control = TestControl::start_with(SHOP, None, prepare).await;
     let data = control.directory().join("data");
     let mounted = Mounted(&data);
     let person = customer(&control).await;
+    assert_eq!(ready(&control).await, 200);
     fill_and_empty(&control, &person, &data).await;
+    // What was seen last is believed for a second.
+    in_time(async { while ready(&control).await != 200 {} }).await;
+    let mut file = std::fs::File::create(data.join("ballast")).unwrap();
+    std::io::copy(&mut std::io::repeat(0), &mut file).unwrap_err();
+    in_time(async { while ready(&control).await != 503 {} }).await;
     control.app.store.close().await;
     drop(mounted);
+}
+
+async fn ready(control: &TestControl) -> u16 {
+    let answer = control.send(http::Method::GET, "/readyz", None, None).await;
+    answer.status
 }
 
 async fn postgres_on_a_full_disk() {

@@ -487,6 +487,30 @@ async fn two_platforms_disable_endpoints_that_are_gone_without_a_deadlock() {
     assert_eq!(deadlocks, 0);
 }
 
+/// A platform whose clock is five minutes ahead of the others' takes nothing that one of them is at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_counted_by_the_clock_of_the_database() {
+    let world = World::new(TestControl::postgres().await).await;
+    let control = &world.control;
+    control.clock.set(Timestamp::now());
+    world.add(&world.receiver.url()).await;
+    world.report(&world.event(EventType::TunnelCreated)).await;
+    let now = control.now();
+    let mut tx = control.app.store.begin().await.unwrap();
+    let due = store::deliveries::due(&mut tx, now, (&[], &[]), 5)
+        .await
+        .unwrap();
+    let ids: Vec<_> = due.iter().map(|due| due.id).collect();
+    let until = now + SignedDuration::from_mins(1);
+    let taken = store::deliveries::claim(&mut tx, now, until, &ids).await;
+    assert_eq!(taken.unwrap().len(), 1);
+    tx.commit().await.unwrap();
+    control.clock.set(now + SignedDuration::from_mins(5));
+    control.app.clock_skew.measure(&control.app).await.unwrap();
+    world.deliver().await;
+    assert_eq!(world.receiver.received().len(), 0);
+}
+
 /// Two processes on one database: each event arrives once, and what a process that died had taken
 /// arrives when its lease ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

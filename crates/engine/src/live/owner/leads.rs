@@ -55,8 +55,11 @@ impl<A: Load> Live<A> {
                 Some(Some(rest)) => drop(hostnames.insert(hostname.clone(), rest)),
                 Some(None) => {
                     // Remembered first: between the two a visitor must not read "unknown".
-                    self.remembered
-                        .note(&mut state.forgetting, hostname.as_str(), now);
+                    let most = self.limits.remembered_hostnames;
+                    let share = self.limits.share(&tunnel.project, most);
+                    let project = (&*tunnel.identity.project, share);
+                    let order = &mut state.forgetting;
+                    self.remembered.note(order, hostname.as_str(), project, now);
                     hostnames.remove(hostname);
                 }
                 None => {}

@@ -1,0 +1,120 @@
+//! How far this process's clock is from the database's.
+//!
+//! Platforms on one database share its time: tokens that one issues are judged by the others, and a
+//! lease of one ends for all. So each compares its clock with the database's, and what several
+//! processes decide by time is decided by the database's ([`App::database_now`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::metrics;
+
+/// The difference that was measured last; a part of [`App`].
+#[derive(Debug, Default)]
+pub struct ClockSkew {
+    /// How far our clock is ahead, in microseconds.
+    ahead: AtomicI64,
+}
+
+impl ClockSkew {
+    /// How far our clock is ahead of the database's.
+    pub fn ahead(&self) -> SignedDuration {
+        SignedDuration::from_micros(self.ahead.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is so far off that what this process issues is refused by others, or is good for
+    /// too long.
+    pub fn is_too_large(&self) -> bool {
+        self.ahead().abs() > TOO_LARGE
+    }
+
+    /// Compares the clocks, and says so where they differ.
+    ///
+    /// # Errors
+    /// The database does not answer; what was measured before still counts.
+    pub async fn measure(&self, app: &App) -> Result<(), store::Error> {
+        let before = app.now();
+        let Some(database) = app.store.time().await? else {
+            return Ok(());
+        };
+        let after = app.now();
+        // The database answered somewhere in between.
+        let ahead = nearest(
+            before.duration_since(database),
+            after.duration_since(database),
+        );
+        let micros = i64::try_from(ahead.as_micros()).unwrap_or(i64::MAX);
+        self.ahead.store(micros, Ordering::Relaxed);
+        metrics::clock_skew(ahead);
+        if ahead.abs() > TOO_LARGE {
+            tracing::error!(
+                seconds = ahead.as_secs_f64(),
+                "this clock is ahead of the database's by so much that nothing is served; set it"
+            );
+        } else if ahead.abs() > WORTH_A_WARNING {
+            tracing::warn!(
+                seconds = ahead.as_secs_f64(),
+                "this clock is ahead of the database's"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl App {
+    /// The present moment by the clock that all processes on this database share.
+    pub fn database_now(&self) -> Timestamp {
+        let now = self.now();
+        now.saturating_sub(self.clock_skew.ahead()).unwrap_or(now)
+    }
+}
+
+/// Compares the clocks every minute, until `stop`.
+pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
+    loop {
+        if let Err(error) = app.clock_skew.measure(&app).await {
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "the clocks were not compared"
+            );
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+}
+
+/// Of all differences between two, the one that is nearest to none.
+fn nearest(one: SignedDuration, other: SignedDuration) -> SignedDuration {
+    let (least, most) = if one < other {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    SignedDuration::ZERO.clamp(least, most)
+}
+
+/// A clock that is kept by anything is nearer than that.
+const WORTH_A_WARNING: SignedDuration = SignedDuration::from_secs(2);
+/// Tokens are refused that were issued more than some seconds from now.
+const TOO_LARGE: SignedDuration = SignedDuration::from_secs(30);
+const EVERY: Duration = Duration::from_mins(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_answer_is_no_skew() {
+        let seconds = SignedDuration::from_secs;
+        for (before, after, ahead) in [(-3, 2, 0), (1, 4, 1), (-9, -4, -4), (0, 0, 0)] {
+            assert_eq!(nearest(seconds(before), seconds(after)), seconds(ahead));
+        }
+    }
+}
