@@ -82,6 +82,7 @@ both! {
     a_certificate_of_somebody_is_nobody_elses_to_take,
     a_credential_is_revoked_and_engines_hear_of_it,
     a_chain_is_revoked_through_what_has_ended,
+    a_purge_keeps_an_issuer_for_as_long_as_what_it_issued,
     one_key_signs_and_the_next_takes_over_once,
     a_token_is_revoked_until_it_would_have_ended,
     the_audit_log_is_read_by_its_tenant_and_never_changed,
@@ -267,6 +268,43 @@ async fn a_chain_is_revoked_through_what_has_ended(database: Database) {
     ] {
         assert_eq!(is_live(&mut tx, of).await, live, "{}", of.name);
     }
+}
+
+/// A chain is revoked along its issuers, so an ended one stays in the middle of it.
+async fn a_purge_keeps_an_issuer_for_as_long_as_what_it_issued(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let first = pat(ann, 1);
+    let second = Credential {
+        issued_by: Some(first.id),
+        root_id: Some(first.id),
+        ..pat(ann, 2)
+    };
+    let mut tx = database.begin().await;
+    for new in [&first, &second] {
+        credentials::insert(&mut tx, new).await.unwrap();
+    }
+    credentials::revoke(&mut tx, ann.user, first.id, at(1))
+        .await
+        .unwrap();
+    assert_eq!(
+        credentials::purge(&mut tx, at(1), 9, at(2)).await.unwrap(),
+        0
+    );
+    credentials::revoke(&mut tx, ann.user, second.id, at(2))
+        .await
+        .unwrap();
+    for _ in [&second, &first] {
+        assert_eq!(
+            credentials::purge(&mut tx, at(2), 9, at(3)).await.unwrap(),
+            1
+        );
+    }
+    assert!(
+        credentials::by_id(&mut tx, first.id)
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 async fn a_credential_is_rotated_once_with_an_overlap(database: Database) {
