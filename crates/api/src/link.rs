@@ -366,10 +366,29 @@ pub enum Record {
     Inventory(InventoryRecord),
     /// What a project used of a relay.
     TurnUsage(TurnUsageRecord),
+    /// A person signed out at a tunnel.
+    SessionEnded(SessionEndedRecord),
     /// Something of a later version.
     #[serde(other)]
     Unknown,
 }
+
+/// The end of a session at a tunnel. The platform tells all engines of it as [`Item::Ended`], with
+/// [`EDGE_SESSION`] in front of the id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionEndedRecord {
+    /// The project at whose tunnel it was.
+    pub project_id: String,
+    /// Its id, which is that of the code that began it.
+    pub id: String,
+}
+
+/// Begins the id of a session at a tunnel among what has ended: an engine ends those and nothing
+/// else.
+pub const EDGE_SESSION: &str = "edge:";
+
+/// Seconds that a session at a tunnel lasts at most.
+pub const EDGE_SESSION_SECONDS: i64 = 12 * 3600;
 
 /// A visit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -481,6 +500,10 @@ pub struct SignInClaims {
     pub iat: i64,
     /// Unix seconds.
     pub exp: i64,
+    /// Id of the person's session at the platform: the session at the tunnel ends with it. Absent in
+    /// codes of an older platform.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sid: Option<String>,
     /// Name and address, for `/.well-known/svc/session`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

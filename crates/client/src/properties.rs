@@ -72,6 +72,9 @@ pub struct Properties {
     /// `share`: agents of one identity may serve the name together, when all of them say so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<bool>,
+    /// `allowed_origins`: origins of other pages that may use people's sessions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_origins: Vec<String>,
     /// `id`: the engine's; ignored when asking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -143,6 +146,7 @@ impl Properties {
             labels: self.labels.clone(),
             geoip: self.geo_ip.clone(),
             trusted_ips: self.trusted_ips.clone(),
+            allowed_origins: self.allowed_origins.clone(),
             tls_mode: self.tls_mode.as_deref().map(Into::into),
             tls_alpns: self.tls_alpns.clone(),
             tls_min_version: self.tls_min_version.as_deref().map(Into::into),
@@ -171,6 +175,7 @@ impl Properties {
             labels: wire.labels.clone(),
             geo_ip: wire.geoip.clone(),
             trusted_ips: wire.trusted_ips.clone(),
+            allowed_origins: wire.allowed_origins.clone(),
             tls_mode: owned(wire.tls_mode.as_ref()),
             tls_alpns: wire.tls_alpns.clone(),
             tls_min_version: owned(wire.tls_min_version.as_ref()),
@@ -227,6 +232,7 @@ mod tests {
         let asked = Properties {
             labels: [("a".to_owned(), "b".to_owned())].into(),
             trusted_ips: vec!["127.0.0.0/8".to_owned()],
+            allowed_origins: vec!["https://app.example.com".to_owned()],
             token_auth: Some(false),
             port: Some(20_001),
             ..Properties::tcp().named("db")

@@ -303,13 +303,15 @@ impl Collector {
             self.add(&mut draft, &first);
             let full = tokio::time::sleep(self.batch);
             tokio::pin!(full);
-            while !draft.is_full() {
+            let mut is_urgent = is_urgent(&first);
+            while !is_urgent && !draft.is_full() {
                 let next = tokio::select! {
                     record = queue.recv() => record,
                     () = &mut full => None,
                     () = stop.cancelled() => queue.try_recv().ok(),
                 };
                 let Some(record) = next else { break };
+                is_urgent = self::is_urgent(&record);
                 self.add(&mut draft, &record);
             }
             if draft.records > 0 {
@@ -324,6 +326,12 @@ impl Collector {
             self.shared.drop_records(1);
         }
     }
+}
+
+/// Whether a record does not wait for others to share its batch: what has ended here ends at all
+/// engines.
+fn is_urgent(record: &Record) -> bool {
+    matches!(record, Record::SessionEnded(_))
 }
 
 impl Writer {

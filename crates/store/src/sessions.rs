@@ -173,19 +173,19 @@ pub async fn end_all(
     ended(tx, end, now).await
 }
 
-/// Ends sessions. Tokens that were minted from them live for a while yet: the platform misses their
-/// session, engines are told of it.
+/// Ends sessions. Tokens that were minted from them and sessions at tunnels that they began live for
+/// a while yet: the platform misses their session, engines are told of it.
 async fn ended(tx: &mut Tx, end: Query, now: Timestamp) -> Result<u64, Error> {
     let ended: Vec<SessionId> = end.all(tx).await?;
-    let until = now.saturating_add(MINTED_LIVES).unwrap_or(Timestamp::MAX);
+    let until = now.saturating_add(BEGUN_LIVES).unwrap_or(Timestamp::MAX);
     for id in &ended {
         revoked_tokens::revoke(tx, id.as_str(), until, now).await?;
     }
     Ok(u64::try_from(ended.len()).unwrap_or(u64::MAX))
 }
 
-/// The longest life of a token that was minted from a session.
-pub const MINTED_LIVES: SignedDuration = SignedDuration::from_hours(1);
+/// The longest life of what a session began: an hour of a token, twelve of a session at a tunnel.
+pub const BEGUN_LIVES: SignedDuration = SignedDuration::from_hours(12);
 
 /// Forgets at most `limit` sessions whose time has come. Returns how many.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {

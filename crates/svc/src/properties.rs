@@ -114,6 +114,11 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = VISITORS, value_name = "COUNTRY", value_delimiter = ',', hide_short_help = true)]
     pub(crate) geoip: Vec<String>,
 
+    /// Origins of other pages that may use people's sessions, such as https://app.example.com
+    /// (comma-separated)
+    #[arg(long, help_heading = VISITORS, value_name = "ORIGIN", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) allowed_origins: Vec<String>,
+
     /// Where TLS ends: terminated or passthrough
     #[arg(long, help_heading = TLS, value_name = "MODE", hide_short_help = true)]
     pub(crate) tls_mode: Option<String>,
@@ -149,6 +154,7 @@ impl TunnelFlags {
             labels: self.labels.iter().cloned().collect(),
             geo_ip: self.geoip.clone(),
             trusted_ips: self.trusted_ips.clone(),
+            allowed_origins: self.allowed_origins.clone(),
             tls_mode: self.tls_mode.clone(),
             tls_alpns: self.tls_alpns.clone(),
             tls_min_version: self.tls_min_version.clone(),

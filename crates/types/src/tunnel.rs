@@ -1,6 +1,7 @@
 //! A tunnel: what a client asks for ([`TunnelProperties`]) and what the API shows ([`Tunnel`]).
 
 mod names;
+mod origin;
 mod properties;
 
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::names::{BadName, Country, Hostname, IpRange, TunnelName};
+pub use self::origin::{BadOrigin, WebOrigin};
 pub use self::properties::{MAX_LIST_LENGTH, PropertyError, TunnelProperties};
 use crate::id::{ClientId, TunnelId};
 

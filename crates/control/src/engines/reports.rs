@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::link::{
-    EventRecord, InventoryRecord, MAX_RECORDS, MAX_REPORT_BYTES, Receipt, Record, Report,
-    StreamRecord, TurnUsageRecord, UsageRecord, VERSION,
+    EDGE_SESSION, EDGE_SESSION_SECONDS, EventRecord, InventoryRecord, MAX_RECORDS,
+    MAX_REPORT_BYTES, Receipt, Record, Report, SessionEndedRecord, StreamRecord, TurnUsageRecord,
+    UsageRecord, VERSION,
 };
 use axum::Json;
 use axum::extract::{Request, State};
@@ -20,7 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 use serde_json::Value;
 use store::usage::{TurnUsage, Usage};
-use store::{Tx, directory, engines, events, logs, usage};
+use store::{Tx, directory, engines, events, logs, revoked_tokens, usage};
 use types::event::{Event, EventType};
 use types::id::{LogId, ProjectId, TunnelId};
 use types::json::Limits;
@@ -72,6 +73,8 @@ struct Batch {
     usage: BTreeMap<(ProjectId, Timestamp), Usage>,
     turn: BTreeMap<(ProjectId, Timestamp), TurnUsage>,
     inventory: BTreeMap<ProjectId, (u32, u32)>,
+    /// Sessions at tunnels that have ended.
+    sessions: BTreeSet<(ProjectId, String)>,
 }
 
 struct Stream {
@@ -107,6 +110,7 @@ impl Batch {
             usage: BTreeMap::new(),
             turn: BTreeMap::new(),
             inventory: BTreeMap::new(),
+            sessions: BTreeSet::new(),
         };
         for (index, record) in report.records.into_iter().enumerate() {
             let at = At(index);
@@ -116,6 +120,7 @@ impl Batch {
                 Record::Usage(record) => batch.usage(at, &record)?,
                 Record::TurnUsage(record) => batch.turn(at, &record)?,
                 Record::Inventory(record) => batch.inventory(at, &record)?,
+                Record::SessionEnded(record) => batch.session_ended(at, record)?,
                 Record::Unknown => {}
             }
         }
@@ -216,6 +221,16 @@ impl Batch {
         Ok(())
     }
 
+    fn session_ended(&mut self, at: At, record: SessionEndedRecord) -> Answer<()> {
+        let project = at.project(&record.project_id)?;
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if record.id.is_empty() || record.id.len() > MAX_ID || !record.id.bytes().all(is_part) {
+            return Err(at.bad("id", "expected the id of a session"));
+        }
+        self.sessions.insert((project, record.id));
+        Ok(())
+    }
+
     /// Stores it, unless it is there. Returns how far the reporter has come.
     async fn store(self, app: &App, cluster: &Cluster) -> Answer<u64> {
         let now = self.now;
@@ -257,6 +272,14 @@ impl Batch {
                 engines::set_inventory(&mut tx, id, domain, online, now).await?;
             }
         }
+        let until = SignedDuration::from_secs(EDGE_SESSION_SECONDS);
+        let until = now.saturating_add(until).unwrap_or(Timestamp::MAX);
+        for (id, session) in self.sessions {
+            if counted.of(&served, id, "session_ended").is_some() {
+                let ended = format!("{EDGE_SESSION}{session}");
+                revoked_tokens::revoke(&mut tx, &ended, until, now).await?;
+            }
+        }
         tx.commit().await?;
         app.webhooks.wake();
         counted.tell(cluster);
@@ -271,11 +294,15 @@ impl Batch {
         ids.extend(self.usage.keys().map(|(id, _)| *id));
         ids.extend(self.turn.keys().map(|(id, _)| *id));
         ids.extend(self.inventory.keys().copied());
+        ids.extend(self.sessions.iter().map(|(id, _)| *id));
         let ids: Vec<_> = ids.into_iter().collect();
         let rows = cluster.directory.projects(tx, &ids).await?;
         Ok(rows.into_iter().map(|row| (row.id, row)).collect())
     }
 }
+
+/// The longest id of a session at a tunnel: those of codes have 26 characters behind a prefix.
+const MAX_ID: usize = 64;
 
 type Served = HashMap<ProjectId, directory::Project>;
 

@@ -92,6 +92,7 @@ fn back(app: &App, who: &SignedIn, asked: &SignIn, by_page: bool) -> Answer<Resp
         jti: tokens::token_id(now)?,
         iat: now.as_second(),
         exp: now.as_second().saturating_add(CODE_SECONDS),
+        sid: Some(who.session.id.to_string()),
         name: Some(who.user.name.clone()),
         email: Some(who.user.email.clone()),
     };

@@ -132,6 +132,7 @@ pub(super) const METRICS: &[Metric] = &[
                 "usage",
                 "turn_usage",
                 "inventory",
+                "session_ended",
                 "left_out",
             ],
         )],

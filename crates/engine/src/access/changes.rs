@@ -19,7 +19,7 @@ pub enum Concern {
     Project(Arc<str>),
     /// Visitors with a proof of this user, and with one that names nobody.
     User(Arc<str>),
-    /// Visitors with a token of this id, or one that came of a session of this id.
+    /// Visitors with a token or a session of this id, or one that came of a session of this id.
     Token(Arc<str>),
 }
 
@@ -132,7 +132,8 @@ impl Concern {
                     let names = [&token.id, &token.credential_id];
                     names.into_iter().flatten().any(|name| **name == **id)
                 }
-                Proof::Session(_) | Proof::Certificate { .. } => false,
+                Proof::Session(session) => session.ends_with(id),
+                Proof::Certificate { .. } => false,
             }),
         }
     }
@@ -169,6 +170,8 @@ mod tests {
             Proof::Session(Arc::new(crate::browser::Session {
                 user_id: user.to_owned(),
                 issued_at: 0,
+                id: "one".to_owned(),
+                platform_session: Some("ses_1".to_owned()),
                 name: None,
                 email: None,
             }))
@@ -180,6 +183,33 @@ mod tests {
         assert!(concerns.touch("prj_1", Some(&session("usr_ann"))));
         assert!(!concerns.touch("prj_1", Some(&session("usr_eve"))));
         assert!(!concerns.touch("prj_1", None));
+    }
+
+    #[test]
+    fn the_end_of_a_session_concerns_whoever_came_with_it() {
+        let session = Proof::Session(Arc::new(crate::browser::Session {
+            user_id: "usr_ann".to_owned(),
+            issued_at: 0,
+            id: "one".to_owned(),
+            platform_session: Some("ses_1".to_owned()),
+            name: None,
+            email: None,
+        }));
+        for (id, touches) in [
+            ("edge:one", true),
+            ("ses_1", true),
+            ("one", false),
+            ("edge:ses_1", false),
+            ("edge:two", false),
+            ("ses_2", false),
+        ] {
+            let ended = Item::Ended(Ended {
+                id: id.to_owned(),
+                until: 0,
+            });
+            let concerns = Concerns::of(&[ended], &Directory::default());
+            assert_eq!(concerns.touch("prj_1", Some(&session)), touches, "{id}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use types::tunnel::{Country, IpRange, Protocol, TunnelProperties};
+use types::tunnel::{Country, IpRange, Protocol, TunnelProperties, WebOrigin};
 
 /// The guards of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,7 @@ pub struct TunnelPolicy {
     pub(super) guards: Guards,
     trusted_ips: Box<[IpRange]>,
     countries: Box<[Country]>,
+    allowed_origins: Box<[WebOrigin]>,
 }
 
 /// What visitors have to prove.
@@ -50,12 +51,18 @@ impl TunnelPolicy {
             },
             trusted_ips: properties.trusted_ips.as_slice().into(),
             countries: properties.geo_ip.as_slice().into(),
+            allowed_origins: properties.allowed_origins.as_slice().into(),
         }
     }
 
     /// What visitors have to prove.
     pub fn guards(&self) -> Guards {
         self.guards
+    }
+
+    /// Origins of other pages that may use a person's session.
+    pub fn allowed_origins(&self) -> &[WebOrigin] {
+        &self.allowed_origins
     }
 
     /// Whether a decision looks at cookies.

@@ -1,5 +1,6 @@
 //! The browser session (ED-2): who signed in, where, and when.
 
+use api::link::{EDGE_SESSION, EDGE_SESSION_SECONDS};
 use serde::{Deserialize, Serialize};
 
 use super::cookies;
@@ -7,7 +8,7 @@ use super::seals::{Purpose, Seals};
 use crate::directory::{Directory, Project};
 
 /// Seconds that a session lasts.
-pub const SESSION_SECONDS: i64 = 12 * 3600;
+pub const SESSION_SECONDS: i64 = EDGE_SESSION_SECONDS;
 
 /// A person who signed in at a tunnel's host. The cookie holds it, bound to the host and the
 /// project; whether it still counts is asked of the directory with each request.
@@ -19,6 +20,12 @@ pub struct Session {
     /// Unix seconds.
     #[serde(rename = "i")]
     pub issued_at: i64,
+    /// Its id, which is that of the code that began it: it ends by this when its person signs out.
+    #[serde(rename = "j")]
+    pub id: String,
+    /// Id of the person's session at the platform, with which it ends.
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    pub platform_session: Option<String>,
     /// Name of the person, to show it.
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -82,7 +89,24 @@ impl Session {
         if self.issued_at <= person.sessions_after {
             return Err(NoSession::Ended);
         }
+        let ended_with = self.platform_session.as_deref();
+        if directory.is_ended(&self.ended_as())
+            || ended_with.is_some_and(|session| directory.is_ended(session))
+        {
+            return Err(NoSession::Ended);
+        }
         Ok(())
+    }
+
+    /// Its id among what has ended.
+    pub(crate) fn ended_as(&self) -> String {
+        format!("{EDGE_SESSION}{}", self.id)
+    }
+
+    /// Whether it ends with what has this id.
+    pub(crate) fn ends_with(&self, ended: &str) -> bool {
+        self.platform_session.as_deref() == Some(ended)
+            || ended.strip_prefix(EDGE_SESSION) == Some(self.id.as_str())
     }
 
     /// The value of the `Set-Cookie` that gives a browser this session.

@@ -171,9 +171,18 @@ impl SignIns {
                 NotNow::Used => NotSignedIn::Used,
                 NotNow::Full => NotSignedIn::Busy,
             })?;
+        if claims
+            .sid
+            .as_deref()
+            .is_some_and(|session| directory.is_ended(session))
+        {
+            return Err(NotSignedIn::Code("its session at the platform was ended"));
+        }
         let session = Session {
             user_id: claims.sub,
             issued_at: now.max(ended_until.saturating_add(1)),
+            id: claims.jti,
+            platform_session: claims.sid.filter(|sid| sid.len() <= MAX_SHOWN),
             name: claims.name.filter(|name| name.len() <= MAX_SHOWN),
             email: claims.email.filter(|email| email.len() <= MAX_SHOWN),
         };

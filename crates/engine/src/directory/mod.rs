@@ -51,6 +51,9 @@ pub struct Directory {
     webtty_servers: papaya::HashMap<Arc<str>, Arc<WebttyServer>>,
     /// Tokens and sessions that were ended, until nothing can come of them anyway.
     ended: papaya::HashMap<Arc<str>, i64>,
+    /// Sessions that ended here, and of which the platform may not know yet: no snapshot brings them
+    /// back.
+    ended_here: papaya::HashMap<Arc<str>, i64>,
     /// Held while items are put in: there is one writer, and this keeps it so.
     writing: Mutex<()>,
 }
@@ -96,6 +99,7 @@ impl Directory {
     /// Forgets what was ended and is past its time anyway, at `now` (Unix seconds).
     pub fn forget_ended(&self, now: i64) {
         self.ended.pin().retain(|_, until| *until > now);
+        self.ended_here.pin().retain(|_, until| *until > now);
     }
 
     /// What holds for the whole cluster; `None` before the first snapshot.
@@ -164,7 +168,12 @@ impl Directory {
 
     /// Whether a token (by its `jti`) or a session was ended before its time.
     pub fn is_ended(&self, id: &str) -> bool {
-        self.ended.pin().contains_key(id)
+        self.ended.pin().contains_key(id) || self.ended_here.pin().contains_key(id)
+    }
+
+    /// Ends something here, until nothing can come of it anyway (Unix seconds).
+    pub(crate) fn end(&self, id: &str, until: i64) {
+        self.ended_here.pin().insert(id.into(), until);
     }
 
     /// Whether this credential is still what is known under its id.

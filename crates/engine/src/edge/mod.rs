@@ -11,6 +11,7 @@ mod body;
 mod bridge;
 mod buffered;
 mod copy;
+mod cross_site;
 mod engine_api;
 mod event_stream;
 mod exchange;

@@ -1,6 +1,7 @@
 //! The edge's own routes on a tunnel's host, below `/.well-known/svc/`: what session there is,
 //! signing out, the way back from signing in, and the challenge. They are never the service's.
 
+use api::link::{EDGE_SESSION_SECONDS, Record as Reported, SessionEndedRecord};
 use http::header::SET_COOKIE;
 use serde::Serialize;
 use types::form::Form;
@@ -9,7 +10,7 @@ use types::problem::Problem;
 use super::answer::Answer;
 use super::plan::{Heads, Inbound};
 use super::record::Record;
-use crate::access::{self, EdgeRequest, Grounds, Guards, Proof};
+use crate::access::{self, Concern, Concerns, EdgeRequest, Grounds, Guards, Proof};
 use crate::agents::Agent;
 use crate::browser::{Arrived, Asked, Browsers, Challenges, Page, Session, SignIns, Solution};
 use crate::core::Core;
@@ -83,7 +84,7 @@ impl OwnRoute {
         match (self.kind, inbound.method.as_str()) {
             (Kind::Session, _) if is_get => Ok(visit.session()),
             (Kind::Logout, _) if is_get => Ok(visit.sign_out_page()),
-            (Kind::Logout, "POST") => visit.sign_out(heads),
+            (Kind::Logout, "POST") => visit.sign_out(heads, core),
             (Kind::Callback, "GET") => visit.callback(browsers(core)?, core, record),
             (Kind::Challenge, _) if is_get => visit.challenge(browsers(core)?),
             (Kind::Challenge, "POST") => visit.solve(browsers(core)?, heads, record),
@@ -225,8 +226,9 @@ impl Visit<'_, '_> {
         Answer::page(Page::sign_out(&action))
     }
 
-    fn sign_out<H: Heads>(&self, heads: &H) -> Result<Answer, Box<Problem>> {
+    fn sign_out<H: Heads>(&self, heads: &H, core: &Core) -> Result<Answer, Box<Problem>> {
         self.require_same_origin(heads)?;
+        self.end_session(core);
         let answer = if self.request.query == Some(WITH_PAGE) {
             let page = format!("{}logout?{SIGNED_OUT}", self.route.prefix);
             Answer::redirect(303, page)
@@ -234,6 +236,34 @@ impl Visit<'_, '_> {
             Answer::no_content()
         };
         Ok(answer.with(SET_COOKIE, Session::clear_cookie()))
+    }
+
+    /// Ends the session that the browser shows, wherever its cookie was copied to: here at once, with
+    /// what it had let in, and at other engines when the platform has told them.
+    fn end_session(&self, core: &Core) {
+        let project = &self.request.tunnel.project;
+        let cookie = self.request.cookies.session.value();
+        let known = self.grounds.seals.zip(self.grounds.tenancy.directory());
+        let Some((cookie, (seals, directory))) = cookie.zip(known) else {
+            return;
+        };
+        let now = core.unix_seconds();
+        let session = Session::read(cookie, seals, self.request.host, project);
+        let Some(session) = session.ok().filter(|it| it.holds(directory, now).is_ok()) else {
+            return;
+        };
+        let ended = session.ended_as();
+        directory.end(&ended, now.saturating_add(EDGE_SESSION_SECONDS));
+        let concern = Concern::Token(ended.into());
+        core.tokens.directory_changed(Concerns::one(concern));
+        if let Some(reports) = &core.reports {
+            reports
+                .records
+                .push(Reported::SessionEnded(SessionEndedRecord {
+                    project_id: project.id.to_string(),
+                    id: session.id,
+                }));
+        }
     }
 
     fn callback(

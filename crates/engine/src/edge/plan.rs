@@ -12,10 +12,11 @@ use types::query_credential;
 use types::tunnel;
 
 use super::answer::Answer;
+use super::cross_site;
 use super::form::Form;
 use super::forwarding::Onward;
 use super::loops;
-use super::own::{OwnRoute, to_challenge, to_sign_in};
+use super::own::{OwnRoute, authority, to_challenge, to_sign_in};
 use super::record::{Outcome, Record};
 use super::seen::Seen;
 use super::terminal::Terminal;
@@ -282,6 +283,15 @@ fn judge<H: Heads>(
     };
     if let Some(proof) = &allowed.proof {
         record.proof(proof);
+        let asked = (inbound.method.as_str(), inbound.upgrade.is_some());
+        let origins = tunnel.policy.allowed_origins();
+        if matches!(proof, Proof::Session(_))
+            && !cross_site::counts(heads, asked, &authority(inbound), origins)
+        {
+            let reason = "a session's cookie with a request of another origin's page";
+            record.refused(Rule::CrossSite, Some(reason.into()));
+            return Err(cross_site::problem().into());
+        }
     }
     let target = match &allowed.query {
         // Nothing is left of it: the question mark goes too.

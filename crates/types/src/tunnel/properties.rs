@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::{
     Country, Hostname, HttpVersion, IpRange, Protocol, TlsMode, TlsVersion, TunnelName, TunnelType,
+    WebOrigin,
 };
 use crate::client::check_labels;
 
@@ -105,6 +106,11 @@ pub struct TunnelProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub challenge_mode: Option<bool>,
+    /// Origins of other pages that may change something in a person's session or open WebSockets
+    /// with it, such as `https://app.example.com`. A session of this tunnel alone counts otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub allowed_origins: Vec<WebOrigin>,
     /// Whether the name may be served by several agents of one identity at once, when all of them
     /// say so: visitors go to the one that has the least to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,6 +162,7 @@ impl TunnelProperties {
         for (field, length) in [
             ("geo_ip", self.geo_ip.len()),
             ("trusted_ips", self.trusted_ips.len()),
+            ("allowed_origins", self.allowed_origins.len()),
             ("tls_alpns", self.tls_alpns.len()),
             ("tls_ciphers", self.tls_ciphers.len()),
         ] {
@@ -307,6 +314,7 @@ impl TunnelProperties {
             ("token_auth", self.token_auth == Some(true)),
             ("svc_auth", self.svc_auth == Some(true)),
             ("challenge_mode", self.challenge_mode == Some(true)),
+            ("allowed_origins", !self.allowed_origins.is_empty()),
         ];
         if !http && let Some((field, _)) = http_only.into_iter().find(|(_, asked)| *asked) {
             return Err(PropertyError::new(field, "an option of HTTP tunnels"));
@@ -336,6 +344,7 @@ impl TunnelProperties {
             ("port", self.port.is_some()),
             ("trusted_ips", !self.trusted_ips.is_empty()),
             ("geo_ip", !self.geo_ip.is_empty()),
+            ("allowed_origins", !self.allowed_origins.is_empty()),
             ("mtls_auth", self.mtls_auth == Some(true)),
             ("token_auth", self.token_auth == Some(true)),
             ("svc_auth", self.svc_auth == Some(true)),

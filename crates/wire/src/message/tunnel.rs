@@ -138,4 +138,7 @@ pub struct TunnelProperties {
     /// Whether agents of one identity may serve the name together. Ours: others ignore it.
     #[prost(message, optional, tag = "100")]
     pub share: Option<BoolValue>,
+    /// Origins of pages that may use a person's session. Ours: others ignore it.
+    #[prost(string, repeated, tag = "120")]
+    pub allowed_origins: Vec<String>,
 }

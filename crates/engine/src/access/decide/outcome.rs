@@ -210,6 +210,8 @@ rules! {
     Challenge "challenge" "Browsers pass a challenge first."
     /// `token_auth` (ED-1), or a token in a challenge's stead.
     Token "token" "The tunnel takes visitors with a valid token."
+    /// A session's cookie with a request that a page of another origin may have caused.
+    CrossSite "cross_site" "With a person's session only pages of the tunnel, and of `allowed_origins`, change something or open WebSockets."
     /// `svc_auth` (ED-2).
     Session "session" "The tunnel takes people who are signed in and may use its project."
     /// `mtls_auth` (ED-3).

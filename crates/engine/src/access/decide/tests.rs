@@ -154,6 +154,8 @@ impl World {
         let session = Session {
             user_id: user.to_owned(),
             issued_at,
+            id: "one".to_owned(),
+            platform_session: None,
             name: None,
             email: None,
         };
@@ -249,6 +251,8 @@ fn ed_2_a_session_counts_where_and_as_long_as_it_should() {
     let session = Session {
         user_id: "ann".to_owned(),
         issued_at: NOW,
+        id: "one".to_owned(),
+        platform_session: None,
         name: None,
         email: None,
     };

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use api::link::{Item, Membership, Person};
+use api::link::{Item, Membership, Person, Record};
 use client::{Properties, Target};
 use engine::clock::ManualClock;
 use serde_json::{Value, json};
-use testing::{Answer, TestTunnel, within};
+use testing::{Answer, TestTunnel, Upstream, within};
 
 use super::{A, Jar, PAGE, Site, parameter, seen, with_sessions};
 
@@ -471,4 +471,109 @@ async fn ed_2_a_cookie_does_not_come_to_another_publisher() {
     // Until the sessions are over.
     clock.advance(engine::browser::SESSION_SECONDS);
     TestTunnel::open(other, raw(), target()).await;
+}
+
+/// A session's cookie, and an upgrade whose peer keeps it open.
+const WEBSOCKET: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-Fetch-Site: same-origin\r\n";
+
+/// ED-2: who signs out does so for every copy of the cookie, at the tunnel or at the platform, and
+/// what the session had let in ends with it.
+#[tokio::test]
+async fn ed_2_a_session_that_was_signed_out_ends_wherever_its_cookie_is() {
+    for ended in ["at the tunnel", "ses_1", "edge:code1"] {
+        let mut site = Site::start(with_sessions()).await;
+        let sockets = Upstream::websocket().await;
+        let target: Target = sockets.addr().to_string().parse().unwrap();
+        let agent = site.tunnel.agent().clone();
+        let properties = Properties {
+            name: Some("sockets".to_owned()),
+            ..with_sessions()
+        };
+        site.tunnel = TestTunnel::open(agent, properties, target).await;
+        let departure = depart(&site, "/", &Jar::default()).await;
+        let claims = json!({"jti": "code1", "sid": "ses_1"});
+        let code = departure.code(&site, &claims);
+        let answer = arrive(&site, &code, &departure.state, &departure.jar).await;
+        assert_eq!(answer.status, 302, "{}", answer.text());
+        let mut jar = departure.jar;
+        jar.take(&answer);
+        let host = site.host().to_owned();
+        let mut socket = site.engine.visitor().http1(&host).await;
+        let fields = format!("{WEBSOCKET}{}", jar.field());
+        socket.request("GET", "/", &host, &fields).await;
+        assert_eq!(socket.head().await.status, 101);
+
+        if ended == "at the tunnel" {
+            let fields = format!("Content-Length: 0\r\n{}", jar.field());
+            let answer = site.send("POST", "/.well-known/svc/logout", &fields).await;
+            assert_eq!(answer.status, 204);
+            // The platform is told, for other engines and for this one after a restart.
+            let told = site.platform.record(|record| match record {
+                Record::SessionEnded(ended) => Some(ended.id.clone()),
+                _ => None,
+            });
+            assert_eq!(within("a record", told).await, "code1");
+        } else {
+            // At the platform, or at another engine.
+            site.platform.end(ended);
+            site.engine.informed().await;
+        }
+        within("the end of the socket", socket.read_to_end()).await;
+        let copied = site.get("/", &jar.field()).await;
+        assert_eq!(copied.status, 401, "{ended}");
+        // Another session of the person goes on.
+        let fresh = signed_in(&site).await;
+        let upgraded = format!("{WEBSOCKET}{}", fresh.field());
+        let mut socket = site.engine.visitor().http1(&host).await;
+        socket.request("GET", "/", &host, &upgraded).await;
+        assert_eq!(socket.head().await.status, 101);
+    }
+}
+
+/// ED-2: the cookie comes with what a page of another tenant's tunnel asks for, too.
+#[tokio::test]
+async fn ed_2_pages_of_other_origins_change_nothing_in_a_session() {
+    let listed = Properties {
+        allowed_origins: vec!["https://app.example.com".to_owned()],
+        ..with_sessions()
+    };
+    let site = Site::start(listed).await;
+    let jar = signed_in(&site).await;
+    let own = format!("https://{}", site.host());
+    for (fields, status) in [
+        ("", 403),
+        ("Sec-Fetch-Site: same-origin\r\n", 200),
+        ("Sec-Fetch-Site: none\r\n", 200),
+        ("Sec-Fetch-Site: same-site\r\n", 403),
+        (&format!("Origin: {own}\r\n"), 200),
+        ("Origin: https://app.example.com\r\n", 200),
+        ("Origin: https://evil-bbbbbbbb.t.engine.localhost\r\n", 403),
+        ("Origin: null\r\n", 403),
+    ] {
+        let before = site.service.accepted();
+        let asked = format!("Content-Length: 0\r\n{fields}{}", jar.field());
+        let answer = site.send("POST", "/", &asked).await;
+        assert_eq!(answer.status, status, "{fields}");
+        if status == 403 {
+            assert_eq!(answer.json()["code"], "cross_site_request");
+            assert_eq!(site.service.accepted(), before, "the service hears nothing");
+        }
+        // Reading is no change; and a bearer is nobody's cookie.
+        let read = site.get("/", &format!("{fields}{}", jar.field())).await;
+        assert_eq!(read.status, 200, "{fields}");
+    }
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AQ==\r\n\
+        Sec-WebSocket-Version: 13\r\nOrigin: https://evil.example\r\n";
+    let answer = site.get("/", &format!("{upgrade}{}", jar.field())).await;
+    assert_eq!(answer.status, 403);
+    let mut visitor = site.engine.visitor().h2(site.host()).await;
+    let field = jar.field();
+    let request = http::Request::post(format!("{own}/"))
+        .header("cookie", field.trim_start_matches("Cookie: ").trim())
+        .header("origin", "https://evil.example")
+        .body(testing::H2Visitor::empty())
+        .unwrap();
+    assert_eq!(visitor.send(request).await.unwrap().status(), 403);
 }

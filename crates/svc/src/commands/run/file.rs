@@ -147,6 +147,10 @@ pub(super) struct TunnelSection {
     /// ALPN names offered to visitors.
     #[schemars(example = ["h2", "http/1.1"])]
     pub(super) tls_alpns: Vec<String>,
+    /// Origins of other pages that may change something in people's sessions, or open WebSockets
+    /// with them. For tunnels with `svc_auth` whose pages are at another address.
+    #[schemars(example = ["https://app.example.com"])]
+    pub(super) allowed_origins: Vec<String>,
     /// The lowest TLS version of visitors.
     #[schemars(extend("enum" = TlsVersion::ALL), example = "tls1.3")]
     pub(super) tls_min_version: Option<String>,
@@ -167,6 +171,7 @@ impl TunnelSection {
             labels: self.labels.clone(),
             geo_ip: self.geo_ip.clone(),
             trusted_ips: self.trusted_ips.clone(),
+            allowed_origins: self.allowed_origins.clone(),
             tls_mode: self.tls_mode.clone(),
             tls_alpns: self.tls_alpns.clone(),
             tls_min_version: self.tls_min_version.clone(),

@@ -1,0 +1,165 @@
+//! Requests that a page of another origin caused, with the cookie of a person's session.
+//!
+//! Browsers send the cookie with what any page of the same site asks for, and tunnels of many tenants
+//! are one site unless the domain is on the Public Suffix List. A request that changes something, or
+//! opens a WebSocket, counts with a session only where the browser says that a page of the tunnel, or
+//! of an origin that the tunnel lists, has asked for it.
+
+use http1::Field;
+use types::problem::Problem;
+use types::tunnel::WebOrigin;
+
+use super::plan::Heads;
+
+/// What a browser says about the page that asks.
+#[derive(Debug, Default)]
+struct Said<'a> {
+    fetch_site: Single<'a>,
+    origin: Single<'a>,
+}
+
+/// A field that may be there once.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Single<'a> {
+    #[default]
+    Absent,
+    One(&'a [u8]),
+    Several,
+}
+
+impl<'a> Single<'a> {
+    fn add(&mut self, value: &'a [u8]) {
+        *self = match self {
+            Self::Absent => Self::One(value),
+            _ => Self::Several,
+        };
+    }
+}
+
+/// Whether a session's cookie counts with a request of this method (or `upgrade`), to a tunnel at
+/// `authority` (in lower case, without the usual port).
+pub(super) fn counts<H: Heads>(
+    heads: &H,
+    (method, upgrade): (&str, bool),
+    authority: &str,
+    allowed: &[WebOrigin],
+) -> bool {
+    let is_safe = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE");
+    if is_safe && !upgrade {
+        return true;
+    }
+    let fields: Vec<_> = heads.fields().filter(is_asked).collect();
+    let mut said = Said::default();
+    for field in &fields {
+        if field.name.eq_ignore_ascii_case(b"origin") {
+            said.origin.add(field.value);
+        } else {
+            said.fetch_site.add(field.value);
+        }
+    }
+    if matches!(said.fetch_site, Single::One(b"same-origin" | b"none")) {
+        return true;
+    }
+    let Single::One(origin) = said.origin else {
+        return false;
+    };
+    let is_own = origin
+        .split_at_checked("https://".len())
+        .is_some_and(|(scheme, host)| {
+            scheme.eq_ignore_ascii_case(b"https://")
+                && host.eq_ignore_ascii_case(authority.as_bytes())
+        });
+    let is_listed = |listed: &WebOrigin| origin.eq_ignore_ascii_case(listed.as_str().as_bytes());
+    said.fetch_site != Single::Several && (is_own || allowed.iter().any(is_listed))
+}
+
+fn is_asked(field: &Field<'_>) -> bool {
+    field.name.eq_ignore_ascii_case(b"origin") || field.name.eq_ignore_ascii_case(b"sec-fetch-site")
+}
+
+/// What the visitor gets otherwise.
+pub(super) fn problem() -> Problem {
+    let detail = "With a session, only pages of this address may ask for this.";
+    Problem::new(403, "cross_site_request", detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn heads(fields: &[(&str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&str, &str)| {
+            let name: HeaderName = name.parse().unwrap();
+            (name, HeaderValue::from_str(value).unwrap())
+        };
+        let mut map = HeaderMap::new();
+        for (name, value) in fields.iter().map(pair) {
+            map.append(name, value);
+        }
+        map
+    }
+
+    #[test]
+    fn a_session_counts_with_pages_of_the_tunnel_and_of_listed_origins() {
+        let listed = ["https://app.example.com".parse().unwrap()];
+        let own = "api.t.example";
+        let site = "sec-fetch-site";
+        for (fields, passes) in [
+            (&[][..], false),
+            (&[(site, "same-origin")], true),
+            (&[(site, "none")], true),
+            (&[(site, "same-site")], false),
+            (&[(site, "cross-site")], false),
+            (&[("origin", "https://api.t.example")], true),
+            (&[("origin", "https://API.t.example")], true),
+            (&[("origin", "https://app.example.com")], true),
+            (&[("origin", "http://api.t.example")], false),
+            (&[("origin", "https://api.t.example:8443")], false),
+            (&[("origin", "https://evil.t.example")], false),
+            (&[("origin", "null")], false),
+            (
+                &[(site, "same-site"), ("origin", "https://app.example.com")],
+                true,
+            ),
+            (
+                &[(site, "same-site"), ("origin", "https://evil.t.example")],
+                false,
+            ),
+            (&[(site, "same-origin"), (site, "cross-site")], false),
+            (
+                &[
+                    (site, "none"),
+                    (site, "none"),
+                    ("origin", "https://api.t.example"),
+                ],
+                false,
+            ),
+            (
+                &[
+                    ("origin", "https://api.t.example"),
+                    ("origin", "https://x.example"),
+                ],
+                false,
+            ),
+        ] {
+            let heads = heads(fields);
+            for asked in [
+                ("POST", false),
+                ("DELETE", false),
+                ("PURGE", false),
+                ("GET", true),
+            ] {
+                assert_eq!(
+                    counts(&heads, asked, own, &listed),
+                    passes,
+                    "{asked:?} {fields:?}"
+                );
+            }
+            for safe in ["GET", "HEAD", "OPTIONS"] {
+                assert!(counts(&heads, (safe, false), own, &listed));
+            }
+        }
+    }
+}
