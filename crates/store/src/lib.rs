@@ -26,6 +26,7 @@ mod timeline;
 mod trust;
 
 pub mod addresses;
+pub mod attempts;
 pub mod audit;
 pub mod billing;
 pub mod callers;

@@ -42,6 +42,7 @@ migrations! {
     11 "webhooks" "0011_webhooks"
     12 "link" "0012_link"
     13 "accounts" "0013_accounts"
+    16 "consent" "0016_consent"
 }
 
 /// Applies what is missing. The write lock is taken before the table of versions is read, so a

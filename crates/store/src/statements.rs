@@ -13,6 +13,7 @@ use crate::{
 pub(crate) fn every() -> Vec<String> {
     let fixed = [
         crate::addresses::STATEMENTS,
+        crate::attempts::STATEMENTS,
         crate::audit::STATEMENTS,
         crate::billing::STATEMENTS,
         crate::callers::STATEMENTS,

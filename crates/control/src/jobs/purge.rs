@@ -2,8 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use store::{
-    Lock, Tx, addresses, audit, changes, deliveries, device_grants, engines, events, idempotency,
-    invitations, links, logs, oauth_codes, revoked_tokens, sessions, used_challenges,
+    Lock, Tx, addresses, attempts, audit, changes, deliveries, device_grants, engines, events,
+    idempotency, invitations, links, logs, oauth_codes, revoked_tokens, sessions, used_challenges,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -56,6 +56,8 @@ stale! {
     RevokedTokens "revoked_tokens"
     /// Challenges of passkeys that are too old to be answered.
     Challenges "challenges"
+    /// Attempts to sign in that count no more.
+    Attempts "attempts"
     /// OAuth codes whose reuse would find nothing to revoke any more.
     OauthCodes "oauth_codes"
     /// Devices that asked to be let in, and were told long enough what became of it.
@@ -123,6 +125,7 @@ impl Stale {
             }
             Self::RevokedTokens => revoked_tokens::purge(tx, now, BATCH).await,
             Self::Challenges => used_challenges::purge(tx, now, BATCH).await,
+            Self::Attempts => attempts::purge(tx, now, BATCH).await,
             Self::OauthCodes => {
                 oauth_codes::purge(tx, ago(now, oauth::REUSE_IS_SEEN_FOR), BATCH).await
             }

@@ -43,6 +43,7 @@ mod proxy;
 mod races;
 mod records;
 mod reset;
+mod same_origin;
 mod second_factor;
 mod served;
 mod settings;

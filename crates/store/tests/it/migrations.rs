@@ -72,6 +72,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "52d5610872b51d5d7bab33403314f532",
         "ec93d5d8fe938523d313117829ce6ad1",
     ),
+    (
+        "0016_consent",
+        "7d9b5daabee115d8a468d8d338fab0e1",
+        "4082462cafec8a91bdbaf6e698429a41",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.
