@@ -44,6 +44,7 @@ pub mod links;
 pub mod logs;
 pub mod members;
 pub mod oauth_codes;
+pub mod oauth_requests;
 pub mod passkeys;
 pub mod pending_sign_ins;
 pub mod platform_secrets;

@@ -31,6 +31,7 @@ pub(crate) fn every() -> Vec<String> {
         logs::STATEMENTS,
         members::STATEMENTS,
         crate::oauth_codes::STATEMENTS,
+        crate::oauth_requests::STATEMENTS,
         crate::passkeys::STATEMENTS,
         crate::pending_sign_ins::STATEMENTS,
         crate::platform_secrets::STATEMENTS,

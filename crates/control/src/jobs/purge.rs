@@ -3,7 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use store::{
     Lock, Tx, addresses, attempts, audit, changes, deliveries, device_grants, engines, events,
-    idempotency, invitations, links, logs, oauth_codes, revoked_tokens, sessions, used_challenges,
+    idempotency, invitations, links, logs, oauth_codes, oauth_requests, revoked_tokens, sessions,
+    used_challenges,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +61,8 @@ stale! {
     Attempts "attempts"
     /// OAuth codes whose reuse would find nothing to revoke any more.
     OauthCodes "oauth_codes"
+    /// Authorization requests that nobody decided.
+    OauthRequests "oauth_requests"
     /// Devices that asked to be let in, and were told long enough what became of it.
     DeviceGrants "device_grants"
     /// TCP ports that were given back long enough ago.
@@ -129,6 +132,7 @@ impl Stale {
             Self::OauthCodes => {
                 oauth_codes::purge(tx, ago(now, oauth::REUSE_IS_SEEN_FOR), BATCH).await
             }
+            Self::OauthRequests => oauth_requests::purge(tx, now, BATCH).await,
             Self::DeviceGrants => {
                 device_grants::purge(tx, ago(now, oauth::EXPIRY_IS_TOLD_FOR), BATCH).await
             }

@@ -111,6 +111,7 @@ const SILENT_FILES: &[&str] = &[
     "links",
     "logs",
     "oauth_codes",
+    "oauth_requests",
     "passkeys",
     "pending_sign_ins",
     "platform_secrets",
