@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use daemon::clock::Clock;
-use http::header::WWW_AUTHENTICATE;
+use http::header::{CACHE_CONTROL, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use store::Store;
@@ -110,6 +110,10 @@ pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
     routes
         .into_iter()
         .fold(Router::new(), Router::merge)
+        .route_layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            pages::same_origin::require,
+        ))
         .fallback(async || Refusal::from(Problem::not_found()))
         .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
         .with_state(Arc::clone(&app))
@@ -118,8 +122,20 @@ pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
             rate_limit::limit,
         ))
         .merge(surface)
+        .layer(middleware::map_response(keep_out_of_caches))
         .layer(middleware::from_fn_with_state(app, name_resource_metadata))
         .layer(middleware::from_fn(metrics::count_request))
+}
+
+/// What is not made to be cached is not: tokens, credentials and what an account holds stay out of
+/// caches between here and the caller, and out of the browser's own.
+async fn keep_out_of_caches(mut response: Response) -> Response {
+    let no_store = HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .entry(CACHE_CONTROL)
+        .or_insert(no_store);
+    response
 }
 
 /// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1).

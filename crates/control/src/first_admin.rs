@@ -71,6 +71,11 @@ pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answe
             password_holds: true,
         });
     };
+    // Whoever else has the address is not handed the tokens of an operator.
+    if user.role != users::Role::Admin || user.status != users::Status::Active {
+        let detail = format!("{email} is the address of an account that is no active operator.");
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
     // Whoever changed it on the account's page is not told a password that is wrong.
     let kept = user.password_hash.clone().map(|hash| hash.0);
     let password_holds = match Password::typed(text) {

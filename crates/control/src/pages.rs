@@ -2,7 +2,7 @@
 //! take some.
 //!
 //! Each file is a page with the forms on it. A handler takes who looks ([`Visitor`]), the form
-//! ([`form::Form`], which keeps other sites out), calls a service function of `people` or
+//! ([`form::Form`]; [`same_origin::require`] keeps other sites out), calls a service function of `people` or
 //! `workspaces`, and answers with a page or sends the browser on.
 
 mod account;

@@ -1,6 +1,7 @@
 //! People: who they are, how they prove it, how long that lasts.
 
 pub mod accounts;
+mod attempts;
 pub mod challenge;
 pub mod confirm;
 pub mod cookie;
@@ -20,6 +21,7 @@ pub mod throttle;
 pub mod totp;
 mod user;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,8 +45,8 @@ pub struct People {
     pub passwords: Passwords,
     /// Sends mail.
     pub mailer: Mailer,
-    /// Counts sign-ins.
-    pub attempts: sign_in::Attempts,
+    /// Counts sign-ins by where they come from.
+    pub places: throttle::Throttle<IpAddr>,
     /// Counts reset links.
     pub resets: reset::Requests,
     /// Counts changes of address by whom the mail goes to.
@@ -91,7 +93,7 @@ impl People {
                 .map(|openid| Provider::open(openid, config.url("/login/openid/callback")))
                 .transpose()
                 .map_err(PeopleError::OpenId)?,
-            attempts: sign_in::Attempts::default(),
+            places: throttle::Throttle::new(throttle::Limits::ADDRESS),
             resets: reset::Requests::default(),
             invitations: throttle::Throttle::new(throttle::Limits::MAIL),
             inviters: throttle::Throttle::new(throttle::Limits::INVITER),

@@ -4,19 +4,31 @@ use api::control::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 
 use crate::problem::{Answer, bad};
 
-/// A text that somebody chose, for a mail or a line of another: without line breaks and other control
-/// characters.
+/// A text that somebody chose, for a mail or a line of another: with a space for each character that
+/// nobody sees.
 pub(crate) fn printable(text: &str) -> String {
-    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let plain = |letter: char| if is_unseen(letter) { ' ' } else { letter };
     text.chars().map(plain).collect()
+}
+
+/// Whether a character is not seen, or changes how those beside it are: control characters, line
+/// separators, marks of direction (Unicode Standard Annex 9), joiners, fillers, tags. With them a name
+/// looks like another one, or turns the sentence around it.
+pub(crate) fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// The name in the field `name`, without the white space around it.
 pub(crate) fn name(given: &str) -> Answer<String> {
     let name = given.trim();
     let length = name.chars().count();
-    if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(char::is_control) {
-        let detail = format!("a name has 1 to {MAX_NAME_CHARS} characters, and no control ones");
+    if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(is_unseen) {
+        let detail = format!("a name has 1 to {MAX_NAME_CHARS} characters, and no invisible ones");
         return Err(bad("name", detail));
     }
     Ok(name.to_owned())
@@ -31,4 +43,39 @@ pub(crate) fn description(given: &str) -> Answer<String> {
         return Err(bad("description", detail));
     }
     Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_hold_nothing_that_is_not_seen() {
+        for good in [
+            "Ada",
+            " Ada Lovelace ",
+            "\u{5d0}\u{5d3}\u{5d4}",
+            "Zoë 🦀",
+            "李",
+        ] {
+            assert!(name(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            " ",
+            "a\nb",
+            "a\u{202e}b",
+            "a\u{2066}b",
+            "a\u{200b}b",
+            "a\u{2028}b",
+            "\u{feff}a",
+            "a\u{ad}b",
+            "\u{3164}",
+            "a\u{e0041}b",
+            "a\u{200f}",
+        ] {
+            assert!(name(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(printable("a\u{202e}b\r\nc"), "a b  c");
+    }
 }

@@ -1,6 +1,7 @@
 //! What the process says about itself: text on a terminal, JSON lines elsewhere, on stderr.
 
-use std::io::{self, IsTerminal};
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -109,16 +110,66 @@ where
 {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(writer);
+        .with_writer(Plain(writer));
     match format {
         Format::Text => Box::new(builder.finish()),
         Format::Json => Box::new(builder.json().flatten_event(true).finish()),
     }
 }
 
+/// Writes lines in which no character turns text around or looks like the end of a line: what a
+/// stranger wrote into a name cannot make a line say something else.
+struct Plain<W>(W);
+
+/// One line on its way.
+struct PlainLine<W>(W);
+
+impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Plain<W> {
+    type Writer = PlainLine<W::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        PlainLine(self.0.make_writer())
+    }
+
+    fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Self::Writer {
+        PlainLine(self.0.make_writer_for(meta))
+    }
+}
+
+impl<W: Write> Write for PlainLine<W> {
+    /// Whole lines come here, one at a time.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) if text.contains(turns) => {
+                let mut plain = String::with_capacity(text.len() + 8);
+                for letter in text.chars() {
+                    if turns(letter) {
+                        // As JSON has it; people read it in text, too.
+                        write!(plain, "\\u{:04x}", u32::from(letter)).map_err(io::Error::other)?;
+                    } else {
+                        plain.push(letter);
+                    }
+                }
+                self.0.write_all(plain.as_bytes())?;
+            }
+            _ => self.0.write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Marks of direction (Unicode Standard Annex 9) and separators of lines.
+fn turns(letter: char) -> bool {
+    matches!(letter, '\u{61c}' | '\u{85}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}')
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::sync::Arc;
 
     use parking_lot::Mutex;
@@ -160,6 +211,30 @@ mod tests {
         assert_eq!(object["message"], "published");
         assert_eq!(object["tunnel.id"], "tun_1");
         assert_eq!(object["level"], "INFO");
+    }
+
+    #[test]
+    fn nothing_in_a_line_turns_it_around() {
+        for format in [Format::Json, Format::Text] {
+            let captured = Captured::default();
+            let writer = captured.clone();
+            let filter = parse_filter(Level::Info, None).unwrap();
+            let subscriber = subscriber(filter, format, move || writer.clone());
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::info!(name = "a\u{202e}b\u{2028}c", "named \u{2066}so");
+            });
+            let bytes = captured.0.lock().clone();
+            let line = String::from_utf8(bytes).unwrap();
+            assert!(!line.contains(turns), "{line}");
+            // Text escapes fields in another way than the message.
+            for code in ["202e", "2028", "2066"] {
+                assert!(line.contains(code), "{line}");
+            }
+            if format == Format::Json {
+                let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+                assert_eq!(object["name"], "a\u{202e}b\u{2028}c");
+            }
+        }
     }
 
     #[test]

@@ -198,10 +198,11 @@ pub(crate) fn has_log(database: &Path) -> Result<bool, Error> {
 
 /// Notes for which generations the log beside a database is written, durably and whole.
 pub(crate) fn record(database: &Path, generations: &[i32]) -> Result<(), Error> {
-    let lines: String = generations
-        .iter()
-        .map(|generation| format!("{generation}\n"))
-        .collect();
+    let mut lines = String::new();
+    for generation in generations {
+        lines.push_str(&generation.to_string());
+        lines.push('\n');
+    }
     let path = beside(database, ".generation");
     let unfinished = beside(database, ".generation.new");
     let written = || {

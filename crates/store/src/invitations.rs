@@ -10,6 +10,7 @@ use crate::page::{Paged, Paging};
 use crate::row::record;
 use crate::secret::SecretHash;
 use crate::sql::{sql, statements};
+use crate::users;
 
 record! {
     /// An invitation.
@@ -76,9 +77,13 @@ statements! {
     IS_ACCEPTED_BY = "SELECT COUNT(*) AS n FROM invitations WHERE hash = $1 AND accepted_by = $2";
     REVOKE = "UPDATE invitations SET revoked_at = $3 WHERE workspace_id = $1 AND id = $2 \
         AND accepted_at IS NULL AND revoked_at IS NULL";
-    COUNT_OPEN = "SELECT COUNT(*) AS n FROM invitations WHERE workspace_id = $1 AND accepted_at IS NULL \
+    COUNT_OPEN_OF_WORKSPACE = "SELECT COUNT(*) AS n FROM invitations WHERE workspace_id = $1 AND accepted_at IS NULL \
         AND revoked_at IS NULL AND expires_at > $2";
+    BY_ID = concat!("SELECT ", columns!(), " FROM invitations WHERE workspace_id = $1 AND id = $2");
     COUNT = "SELECT COUNT(*) AS n FROM invitations WHERE workspace_id = $1";
+    COUNT_OPEN = "SELECT COUNT(*) AS n FROM invitations WHERE invited_by = $1 AND accepted_at IS NULL \
+        AND revoked_at IS NULL AND expires_at > $2";
+    COUNT_SINCE = "SELECT COUNT(*) AS n FROM invitations WHERE invited_by = $1 AND created_at > $2";
     LIST = concat!("SELECT ", columns!(), " FROM invitations WHERE workspace_id = $1 \
         ORDER BY id DESC LIMIT $2 OFFSET $3");
     PURGE = "DELETE FROM invitations WHERE id IN \
@@ -99,6 +104,20 @@ pub async fn insert(tx: &mut Tx, new: &NewInvitation) -> Result<(), Error> {
         .execute(tx)
         .await?;
     Ok(())
+}
+
+/// How many of a person's invitations work at `now`, and how many were sent since then, whatever became
+/// of them. Until the transaction ends nobody else adds one who asks here first.
+pub async fn count_of_inviter(
+    tx: &mut Tx,
+    inviter: UserId,
+    since: Timestamp,
+    now: Timestamp,
+) -> Result<(u64, u64), Error> {
+    users::lock(tx, inviter).await?;
+    let open = sql(COUNT_OPEN).bind(inviter).bind(now).count(tx).await?;
+    let sent = sql(COUNT_SINCE).bind(inviter).bind(since).count(tx).await?;
+    Ok((open, sent))
 }
 
 /// The invitation of a link, if it still works; it is not used up.
@@ -146,7 +165,20 @@ pub async fn count_open(
     workspace: WorkspaceId,
     now: Timestamp,
 ) -> Result<u64, Error> {
-    sql(COUNT_OPEN).bind(workspace).bind(now).count(conn).await
+    sql(COUNT_OPEN_OF_WORKSPACE)
+        .bind(workspace)
+        .bind(now)
+        .count(conn)
+        .await
+}
+
+/// An invitation of a workspace, whatever became of it.
+pub async fn by_id(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+    id: InvitationId,
+) -> Result<Option<Invitation>, Error> {
+    sql(BY_ID).bind(workspace).bind(id).one(conn).await
 }
 
 /// Takes an invitation back. False when there is none that is open.

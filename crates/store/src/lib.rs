@@ -29,6 +29,7 @@ mod timeline;
 mod trust;
 
 pub mod addresses;
+pub mod attempts;
 pub mod audit;
 pub mod billing;
 pub mod callers;
@@ -46,6 +47,7 @@ pub mod links;
 pub mod logs;
 pub mod members;
 pub mod oauth_codes;
+pub mod oauth_requests;
 pub mod oldest;
 pub mod passkeys;
 pub mod pending_sign_ins;

@@ -43,6 +43,7 @@ migrations! {
     12 "link" "0012_link"
     13 "accounts" "0013_accounts"
     14 "limits" "0014_limits"
+    16 "consent" "0016_consent"
 }
 
 /// Applies what is missing. The write lock is taken before the table of versions is read, so a

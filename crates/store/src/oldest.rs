@@ -31,8 +31,9 @@ rows! {
     Deliveries DELIVERIES "SELECT MIN(completed_at) AS n FROM deliveries WHERE completed_at IS NOT NULL"
     /// Webhooks that were deleted, by when they were.
     DeletedWebhooks DELETED_WEBHOOKS "SELECT MIN(deleted_at) AS n FROM webhooks WHERE deleted_at IS NOT NULL"
-    /// Credentials that were revoked, by when they were.
-    RevokedCredentials REVOKED_CREDENTIALS "SELECT MIN(revoked_at) AS n FROM credentials WHERE revoked_at IS NOT NULL"
+    /// Credentials that were revoked, by when they were, without those that a chain still needs.
+    RevokedCredentials REVOKED_CREDENTIALS "SELECT MIN(e.revoked_at) AS n FROM credentials e WHERE e.revoked_at IS NOT NULL \
+        AND NOT EXISTS (SELECT 1 FROM credentials c WHERE c.issued_by = e.id)"
     /// Usage, by the hour.
     Usage USAGE "SELECT MIN(hour) AS n FROM usage"
     /// Keys of creations, by when they were used.
@@ -49,6 +50,10 @@ rows! {
     RevokedTokens REVOKED_TOKENS "SELECT MIN(expires_at) AS n FROM revoked_tokens"
     /// Challenges, by their end.
     Challenges CHALLENGES "SELECT MIN(expires_at) AS n FROM used_challenges"
+    /// Attempts to sign in, by when they count no more.
+    Attempts ATTEMPTS "SELECT MIN(expires_at) AS n FROM attempts"
+    /// Authorization requests, by their end.
+    OauthRequests OAUTH_REQUESTS "SELECT MIN(expires_at) AS n FROM oauth_requests"
     /// OAuth codes, by their end.
     OauthCodes OAUTH_CODES "SELECT MIN(expires_at) AS n FROM oauth_codes"
     /// Devices that asked, by the end of their codes.

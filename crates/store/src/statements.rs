@@ -13,6 +13,7 @@ use crate::{
 pub(crate) fn every() -> Vec<String> {
     let fixed = [
         crate::addresses::STATEMENTS,
+        crate::attempts::STATEMENTS,
         crate::audit::STATEMENTS,
         crate::billing::STATEMENTS,
         crate::callers::STATEMENTS,
@@ -31,6 +32,7 @@ pub(crate) fn every() -> Vec<String> {
         members::STATEMENTS,
         crate::oauth_codes::STATEMENTS,
         crate::oldest::STATEMENTS,
+        crate::oauth_requests::STATEMENTS,
         crate::passkeys::STATEMENTS,
         crate::pending_sign_ins::STATEMENTS,
         crate::platform_secrets::STATEMENTS,

@@ -142,10 +142,14 @@ statements! {
     VERIFY_EMAIL = "UPDATE users SET email_verified = TRUE, updated_at = $3 WHERE id = $1 AND email_key = $2";
     LINK = "INSERT INTO identities (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4)";
     IDENTITIES = "SELECT issuer, subject, created_at FROM identities WHERE user_id = $1 ORDER BY issuer, subject";
-    SET_TOTP = "UPDATE users SET totp_secret = $2, totp_confirmed_at = NULL, totp_last_step = NULL, \
-        updated_at = $3 WHERE id = $1";
-    CONFIRM_TOTP = "UPDATE users SET totp_confirmed_at = $2, updated_at = $2 \
-        WHERE id = $1 AND totp_secret IS NOT NULL AND totp_confirmed_at IS NULL";
+    // One in force is never replaced: whoever is setting one up meanwhile finds that out here.
+    BEGIN_TOTP = "UPDATE users SET totp_secret = $2, totp_last_step = NULL, updated_at = $3 \
+        WHERE id = $1 AND totp_confirmed_at IS NULL";
+    REMOVE_TOTP = "UPDATE users SET totp_secret = NULL, totp_confirmed_at = NULL, totp_last_step = NULL, \
+        updated_at = $2 WHERE id = $1";
+    // Of the secret that the code was compared with, and no other one that came in its place.
+    CONFIRM_TOTP = "UPDATE users SET totp_confirmed_at = $2, totp_last_step = $4, updated_at = $2 \
+        WHERE id = $1 AND totp_secret = $3 AND totp_confirmed_at IS NULL";
     USE_TOTP = "UPDATE users SET totp_last_step = $2 \
         WHERE id = $1 AND totp_secret IS NOT NULL AND (totp_last_step IS NULL OR totp_last_step < $2)";
     FORGET_RECOVERY_CODES = "DELETE FROM recovery_codes WHERE user_id = $1";
@@ -376,14 +380,15 @@ pub async fn link_identity(
     Ok(())
 }
 
-/// Sets a new TOTP secret, which counts once it is confirmed, or takes it away.
-pub async fn set_totp(
+/// Sets a new TOTP secret, which counts once it is confirmed. False when one is in force.
+pub async fn begin_totp(
     tx: &mut Tx,
     id: UserId,
-    secret: Option<&Sealed>,
+    secret: &Sealed,
     now: Timestamp,
 ) -> Result<bool, Error> {
-    sql(SET_TOTP)
+    let secret = Some(secret);
+    sql(BEGIN_TOTP)
         .bind(id)
         .bind(secret)
         .bind(now)
@@ -391,9 +396,27 @@ pub async fn set_totp(
         .await
 }
 
-/// Puts the TOTP secret in force. False when there is none, or it is in force already.
-pub async fn confirm_totp(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool, Error> {
-    sql(CONFIRM_TOTP).bind(id).bind(now).changed(tx).await
+/// Takes the TOTP secret away, in force or not.
+pub async fn remove_totp(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool, Error> {
+    sql(REMOVE_TOTP).bind(id).bind(now).changed(tx).await
+}
+
+/// Puts the TOTP secret in force by the code of a time step, which is used up. False when the secret
+/// is not the person's (any more), or is in force already.
+pub async fn confirm_totp(
+    tx: &mut Tx,
+    id: UserId,
+    secret: &Sealed,
+    step: i64,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(CONFIRM_TOTP)
+        .bind(id)
+        .bind(now)
+        .bind(Some(secret))
+        .bind(step)
+        .changed(tx)
+        .await
 }
 
 /// Uses up the code of a time step (RFC 6238 section 5.2: a code is accepted once). False when
@@ -402,12 +425,13 @@ pub async fn use_totp_step(tx: &mut Tx, id: UserId, step: i64) -> Result<bool, E
     sql(USE_TOTP).bind(id).bind(step).changed(tx).await
 }
 
-/// Replaces the recovery codes.
+/// Replaces the recovery codes. Of several that do so at once, the codes of one are left.
 pub async fn set_recovery_codes(
     tx: &mut Tx,
     id: UserId,
     codes: &[SecretHash],
 ) -> Result<(), Error> {
+    lock(tx, id).await?;
     sql(FORGET_RECOVERY_CODES).bind(id).execute(tx).await?;
     for code in codes {
         sql(ADD_RECOVERY_CODE)

@@ -36,7 +36,7 @@ fn references(page: &str) -> Vec<Reference<'_>> {
         if let Some(name) = word.strip_suffix(':') {
             package = name;
         } else if let Some((path, test)) = word.split_once("::") {
-            if path.ends_with(".rs") {
+            if path.strip_suffix(".rs").is_some() {
                 file = match package {
                     "e2e" => format!("tests/e2e/{path}"),
                     "attack" => format!("tests/attack/{path}"),

@@ -63,12 +63,19 @@ impl Operation {
             // Whoever is no operator is told that it is not there.
             Access::Operator(_) => &[400, 401, 404, 429, 503],
         };
+        // A write that another site made a browser send.
+        let is_read = matches!(self.method, Method::Get | Method::Head);
+        let foreign: &[u16] = if is_read || self.access == Access::Public {
+            &[]
+        } else {
+            &[403]
+        };
         let named: &[u16] = if self.path.contains('{') { &[404] } else { &[] };
         let sent: &[u16] = match self.body {
             Some(_) => &[400, 413, 415],
             None => &[],
         };
-        let mut statuses = [guarded, named, sent, self.refusals].concat();
+        let mut statuses = [guarded, foreign, named, sent, self.refusals].concat();
         statuses.sort_unstable();
         statuses.dedup();
         statuses

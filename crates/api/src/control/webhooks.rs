@@ -267,7 +267,8 @@ pub enum WebhookDestinationType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WebhookConfig {
-    /// The address: https, without user and password, and none that only this platform reaches.
+    /// The address: https, without user and password, and none that only this platform reaches. To
+    /// members who may not change webhooks only its origin is shown.
     #[schema(
         example = "https://chat.example.com/in",
         format = "uri",

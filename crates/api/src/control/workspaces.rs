@@ -156,7 +156,7 @@ pub const INVITE: &Operation = &Operation {
         example: || json!({"email": "grace@example.com", "role": "member"}),
     }),
     answer: Answer::json(201, "SentInvitation"),
-    refusals: &[409],
+    refusals: &[409, 429],
     ..write(
         "invite_workspace_member",
         Method::Post,

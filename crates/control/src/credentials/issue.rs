@@ -16,7 +16,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::credentials::{self as stored, Credential, Kind};
-use store::{Conflict, SecretHash, Tx};
+use store::{Conflict, SecretHash, Tx, sessions};
 use types::id::{CredentialId, UserId};
 use types::permission::Permission;
 use types::problem::Problem;
@@ -25,11 +25,12 @@ use super::material::{Material, Sent};
 use super::view::view;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::caller::{Caller, CredentialsWrite, Principal};
+use crate::caller::{Caller, CredentialsWrite, Principal, Source};
 use crate::delegation::{self, Grant};
 use crate::extract::{Body, ClientIp};
 use crate::metrics;
 use crate::people::notices::{self, Notice};
+use crate::people::session::is_recent;
 use crate::problem::{Answer, Refusal, bad};
 use crate::random;
 use crate::tokens::{text, token_id};
@@ -71,6 +72,9 @@ pub(super) async fn create(
         let issued = issue(&app, draft.clone(), now)?;
         let mut tx = app.store.begin().await?;
         lock_issuer(&mut tx, &who, now).await?;
+        if expires_at.is_none() {
+            require_proof(&mut tx, &who, now).await?;
+        }
         match stored::insert(&mut tx, &issued.credential).await {
             Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
             other => other?,
@@ -100,6 +104,24 @@ pub(super) async fn lock_issuer(tx: &mut Tx, who: &Principal, now: Timestamp) ->
     } else {
         Err(Problem::invalid_token().into())
     }
+}
+
+/// A session that was left open issues nothing that has no end: the person proves again to be there.
+/// Tokens that were minted from a session end, and so does what they issue.
+async fn require_proof(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
+    let Source::Session(session) = who.source else {
+        return Ok(());
+    };
+    let live = sessions::of_user(tx, who.user.id, now).await?;
+    let own = live.into_iter().find(|one| one.id == session);
+    if own.is_some_and(|own| is_recent(own.proved_at, now)) {
+        return Ok(());
+    }
+    let detail = "A credential without an end takes a recent proof of who you are: confirm it at \
+                  /account/confirm, or give an end.";
+    Err(Problem::new(403, "proof_required", detail)
+        .with_field("expiresAt")
+        .into())
 }
 
 /// Refuses what would be one credential too many: it is counted with what the transaction has

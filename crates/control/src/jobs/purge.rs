@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use store::oldest::{Rows, oldest};
 use store::{
-    Conn, Lock, Tx, WorkLock, addresses, audit, changes, credentials, deliveries, device_grants,
-    engines, events, idempotency, invitations, links, logs, oauth_codes, revoked_tokens, sessions,
-    usage, used_challenges, webhooks,
+    Conn, Lock, Tx, WorkLock, addresses, attempts, audit, changes, credentials, deliveries,
+    device_grants, engines, events, idempotency, invitations, links, logs, oauth_codes,
+    oauth_requests, revoked_tokens, sessions, usage, used_challenges, webhooks,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -64,8 +64,12 @@ stale! {
     RevokedTokens "revoked_tokens"
     /// Challenges of passkeys that are too old to be answered.
     Challenges "challenges"
+    /// Attempts to sign in that count no more.
+    Attempts "attempts"
     /// OAuth codes whose reuse would find nothing to revoke any more.
     OauthCodes "oauth_codes"
+    /// Authorization requests that nobody decided.
+    OauthRequests "oauth_requests"
     /// Devices that asked to be let in, and were told long enough what became of it.
     DeviceGrants "device_grants"
     /// TCP ports that were given back long enough ago.
@@ -158,6 +162,8 @@ impl Stale {
             Self::Invitations => (Rows::Invitations, retention.invitations),
             Self::RevokedTokens => (Rows::RevokedTokens, at_once),
             Self::Challenges => (Rows::Challenges, at_once),
+            Self::Attempts => (Rows::Attempts, at_once),
+            Self::OauthRequests => (Rows::OauthRequests, at_once),
             Self::OauthCodes => (Rows::OauthCodes, oauth::REUSE_IS_SEEN_FOR),
             Self::DeviceGrants => (Rows::DeviceGrants, oauth::EXPIRY_IS_TOLD_FOR),
             Self::ReleasedPorts => (Rows::ReleasedPorts, retention.released_ports),
@@ -193,9 +199,11 @@ impl Stale {
             }
             Self::RevokedTokens => revoked_tokens::purge(tx, now, BATCH).await,
             Self::Challenges => used_challenges::purge(tx, now, BATCH).await,
+            Self::Attempts => attempts::purge(tx, now, BATCH).await,
             Self::OauthCodes => {
                 oauth_codes::purge(tx, ago(now, oauth::REUSE_IS_SEEN_FOR), BATCH).await
             }
+            Self::OauthRequests => oauth_requests::purge(tx, now, BATCH).await,
             Self::DeviceGrants => {
                 device_grants::purge(tx, ago(now, oauth::EXPIRY_IS_TOLD_FOR), BATCH).await
             }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::Sender;
 use crate::people::email::Email;
+use crate::words::printable;
 
 /// Plain text for one address. Silent in `Debug`: the text may hold a link that opens an account.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,19 +19,12 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message. Control characters in the subject become spaces, so that no name of a workspace
-    /// writes further fields.
+    /// A message. Characters of the subject that nobody sees become spaces, so that no name writes
+    /// further fields or turns the line around.
     pub fn new(to: Email, subject: impl AsRef<str>, text: impl Into<String>) -> Self {
-        let plain = |character: char| {
-            if character.is_control() {
-                ' '
-            } else {
-                character
-            }
-        };
         Self {
             to,
-            subject: subject.as_ref().chars().map(plain).collect(),
+            subject: printable(subject.as_ref()),
             text: text.into(),
         }
     }

@@ -11,7 +11,8 @@ use http::{HeaderValue, StatusCode};
 use jiff::SignedDuration;
 use serde_json::json;
 use store::oauth_codes::{self, Code as StoredCode};
-use store::{SecretHash, workspaces};
+use store::oauth_requests::{self, ShownRequest};
+use store::{SecretHash, Tx, workspaces};
 
 use super::approval::Approval;
 use super::consent::{Group, groups};
@@ -52,61 +53,81 @@ pub(super) async fn show(
     Ok(consent_page(&app, &who, &request).await?)
 }
 
-/// What the person decided.
+/// What the person decided about the request that the page showed, which is kept here: it is decided
+/// once, and nothing that the browser sends changes it.
 pub(super) async fn submit(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let query = form.text("request");
-    let request = match AuthorizationRequest::parse(&query, &app.config) {
+    let Some(shown) = find(&app, &form.text("request")).await? else {
+        return Ok(decided());
+    };
+    let request = match AuthorizationRequest::parse(&shown.query, &app.config) {
         Ok(request) => request,
         Err(refused) => return Ok(refused_response(&app, refused)),
     };
     let who = signed_in(visitor, &path(&request))?;
     // Somebody else signed in since the page was made: it showed what another could give.
-    if form.text("session") != who.session.id.as_str() {
+    if shown.session_id != who.session.id {
         return Ok(consent_page(&app, &who, &request).await?);
     }
     let actor = Actor::person(who.user.id).at(ip);
     let approval = Approval::within(&who, request.scope);
     let is_approved = form.text("decision") == "approve" && !approval.permissions.is_empty();
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    if !oauth_requests::decide(&mut tx, shown.hash, who.session.id, now).await? {
+        return Ok(decided());
+    }
     if is_approved {
-        let code = give_code(&app, &who, &request, approval, &actor).await?;
+        delegation::refuse_suspended(&app, [approval.resources.as_ref(), None]).await?;
+        let code = give_code(&app, tx, &who, &request, approval, &actor).await?;
         let address = request.answer(&code.reveal(), &app.config.base_url);
         return Ok(to_callback(&address));
     }
-    let now = app.now();
-    let mut tx = app.store.begin().await?;
     let (target, details) = (
         Target::User(who.user.id),
         json!({"client": request.client.id()}),
     );
-    audit::record_with(
-        &mut tx,
-        &actor,
-        None,
-        Action::OauthDenied,
-        target,
-        details,
-        now,
-    )
-    .await?;
+    let action = Action::OauthDenied;
+    audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     tx.commit().await?;
     let refused = request.refuse(Code::AccessDenied.because("the person did not approve"));
     Ok(refused_response(&app, refused))
 }
 
-/// Draws a code and notes all that it is bound to.
+/// The request that a page showed, by the secret that it sends along.
+async fn find(app: &App, secret: &str) -> Answer<Option<ShownRequest>> {
+    let Some(secret) = LinkSecret::parse(secret) else {
+        return Ok(None);
+    };
+    let hash = SecretHash(secret.hash());
+    let mut read = app.store.read().await?;
+    Ok(oauth_requests::find(&mut read, hash, app.now()).await?)
+}
+
+/// A page that was answered already, or too late.
+fn decided() -> Response {
+    let page = MessagePage {
+        title: "This page was answered already",
+        text: "It can be answered once, within half an hour. Go back to where you came from, and try \
+               again.",
+        link: None,
+    };
+    page_with(StatusCode::BAD_REQUEST, &page)
+}
+
+/// Draws a code and notes all that it is bound to, in the transaction that used the request up.
 async fn give_code(
     app: &App,
+    mut tx: Tx,
     who: &SignedIn,
     request: &AuthorizationRequest<'_>,
     approval: Approval,
     actor: &Actor,
 ) -> Answer<LinkSecret> {
-    delegation::refuse_suspended(app, [approval.resources.as_ref(), None]).await?;
     let now = app.now();
     let code = LinkSecret::draw()?;
     let stored = StoredCode {
@@ -121,7 +142,6 @@ async fn give_code(
         created_at: now,
         expires_at: later(now, CODE_LIFETIME),
     };
-    let mut tx = app.store.begin().await?;
     oauth_codes::insert(&mut tx, &stored).await?;
     let details = json!({"client": stored.client_id, "scope": approval.permissions.to_string()});
     let target = Target::User(who.user.id);
@@ -159,6 +179,18 @@ async fn consent_page(
     request: &AuthorizationRequest<'_>,
 ) -> Answer<Response> {
     let approval = Approval::within(who, request.scope);
+    let now = app.now();
+    let secret = LinkSecret::draw()?;
+    let shown = ShownRequest {
+        hash: SecretHash(secret.hash()),
+        user_id: who.user.id,
+        session_id: who.session.id,
+        query: request.query(),
+        expires_at: later(now, PAGE_LIFETIME),
+    };
+    let mut tx = app.store.begin().await?;
+    oauth_requests::insert(&mut tx, &shown, MOST_PAGES).await?;
+    tx.commit().await?;
     let page = ConsentPage {
         client: request.client.name(),
         host: request.callback.host(),
@@ -167,7 +199,7 @@ async fn consent_page(
         workspaces: Workspaces::of(app, who).await?,
         groups: groups(approval.permissions),
         is_less: approval.permissions != request.scope,
-        request: request.query(),
+        request: secret.reveal(),
         session: who.session.id.as_str(),
     };
     Ok(page_leading_to(&page, request.callback))
@@ -232,6 +264,12 @@ fn to_callback(address: &str) -> Response {
     response.headers_mut().insert(REFERRER_POLICY, policy);
     response
 }
+
+/// A person reads, and perhaps asks somebody; a page that stays open all night is no consent.
+const PAGE_LIFETIME: SignedDuration = SignedDuration::from_mins(30);
+
+/// Pages of one person that can be answered at once: a few tabs.
+const MOST_PAGES: u32 = 20;
 
 /// OA-3.
 const CODE_LIFETIME: SignedDuration = SignedDuration::from_mins(5);

@@ -179,9 +179,10 @@ fn challenge(form: &mut Form) -> Result<[u8; 32], OauthError> {
     }
 }
 
-/// With the path and a sign-in in between, the longest query still is a path that
-/// [`NextPath`](crate::pages::layout::NextPath) takes; `state` is what makes queries long.
-const MAX_QUERY_BYTES: usize = 3584;
+/// A `state` of 4 KiB, each byte percent-encoded, and the rest of a request. With the path and a sign-in
+/// in between, the longest query still is a path that [`NextPath`](crate::pages::layout::NextPath)
+/// takes.
+const MAX_QUERY_BYTES: usize = 14 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -264,7 +265,10 @@ mod tests {
         }
         assert_eq!(outcome(&format!("{good}&any=1&any=2")), "page");
         assert_eq!(outcome(&format!("{good}&a=%zz")), "page");
-        assert_eq!(outcome(&format!("{good}&a={}", "a".repeat(4096))), "page");
+        assert_eq!(
+            outcome(&format!("{good}&a={}", "a".repeat(MAX_QUERY_BYTES))),
+            "page"
+        );
     }
 
     /// OA-2, OA-6: everything else is told to the client.
@@ -306,7 +310,9 @@ mod tests {
             ("resource", "https://svc.example.evil", "invalid_target"),
             ("resource", "https://svc.example:443", "invalid_target"),
             ("resource", "http://svc.example", "invalid_target"),
-            ("resource", "https://SVC.example", "invalid_target"),
+            ("resource", "HTTPS://SVC.example", "good"),
+            ("resource", "https://SVC.EXAMPLE/api/mcp", "good"),
+            ("resource", "https://svc.example/API/mcp", "invalid_target"),
             ("prompt", "none", "good"),
             ("prompt", "consent", "good"),
             ("prompt", "login none", "invalid_request"),

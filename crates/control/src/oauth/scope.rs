@@ -24,7 +24,10 @@ pub(super) fn resource(config: &Config, text: Option<&str>) -> Result<(), OauthE
     let Some(text) = text else {
         return Ok(());
     };
-    match text.strip_prefix(config.base_url.as_str()) {
+    // Scheme and host are the same in any case (RFC 3986 section 6.2.2.1); the rest is not.
+    let parts = text.split_at_checked(config.base_url.len());
+    let rest = parts.filter(|(origin, _)| origin.eq_ignore_ascii_case(&config.base_url));
+    match rest.map(|(_, rest)| rest) {
         Some("" | "/" | "/api/mcp") => Ok(()),
         _ => Err(Code::InvalidTarget.because(format!("the resource here is {}", config.base_url))),
     }

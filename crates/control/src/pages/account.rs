@@ -23,6 +23,7 @@ use super::login::{WRONG, refusal};
 use super::{signed_in, with_cookie};
 use crate::app::App;
 use crate::extract::{ClientIp, Path, Query};
+use crate::people::accounts::Credentials;
 use crate::people::cookie::Cookie;
 use crate::people::email::Email;
 use crate::people::password::Password;
@@ -104,6 +105,7 @@ pub(super) async fn show(
     let mut account = account_page(&app, &who).await?;
     account.note = match query.text("done").as_deref() {
         Some("password") => Some("Your password is changed."),
+        Some("second-factor-on") => Some("The authenticator app is in force."),
         Some("second-factor-off") => Some("The authenticator app is taken away."),
         Some("passkey") => Some("Your passkey is added."),
         Some("passkey-off") => Some("The passkey is removed."),
@@ -142,8 +144,12 @@ pub(super) async fn change_password(
             again
         });
     }
-    accounts::change_password(&app, &who, new, ip).await?;
-    Ok(see_other("/account?done=password"))
+    let credentials = Credentials::of_box(&form.text("revoke"));
+    let cookie = accounts::change_password(&app, &who, new, credentials, ip).await?;
+    Ok(match cookie {
+        Some(cookie) => with_cookie(see_other("/account?done=password"), &cookie),
+        None => see_other("/login?next=/account"),
+    })
 }
 
 /// Changes the name.

@@ -14,7 +14,7 @@ use super::openid::Button;
 use super::passkeys::{WRONG as WRONG_PASSKEY, json, sent};
 use super::{signed_in, with_next};
 use crate::app::App;
-use crate::extract::Query;
+use crate::extract::{ClientIp, Query};
 use crate::people::challenge::Purpose;
 use crate::people::confirm::{with_code, with_password};
 use crate::people::passkeys;
@@ -62,6 +62,7 @@ pub(super) async fn show(
 /// A password, or a code.
 pub(super) async fn submit(
     State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
@@ -70,7 +71,7 @@ pub(super) async fn submit(
     let (password, code) = (form.text("password"), form.text("code"));
     let is_code = !code.is_empty();
     let confirmed = if is_code {
-        with_code(&app, &who, &code).await
+        with_code(&app, &who, &code, ip).await
     } else {
         with_password(&app, &who, &password).await
     };

@@ -7,12 +7,11 @@ use http::header::CONTENT_TYPE;
 use types::problem::Problem;
 
 use super::layout::PageRefusal;
-use super::same_origin::{is_same_origin, refusal};
 use crate::app::App;
 use crate::extract::{Query, whole};
 
-/// The fields of a form that was sent from a page of ours. Every handler of a form takes one, also
-/// those whose form has no fields: it is what keeps other sites' forms out.
+/// The fields of a form that was sent from a page of ours. Other sites' forms are kept out by a layer
+/// over all routes ([`super::same_origin::require`]).
 #[derive(Debug)]
 pub struct Form(Query);
 
@@ -26,11 +25,8 @@ impl Form {
 impl FromRequest<Arc<App>> for Form {
     type Rejection = PageRefusal;
 
-    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, PageRefusal> {
+    async fn from_request(request: Request, _app: &Arc<App>) -> Result<Self, PageRefusal> {
         let (parts, body) = request.into_parts();
-        if !is_same_origin(&parts.headers, &app.config.base_url) {
-            return Err(refusal().into());
-        }
         let declared = parts
             .headers
             .get(CONTENT_TYPE)

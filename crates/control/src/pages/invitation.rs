@@ -9,13 +9,15 @@ use http::StatusCode;
 
 use super::form::Form;
 use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
+use super::login::{WRONG, refusal};
 use super::openid::Button;
-use super::with_cookie;
+use super::{with_cookie, with_next};
 use crate::app::App;
-use crate::extract::Path;
+use crate::extract::{Path, Query};
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{Browser, Visitor};
-use crate::workspaces::invitations::{self, Open, is_for};
+use crate::people::sign_in::with_password;
+use crate::workspaces::invitations::{self, MAIL_PROOF, Open, is_for};
 
 #[derive(Template)]
 #[template(path = "invitation.html")]
@@ -37,10 +39,13 @@ enum Looking<'a> {
     Invited,
     /// Somebody else, signed in.
     Other { signed_in_as: &'a str },
-    /// Nobody that is known; the invited address has an account.
+    /// Somebody who has the mail; the address has an account.
     HasAccount,
-    /// Nobody that is known; the invited address has no account yet.
+    /// Somebody who has the mail; the address has no account yet.
     New { name: &'a str },
+    /// Somebody who has a copy of the link, such as whoever wrote the invitation: not told whether
+    /// the address has an account.
+    Unknown { name: &'a str },
 }
 
 /// The invitation.
@@ -48,11 +53,14 @@ pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
     Path(secret): Path<String>,
+    mut query: Query,
 ) -> Result<Response, PageRefusal> {
-    let Some((secret, open)) = find(&app, &secret).await? else {
+    let proof = query.text(MAIL_PROOF).unwrap_or_default();
+    let Some((secret, open)) = find(&app, &secret, &proof).await? else {
         return Ok(gone());
     };
-    Ok(page(&shown(&app, &path(&secret), &open, &visitor, "")))
+    let action = path(&secret, &open, &proof);
+    Ok(page(&shown(&app, &action, &open, &visitor, "")))
 }
 
 /// Joins: as the person who is signed in, or with a new account.
@@ -61,34 +69,36 @@ pub(super) async fn accept(
     visitor: Visitor,
     browser: Browser,
     Path(secret): Path<String>,
+    mut query: Query,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let Some((secret, open)) = find(&app, &secret).await? else {
+    let proof = query.text(MAIL_PROOF).unwrap_or_default();
+    let Some((secret, open)) = find(&app, &secret, &proof).await? else {
         return used(&app, &visitor, &secret).await;
     };
-    let action = path(&secret);
+    let action = path(&secret, &open, &proof);
     if let Visitor::SignedIn(who) = &visitor {
         if !is_for(&open.invitation, &who.user) {
             let again = shown(&app, &action, &open, &visitor, "");
             return Ok(page_with(StatusCode::FORBIDDEN, &again));
         }
         return Ok(
-            if invitations::accept(&app, &secret, who, browser.ip).await? {
+            if invitations::accept(&app, &secret, who, open.is_mailed, browser.ip).await? {
                 see_other("/account")
             } else {
                 gone()
             },
         );
     }
+    let (name, password) = (form.text("name"), form.text("password"));
     if open.has_account {
-        // Made by the same form a moment ago, or long before.
+        // The same form made the account a moment ago.
         if invitations::has_joined_as_new(&app, &secret, &open).await? {
             return Ok(joined());
         }
-        return Ok(see_other(&action));
+        return sign_in(&app, &open, &action, &password, &browser).await;
     }
-    let (name, password) = (form.text("name"), form.text("password"));
-    match invitations::accept_as_new(&app, &secret, &name, &password, &browser).await {
+    match invitations::accept_as_new(&app, &secret, &open, &name, &password, &browser).await {
         Ok(Some(begun)) => Ok(with_cookie(see_other("/account"), &begun.set_cookie)),
         // The same form, sent twice: one of the two made the account.
         Ok(None) if invitations::has_joined_as_new(&app, &secret, &open).await? => Ok(joined()),
@@ -113,11 +123,41 @@ pub(super) async fn accept(
     }
 }
 
-async fn find(app: &App, secret: &str) -> Result<Option<(LinkSecret, Open)>, PageRefusal> {
+/// The password for an address that has an account already: it signs in, counted like any other, and
+/// comes back to the invitation.
+async fn sign_in(
+    app: &App,
+    open: &Open,
+    action: &str,
+    password: &str,
+    browser: &Browser,
+) -> Result<Response, PageRefusal> {
+    match with_password(app, &open.invitation.email, password, browser).await {
+        Ok(begun) => {
+            let on = if begun.is_half_way {
+                with_next("/login/second-factor", action)
+            } else {
+                action.to_owned()
+            };
+            Ok(with_cookie(see_other(&on), &begun.set_cookie))
+        }
+        Err(error) => refusal(error, WRONG, |text| {
+            let mut again = shown(app, action, open, &Visitor::Nobody, "");
+            again.password_error = Some(text);
+            again
+        }),
+    }
+}
+
+async fn find(
+    app: &App,
+    secret: &str,
+    proof: &str,
+) -> Result<Option<(LinkSecret, Open)>, PageRefusal> {
     let Some(secret) = LinkSecret::parse(secret) else {
         return Ok(None);
     };
-    let open = invitations::open(app, &secret).await?;
+    let open = invitations::open(app, &secret, proof).await?;
     Ok(open.map(|open| (secret, open)))
 }
 
@@ -133,6 +173,7 @@ fn shown<'a>(
         Visitor::SignedIn(who) => Looking::Other {
             signed_in_as: &who.user.email,
         },
+        Visitor::Nobody | Visitor::HalfWay(_) if !open.is_mailed => Looking::Unknown { name },
         Visitor::Nobody | Visitor::HalfWay(_) if open.has_account => Looking::HasAccount,
         Visitor::Nobody | Visitor::HalfWay(_) => Looking::New { name },
     };
@@ -149,8 +190,13 @@ fn shown<'a>(
     }
 }
 
-fn path(secret: &LinkSecret) -> String {
-    format!("/invitations/{}", secret.reveal())
+fn path(secret: &LinkSecret, open: &Open, proof: &str) -> String {
+    let path = format!("/invitations/{}", secret.reveal());
+    if open.is_mailed {
+        format!("{path}?{MAIL_PROOF}={proof}")
+    } else {
+        path
+    }
 }
 
 /// A link that was used up: by whoever asks again, or not.

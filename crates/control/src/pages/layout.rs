@@ -169,9 +169,9 @@ impl IntoResponse for PageRefusal {
 pub struct NextPath(String);
 
 impl NextPath {
-    /// Longest path, in bytes. Authorization requests come back through here; they are shorter than
-    /// what proxies let through.
-    pub const MAX_BYTES: usize = 4096;
+    /// Longest path, in bytes. Authorization requests come back through here, with a `state` of 4 KiB
+    /// each byte of which may be percent-encoded.
+    pub const MAX_BYTES: usize = 15 * 1024;
 
     /// The path that was asked for, or the account page where it is none of ours.
     pub fn parse(asked: &str) -> Self {
@@ -286,7 +286,7 @@ mod tests {
         for good in ["/", "/account", "/oauth/authorize?client_id=a&state=%2F%2F"] {
             assert_eq!(NextPath::parse(good).as_str(), good);
         }
-        let long = format!("/{}", "a".repeat(5000));
+        let long = format!("/{}", "a".repeat(NextPath::MAX_BYTES));
         for bad in [
             "",
             "account",

@@ -81,7 +81,7 @@ pub(super) async fn step_options(
     let Visitor::HalfWay(who) = visitor else {
         return Err(PageRefusal::SeeOther("/login".to_owned()));
     };
-    let bound_to = who.session.id.to_string();
+    let bound_to = who.id.to_string();
     let purpose = Purpose::SecondFactor;
     let options = passkeys::request(&app, purpose, bound_to.as_bytes(), Some(who.user.id)).await?;
     Ok(json(&options))

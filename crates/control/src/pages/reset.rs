@@ -11,6 +11,7 @@ use super::form::Form;
 use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
 use crate::app::App;
 use crate::extract::{ClientIp, Path};
+use crate::people::accounts::Credentials;
 use crate::people::email::Email;
 use crate::people::password::Password;
 use crate::people::reset::{complete, person, request};
@@ -107,7 +108,8 @@ pub(super) async fn submit_new(
             return Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again));
         }
     };
-    if !complete(&app, &secret, password, ip).await? {
+    let credentials = Credentials::of_box(&form.text("revoke"));
+    if !complete(&app, &secret, password, credentials, ip).await? {
         return Ok(gone());
     }
     Ok(see_other("/login?reset=done"))

@@ -5,8 +5,66 @@
 //! write that carries only the cookie has to show one of them, and all that it shows must be ours.
 //! There is no token in the forms, nothing to store and nothing to leak.
 
-use http::{HeaderMap, header};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderMap, Method, header};
 use types::problem::Problem;
+
+use super::layout::PageRefusal;
+use crate::app::App;
+use crate::people::session;
+use crate::problem::Refusal;
+
+/// Refuses every write that a page of another site may have sent: the layer over all routes of the
+/// platform, so that no handler can forget it.
+///
+/// A write with a bearer token is not the browser's own doing, and one to the endpoints of
+/// [`WITHOUT_COOKIES`] reads no cookie. An API call without a session cookie is refused by its handler.
+pub(crate) async fn require(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let reads = matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::OPTIONS
+    );
+    if reads || !is_for_cookies(&app, &request) {
+        return next.run(request).await;
+    }
+    if is_same_origin(request.headers(), &app.config.base_url) {
+        return next.run(request).await;
+    }
+    if is_api(request.uri().path()) {
+        return Refusal::from(refusal()).into_response();
+    }
+    PageRefusal::from(refusal()).into_response()
+}
+
+/// Whether a route decides by the cookies of a request, also by whose browser it was.
+fn is_for_cookies(app: &App, request: &Request) -> bool {
+    let path = request.uri().path();
+    if WITHOUT_COOKIES.contains(&path) {
+        return false;
+    }
+    if is_api(path) {
+        let has_bearer = request.headers().contains_key(header::AUTHORIZATION);
+        return !has_bearer && session::cookie(app, request.headers()).is_some();
+    }
+    true
+}
+
+fn is_api(path: &str) -> bool {
+    path.starts_with("/api/")
+}
+
+/// Endpoints beside the API that take writes and read no cookie: a client, a device or an engine proves
+/// itself by what it sends.
+pub const WITHOUT_COOKIES: [&str; 4] = [
+    "/link/v1/reports",
+    "/oauth/token",
+    "/oauth/revoke",
+    "/oauth/device_authorization",
+];
 
 /// Whether the browser vouches that the request is from the origin `base_url` itself.
 ///

@@ -17,8 +17,8 @@ use crate::app::App;
 use crate::extract::{ClientIp, Query};
 use crate::people::passkeys;
 use crate::people::recovery::RecoveryCode;
-use crate::people::second_factor::{self, secret_of};
-use crate::people::session::{SignedIn, Visitor};
+use crate::people::second_factor::{self, Confirmed, secret_of};
+use crate::people::session::{HalfSignedIn, SignedIn, Visitor};
 use crate::people::sign_in::with_second_factor;
 use crate::people::totp::TotpSecret;
 use crate::problem::Answer;
@@ -111,9 +111,13 @@ pub(super) async fn confirm(
     // A secret that was shown and never confirmed stays: without this, a browser that was left open
     // could guess at it, and would be shown the recovery codes.
     let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
-    if let Some(codes) = second_factor::confirm(&app, &who, &form.text("code"), ip).await? {
-        let codes = codes.iter().map(RecoveryCode::reveal).collect();
-        return Ok(page(&CodesPage { codes }));
+    match second_factor::confirm(&app, &who, &form.text("code"), ip).await? {
+        Confirmed::On(Some(codes)) => {
+            let codes = codes.iter().map(RecoveryCode::reveal).collect();
+            return Ok(page(&CodesPage { codes }));
+        }
+        Confirmed::On(None) => return Ok(see_other("/account?done=second-factor-on")),
+        Confirmed::No => {}
     }
     // Set up in another window, or never: there is nothing to confirm here.
     let secret = secret_of(&app, &who.user)?.filter(|_| who.user.totp_confirmed_at.is_none());
@@ -142,7 +146,7 @@ pub(super) async fn remove(
 /// The step at sign-in, for somebody who is half way.
 pub(super) async fn step_page<'a>(
     app: &App,
-    who: &SignedIn,
+    who: &HalfSignedIn,
     next: &'a str,
 ) -> Answer<StepPage<'a>> {
     let count = store::passkeys::count(&mut *app.store.read().await?, who.user.id).await?;

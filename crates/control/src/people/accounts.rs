@@ -4,22 +4,25 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use store::users::{self, NewUser, Role, User};
+use serde_json::json;
+use store::users::{self, NewUser, Role, Status, User};
 use store::workspaces::Type;
 use store::{PasswordHash, Store, Tx, members};
 use types::id::{SessionId, UserId, WorkspaceId};
 use types::problem::Problem;
 
+use super::attempts::Counted;
 use super::email::Email;
 use super::notices::{self, Notice};
 use super::password::{Password, Passwords, Verdict};
-use super::session::SignedIn;
+use super::session::{self, SignedIn};
 use super::sign_in::{SignInError, hash_refusal};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::problem::Answer;
 use crate::random;
 use crate::wire::unix_millis;
+use crate::words::is_unseen;
 
 /// A person to be, with a password that was looked at.
 #[derive(Debug)]
@@ -98,8 +101,8 @@ pub async fn create_admin(
 pub fn name(given: &str) -> Answer<String> {
     let name = given.trim();
     let length = name.chars().count();
-    if name.chars().any(char::is_control) || !(1..=MAX_NAME).contains(&length) {
-        let detail = "A name has 1 to 100 characters on one line.";
+    if name.chars().any(is_unseen) || !(1..=MAX_NAME).contains(&length) {
+        let detail = "A name has 1 to 100 characters on one line, and none that is invisible.";
         return Err(Problem::invalid_request(detail).with_field("name").into());
     }
     Ok(name.to_owned())
@@ -148,9 +151,7 @@ pub async fn end_sessions(app: &App, who: &SignedIn) -> Answer<()> {
 
 /// Whether the text is the password of somebody who is signed in; counted like a sign-in.
 pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), SignInError> {
-    app.people
-        .attempts
-        .begin_with_password(&user.email, app.now())?;
+    Counted::password(&user.email).begin(app, app.now()).await?;
     let kept = user.password_hash.clone().map(|PasswordHash(text)| text);
     let Ok(password) = Password::typed(text) else {
         return Err(SignInError::Wrong);
@@ -158,19 +159,61 @@ pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), Si
     match app.people.passwords.verify(password, kept).await? {
         Verdict::Wrong => Err(SignInError::Wrong),
         Verdict::Right | Verdict::RightOnOldParameters => {
-            app.people.attempts.forgive(&user.email, user.id);
+            let mut tx = app.store.begin().await?;
+            Counted::password(&user.email).forgive(&mut tx).await?;
+            tx.commit().await?;
             Ok(())
         }
     }
 }
 
-/// Sets a new password and ends the person's other sessions. The caller has checked the old one.
+/// What becomes of credentials and linked applications when the password changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// They stay.
+    Stay,
+    /// They are revoked: somebody else may have issued one.
+    Revoked,
+}
+
+impl Credentials {
+    /// By the box of a form.
+    pub fn of_box(text: &str) -> Self {
+        if text.is_empty() {
+            Self::Stay
+        } else {
+            Self::Revoked
+        }
+    }
+
+    /// Does that for a person, in the transaction that sets the password.
+    pub(super) async fn apply(
+        self,
+        tx: &mut Tx,
+        user: UserId,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Answer<()> {
+        if self == Self::Stay {
+            return Ok(());
+        }
+        let count = store::credentials::revoke_all(tx, user, now).await?;
+        let (action, target) = (Action::CredentialsRevoked, Target::User(user));
+        let details = json!({"count": count});
+        audit::record_with(tx, actor, None, action, target, details, now).await
+    }
+}
+
+/// Sets a new password, ends the person's other sessions, and gives this one another cookie, which is
+/// returned as the value of `Set-Cookie`. The caller has checked the old password. `None`: the session
+/// ended meanwhile, and nothing was changed.
 pub async fn change_password(
     app: &Arc<App>,
     who: &SignedIn,
     new: Password,
+    credentials: Credentials,
     ip: IpAddr,
-) -> Answer<()> {
+) -> Answer<Option<String>> {
     let now = app.now();
     let user = &who.user;
     let hash = app
@@ -184,18 +227,15 @@ pub async fn change_password(
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
     store::links::revoke(&mut tx, user.id, store::links::Kind::PasswordReset, now).await?;
     let actor = Actor::person(user.id).at(ip);
-    audit::record(
-        &mut tx,
-        &actor,
-        None,
-        Action::PasswordChanged,
-        Target::User(user.id),
-        now,
-    )
-    .await?;
+    let target = Target::User(user.id);
+    audit::record(&mut tx, &actor, None, Action::PasswordChanged, target, now).await?;
+    credentials.apply(&mut tx, user.id, &actor, now).await?;
+    let Some(cookie) = session::renew(app, &mut tx, &who.session, now).await? else {
+        return Ok(None);
+    };
     tx.commit().await?;
     notices::send(app, user, &Notice::PasswordChanged, ip, now);
-    Ok(())
+    Ok(Some(cookie))
 }
 
 /// Ends one of the person's sessions; one that is not there has ended already.
@@ -204,6 +244,15 @@ pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> Answer<()>
     store::sessions::end_one(&mut tx, who.user.id, id, app.now()).await?;
     tx.commit().await?;
     Ok(())
+}
+
+/// The person, as they are now, and until the transaction ends: what a decision depends on is read
+/// here, not before.
+pub(super) async fn locked(tx: &mut Tx, id: UserId) -> Answer<User> {
+    users::lock(tx, id).await?;
+    let user = users::by_id(tx, id).await?;
+    let user = user.filter(|user| user.status == Status::Active);
+    Ok(user.ok_or_else(Problem::unauthenticated)?)
 }
 
 fn bad(field: &str, error: &dyn std::error::Error) -> Problem {

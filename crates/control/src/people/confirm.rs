@@ -1,9 +1,13 @@
 //! Proving again to be who one is, before what changes how one signs in.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use store::users::{self, User};
 use store::{SecretHash, Tx, sessions};
 
 use super::accounts::check_password;
+use super::attempts::{Counted, wrong_code};
 use super::recovery::RecoveryCode;
 use super::second_factor::secret_of;
 use super::session::SignedIn;
@@ -21,16 +25,24 @@ pub async fn with_password(app: &App, who: &SignedIn, text: &str) -> Result<(), 
 }
 
 /// With a code of the authenticator app, or a recovery code.
-pub async fn with_code(app: &App, who: &SignedIn, code: &str) -> Result<(), SignInError> {
+pub async fn with_code(
+    app: &Arc<App>,
+    who: &SignedIn,
+    code: &str,
+    ip: IpAddr,
+) -> Result<(), SignInError> {
     let now = app.now();
-    app.people.attempts.begin_with_code(who.user.id, now)?;
+    let counted = Counted::code(who.user.id);
+    let count = counted.begin(app, now).await?;
     let mut tx = app.store.begin().await?;
     if !use_code(app, &mut tx, &who.user, code).await? {
+        drop(tx);
+        wrong_code(app, &who.user, count, ip, now).await?;
         return Err(SignInError::Wrong);
     }
+    counted.forgive(&mut tx).await?;
     sessions::proved(&mut tx, who.session.id, now).await?;
     tx.commit().await?;
-    app.people.attempts.forgive_codes(who.user.id);
     Ok(())
 }
 

@@ -87,7 +87,8 @@ pub async fn register(
     if !is_new {
         return Ok(Outcome::Refused("That did not work. Try once more."));
     }
-    let count = passkeys::count(&mut tx, who.user.id).await?;
+    let user = accounts::locked(&mut tx, who.user.id).await?;
+    let count = passkeys::count(&mut tx, user.id).await?;
     if count >= MOST {
         return Ok(Outcome::Refused(
             "You have as many passkeys as there can be. Remove one first.",
@@ -110,7 +111,7 @@ pub async fn register(
         }
         inserted => inserted?,
     }
-    let is_first = count == 0 && who.user.totp_confirmed_at.is_none();
+    let is_first = count == 0 && user.totp_confirmed_at.is_none();
     let codes = if is_first {
         let codes = new_recovery_codes(&mut tx, who.user.id).await?;
         store::sessions::end_all(&mut tx, who.user.id, Some(who.session.id), now).await?;
@@ -130,11 +131,12 @@ pub async fn register(
 pub async fn remove(app: &Arc<App>, who: &SignedIn, id: PasskeyId, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
+    let user = accounts::locked(&mut tx, who.user.id).await?;
     if !passkeys::delete(&mut tx, who.user.id, id).await? {
         return Ok(());
     }
     let is_last =
-        who.user.totp_confirmed_at.is_none() && passkeys::count(&mut tx, who.user.id).await? == 0;
+        user.totp_confirmed_at.is_none() && passkeys::count(&mut tx, who.user.id).await? == 0;
     if is_last {
         store::users::set_recovery_codes(&mut tx, who.user.id, &[]).await?;
     }

@@ -9,6 +9,8 @@ use store::users::{self, Status, User};
 use store::{PasswordHash, SecretHash, Tx};
 use types::problem::Problem;
 
+use super::accounts::Credentials;
+use super::attempts::forgive_all;
 use super::email::Email;
 use super::notices::{self, Notice};
 use super::password::Password;
@@ -131,6 +133,7 @@ pub async fn complete(
     app: &Arc<App>,
     secret: &LinkSecret,
     new: Password,
+    credentials: Credentials,
     ip: IpAddr,
 ) -> Answer<bool> {
     let now = app.now();
@@ -145,6 +148,7 @@ pub async fn complete(
     let Some(link) = link else {
         return Ok(false);
     };
+    users::lock(&mut tx, link.user_id).await?;
     let user = users::by_id(&mut tx, link.user_id).await?;
     let Some(user) = user.filter(|user| may_use(user, &link)) else {
         return Ok(false);
@@ -166,8 +170,9 @@ pub async fn complete(
         now,
     )
     .await?;
+    credentials.apply(&mut tx, user.id, &actor, now).await?;
+    forgive_all(&mut tx, &user).await?;
     tx.commit().await?;
-    app.people.attempts.forgive(&user.email, user.id);
     notices::send(app, &user, &Notice::PasswordReset, ip, now);
     Ok(true)
 }
@@ -178,7 +183,7 @@ pub async fn complete(
 async fn start_afresh(tx: &mut Tx, user: &User, now: Timestamp) -> Answer<()> {
     store::credentials::revoke_all(tx, user.id, now).await?;
     store::passkeys::delete_all(tx, user.id).await?;
-    users::set_totp(tx, user.id, None, now).await?;
+    users::remove_totp(tx, user.id, now).await?;
     users::set_recovery_codes(tx, user.id, &[]).await?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use store::{Sealed, SecretHash, Tx, passkeys};
 use types::id::UserId;
 use types::problem::Problem;
 
+use super::accounts::locked;
 use super::notices::{self, Notice};
 use super::recovery::{AT_ONCE, RecoveryCode};
 use super::session::SignedIn;
@@ -22,53 +23,52 @@ use crate::random;
 /// whose second factor is in force keeps it, and gets a conflict.
 pub async fn set_up(app: &App, who: &SignedIn) -> Answer<TotpSecret> {
     let user = &who.user;
-    if user.totp_confirmed_at.is_some() {
-        return Err(Problem::conflict().into());
-    }
     let secret = TotpSecret::new(random::bytes()?);
     let sealed = seal(app)?.seal(user.id.as_str(), secret.expose())?;
     let mut tx = app.store.begin().await?;
-    users::set_totp(&mut tx, user.id, Some(&Sealed(sealed)), app.now()).await?;
+    if !users::begin_totp(&mut tx, user.id, &Sealed(sealed), app.now()).await? {
+        return Err(Problem::conflict().into());
+    }
     tx.commit().await?;
     Ok(secret)
 }
 
-/// Puts the second factor in force with a first code, ends the person's other sessions, and
-/// returns the recovery codes. `None`: the code is not right.
-pub async fn confirm(
-    app: &Arc<App>,
-    who: &SignedIn,
-    code: &str,
-    ip: IpAddr,
-) -> Answer<Option<Vec<RecoveryCode>>> {
+/// What came of a first code.
+#[derive(Clone, Debug)]
+pub enum Confirmed {
+    /// The authenticator app is in force. Where it is the person's first second factor, these are
+    /// the recovery codes.
+    On(Option<Vec<RecoveryCode>>),
+    /// The code is not right, or there is nothing (any more) that it confirms.
+    No,
+}
+
+/// Puts the second factor in force with a first code, and ends the person's other sessions. The code
+/// is compared with the very secret that is put in force, and whether it is the first factor is
+/// decided while nobody else changes that.
+pub async fn confirm(app: &Arc<App>, who: &SignedIn, code: &str, ip: IpAddr) -> Answer<Confirmed> {
     let now = app.now();
-    let user = &who.user;
-    let step = secret_of(app, user)?.and_then(|secret| secret.check(code, now, None));
-    let Some(step) = step.filter(|_| user.totp_confirmed_at.is_none()) else {
-        return Ok(None);
-    };
     let mut tx = app.store.begin().await?;
-    let is_new = users::confirm_totp(&mut tx, user.id, now).await?
-        && users::use_totp_step(&mut tx, user.id, step).await?;
-    if !is_new {
-        return Ok(None);
+    let user = locked(&mut tx, who.user.id).await?;
+    let step = secret_of(app, &user)?.and_then(|secret| secret.check(code, now, None));
+    let (Some(step), Some(secret)) = (step, &user.totp_secret) else {
+        return Ok(Confirmed::No);
+    };
+    if !users::confirm_totp(&mut tx, user.id, secret, step, now).await? {
+        return Ok(Confirmed::No);
     }
-    let codes = new_recovery_codes(&mut tx, user.id).await?;
+    let codes = if passkeys::count(&mut tx, user.id).await? == 0 {
+        Some(new_recovery_codes(&mut tx, user.id).await?)
+    } else {
+        None
+    };
     store::sessions::second_factor(&mut tx, who.session.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
-    let actor = Actor::person(user.id).at(ip);
-    audit::record(
-        &mut tx,
-        &actor,
-        None,
-        Action::SecondFactorOn,
-        Target::User(user.id),
-        now,
-    )
-    .await?;
+    let (actor, target) = (Actor::person(user.id).at(ip), Target::User(user.id));
+    audit::record(&mut tx, &actor, None, Action::SecondFactorOn, target, now).await?;
     tx.commit().await?;
-    notices::send(app, user, &Notice::SecondFactorOn, ip, now);
-    Ok(Some(codes))
+    notices::send(app, &user, &Notice::SecondFactorOn, ip, now);
+    Ok(Confirmed::On(codes))
 }
 
 /// Takes the authenticator app away and ends the person's other sessions. With the last second
@@ -77,7 +77,8 @@ pub async fn remove(app: &Arc<App>, who: &SignedIn, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let user = &who.user;
     let mut tx = app.store.begin().await?;
-    users::set_totp(&mut tx, user.id, None, now).await?;
+    locked(&mut tx, user.id).await?;
+    users::remove_totp(&mut tx, user.id, now).await?;
     if passkeys::count(&mut tx, user.id).await? == 0 {
         users::set_recovery_codes(&mut tx, user.id, &[]).await?;
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use api::control::whoami::CallerKind;
 use axum::extract::FromRequestParts;
+use http::HeaderMap;
 use http::header::{COOKIE, USER_AGENT};
 use http::request::Parts;
-use http::{HeaderMap, Method};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use store::sessions::{self, Session};
@@ -23,7 +23,6 @@ use crate::app::App;
 use crate::caller::{Principal, Source};
 use crate::extract::ClientIp;
 use crate::pages::layout::PageRefusal;
-use crate::pages::same_origin;
 use crate::problem::Answer;
 use crate::random;
 use crate::wire::unix_millis;
@@ -57,6 +56,18 @@ impl SignedIn {
     }
 }
 
+/// A person who gave the first of two proofs. It is no session yet: nothing but the step that asks for
+/// the second factor takes one, and it becomes a [`SignedIn`] by [`complete`] alone.
+#[derive(Clone, Debug)]
+pub struct HalfSignedIn {
+    /// Who.
+    pub user: User,
+    /// By which session, once it is one.
+    pub id: SessionId,
+    /// Of its cookie.
+    hash: SecretHash,
+}
+
 /// The permissions and boundaries of a session. A permission that this version does not know gives
 /// nothing, a boundary that it cannot read refuses everything.
 pub(crate) fn limits(
@@ -80,7 +91,7 @@ pub enum Visitor {
     Nobody,
     /// Somebody who knows the password and has yet to show the second factor: nobody, but to the
     /// page that asks for it.
-    HalfWay(SignedIn),
+    HalfWay(HalfSignedIn),
     /// A person.
     SignedIn(SignedIn),
 }
@@ -132,25 +143,25 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
             "a use was not noted"
         );
     }
-    let who = SignedIn { user, session };
     Ok(if lacks_second_factor {
-        Visitor::HalfWay(who)
+        Visitor::HalfWay(HalfSignedIn {
+            user,
+            id: session.id,
+            hash: session.hash,
+        })
     } else {
-        Visitor::SignedIn(who)
+        Visitor::SignedIn(SignedIn { user, session })
     })
 }
 
 /// The caller of an API operation who sent no bearer token but a session cookie. `None`: there is
-/// no session that is good. What changes something has to come from a page of ours.
+/// no session that is good. That a write comes from a page of ours was checked by the layer
+/// [`crate::pages::same_origin::require`] before.
 pub async fn caller(app: &App, parts: &Parts) -> Answer<Option<Principal>> {
     let visitor = of_cookie(app, &parts.headers).await?;
     let Some(who) = visitor.signed_in() else {
         return Ok(None);
     };
-    let reads = matches!(parts.method, Method::GET | Method::HEAD);
-    if !reads && !same_origin::is_same_origin(&parts.headers, &app.config.base_url) {
-        return Err(same_origin::refusal().into());
-    }
     Ok(Some(who.principal()))
 }
 
@@ -269,13 +280,13 @@ async fn begin_as(
 pub async fn complete(
     app: &App,
     tx: &mut Tx,
-    session: &Session,
+    half: &HalfSignedIn,
     now: Timestamp,
 ) -> Answer<Option<String>> {
     let secret = LinkSecret::draw()?;
     let rotated = sessions::rotate(
         tx,
-        session.hash,
+        half.hash,
         SecretHash(secret.hash()),
         now,
         later(now, LIFETIME),
@@ -284,8 +295,23 @@ pub async fn complete(
     if !rotated {
         return Ok(None);
     }
-    sessions::second_factor(tx, session.id, now).await?;
+    sessions::second_factor(tx, half.id, now).await?;
     Ok(Some(set_cookie(app, &secret, LIFETIME)))
+}
+
+/// Gives a session another cookie, for as long as it lasts. `None`: it ended meanwhile.
+pub async fn renew(
+    app: &App,
+    tx: &mut Tx,
+    session: &Session,
+    now: Timestamp,
+) -> Answer<Option<String>> {
+    let secret = LinkSecret::draw()?;
+    let hash = SecretHash(secret.hash());
+    let ends = session.expires_at;
+    let is_renewed = sessions::rotate(tx, session.hash, hash, now, ends).await?;
+    let left = ends.duration_since(now);
+    Ok(is_renewed.then(|| set_cookie(app, &secret, left)))
 }
 
 /// `now` and a while.
@@ -318,8 +344,13 @@ impl SignedIn {
     /// Whether the person proved a moment ago to be who they are: what changes how one signs in
     /// takes more than a browser that was left open.
     pub fn is_proved(&self, now: Timestamp) -> bool {
-        now.duration_since(self.session.proved_at) < PROOF_LASTS
+        is_recent(self.session.proved_at, now)
     }
+}
+
+/// Whether a proof of then is a recent one.
+pub(crate) fn is_recent(proved_at: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(proved_at) < PROOF_LASTS
 }
 
 /// How long a proof is a recent one.

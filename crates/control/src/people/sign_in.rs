@@ -1,81 +1,22 @@
 //! Signing in with email and password, and with the second factor.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use aws_lc_rs::digest;
 use store::users::{self, Status, User};
 use store::{PasswordHash, Tx};
-use types::id::UserId;
 use types::problem::Problem;
 
+use super::attempts::{Counted, wrong_code};
 use super::confirm::use_code;
 use super::email::Email;
 use super::password::{HashError, Password, Verdict};
-use super::session::{self, Begun, Browser, SignedIn};
-use super::throttle::{Limits, Throttle, TooSoon, place};
+use super::session::{self, Begun, Browser, HalfSignedIn};
+use super::throttle::{TooSoon, place};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::metrics::{self, SignIn};
 use crate::problem::{Answer, Refusal};
-
-/// Attempts of this process.
-#[derive(Debug)]
-pub struct Attempts {
-    accounts: Throttle<AccountKey>,
-    places: Throttle<IpAddr>,
-    codes: Throttle<UserId>,
-}
-
-impl Default for Attempts {
-    fn default() -> Self {
-        Self {
-            accounts: Throttle::new(Limits::ACCOUNT),
-            places: Throttle::new(Limits::ADDRESS),
-            codes: Throttle::new(Limits::ACCOUNT),
-        }
-    }
-}
-
-impl Attempts {
-    /// Forgets the failures of an account whose owner was proved in another way.
-    pub(super) fn forgive(&self, email: &str, user: UserId) {
-        self.accounts.succeeded(&account_key(email));
-        self.codes.succeeded(&user);
-    }
-
-    /// Counts a sign-in that begins at this address.
-    pub(super) fn begin_at(&self, ip: IpAddr, now: jiff::Timestamp) -> Result<(), TooSoon> {
-        self.places.begin(&place(ip), now)
-    }
-
-    /// A sign-in that began at this address was good.
-    pub(super) fn succeeded_at(&self, ip: IpAddr) {
-        self.places.take_back(&place(ip));
-    }
-
-    /// Counts an attempt with a code or a passkey.
-    pub(super) fn begin_with_code(
-        &self,
-        user: UserId,
-        now: jiff::Timestamp,
-    ) -> Result<(), TooSoon> {
-        self.codes.begin(&user, now)
-    }
-
-    /// The attempt with a code or a passkey was good.
-    pub(super) fn forgive_codes(&self, user: UserId) {
-        self.codes.succeeded(&user);
-    }
-
-    /// Counts an attempt with a password by somebody who is signed in already.
-    pub(super) fn begin_with_password(
-        &self,
-        email: &str,
-        now: jiff::Timestamp,
-    ) -> Result<(), TooSoon> {
-        self.accounts.begin(&account_key(email), now)
-    }
-}
 
 /// Why nobody was signed in.
 #[derive(Debug)]
@@ -150,10 +91,10 @@ async fn by_password(
     browser: &Browser,
 ) -> Result<Begun, SignInError> {
     let now = app.now();
-    let attempts = &app.people.attempts;
-    attempts.begin_at(browser.ip, now)?;
-    let key = account_key(email);
-    attempts.accounts.begin(&key, now)?;
+    let from = place(browser.ip);
+    app.people.places.begin(&from, now)?;
+    let counted = Counted::password(email);
+    counted.begin(app, now).await?;
     let user = match Email::parse(email) {
         Ok(email) => users::by_email(&mut *app.store.read().await?, email.as_str()).await?,
         Err(_) => None,
@@ -174,10 +115,10 @@ async fn by_password(
         Verdict::Right => None,
         Verdict::RightOnOldParameters => Some(PasswordHash(passwords.hash(password).await?)),
     };
-    attempts.accounts.succeeded(&key);
-    attempts.succeeded_at(browser.ip);
+    app.people.places.take_back(&from);
     let mut tx = app.store.begin().await?;
     let user = unchanged(&mut tx, user).await?;
+    counted.forgive(&mut tx).await?;
     if let Some(hash) = renewed {
         users::set_password(&mut tx, user.id, Some(&hash), now).await?;
     }
@@ -202,8 +143,8 @@ async fn unchanged(tx: &mut Tx, before: User) -> Result<User, SignInError> {
 /// Completes a sign-in with a code of the authenticator app, or with a recovery code. Returns the
 /// value of `Set-Cookie`.
 pub async fn with_second_factor(
-    app: &App,
-    who: &SignedIn,
+    app: &Arc<App>,
+    who: &HalfSignedIn,
     code: &str,
     ip: IpAddr,
 ) -> Result<String, SignInError> {
@@ -216,24 +157,27 @@ pub async fn with_second_factor(
 }
 
 async fn by_second_factor(
-    app: &App,
-    who: &SignedIn,
+    app: &Arc<App>,
+    who: &HalfSignedIn,
     code: &str,
     ip: IpAddr,
 ) -> Result<String, SignInError> {
     let now = app.now();
     let user = &who.user;
-    app.people.attempts.codes.begin(&user.id, now)?;
+    let counted = Counted::code(user.id);
+    let count = counted.begin(app, now).await?;
     let mut tx = app.store.begin().await?;
     if !use_code(app, &mut tx, user, code).await? {
+        drop(tx);
+        wrong_code(app, user, count, ip, now).await?;
         return Err(SignInError::Wrong);
     }
-    let Some(cookie) = session::complete(app, &mut tx, &who.session, now).await? else {
+    counted.forgive(&mut tx).await?;
+    let Some(cookie) = session::complete(app, &mut tx, who, now).await? else {
         return Err(SignInError::Wrong);
     };
     note_sign_in(&mut tx, user, ip, now).await?;
     tx.commit().await?;
-    app.people.attempts.codes.succeeded(&user.id);
     Ok(cookie)
 }
 
@@ -254,17 +198,4 @@ pub(super) async fn note_sign_in(
         now,
     )
     .await
-}
-
-/// What failures of an account are counted under. A hash, because the text is whatever a stranger
-/// typed, of any length.
-type AccountKey = [u8; 32];
-
-fn account_key(email: &str) -> AccountKey {
-    let digest = digest::digest(&digest::SHA256, email.trim().to_lowercase().as_bytes());
-    let mut key = [0; 32];
-    for (byte, given) in key.iter_mut().zip(digest.as_ref()) {
-        *byte = *given;
-    }
-    key
 }

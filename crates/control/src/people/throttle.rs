@@ -5,9 +5,8 @@
 //! address can fail on purpose: it must not keep its owner out. Guessing is what it stops, and a
 //! minute for each guess does that.
 //!
-//! State is in memory and per process: a restart forgives, and two processes give twice the
-//! attempts. Both are harmless beside a password's strength, and a flood of failures does not
-//! become a flood of writes.
+//! State is in memory and per process: it is for what a restart may forgive, such as requests from one
+//! address. Attempts to prove who one is are counted in the database ([`super::attempts`]).
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -43,6 +42,16 @@ impl Limits {
         first_wait: 1,
         longest_wait: 60,
         forgotten_after: 24 * 3600,
+    };
+
+    /// Codes of an authenticator app and recovery codes, by somebody who knows the password: after
+    /// eight wrong ones beyond the first five, one each four hours. A code is one of a million, so
+    /// guessing takes centuries.
+    pub const CODES: Self = Self {
+        free: 5,
+        first_wait: 60,
+        longest_wait: 4 * 3600,
+        forgotten_after: 7 * 24 * 3600,
     };
 
     /// Sign-ins from one network address. Many people may share one, and none of them owns it: it
@@ -93,6 +102,26 @@ impl Limits {
         SignedDuration::from_secs(i64::from(seconds))
     }
 
+    /// Makes sure that the wait after so many attempts is over.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn require_wait(
+        &self,
+        count: u32,
+        last: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), TooSoon> {
+        // A clock that went back: the wait begins anew, rather than to last until the clock is
+        // where it was.
+        let passed = now.duration_since(last.min(now));
+        let left = self.wait(count).saturating_sub(passed);
+        if left > SignedDuration::ZERO {
+            return Err(TooSoon(whole_seconds(left)));
+        }
+        Ok(())
+    }
+
     fn forgets(&self, tries: &Tries, now: Timestamp) -> bool {
         now.duration_since(tries.last) >= SignedDuration::from_secs(self.forgotten_after.into())
     }
@@ -130,14 +159,8 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
                     last: now,
                 };
             }
-            // A clock that went back: the wait begins anew, rather than to last until the clock is
-            // where it was.
             known.last = known.last.min(now);
-            let passed = now.duration_since(known.last);
-            let left = self.limits.wait(known.count).saturating_sub(passed);
-            if left > SignedDuration::ZERO {
-                return Err(TooSoon(whole_seconds(left)));
-            }
+            self.limits.require_wait(known.count, known.last, now)?;
             known.count = known.count.saturating_add(1);
             known.last = now;
             return Ok(());
@@ -236,6 +259,17 @@ mod tests {
         let throttle = used_up(Limits::ACCOUNT);
         for minute in 0..1000 {
             assert_eq!(throttle.begin(&"ada", at(minute * 60)), Ok(()), "{minute}");
+        }
+    }
+
+    #[test]
+    fn waits_for_codes_grow_to_hours() {
+        let throttle = used_up(Limits::CODES);
+        let mut now = 0;
+        for wait in [60, 120, 240, 480, 960, 1920, 3840, 7680, 14400, 14400] {
+            assert_eq!(throttle.begin(&"ada", at(now)), Ok(()));
+            assert_eq!(throttle.begin(&"ada", at(now)), Err(TooSoon(wait)));
+            now += i64::from(wait);
         }
     }
 

@@ -51,10 +51,11 @@ pub(super) async fn list(
         rows.total = 0;
     }
     let now = app.now();
+    let role = found.role.into();
     let shown = rows
         .items
         .iter()
-        .map(|row| view::webhook(row, project, now));
+        .map(|row| view::webhook_for(role, row, project, now));
     Ok(Json(WebhookList {
         webhooks: shown.collect(),
         paging: Place::new(page.page, page.size, rows.total),
@@ -71,7 +72,9 @@ pub(super) async fn get(
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.who, &project_id, PERMISSION).await?;
     let webhook = named(&mut conn, &found.project, &webhook_id).await?;
-    Ok(Json(view::webhook(&webhook, &found.project, app.now())))
+    let role = found.role.into();
+    let shown = view::webhook_for(role, &webhook, &found.project, app.now());
+    Ok(Json(shown))
 }
 
 /// The webhook of this name, of a project that the caller may see.

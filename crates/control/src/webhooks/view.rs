@@ -9,8 +9,36 @@ use serde_json::Value;
 use store::deliveries::{self, Attempt, Delivery};
 use store::projects::Project;
 use store::webhooks;
+use types::permission::Permission;
 
 use crate::wire::date;
+use crate::workspaces::role::Role;
+
+/// A webhook as somebody of this role sees it. Whoever may not change it sees where it leads and no
+/// more: with many receivers the path of the address is the secret.
+pub(super) fn webhook_for(
+    role: Role,
+    found: &webhooks::Webhook,
+    project: &Project,
+    now: Timestamp,
+) -> Webhook {
+    let mut shown = webhook(found, project, now);
+    if !role.allows(Permission::NetworkWebhooksReadWrite) {
+        shown.config.url = origin(&shown.config.url);
+    }
+    shown
+}
+
+/// Scheme, host and port of an address that was checked when it was stored.
+fn origin(url: &str) -> String {
+    let after = url.find("//").map_or(0, |at| at + 2);
+    let end = url
+        .bytes()
+        .skip(after)
+        .position(|byte| matches!(byte, b'/' | b'?' | b'#'))
+        .map_or(url.len(), |length| after + length);
+    format!("{}/", url.get(..end).unwrap_or_default())
+}
 
 /// A webhook of a project.
 pub(super) fn webhook(found: &webhooks::Webhook, project: &Project, now: Timestamp) -> Webhook {

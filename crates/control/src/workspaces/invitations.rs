@@ -3,7 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use store::invitations::{self, Invitation, NewInvitation};
 use store::users::{self, User};
@@ -28,6 +31,7 @@ use crate::people::sign_in::hash_refusal;
 use crate::problem::Answer;
 use crate::random;
 use crate::wire::unix_millis;
+use crate::words::printable;
 
 /// An invitation that was sent.
 #[derive(Debug)]
@@ -69,6 +73,7 @@ pub async fn send(
     {
         return Err(store::Error::Conflict(store::Conflict::AlreadyMember).into());
     }
+    require_room(&mut tx, who, now).await?;
     // Of several at once, each counts those before it.
     store::workspaces::lock(&mut tx, workspace.id).await?;
     let most = app.config.limits.open_invitations;
@@ -98,14 +103,16 @@ pub async fn send(
     {
         return Ok(Sent { invitation, url });
     }
+    let proof = MailProof::of(app, &secret)?.reveal();
+    let mailed = format!("{url}?{MAIL_PROOF}={proof}");
     let text = format!(
         "Hello,\n\n{inviter} invites you to the workspace \"{workspace}\" at {platform}. Join with \
-         this link; it works once, within a week:\n\n{url}\n",
-        inviter = who.user.name,
-        workspace = workspace.name,
+         this link; it works once, within a week:\n\n{mailed}\n",
+        inviter = printable(&who.user.name),
+        workspace = printable(&workspace.name),
         platform = app.config.base_url,
     );
-    let message = Message::new(email, format!("Join {}", workspace.name), text);
+    let message = Message::new(email, "Join a workspace", text);
     let app_of_task = Arc::clone(app);
     // The link is in the answer too, so that a mail that is lost keeps nobody out.
     app.people.after_answer(async move {
@@ -119,6 +126,52 @@ pub async fn send(
     Ok(Sent { invitation, url })
 }
 
+/// Refuses what would be one invitation too many: each one is a row, a mail, and a look at whether an
+/// address is known here.
+async fn require_room(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
+    let since = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
+    let (open, sent) = invitations::count_of_inviter(tx, who.user.id, since, now).await?;
+    if open >= MOST_OPEN {
+        let detail = format!("You have {MOST_OPEN} open invitations; take some back first.");
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
+    if sent >= MOST_A_DAY {
+        let detail = format!("You have sent {MOST_A_DAY} invitations within a day; try tomorrow.");
+        let problem = Problem::too_many_requests().with_detail(detail);
+        return Err(problem.with_retry_after(RETRY_AFTER_SECONDS).into());
+    }
+    Ok(())
+}
+
+/// Shows that somebody read the mail with an invitation: a MAC over its secret, which is in no other
+/// copy of the link. Whoever wrote the invitation has the link too, and does not learn from it whether
+/// the address has an account.
+#[derive(Debug)]
+struct MailProof(hmac::Tag);
+
+impl MailProof {
+    fn of(app: &App, secret: &LinkSecret) -> Answer<Self> {
+        Ok(Self(hmac::sign(&Self::key(app)?, &secret.hash())))
+    }
+
+    fn reveal(&self) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(self.0.as_ref())
+    }
+
+    fn is_in(app: &App, secret: &LinkSecret, given: &str) -> Answer<bool> {
+        let given = BASE64_URL_SAFE_NO_PAD.decode(given).unwrap_or_default();
+        Ok(hmac::verify(&Self::key(app)?, &secret.hash(), &given).is_ok())
+    }
+
+    fn key(app: &App) -> Answer<hmac::Key> {
+        let key = app.keys.derive("invitation-mail")?;
+        Ok(hmac::Key::new(hmac::HMAC_SHA256, &key))
+    }
+}
+
+/// The parameter of the proof in the link of the mail.
+pub(crate) const MAIL_PROOF: &str = "mail";
+
 /// What a link leads to, while it works.
 #[derive(Debug)]
 pub struct Open {
@@ -128,12 +181,16 @@ pub struct Open {
     pub workspace: Workspace,
     /// Name of whoever invited.
     pub invited_by: String,
-    /// Whether somebody has an account with the invited address.
+    /// Whether somebody has an account with the invited address. Not for a page, unless
+    /// `is_mailed`.
     pub has_account: bool,
+    /// Whether whoever looks has the mail that was sent to the address.
+    pub is_mailed: bool,
 }
 
-/// Looks at a link. `None`: it does not work (any more).
-pub async fn open(app: &App, secret: &LinkSecret) -> Answer<Option<Open>> {
+/// Looks at a link, with what it has of the mail. `None`: it does not work (any more).
+pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<Open>> {
+    let is_mailed = MailProof::is_in(app, secret, proof)?;
     let mut read = app.store.read().await?;
     let hash = SecretHash(secret.hash());
     let Some(invitation) = invitations::live(&mut read, hash, app.now()).await? else {
@@ -151,6 +208,7 @@ pub async fn open(app: &App, secret: &LinkSecret) -> Answer<Option<Open>> {
         workspace,
         invited_by: inviter.map_or_else(|| "Somebody".to_owned(), |user| user.name),
         has_account,
+        is_mailed,
         invitation,
     }))
 }
@@ -175,10 +233,16 @@ pub fn is_for(invitation: &Invitation, user: &User) -> bool {
     store::fold(&user.email) == store::fold(&invitation.email)
 }
 
-/// Joins, as somebody with an account. False: the link does not work (any more), or is for
-/// somebody else. Whoever has joined with it already, in another window or with another link at the
-/// same time, is in.
-pub async fn accept(app: &App, secret: &LinkSecret, who: &SignedIn, ip: IpAddr) -> Answer<bool> {
+/// Joins, as somebody with an account; the link of the mail confirms the address too. False: the link
+/// does not work (any more), or is for somebody else. A person who has joined with it already, in
+/// another window or with another link at the same time, is in.
+pub async fn accept(
+    app: &App,
+    secret: &LinkSecret,
+    who: &SignedIn,
+    is_mailed: bool,
+    ip: IpAddr,
+) -> Answer<bool> {
     let mut tx = app.store.begin().await?;
     let Some(invitation) = use_up(app, &mut tx, secret, &who.user, ip).await? else {
         drop(tx);
@@ -196,6 +260,9 @@ pub async fn accept(app: &App, secret: &LinkSecret, who: &SignedIn, ip: IpAddr) 
             Some(_) => Ok(true),
             None => Err(refusal),
         };
+    }
+    if is_mailed {
+        users::verify_email(&mut tx, who.user.id, &invitation.email, app.now()).await?;
     }
     tx.commit().await?;
     Ok(true)
@@ -231,14 +298,12 @@ pub async fn has_joined_as_new(app: &App, secret: &LinkSecret, open: &Open) -> A
 pub async fn accept_as_new(
     app: &App,
     secret: &LinkSecret,
+    open: &Open,
     given_name: &str,
     password: &str,
     browser: &Browser,
 ) -> Answer<Option<Begun>> {
     let now = app.now();
-    let Some(open) = open(app, secret).await?.filter(|open| !open.has_account) else {
-        return Ok(None);
-    };
     let email = Email::parse(&open.invitation.email).map_err(|_| Problem::internal())?;
     let name = name(given_name)?;
     let password = Password::chosen(password, email.as_str())
@@ -255,7 +320,7 @@ pub async fn accept_as_new(
         password: Some(PasswordHash(hash)),
         role: users::Role::User,
         // The link may have come another way than by mail.
-        email_verified: false,
+        email_verified: open.is_mailed,
     };
     let mut tx = app.store.begin().await?;
     let Some(user) = join_as_new(app, &mut tx, secret, person, browser.ip).await? else {
@@ -334,6 +399,14 @@ async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> A
     let invited = Some(invitation.created_at);
     Ok(members::insert(tx, workspace, user.id, invitation.role, invited, app.now()).await?)
 }
+
+/// Open invitations of one person: more than a team has, and few enough to look through.
+const MOST_OPEN: u64 = 100;
+/// Invitations of one person within a day, also those that were taken back.
+const MOST_A_DAY: u64 = 200;
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+/// By then a client that goes on by itself has slowed down; a person reads the sentence.
+const RETRY_AFTER_SECONDS: u32 = 3600;
 
 /// How long a link works.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);

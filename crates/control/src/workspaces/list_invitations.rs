@@ -12,7 +12,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::crud::role_of;
-use super::members::require_power;
+use super::members::{require_place, require_power};
 use super::{invitations, shape};
 use crate::access;
 use crate::app::App;
@@ -63,6 +63,7 @@ pub(super) async fn invite(
     let found = access::workspace(&mut read, &caller.who, &workspace, needed).await?;
     drop(read);
     require_power(found.member_role.into(), role)?;
+    require_place(found.kind, role)?;
     let sent = invitations::send(&app, &caller.who, &found, email, role, ip).await?;
     Ok((
         StatusCode::CREATED,
@@ -82,10 +83,13 @@ pub(super) async fn revoke(
 ) -> Answer<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let (workspace, _) = role_of(&mut tx, &caller.who, &workspace).await?;
+    let (workspace, own) = role_of(&mut tx, &caller.who, &workspace).await?;
     let id = id
         .parse::<InvitationId>()
         .map_err(|_| Problem::not_found())?;
+    let invitation = store::invitations::by_id(&mut tx, workspace, id).await?;
+    let invitation = invitation.ok_or_else(Problem::not_found)?;
+    require_power(own, invitation.role.into())?;
     if !store::invitations::revoke(&mut tx, workspace, id, now).await? {
         return Err(Problem::not_found().into());
     }

@@ -9,6 +9,7 @@ use axum::extract::State;
 use http::StatusCode;
 use serde_json::json;
 use store::members::{self, Sort, Status};
+use store::workspaces::Type;
 use store::{Order, Tx};
 use types::id::{UserId, WorkspaceId};
 use types::permission::Permission;
@@ -78,12 +79,16 @@ pub(super) async fn change(
     let (id, _) = role_of(&mut tx, &caller.who, &workspace).await?;
     store::workspaces::lock(&mut tx, id).await?;
     // Again, now that nobody can change it under us.
-    let (workspace, own) = role_of(&mut tx, &caller.who, &workspace).await?;
+    let found = access::workspace(&mut tx, &caller.who, &workspace, CHANGE).await?;
+    let (workspace, own) = (found.id, Role::from(found.member_role));
     let member = member(&mut tx, workspace, &user).await?;
     require_power(own, member.role.into())?;
     let role = body.role.map(Role::from);
     if let Some(role) = role {
         require_power(own, role)?;
+        if Role::from(member.role) != role {
+            require_place(found.kind, role)?;
+        }
         if !members::set_role(&mut tx, workspace, member.id, role.into(), now).await? {
             return Err(conflict(LAST_OWNER));
         }
@@ -161,6 +166,14 @@ pub(super) fn require_power(own: Role, other: Role) -> Answer<()> {
         let needed = Permission::AccountWorkspaceProtectionReadWrite;
         Err(Problem::insufficient_scope(needed).into())
     }
+}
+
+/// The workspace that is a person's own has that one owner.
+pub(super) fn require_place(kind: Type, role: Role) -> Answer<()> {
+    if kind == Type::Personal && role == Role::Owner {
+        return Err(conflict("A personal workspace has one owner."));
+    }
+    Ok(())
 }
 
 /// Leaving changes the workspace, whatever it takes to leave.

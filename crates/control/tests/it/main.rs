@@ -44,6 +44,7 @@ mod races;
 mod rate_limit;
 mod records;
 mod reset;
+mod same_origin;
 mod second_factor;
 mod served;
 mod settings;

@@ -202,10 +202,12 @@ async fn our_second_factor_is_asked_for_all_the_same() {
     let mut tx = control.app.store.begin().await.unwrap();
     let now = control.app.now();
     let sealed = store::Sealed(vec![1; 60]);
-    users::set_totp(&mut tx, user, Some(&sealed), now)
+    users::begin_totp(&mut tx, user, &sealed, now)
         .await
         .unwrap();
-    users::confirm_totp(&mut tx, user, now).await.unwrap();
+    users::confirm_totp(&mut tx, user, &sealed, 1, now)
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
     let mut browser = control.browser();
     let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;

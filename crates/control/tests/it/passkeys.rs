@@ -409,3 +409,43 @@ async fn a_registration_that_is_bent_is_refused(control: TestControl) {
     let again = send_registration(&mut browser, &client_data, &good).await;
     assert_eq!(again.status, StatusCode::UNPROCESSABLE_ENTITY, "once");
 }
+
+/// Of two that are added at once, at two processes, one is the twentieth and the other too many.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_has_more_passkeys_than_a_sign_in_can_name() {
+    let control = TestControl::postgres().await;
+    let second = control.beside().await.unwrap();
+    let (user, mut browser, _) = ada(&control).await;
+    for number in 0..18_u8 {
+        let passkey = store::passkeys::Passkey {
+            id: types::id::PasskeyId::new(1, [number; 10]),
+            user_id: user,
+            credential_id: vec![number],
+            public_key: vec![number],
+            sign_count: 0,
+            user_verified: false,
+            name: "key".to_owned(),
+            created_at: control.now(),
+            last_used_at: None,
+        };
+        let mut tx = control.app.store.begin().await.unwrap();
+        store::passkeys::insert(&mut tx, &passkey).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let mut other = second.browser();
+    other.cookie = browser.cookie.clone();
+    let devices = [100, 101].map(|number| {
+        let mut device = Authenticator::at(BASE_URL, Key::es256());
+        device.credential_id = vec![number; 16];
+        device
+    });
+    let (one, two) = tokio::join!(
+        register(&mut browser, &devices[0]),
+        register(&mut other, &devices[1])
+    );
+    let mut statuses = [one.status, two.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [303, 422], "{} {}", one.text, two.text);
+    let mut read = control.app.store.read().await.unwrap();
+    assert_eq!(store::passkeys::count(&mut read, user).await.unwrap(), 20);
+}

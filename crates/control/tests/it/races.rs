@@ -11,6 +11,7 @@ use store::users::Status;
 use store::{PasswordHash, members, projects, users, workspaces};
 use types::id::UserId;
 
+use crate::second_factor::Authenticator;
 use crate::support::{PASSWORD, TestControl};
 
 /// How long that may take on a crowded machine.
@@ -239,4 +240,74 @@ async fn whoever_joins_twice_at_once_is_in() {
         };
         assert!(is_in(&one) && is_in(&two), "{one:?} {two:?}");
     }
+}
+
+/// Recovery codes of two that draw them at once: those of one are left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recovery_codes_that_are_drawn_twice_are_valid_once() {
+    let control = TestControl::postgres().await;
+    let second = control.beside().await.unwrap();
+    let ada = control.person("Ada").await.user;
+    let codes = [1, 2].map(|number| store::SecretHash([number; 32]));
+    let mut tx = control.app.store.begin().await.unwrap();
+    users::set_recovery_codes(&mut tx, ada, &codes[..1])
+        .await
+        .unwrap();
+    let drawing = async {
+        somebody_waits(&control).await;
+        tx.commit().await.unwrap();
+    };
+    let again = async {
+        let mut tx = second.app.store.begin().await.unwrap();
+        users::set_recovery_codes(&mut tx, ada, &codes[1..])
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    };
+    tokio::join!(again, drawing);
+    let mut tx = control.app.store.begin().await.unwrap();
+    let now = control.now();
+    for (code, is_valid) in codes.into_iter().zip([false, true]) {
+        let used = users::use_recovery_code(&mut tx, ada, code, now).await;
+        assert_eq!(used.unwrap(), is_valid);
+    }
+}
+
+/// A set-up that begins again while it is confirmed: the page that shows recovery codes tells the
+/// truth, whichever was first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_factor_is_on_where_its_recovery_codes_are_shown() {
+    let control = TestControl::postgres().await;
+    let second = control.beside().await.unwrap();
+    let (mut confirmed, mut replaced) = (0, 0);
+    for round in 0..12 {
+        let ada = control.person(&format!("Ada{round}")).await;
+        let cookie = control.session(&ada).await;
+        let (mut one, mut two) = (control.browser(), second.browser());
+        (one.cookie, two.cookie) = (Some(cookie.clone()), Some(cookie));
+        let page = one.submit("/account/second-factor", &[]).await;
+        let app = Authenticator::scan(page.between("<code class=\"key\">", "</code>"));
+        let code = app.code(&control);
+        let fields = [("code", code.as_str())];
+        let (shown, again) = tokio::join!(
+            one.submit("/account/second-factor/confirm", &fields),
+            two.submit("/account/second-factor", &[])
+        );
+        let mut read = control.app.store.read().await.unwrap();
+        let user = users::by_id(&mut read, ada.user).await.unwrap().unwrap();
+        let shows_codes = shown.status == 200 && shown.text.matches("<code>").count() == 8;
+        assert_eq!(
+            shows_codes,
+            user.totp_confirmed_at.is_some(),
+            "{}",
+            shown.text
+        );
+        if shows_codes {
+            confirmed += 1;
+        } else {
+            assert_eq!((shown.status, again.status), (422, 200));
+            replaced += 1;
+        }
+    }
+    assert_eq!(confirmed + replaced, 12);
 }

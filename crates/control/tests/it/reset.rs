@@ -171,10 +171,10 @@ async fn who_proves_an_address_first_finds_nobody_else_in_the_account(control: T
         };
         store::passkeys::insert(&mut tx, &passkey).await.unwrap();
         let sealed = store::Sealed(vec![0]);
-        store::users::set_totp(&mut tx, person.user, Some(&sealed), now)
+        store::users::begin_totp(&mut tx, person.user, &sealed, now)
             .await
             .unwrap();
-        store::users::confirm_totp(&mut tx, person.user, now)
+        store::users::confirm_totp(&mut tx, person.user, &sealed, 1, now)
             .await
             .unwrap();
         tx.commit().await.unwrap();

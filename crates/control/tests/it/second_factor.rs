@@ -10,6 +10,7 @@ both! {
     a_code_opens_one_session,
     a_recovery_code_works_once_and_in_any_spelling,
     codes_are_not_guessed_in_bulk,
+    wrong_codes_wait_for_hours_in_every_process_and_are_told,
     the_step_in_between_does_not_wait_for_long,
     turning_it_on_or_off_takes_a_recent_proof,
     a_second_factor_in_force_is_not_replaced,
@@ -17,10 +18,10 @@ both! {
 }
 
 /// An authenticator app of another maker: it knows the key that the page shows.
-struct Authenticator(Vec<u8>);
+pub(crate) struct Authenticator(Vec<u8>);
 
 impl Authenticator {
-    fn scan(key: &str) -> Self {
+    pub(crate) fn scan(key: &str) -> Self {
         let mut bits = 0_u64;
         let mut held = 0;
         let mut bytes = Vec::new();
@@ -40,7 +41,7 @@ impl Authenticator {
         Self(bytes)
     }
 
-    fn code(&self, control: &TestControl) -> String {
+    pub(crate) fn code(&self, control: &TestControl) -> String {
         let step = control.app.now().as_second() / 30;
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &self.0);
         let tag = hmac::sign(&key, &step.to_be_bytes());
@@ -181,6 +182,50 @@ async fn codes_are_not_guessed_in_bulk(control: TestControl) {
         .submit("/login/second-factor", &[("code", &code)])
         .await;
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+}
+
+/// Whoever guesses codes knows the password: the waits grow, wherever the attempts arrive, and the
+/// owner hears of it.
+async fn wrong_codes_wait_for_hours_in_every_process_and_are_told(control: TestControl) {
+    let ada = control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    turn_on(&control, &mut browser).await;
+    let second = control.beside().await.unwrap();
+    for at in [&control, &second].into_iter().cycle().take(6) {
+        let mut browser = half_way(at).await;
+        let wrong = [("code", "000000")];
+        let answer = browser.submit("/login/second-factor", &wrong).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    }
+    let mut waits = Vec::new();
+    for _ in 0..9 {
+        let mut browser = half_way(&second).await;
+        let wrong = [("code", "000000")];
+        let answer = browser.submit("/login/second-factor", &wrong).await;
+        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+        let wait: i64 = answer.header("retry-after").parse().unwrap();
+        waits.push(wait);
+        control.clock.advance(wait);
+        let mut browser = half_way(&control).await;
+        let answer = browser.submit("/login/second-factor", &wrong).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(waits, [60, 120, 240, 480, 960, 1920, 3840, 7680, 14400]);
+    let path = "/api/user/audit?pageSize=100";
+    let log = control.get(path, &ada.token).await.expect(200);
+    let entries = log["entries"].as_array().unwrap();
+    let failed = entries
+        .iter()
+        .filter(|entry| entry["action"] == "user.second_factor_failed");
+    assert_eq!(failed.count(), 15);
+    let mut mails = control.mails().await;
+    mails.extend(second.mails().await);
+    let is_told = |mail: &&String| mail.contains("Somebody tries to guess your second factor");
+    assert_eq!(
+        mails.iter().filter(is_told).count(),
+        2,
+        "the fifth, the tenth"
+    );
 }
 
 async fn the_step_in_between_does_not_wait_for_long(control: TestControl) {

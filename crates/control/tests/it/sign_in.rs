@@ -298,8 +298,14 @@ async fn a_new_password_takes_the_old_one_and_ends_other_sessions(control: TestC
     let short = change(&mut browser, PASSWORD, "short").await;
     assert_eq!(short.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(other.open("/account").await.status, StatusCode::OK);
+    let before = browser.cookie.clone();
     let changed = change(&mut browser, PASSWORD, "another long one").await;
     assert_eq!(changed.location.as_deref(), Some("/account?done=password"));
+    // The session goes on under another cookie.
+    assert_ne!(browser.cookie, before);
+    let mut copied = control.browser();
+    copied.cookie = before;
+    assert_eq!(copied.open("/account").await.status, StatusCode::SEE_OTHER);
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
     assert_eq!(other.open("/account").await.status, StatusCode::SEE_OTHER);
     assert_eq!(
@@ -327,3 +333,77 @@ async fn sign_ins_are_in_the_audit(control: TestControl) {
 }
 
 const DAY: i64 = 24 * 3600;
+
+/// Attempts are counted in the database: a second process gives no second set of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords_are_counted_by_all_processes_together() {
+    for [first, second] in TestControl::pairs("").await {
+        first.person("Ada").await;
+        for at in [&first, &second].into_iter().cycle().take(6) {
+            let answer = at.browser().sign_in("Ada", "wrong password").await;
+            assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+        }
+        for at in [&first, &second] {
+            let answer = at.browser().sign_in("Ada", PASSWORD).await;
+            assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+        }
+        first.clock.advance(1);
+        let answer = second.browser().sign_in("Ada", PASSWORD).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER);
+        // And forgiven for all of them.
+        let answer = first.browser().sign_in("Ada", PASSWORD).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    }
+}
+
+/// Whoever changes a password because somebody else had it takes back what was issued with it.
+#[tokio::test]
+async fn a_new_password_revokes_credentials_where_that_is_wanted() {
+    let control = TestControl::start("").await;
+    let ada = control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let is_good = async || control.get("/api/whoami", &ada.token).await.status == 200;
+    let fields = [("current", PASSWORD), ("new", "another long one")];
+    browser.submit("/account/password", &fields).await;
+    assert!(is_good().await);
+    let fields = [
+        ("current", "another long one"),
+        ("new", PASSWORD),
+        ("revoke", "yes"),
+    ];
+    browser.submit("/account/password", &fields).await;
+    assert!(!is_good().await);
+    let log = browser.open("/api/user/audit").await.json();
+    let entries = log["entries"].as_array().unwrap();
+    let revoked = entries
+        .iter()
+        .find(|entry| entry["action"] == "user.credentials_revoked");
+    assert_eq!(revoked.unwrap()["details"]["count"], 1);
+    let mails = control.mails().await;
+    let is_notice = |mail: &&String| mail.contains("Subject: Your password was changed");
+    assert_eq!(mails.iter().filter(is_notice).count(), 2);
+}
+
+/// A browser that was left open issues nothing that has no end.
+#[tokio::test]
+async fn a_credential_without_an_end_takes_a_recent_proof() {
+    let control = TestControl::start("").await;
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let endless = serde_json::json!({"type": "pat", "name": "endless"});
+    let path = "/api/credentials";
+    let fresh = browser.api(Method::POST, path, endless.clone()).await;
+    assert_eq!(fresh.status, StatusCode::CREATED);
+    control.clock.advance(600);
+    let refused = browser.api(Method::POST, path, endless.clone()).await;
+    let wanted = ("proof_required".to_owned(), Some("expiresAt".to_owned()));
+    assert_eq!(refused.refused(403), wanted);
+    let ends =
+        serde_json::json!({"type": "pat", "name": "ends", "expiresAt": "2026-02-01T00:00:00Z"});
+    let issued = browser.api(Method::POST, path, ends).await;
+    assert_eq!(issued.status, StatusCode::CREATED);
+    let fields = [("next", "/account"), ("password", PASSWORD)];
+    browser.submit("/account/confirm", &fields).await;
+    let again = browser.api(Method::POST, path, endless).await;
+    assert_eq!(again.status, StatusCode::CREATED);
+}

@@ -18,6 +18,7 @@ both! {
     webhooks_are_added_changed_and_removed,
     what_is_wrong_with_a_webhook_is_named,
     a_plan_without_webhooks_refuses_them,
+    who_may_not_change_webhooks_sees_where_they_lead_and_no_more,
 }
 
 /// A platform whose free plan has webhooks, which may go to a receiver on loopback.
@@ -354,4 +355,28 @@ async fn a_plan_without_webhooks_refuses_them(control: TestControl) {
         .await
         .expect(200);
     assert_eq!(plan["webhooks"], false);
+}
+
+/// With many receivers the path of the address is the secret.
+async fn who_may_not_change_webhooks_sees_where_they_lead_and_no_more(control: TestControl) {
+    let world = World::new(control).await;
+    let (path, _) = world
+        .add("https://chat.example.com/hooks/secret?key=x")
+        .await;
+    let shown = world.get(&path).await;
+    assert_eq!(
+        shown["config"]["url"],
+        "https://chat.example.com/hooks/secret?key=x"
+    );
+    let eve = world.control.person("eve").await;
+    let workspace = world.person.workspace;
+    let viewer = store::members::Role::Viewer;
+    world.control.join(&eve, workspace, viewer).await;
+    for path in [String::new(), path] {
+        let path = format!("{}{path}", world.path());
+        let answer = world.control.get(&path, &eve.token).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert!(answer.text.contains("\"https://chat.example.com/\""));
+        assert!(!answer.text.contains("secret?key"), "{}", answer.text);
+    }
 }

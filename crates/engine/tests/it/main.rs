@@ -73,6 +73,7 @@ mod resumption;
 mod routing;
 #[cfg(test)]
 mod sdk_agents;
+#[cfg(test)]
 mod smuggling;
 #[cfg(test)]
 mod streaming;

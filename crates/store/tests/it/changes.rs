@@ -75,15 +75,16 @@ const SILENT: &[&str] = &[
     "sessions::rotate",
     "sessions::second_factor",
     "sessions::seen",
+    "users::begin_totp",
     "users::confirm_totp",
     "users::insert",
     "users::link_identity",
     "users::lock",
+    "users::remove_totp",
     "users::set_email",
     "users::set_name",
     "users::set_recovery_codes",
     "users::set_role",
-    "users::set_totp",
     "users::use_recovery_code",
     "users::use_totp_step",
     "users::verify_email",
@@ -97,6 +98,7 @@ const SILENT: &[&str] = &[
 
 /// Files that hold nothing that an engine knows.
 const SILENT_FILES: &[&str] = &[
+    "attempts",
     "audit",
     "billing",
     "capacity",
@@ -110,6 +112,7 @@ const SILENT_FILES: &[&str] = &[
     "links",
     "logs",
     "oauth_codes",
+    "oauth_requests",
     "passkeys",
     "pending_sign_ins",
     "platform_secrets",
@@ -319,6 +322,30 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     assert_eq!(purged, 1);
     assert_eq!(told(&database).await.1[0].key, tokens[0].to_string());
     covered.insert("credentials::purge");
+    let chain = [id!(CredentialId), id!(CredentialId)];
+    for (token, issuer) in chain.into_iter().zip([None, Some(chain[0])]) {
+        let issued = credentials::Credential {
+            issued_by: issuer,
+            ..credential(ann, token)
+        };
+        commit!(database, |tx| credentials::insert(tx, &issued)).unwrap();
+    }
+    let mut revoked = commit!(database, |tx| credentials::revoke_chain(
+        tx,
+        ann.user,
+        chain[0],
+        at(4)
+    ))
+    .unwrap();
+    revoked.sort_by_key(|id| *id != chain[0]);
+    assert_eq!(revoked, chain);
+    let (_, news) = told(&database).await;
+    assert!(
+        chain
+            .iter()
+            .all(|id| news.iter().any(|one| one.key == id.as_str()))
+    );
+    covered.insert("credentials::revoke_chain");
     let all = commit!(database, |tx| credentials::revoke_all(tx, ann.user, at(4))).unwrap();
     let told_keys: Vec<_> = told(&database)
         .await

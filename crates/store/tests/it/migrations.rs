@@ -77,6 +77,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "e5155197922afbfc307dfecef663f460",
         "2d0faf37d2f1ca844645f7ff4783635e",
     ),
+    (
+        "0016_consent",
+        "7d9b5daabee115d8a468d8d338fab0e1",
+        "4082462cafec8a91bdbaf6e698429a41",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.

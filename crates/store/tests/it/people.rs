@@ -168,14 +168,22 @@ async fn a_totp_step_and_a_recovery_code_work_once(database: Database) {
             "no secret yet"
         );
         assert!(
-            !users::confirm_totp(tx, ann, at(0)).await.unwrap(),
+            !users::confirm_totp(tx, ann, &Sealed(vec![1]), 6, at(0))
+                .await
+                .unwrap(),
             "no secret yet"
         );
-        users::set_totp(tx, ann, Some(&Sealed(vec![1])), at(0))
+        users::begin_totp(tx, ann, &Sealed(vec![1]), at(0))
             .await
             .unwrap();
-        assert!(users::confirm_totp(tx, ann, at(1)).await.unwrap());
-        assert!(!users::confirm_totp(tx, ann, at(1)).await.unwrap());
+        for (secret, confirms) in [(vec![2], false), (vec![1], true), (vec![1], false)] {
+            let secret = Sealed(secret);
+            let confirmed = users::confirm_totp(tx, ann, &secret, 6, at(1)).await;
+            assert_eq!(confirmed.unwrap(), confirms, "{secret:?}");
+        }
+        // One in force is not replaced.
+        let other = Sealed(vec![3]);
+        assert!(!users::begin_totp(tx, ann, &other, at(1)).await.unwrap());
         assert!(users::use_totp_step(tx, ann, 7).await.unwrap());
         assert!(!users::use_totp_step(tx, ann, 7).await.unwrap());
         assert!(!users::use_totp_step(tx, ann, 6).await.unwrap());

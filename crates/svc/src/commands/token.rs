@@ -186,7 +186,13 @@ fn signing_key(args: &MintArgs) -> Result<SigningKey, Failure> {
     let bad =
         |error: credentials::BadKey| Failure::usage(format!("the key cannot be used: {error}"));
     let key = match (&args.secret, &args.secret_file, &args.key_file) {
-        (Some(secret), _, _) => SigningKey::from_secret(&Secret::new(secret.as_bytes())),
+        (Some(secret), _, _) => {
+            output::message(
+                "warning: other people of this machine see a secret in its list of processes; give \
+                 --secret-file",
+            );
+            SigningKey::from_secret(&Secret::new(secret.as_bytes()))
+        }
         (None, Some(path), _) => {
             let secret = text_of(path)?;
             SigningKey::from_secret(&Secret::new(secret.trim().as_bytes()))

@@ -6,13 +6,16 @@ use jiff::Timestamp;
 use store::passkeys::{self, Passkey};
 use store::users::{self, Status};
 use store::{Tx, sessions};
+use types::id::{SessionId, UserId};
 use webauthn::{Assertion, Shown};
 
 use super::relying_party;
 use crate::app::App;
+use crate::people::attempts::{Counted, forgive_all};
 use crate::people::challenge::{self, Challenge, Purpose};
-use crate::people::session::{self, Begun, Browser, SignedIn};
+use crate::people::session::{self, Begun, Browser, HalfSignedIn, SignedIn};
 use crate::people::sign_in::{SignInError, note_sign_in};
+use crate::people::throttle::place;
 use crate::problem::Answer;
 
 /// What a browser sent for a passkey.
@@ -39,11 +42,11 @@ pub async fn sign_in(
     browser: &Browser,
 ) -> Result<Begun, SignInError> {
     let now = app.now();
-    let attempts = &app.people.attempts;
-    attempts.begin_at(browser.ip, now)?;
+    let from = place(browser.ip);
+    app.people.places.begin(&from, now)?;
     let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
     let known = known.ok_or(SignInError::Wrong)?;
-    attempts.begin_with_code(known.user_id, now)?;
+    Counted::passkey(known.user_id).begin(app, now).await?;
     let (shown, challenge) = verify(app, &known, sent, Purpose::SignIn, bound_to)?;
     // Whose passkey it is has to be said by the passkey, too (level 3, section 7.2, step 6), and
     // only one that knew its owner before opens an account by itself.
@@ -61,56 +64,57 @@ pub async fn sign_in(
     };
     let begun = session::begin_whole(app, &mut tx, &user, browser, now).await?;
     note_sign_in(&mut tx, &user, browser.ip, now).await?;
+    forgive_all(&mut tx, &user).await?;
     tx.commit().await?;
-    attempts.succeeded_at(browser.ip);
-    attempts.forgive(&user.email, user.id);
+    app.people.places.take_back(&from);
     Ok(begun)
 }
 
 /// Completes a sign-in with a passkey. Returns the value of `Set-Cookie`.
 pub async fn second_factor(
     app: &App,
-    who: &SignedIn,
+    who: &HalfSignedIn,
     sent: &Sent,
     ip: IpAddr,
 ) -> Result<String, SignInError> {
     let now = app.now();
-    let mut tx = shown_by(app, who, sent, Purpose::SecondFactor, now).await?;
-    let Some(cookie) = session::complete(app, &mut tx, &who.session, now).await? else {
+    let mut tx = shown_by(app, (who.user.id, who.id), sent, Purpose::SecondFactor, now).await?;
+    let Some(cookie) = session::complete(app, &mut tx, who, now).await? else {
         return Err(SignInError::Wrong);
     };
     note_sign_in(&mut tx, &who.user, ip, now).await?;
     tx.commit().await?;
-    app.people.attempts.forgive_codes(who.user.id);
     Ok(cookie)
 }
 
 /// Proves again, with a passkey, to be who is signed in.
 pub async fn confirm(app: &App, who: &SignedIn, sent: &Sent) -> Result<(), SignInError> {
     let now = app.now();
-    let mut tx = shown_by(app, who, sent, Purpose::Confirm, now).await?;
+    let whose = (who.user.id, who.session.id);
+    let mut tx = shown_by(app, whose, sent, Purpose::Confirm, now).await?;
     sessions::proved(&mut tx, who.session.id, now).await?;
     tx.commit().await?;
-    app.people.attempts.forgive_codes(who.user.id);
     Ok(())
 }
 
 /// A passkey of somebody whose session is known: counted, verified, used up.
 async fn shown_by(
     app: &App,
-    who: &SignedIn,
+    (user, session): (UserId, SessionId),
     sent: &Sent,
     purpose: Purpose,
     now: Timestamp,
 ) -> Result<Tx, SignInError> {
-    app.people.attempts.begin_with_code(who.user.id, now)?;
+    let counted = Counted::passkey(user);
+    counted.begin(app, now).await?;
     let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
-    let known = known.filter(|known| known.user_id == who.user.id);
+    let known = known.filter(|known| known.user_id == user);
     let known = known.ok_or(SignInError::Wrong)?;
-    let bound_to = who.session.id.to_string();
+    let bound_to = session.to_string();
     let (shown, challenge) = verify(app, &known, sent, purpose, bound_to.as_bytes())?;
     let mut tx = app.store.begin().await?;
     if take(&mut tx, &known, shown, &challenge, now).await? {
+        counted.forgive(&mut tx).await?;
         Ok(tx)
     } else {
         Err(SignInError::Wrong)

@@ -14,6 +14,8 @@ both! {
     oa_2_a_person_who_denies_gives_nothing,
     oa_2_the_consent_page_says_who_asks_and_for_what,
     oa_2_a_narrowed_session_gives_no_more_than_it_has,
+    oa_2_an_approval_is_valid_once_and_for_what_was_shown,
+    oa_2_a_state_of_four_kilobytes_comes_back,
     oa_2_an_approval_is_of_the_session_that_saw_the_page,
     oa_5_a_client_revokes_its_own_token,
     oa_7_a_token_lasts_ninety_days_and_is_not_renewed,
@@ -106,8 +108,8 @@ async fn oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in(control: T
 async fn oa_2_a_person_who_denies_gives_nothing(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
-    let page = browser.open(&authorize(&[])).await;
     for decision in ["deny", "", "APPROVE"] {
+        let page = browser.open(&authorize(&[])).await;
         let answer = press(&mut browser, &page, decision).await;
         let mut callback = at_callback(&answer);
         assert_eq!(callback.take("error").as_deref(), Some("access_denied"));
@@ -355,4 +357,50 @@ async fn an_access_token_is_a_credential_like_any_other(control: TestControl) {
     assert_eq!(whoami(&control, &token).await, 401);
     // Byte for byte the callback that was registered, with its own query kept.
     assert!(CALLBACK.ends_with("?x=1"));
+}
+
+/// OA-2: a consent page is answered once, for the request that it showed.
+async fn oa_2_an_approval_is_valid_once_and_for_what_was_shown(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let page = browser.open(&authorize(&[])).await;
+    let first = press(&mut browser, &page, "approve").await;
+    assert_eq!(first.status, 303);
+    for decision in ["approve", "deny"] {
+        let again = press(&mut browser, &page, decision).await;
+        assert_eq!((again.status, again.location), (400, None));
+    }
+    // Nor for half an hour and more.
+    let page = browser.open(&authorize(&[])).await;
+    control.clock.advance(30 * 60);
+    let late = press(&mut browser, &page, "approve").await;
+    assert_eq!((late.status, late.location), (400, None));
+    // What was denied is not approved afterwards.
+    let page = browser.open(&authorize(&[])).await;
+    press(&mut browser, &page, "deny").await;
+    let again = press(&mut browser, &page, "approve").await;
+    assert_eq!((again.status, again.location), (400, None));
+}
+
+/// RFC 6749 section 4.1.1: also through a sign-in.
+async fn oa_2_a_state_of_four_kilobytes_comes_back(control: TestControl) {
+    control.person("Ada").await;
+    for state in ["a".repeat(4096), "%&+ä".repeat(4096 / 5)] {
+        let path = authorize(&[("state", &state)]);
+        let mut browser = control.browser();
+        let login = browser.open(&path).await.location.unwrap();
+        let next = login.strip_prefix("/login?next=").unwrap();
+        let next = types::form::Form::parse(&format!("next={next}"));
+        let next = next.unwrap().take("next").unwrap();
+        let fields = [
+            ("email", "ada@example.com"),
+            ("password", PASSWORD),
+            ("next", &next),
+        ];
+        let on = browser.submit("/login", &fields).await.location.unwrap();
+        let page = browser.open(&on).await;
+        assert_eq!(page.status, 200, "{on}");
+        let answer = press(&mut browser, &page, "approve").await;
+        assert_eq!(at_callback(&answer).take("state").unwrap(), state);
+    }
 }

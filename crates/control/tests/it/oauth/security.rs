@@ -99,8 +99,8 @@ async fn section_4_3_tokens_never_travel_through_the_browser(control: TestContro
 async fn section_4_4_every_answer_says_who_gives_it(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
-    let page = browser.open(&authorize(&[])).await;
     for decision in ["approve", "deny"] {
+        let page = browser.open(&authorize(&[])).await;
         at_callback(&press(&mut browser, &page, decision).await);
     }
     for change in [

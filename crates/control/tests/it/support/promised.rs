@@ -1,7 +1,7 @@
 //! Every answer of every test is held against the document (CP-7): a status or a media type that
 //! the document does not promise fails the test that met it.
 
-use api::control::{Method, Operation, operations};
+use api::control::{Access, Method, Operation, operations};
 
 use super::Answer;
 
@@ -17,6 +17,11 @@ pub(super) fn operation(method: &http::Method, path: &str) -> Option<&'static Op
 #[track_caller]
 pub(super) fn check(operation: &Operation, answer: &Answer) {
     let (id, status) = (operation.id, answer.status);
+    // Whoever is guarded may be answered with secrets, and with what is theirs alone.
+    if operation.access != Access::Public {
+        let kept = answer.header("cache-control");
+        assert_eq!(kept, "no-store", "{id}: an answer that caches may keep");
+    }
     if status == operation.answer.status {
         let promised = operation.answer.content.map_or("", |(kind, _)| kind);
         // The profile of a linkset is a parameter that the document leaves out (CP-8).
