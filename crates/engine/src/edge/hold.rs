@@ -40,7 +40,7 @@ struct Held {
 /// Whether a visit was cut, and who has to hear of it.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
-    is_cut: AtomicBool,
+    done: AtomicBool,
     waker: AtomicWaker,
     /// Of the library's task, whose stream may wait for the visitor while nobody asks the body.
     stream: AtomicWaker,
@@ -116,7 +116,7 @@ impl Hold {
     }
 
     pub(crate) fn is_cut(&self) -> bool {
-        self.cut.is_cut.load(Ordering::Acquire)
+        self.cut.done.load(Ordering::Acquire)
     }
 
     /// Whether the visit was cut; wakes the task when it is.
@@ -142,7 +142,7 @@ impl Cut {
     /// Whether the visit was cut; wakes the task when it is.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
         self.waker.register(cx.waker());
-        if self.is_cut.load(Ordering::Acquire) {
+        if self.done.load(Ordering::Acquire) {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -152,7 +152,7 @@ impl Cut {
     /// The same for the task that carries the visitor's stream.
     pub(crate) fn poll_stream(&self, cx: &Context<'_>) -> Poll<()> {
         self.stream.register(cx.waker());
-        if self.is_cut.load(Ordering::Acquire) {
+        if self.done.load(Ordering::Acquire) {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -160,7 +160,7 @@ impl Cut {
     }
 
     pub(super) fn now(&self) {
-        self.is_cut.store(true, Ordering::Release);
+        self.done.store(true, Ordering::Release);
         self.waker.wake();
         self.stream.wake();
     }

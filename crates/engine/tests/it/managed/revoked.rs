@@ -187,7 +187,7 @@ async fn en_1_an_upload_whose_visitor_does_not_read_ends_with_its_token() {
         let reached = reached.clone();
         async move {
             let mut bytes = vec![0; 64 * 1024];
-            stream.read(&mut bytes).await.unwrap_or(0);
+            let _begun = stream.read(&mut bytes).await.unwrap_or(0);
             let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n";
             stream.write_all(head).await.unwrap();
             reached.send(()).ok();
