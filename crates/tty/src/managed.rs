@@ -20,6 +20,7 @@
 //!   good once and for half a minute. Only its hash is kept.
 
 mod control;
+mod dismissal;
 mod ending;
 mod participant;
 mod relay;
