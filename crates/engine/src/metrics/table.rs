@@ -299,6 +299,7 @@ const RULES: &[&str] = &[
     "ambiguous",
     "challenge",
     "session",
+    "cross_site",
     "certificate",
     "query_credential",
     "token",

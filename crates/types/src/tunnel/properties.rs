@@ -107,7 +107,7 @@ pub struct TunnelProperties {
     #[schema(nullable = false)]
     pub challenge_mode: Option<bool>,
     /// Origins of other pages that may change something in a person's session or open WebSockets
-    /// with it, such as `https://app.example.com`. A session of this tunnel alone counts otherwise.
+    /// with it, such as `https://app.example.com`. Only pages of the tunnel may otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub allowed_origins: Vec<WebOrigin>,
