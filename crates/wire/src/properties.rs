@@ -52,6 +52,7 @@ pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, P
         svc_auth: flag(wire.svc_auth),
         challenge_mode: flag(wire.challenge_mode),
         share: flag(wire.share),
+        pass_headers: words("pass_headers", &wire.pass_headers)?,
     })
 }
 
@@ -80,6 +81,11 @@ pub fn request(properties: &TunnelProperties) -> message::TunnelProperties {
         svc_auth: properties.svc_auth.map(Into::into),
         challenge_mode: properties.challenge_mode.map(Into::into),
         share: properties.share.map(Into::into),
+        pass_headers: properties
+            .pass_headers
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         hostname: text(properties.hostname.as_ref()),
         port: properties.port.map(|port| u32::from(port).into()),
         upstream_tls: properties.upstream_tls.map(Into::into),

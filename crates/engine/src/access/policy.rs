@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use types::tunnel::{Country, IpRange, Protocol, TunnelProperties};
+use types::tunnel::{Country, IpRange, Protocol, ProxyHeader, TunnelProperties};
 
 /// The guards of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,7 @@ pub struct TunnelPolicy {
     pub(super) guards: Guards,
     trusted_ips: Box<[IpRange]>,
     countries: Box<[Country]>,
+    pass_headers: Box<[ProxyHeader]>,
 }
 
 /// What visitors have to prove.
@@ -50,7 +51,13 @@ impl TunnelPolicy {
             },
             trusted_ips: properties.trusted_ips.as_slice().into(),
             countries: properties.geo_ip.as_slice().into(),
+            pass_headers: properties.pass_headers.as_slice().into(),
         }
+    }
+
+    /// The headers of proxies that visitors may send.
+    pub fn pass_headers(&self) -> &[ProxyHeader] {
+        &self.pass_headers
     }
 
     /// What visitors have to prove.

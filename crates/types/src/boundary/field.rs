@@ -117,6 +117,7 @@ fields! {
     SvcAuth "svc_auth" Flag true
     ChallengeMode "challenge_mode" Flag true
     Share "share" Flag true
+    PassHeaders "pass_headers" List true
 }
 
 impl Field {
@@ -197,6 +198,13 @@ impl Field {
                     .map(|entry| entry.to_string().into())
                     .collect(),
             ),
+            Self::PassHeaders => FieldValue::List(
+                properties
+                    .pass_headers
+                    .iter()
+                    .map(|entry| entry.as_str().into())
+                    .collect(),
+            ),
             Self::TlsAlpns => {
                 FieldValue::List(properties.tls_alpns.iter().map(Into::into).collect())
             }
@@ -252,6 +260,7 @@ impl Field {
             Self::GeoIp => set_all(self, &mut properties.geo_ip, entries),
             Self::TrustedIps => set_all(self, &mut properties.trusted_ips, entries),
             Self::TlsAlpns => set_all(self, &mut properties.tls_alpns, entries),
+            Self::PassHeaders => set_all(self, &mut properties.pass_headers, entries),
             Self::TlsCiphers => set_all(self, &mut properties.tls_ciphers, entries),
             _ => Ok(()),
         }
@@ -260,13 +269,15 @@ impl Field {
     /// The one spelling that values of this field have, or nothing where it has no such value.
     pub(super) fn canonical(self, text: &str) -> Option<String> {
         use crate::tunnel::{
-            Country, HttpVersion, IpRange, Protocol, Status, TlsMode, TlsVersion, TunnelType,
+            Country, HttpVersion, IpRange, Protocol, ProxyHeader, Status, TlsMode, TlsVersion,
+            TunnelType,
         };
         let word = |known: bool| known.then(|| text.to_owned());
         match self {
             Self::Hostname => Some(text.to_ascii_lowercase()),
             Self::GeoIp => text.parse::<Country>().ok().map(String::from),
             Self::TrustedIps => text.parse::<IpRange>().ok().map(|range| range.to_string()),
+            Self::PassHeaders => word(text.parse::<ProxyHeader>().is_ok()),
             Self::Status => word(text.parse::<Status>().is_ok()),
             Self::Type => word(text.parse::<TunnelType>().is_ok()),
             Self::Protocol => word(text.parse::<Protocol>().is_ok()),

@@ -138,4 +138,7 @@ pub struct TunnelProperties {
     /// Whether agents of one identity may serve the name together. Ours: others ignore it.
     #[prost(message, optional, tag = "100")]
     pub share: Option<BoolValue>,
+    /// Headers of proxies that visitors may send. Ours: others ignore it.
+    #[prost(string, repeated, tag = "101")]
+    pub pass_headers: Vec<String>,
 }

@@ -31,6 +31,7 @@ fn every_property() -> TunnelProperties {
         token_auth: Some(true),
         svc_auth: Some(false),
         share: Some(true),
+        pass_headers: vec!["x-forwarded-port".parse().unwrap()],
         challenge_mode: Some(true),
     }
 }
