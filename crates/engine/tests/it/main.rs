@@ -15,6 +15,7 @@ mod bridged;
 #[cfg(test)]
 mod browser;
 #[cfg(test)]
+mod connections;
 mod control_channel;
 #[cfg(test)]
 mod corpus;
