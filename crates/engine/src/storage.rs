@@ -42,7 +42,7 @@ fn is_full(folder: &Path) -> bool {
     let Ok(disk) = statvfs(folder) else {
         return false;
     };
-    let free = u64::from(disk.blocks_available()).saturating_mul(disk.fragment_size());
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
     free < RESERVE
 }
 

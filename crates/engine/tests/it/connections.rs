@@ -44,7 +44,7 @@ async fn visitors_leave_room_for_agents_and_the_engine_api() {
     let config = world.engine.ca().client(&["http/1.1"]);
     let visitor = world.engine.visitor();
     assert!(visitor.try_connect(host, &config).await.is_none());
-    let own = format!("{}.engine.localhost", A);
+    let own = format!("{A}.engine.localhost");
     let bearer = format!("Authorization: Bearer {}\r\n", world.token);
     let mut caller = visitor.http1(&own).await;
     caller.request("GET", "/api/tunnels", &own, &bearer).await;

@@ -16,6 +16,7 @@ mod bridged;
 mod browser;
 #[cfg(test)]
 mod connections;
+#[cfg(test)]
 mod control_channel;
 #[cfg(test)]
 mod corpus;
@@ -74,6 +75,7 @@ mod resumption;
 mod routing;
 #[cfg(test)]
 mod sdk_agents;
+#[cfg(test)]
 mod smuggling;
 #[cfg(test)]
 mod streaming;
