@@ -75,6 +75,9 @@ pub struct Properties {
     /// `allowed_origins`: origins of other pages that may use people's sessions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_origins: Vec<String>,
+    /// `pass_headers`: headers of proxies that visitors may send.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pass_headers: Vec<String>,
     /// `id`: the engine's; ignored when asking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -159,6 +162,7 @@ impl Properties {
             port: self.port.map(|port| u32::from(port).into()),
             upstream_tls: self.upstream_tls.map(Into::into),
             share: self.share.map(Into::into),
+            pass_headers: self.pass_headers.clone(),
             allow_cross_region_routing: self.allow_cross_region_routing.map(Into::into),
             ..TunnelProperties::default()
         }
@@ -189,6 +193,7 @@ impl Properties {
             upstream_tls: wire.upstream_tls.map(|flag| flag.value),
             allow_cross_region_routing: wire.allow_cross_region_routing.map(|flag| flag.value),
             share: wire.share.map(|flag| flag.value),
+            pass_headers: wire.pass_headers.clone(),
             id: owned(wire.id.as_ref()),
             host: owned(wire.host.as_ref()),
         }
@@ -234,6 +239,7 @@ mod tests {
             trusted_ips: vec!["127.0.0.0/8".to_owned()],
             allowed_origins: vec!["https://app.example.com".to_owned()],
             token_auth: Some(false),
+            pass_headers: vec!["x-original-url".to_owned()],
             port: Some(20_001),
             ..Properties::tcp().named("db")
         };

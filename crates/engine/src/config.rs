@@ -231,6 +231,10 @@ pub struct Limits {
     pub max_watchers: usize,
     /// What one project of a managed engine may have of clients, tunnels, streams and watchers.
     pub project_share: Share,
+    /// Connections of visitors, agents and API clients at once; `None`: half of the descriptors.
+    pub max_connections: Option<usize>,
+    /// Those of one source; `None`: an eighth of them.
+    pub max_connections_per_source: Option<usize>,
     /// TLS handshakes of one source at once.
     pub max_handshakes_per_source: usize,
     /// A request's head, in bytes; more is 431.

@@ -24,7 +24,7 @@ use crate::directory::Project;
 use crate::edge::Upstreams;
 use crate::edge::hold::Holds;
 use crate::geo::Countries;
-use crate::listen::{Handshakes, TcpPorts};
+use crate::listen::{Connections, Handshakes, TcpPorts};
 use crate::live::{Live, LiveTunnel, Namespace};
 use crate::managed::Reports;
 use crate::metrics::{EngineMetrics, Gauges};
@@ -48,6 +48,7 @@ pub(crate) struct Core {
     pub(crate) arrivals: Arrivals,
     pub(crate) tls: crate::listen::TlsConfigs,
     pub(crate) handshakes: Handshakes,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) tcp_ports: TcpPorts,
     /// The countries of addresses, where there is a file of them.
     pub(crate) countries: Option<Arc<Countries>>,

@@ -32,7 +32,7 @@ use crate::directory::{Directory, Project};
 use crate::edge::Upstreams;
 use crate::edge::hold::{self, Holds};
 use crate::geo::{Countries, GeoError};
-use crate::listen::{Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
+use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
 use crate::live::{HostnameRefused, Live, LiveLimits, Namespace};
 use crate::managed::{Following, Managed};
 use crate::metrics::{EngineMetrics, REFRESH};
@@ -245,6 +245,7 @@ pub async fn start_with_clock(
     }));
     let core = Arc::new(Core {
         handshakes: Handshakes::new(config.limits.max_handshakes_per_source),
+        connections: Connections::new(&config.limits),
         tcp_ports: TcpPorts::new(config.tcp_ports.clone(), config.tls.ip(), workers.count()),
         config,
         clock,

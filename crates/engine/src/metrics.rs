@@ -35,6 +35,7 @@ pub(crate) struct EngineMetrics {
     streams: Family<2>,
     edge_requests: Family<2>,
     proxy_headers: Family<1>,
+    connections_refused: Family<1>,
     tls_handshakes: Family<1>,
     agents_refused: Family<1>,
     agents_gone: Family<1>,
@@ -68,6 +69,7 @@ impl EngineMetrics {
             streams: Family::new(table::STREAMS),
             edge_requests: Family::new(table::EDGE_REQUESTS),
             proxy_headers: Family::new(table::PROXY_HEADERS),
+            connections_refused: Family::new(table::CONNECTIONS_REFUSED),
             tls_handshakes: Family::new(table::TLS_HANDSHAKES),
             agents_refused: Family::new(table::AGENTS_REFUSED),
             agents_gone: Family::new(table::AGENTS_GONE),
@@ -103,6 +105,14 @@ impl EngineMetrics {
     /// Counts a handshake that is over, one way or another.
     pub(crate) fn tls_handshake(&self, outcome: Handshake) {
         self.tls_handshakes.count([outcome.as_str()]);
+    }
+
+    /// Counts a connection that was closed unread.
+    pub(crate) fn connection_refused(&self, refused: crate::listen::Refused) {
+        self.connections_refused.count([match refused {
+            crate::listen::Refused::Total => "total",
+            crate::listen::Refused::Source => "source",
+        }]);
     }
 
     /// Counts a control channel that was refused with this code.

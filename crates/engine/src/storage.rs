@@ -42,11 +42,7 @@ fn is_full(folder: &Path) -> bool {
     let Ok(disk) = statvfs(folder) else {
         return false;
     };
-    #[cfg_attr(
-        target_os = "linux",
-        expect(clippy::useless_conversion, reason = "narrower on other systems")
-    )]
-    let free = u64::from(disk.blocks_available()).saturating_mul(disk.fragment_size());
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
     free < RESERVE
 }
 

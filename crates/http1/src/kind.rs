@@ -27,6 +27,10 @@ pub enum FieldKind {
     Host,
     /// `Keep-Alive`
     KeepAlive,
+    /// A name that applications believe as a proxy's word about the request: `X-Original-URL`,
+    /// `X-Rewrite-URL`, `X-Forwarded-Port`, `X-Forwarded-Prefix`, `X-Client-Cert`,
+    /// `True-Client-IP`, `CF-Connecting-IP`.
+    OfProxies,
     /// `Proxy-Authenticate`
     ProxyAuthenticate,
     /// `Proxy-Authorization`
@@ -65,8 +69,9 @@ impl FieldKind {
     /// Classifies a field name.
     ///
     /// Names that only the edge may send (`svc-*`, `X-Forwarded-*`, `Forwarded`, `X-Real-IP`) are
-    /// recognised with underscores for dashes too: gateways of the CGI family hand both to the
-    /// application under one name, so `svc_user_id` would pass for `svc-user-id`.
+    /// recognised with underscores for dashes too, and so are those of [`Self::OfProxies`]: gateways
+    /// of the CGI family hand both to the application under one name, so `svc_user_id` would pass for
+    /// `svc-user-id`.
     pub fn of(name: &[u8]) -> Self {
         let first = name.first().map_or(0, u8::to_ascii_lowercase);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
@@ -86,6 +91,12 @@ impl FieldKind {
             (10, b'c') if is(b"connection") => Self::Connection,
             (10, b'k') if is(b"keep-alive") => Self::KeepAlive,
             (10, b's') if is(b"set-cookie") => Self::SetCookie,
+            (13, b'x') if like(b"x-rewrite-url") || like(b"x-client-cert") => Self::OfProxies,
+            (14, b'x') if like(b"x-original-url") => Self::OfProxies,
+            (14, b't') if like(b"true-client-ip") => Self::OfProxies,
+            (16, b'c') if like(b"cf-connecting-ip") => Self::OfProxies,
+            (16, b'x') if like(b"x-forwarded-port") => Self::OfProxies,
+            (18, b'x') if like(b"x-forwarded-prefix") => Self::OfProxies,
             (13, b'a') if is(b"authorization") => Self::Authorization,
             (14, b'c') if is(b"content-length") => Self::ContentLength,
             (15, b'x') if like(b"x-forwarded-for") => Self::XForwardedFor,

@@ -110,6 +110,11 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = VISITORS, value_name = "CIDR", value_delimiter = ',')]
     pub(crate) trusted_ips: Vec<String>,
 
+    /// Headers of a proxy in front that visitors may send, such as x-forwarded-port
+    /// (comma-separated)
+    #[arg(long, help_heading = VISITORS, value_name = "NAME", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) pass_headers: Vec<String>,
+
     /// Countries that may visit (comma-separated)
     #[arg(long, help_heading = VISITORS, value_name = "COUNTRY", value_delimiter = ',', hide_short_help = true)]
     pub(crate) geoip: Vec<String>,
@@ -134,6 +139,11 @@ pub(crate) struct TunnelFlags {
     /// Carry visitors of other regions over
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) allow_cross_region_routing: Option<bool>,
+}
+
+/// Names of headers as the engine takes them, however they are written.
+pub(crate) fn lower_case(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
 impl TunnelFlags {
@@ -164,6 +174,7 @@ impl TunnelFlags {
             svc_auth: self.svc_auth,
             challenge_mode: self.challenge_mode,
             share: self.share,
+            pass_headers: lower_case(&self.pass_headers),
             hostname: self.hostname.clone(),
             port: self.port,
             upstream_tls: self.upstream_tls,

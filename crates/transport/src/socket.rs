@@ -1,5 +1,6 @@
 //! A TCP socket that reads ahead, remembers what it read, and can change its runtime.
 
+use std::any::Any;
 use std::io::{self, IoSlice, Read as _};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -32,6 +33,8 @@ pub struct Socket {
     memory: Option<Memory>,
     /// What the peer got so far is not the whole.
     unfinished: bool,
+    /// A place that the connection takes, given back with it.
+    slot: Option<Box<dyn Any + Send + Sync>>,
 }
 
 #[derive(Debug)]
@@ -66,7 +69,23 @@ impl Socket {
             ahead: None,
             memory: None,
             unfinished: false,
+            slot: None,
         }
+    }
+
+    /// Keeps a value for as long as the connection is open: a place among those that there are.
+    pub fn set_slot(&mut self, value: impl Any + Send + Sync) {
+        self.slot = Some(Box::new(value));
+    }
+
+    /// The value that was kept.
+    pub fn slot(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.slot.as_deref()
+    }
+
+    /// Lets go of the value before the connection ends.
+    pub fn release_slot(&mut self) {
+        self.slot = None;
     }
 
     /// The other end's address.

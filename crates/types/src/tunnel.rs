@@ -165,6 +165,23 @@ crate::words::words! {
         /// HTTP/3.
         H3 = "h3",
     }
+    /// A header that applications believe as a proxy's word about the request.
+    ProxyHeader {
+        /// The address that was asked for, before a rewrite.
+        XOriginalUrl = "x-original-url",
+        /// The same.
+        XRewriteUrl = "x-rewrite-url",
+        /// The port that was asked at.
+        XForwardedPort = "x-forwarded-port",
+        /// What a proxy cut off the path.
+        XForwardedPrefix = "x-forwarded-prefix",
+        /// The certificate of the client.
+        XClientCert = "x-client-cert",
+        /// The address of the client.
+        TrueClientIp = "true-client-ip",
+        /// The same.
+        CfConnectingIp = "cf-connecting-ip",
+    }
     /// Whether an object is reachable now.
     Status {
         /// Reachable.

@@ -43,6 +43,10 @@ pub struct Message {
 }
 
 /// Everything that can be said. The comment of each variant names who says it.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one message at a time is in memory, and the large ones open tunnels: rarely"
+)]
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Kind {
     /// Agent: the hello of a control channel.

@@ -53,6 +53,7 @@ pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, P
         challenge_mode: flag(wire.challenge_mode),
         share: flag(wire.share),
         allowed_origins: words("allowed_origins", &wire.allowed_origins)?,
+        pass_headers: words("pass_headers", &wire.pass_headers)?,
     })
 }
 
@@ -83,6 +84,11 @@ pub fn request(properties: &TunnelProperties) -> message::TunnelProperties {
         share: properties.share.map(Into::into),
         allowed_origins: properties
             .allowed_origins
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        pass_headers: properties
+            .pass_headers
             .iter()
             .map(ToString::to_string)
             .collect(),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use types::tunnel::{Country, IpRange, Protocol, TunnelProperties, WebOrigin};
+use types::tunnel::{Country, IpRange, Protocol, ProxyHeader, TunnelProperties, WebOrigin};
 
 /// The guards of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,7 @@ pub struct TunnelPolicy {
     trusted_ips: Box<[IpRange]>,
     countries: Box<[Country]>,
     allowed_origins: Box<[WebOrigin]>,
+    pass_headers: Box<[ProxyHeader]>,
 }
 
 /// What visitors have to prove.
@@ -52,7 +53,13 @@ impl TunnelPolicy {
             trusted_ips: properties.trusted_ips.as_slice().into(),
             countries: properties.geo_ip.as_slice().into(),
             allowed_origins: properties.allowed_origins.as_slice().into(),
+            pass_headers: properties.pass_headers.as_slice().into(),
         }
+    }
+
+    /// The headers of proxies that visitors may send.
+    pub fn pass_headers(&self) -> &[ProxyHeader] {
+        &self.pass_headers
     }
 
     /// What visitors have to prove.

@@ -84,6 +84,8 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
         debug!("a standing connection with a secret that is not good");
         return;
     };
+    // It counts as its agent's from here on.
+    stream.get_mut().0.release_slot();
     let to = agent.neediest_worker();
     if to == worker.index {
         agent.join(to, Standing::new(stream, Side::Engine));
@@ -120,6 +122,7 @@ async fn bring_stream(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Wo
         return;
     }
     if let Some(pending) = claimed {
+        stream.get_mut().0.release_slot();
         pending.deliver(stream, worker.index);
     }
 }

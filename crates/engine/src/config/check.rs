@@ -372,6 +372,7 @@ fn limits(section: &LimitsSection) -> Checked<Limits> {
         Ok::<_, ConfigError>(usize::try_from(value).unwrap_or(usize::MAX))
     };
     let count = |name: &str, value: u32| limit(name, value, 1..=MAX_COUNT);
+    let given = |name: &str, value: Option<u32>| value.map(|value| count(name, value)).transpose();
     Ok(Limits {
         max_clients: count("max_clients", section.max_clients)?,
         max_tunnels: count("max_tunnels", section.max_tunnels)?,
@@ -390,6 +391,11 @@ fn limits(section: &LimitsSection) -> Checked<Limits> {
             section.project_share_percent,
             1..=100,
         )?),
+        max_connections: given("max_connections", section.max_connections)?,
+        max_connections_per_source: given(
+            "max_connections_per_source",
+            section.max_connections_per_source,
+        )?,
         max_handshakes_per_source: count(
             "max_handshakes_per_source",
             section.max_handshakes_per_source,

@@ -290,6 +290,17 @@ pub(super) struct LimitsSection {
     /// Percent of `max_clients`, `max_tunnels`, `max_streams` and `max_watchers` that one project
     /// of a managed engine may have, whatever its plan allows. 1 to 100.
     pub(super) project_share_percent: u32,
+    /// Connections that are open at once, of visitors, agents and clients of the Engine API; further
+    /// ones are closed unread, and of the last sixteenth visitors' ones. Data connections of agents do
+    /// not count. Without this key it is half of the file descriptors that the process may have
+    /// (`ulimit -n`, `LimitNOFILE`) beyond 256: each visitor may need one more on the way to an agent.
+    #[schemars(example = 20_000)]
+    pub(super) max_connections: Option<u32>,
+    /// Connections that are open at once from one source, an IPv4 address or an IPv6 network of 64
+    /// bits; further ones are closed unread. Without this key it is an eighth of `max_connections`.
+    /// Behind a proxy that tells no addresses (`edge.trusted_proxies`), all visitors are one source.
+    #[schemars(example = 2_500)]
+    pub(super) max_connections_per_source: Option<u32>,
     /// TLS handshakes that are under way at once from one source, an IPv4 address or an IPv6
     /// network of 64 bits; further connections are closed unread. Behind a proxy that tells no
     /// addresses (`edge.trusted_proxies`), all visitors are one source.
@@ -324,6 +335,9 @@ impl Default for LimitsSection {
             max_watchers: 1_000,
             // Far more than a plan should allow, and three that do their worst leave room.
             project_share_percent: 25,
+            // They follow from the descriptors.
+            max_connections: None,
+            max_connections_per_source: None,
             // At 100 ms each, five thousand in a second: more than the machine signs.
             max_handshakes_per_source: 512,
             // What mature servers take in all: larger cookies are a mistake.

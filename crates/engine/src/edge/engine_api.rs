@@ -1,11 +1,17 @@
 //! Connections to the base host that speak HTTP: the Engine API.
 
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::ext::Protocol;
 use hyper::server::conn;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,7 +22,7 @@ use types::problem::Problem;
 
 use super::buffered::Buffered;
 use super::event_stream::{self, Then};
-use super::idle::Activity;
+use super::idle::{Activity, Occupied};
 use crate::core::Worker;
 
 /// How long a request head may take.
@@ -64,10 +70,27 @@ async fn serve_requests(
     let at = Arc::clone(&worker);
     let activity = Arc::new(Activity::default());
     let asked = Arc::clone(&activity);
+    let upgraded = Arc::new(OnceLock::new());
+    let idle = worker.core.config.timeouts.http_idle;
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         let (worker, server_name) = (Arc::clone(&at), server_name.clone());
-        drop(Activity::begin(&asked));
-        async move { answer(request.map(Body::new), server_name.as_deref(), &worker).await }
+        let occupied = Activity::begin(&asked);
+        let upgrades = request.extensions().get::<Protocol>().is_some();
+        let upgraded = Arc::clone(&upgraded);
+        async move {
+            let answer = answer(request.map(Body::new), server_name.as_deref(), &worker).await?;
+            if upgrades && answer.status().is_success() {
+                // A WebSocket looks after itself. Who has opened one keeps the connection.
+                upgraded.set(occupied).ok();
+                return Ok::<_, Infallible>(answer);
+            }
+            Ok(answer.map(|body| {
+                Body::new(Occupying {
+                    body,
+                    _occupied: occupied,
+                })
+            }))
+        }
     });
     let io = TokioIo::new(stream);
     let drain = worker.drain.cancelled();
@@ -91,6 +114,11 @@ async fn serve_requests(
             }
             // As for HTTP/1.1: who has nothing to ask is let go.
             () = activity.never_begins(HEAD_DEADLINE) => {}
+            () = activity.ceases(idle) => {
+                connection.as_mut().graceful_shutdown();
+                // One that does not take the farewell.
+                timeout(PONG, connection).await.ok();
+            }
         }
     } else {
         let mut builder = conn::http1::Builder::new();
@@ -110,11 +138,37 @@ async fn serve_requests(
     }
 }
 
+/// A body that keeps its connection to its end.
+struct Occupying {
+    body: Body,
+    _occupied: Occupied,
+}
+
+impl HttpBody for Occupying {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 async fn answer(
     mut request: Request,
     server_name: Option<&str>,
     worker: &Worker,
-) -> Result<Response, std::convert::Infallible> {
+) -> Result<Response, Infallible> {
     let refused = match host(&request).map(str::to_ascii_lowercase) {
         Err(reason) => Problem::invalid_request(reason),
         // A connection is for the host that its handshake named: another project's may be at

@@ -7,6 +7,7 @@ use http1::{
     Protocol, ResponseBody, ResponseHead, Target, Version, field_name, field_value, write_field,
 };
 use types::query_credential;
+use types::tunnel::ProxyHeader;
 
 use super::answer::reason;
 use super::copy::Framing;
@@ -32,6 +33,8 @@ pub(crate) struct Onward<'a> {
     pub(crate) proof: Option<&'a Proof>,
     /// `Authorization` was the edge's credential.
     pub(crate) strip_authorization: bool,
+    /// What the tunnel takes of [`FieldKind::OfProxies`].
+    pub(crate) pass_headers: &'a [ProxyHeader],
     /// Names of the reserved query parameter, to cut it out of a `Referer` too.
     pub(crate) reserved: &'static [&'static str],
 }
@@ -50,6 +53,7 @@ impl Onward<'_> {
                 FieldKind::Authorization if self.strip_authorization => {}
                 FieldKind::Cookie => join_cookies(&mut cookies, field.value),
                 FieldKind::Referer => self.write_referer(out, &field),
+                FieldKind::OfProxies if !self.passes(&field) => {}
                 kind if kind.is_set_by_edge() => {}
                 _ => write_field(out, field.name, field.value),
             }
@@ -65,6 +69,12 @@ impl Onward<'_> {
         }
         self.write_forwarding(out);
         out.extend_from_slice(http1::HEAD_END);
+    }
+
+    /// Whether the tunnel takes this header of a proxy. Spelled with underscores it never does.
+    fn passes(&self, field: &Field<'_>) -> bool {
+        let mut taken = self.pass_headers.iter();
+        taken.any(|header| field.is(header.as_str()))
     }
 
     fn write_referer(&self, out: &mut Vec<u8>, field: &Field<'_>) {

@@ -334,6 +334,7 @@ fn judge<H: Heads>(
         upgrade,
         proof: allowed.proof.as_ref(),
         strip_authorization: allowed.strip_authorization,
+        pass_headers: tunnel.policy.pass_headers(),
         reserved,
     };
     let mut head = Vec::with_capacity(HEAD_CAPACITY);

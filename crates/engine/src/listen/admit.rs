@@ -11,6 +11,7 @@ use tracing::debug;
 use transport::Socket;
 use transport::proxy_protocol::{MAX_HEADER, Parsed, parse};
 
+use super::connections::{Counted, Refused};
 use crate::core::Core;
 use crate::metrics::ProxyHeader;
 
@@ -18,11 +19,50 @@ use crate::metrics::ProxyHeader;
 /// time to send it once more (section 2: at least 3 s).
 const HEADER_DEADLINE: Duration = Duration::from_secs(5);
 
+/// As [`admit`], for a port that visitors alone come to.
+pub(super) async fn admit_visitor(
+    stream: TcpStream,
+    peer: SocketAddr,
+    core: &Core,
+) -> Option<Socket> {
+    let mut socket = admit(stream, peer, core).await?;
+    is_visitor(&mut socket, core).then_some(socket)
+}
+
+/// Whether a connection that turned out to be a visitor's may stay: what is left at the end is for
+/// others.
+pub(super) fn is_visitor(socket: &mut Socket, core: &Core) -> bool {
+    let refused = Counted::is_in_reserve(socket);
+    if refused {
+        core.metrics.connection_refused(Refused::Total);
+    }
+    !refused
+}
+
 /// Makes the socket of a connection that was accepted from `peer`. From a trusted proxy it may
 /// begin with a PROXY header, which is taken off and says who the peer is; nobody else's bytes
 /// are looked at. `None`: the connection ended, or began with a header that is none.
 pub(super) async fn admit(stream: TcpStream, peer: SocketAddr, core: &Core) -> Option<Socket> {
-    let mut socket = Socket::new(stream, peer);
+    let socket = told(Socket::new(stream, peer), peer, core).await?;
+    count(socket, core)
+}
+
+/// Counts a connection by its source.
+fn count(mut socket: Socket, core: &Core) -> Option<Socket> {
+    match core.connections.begin(socket.peer().ip()) {
+        Ok(counted) => {
+            socket.set_slot(counted);
+            Some(socket)
+        }
+        Err(refused) => {
+            core.metrics.connection_refused(refused);
+            None
+        }
+    }
+}
+
+/// Takes the header of a trusted proxy off.
+async fn told(mut socket: Socket, peer: SocketAddr, core: &Core) -> Option<Socket> {
     if !is_trusted(&core.config.trusted_proxies, peer) {
         return Some(socket);
     }

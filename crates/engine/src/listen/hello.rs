@@ -112,6 +112,9 @@ async fn classify(mut socket: Socket, worker: &Arc<Worker>) -> Option<Class> {
         debug!("the agent protocol on a name that is not the base host");
         return None;
     }
+    if !super::admit::is_visitor(&mut start.io, core) {
+        return None;
+    }
     let tunnel = core.live.any_at(&name);
     if let Some(any) = &tunnel
         && any.view.properties.protocol == Some(Protocol::Tls)

@@ -12,6 +12,7 @@
 
 mod admit;
 mod client_auth;
+mod connections;
 mod handshakes;
 mod hello;
 mod plain;
@@ -21,6 +22,7 @@ mod socket;
 mod tcp_ports;
 mod tls;
 
+pub(crate) use self::connections::{Connections, Refused};
 pub(crate) use self::handshakes::Handshakes;
 pub(crate) use self::plain::serve_plain;
 pub(crate) use self::socket::bind;

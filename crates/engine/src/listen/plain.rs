@@ -26,7 +26,7 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
     super::accept_loop(listener, &worker, |stream, peer| {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
-            if let Some(socket) = super::admit::admit(stream, peer, &visitor.core).await {
+            if let Some(socket) = super::admit::admit_visitor(stream, peer, &visitor.core).await {
                 // Whatever ends it, there was nothing to lose.
                 serve(socket, &visitor).await.ok();
             }

@@ -312,7 +312,8 @@ async fn accept(listener: TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) {
     let accepting = super::accept_loop(listener, worker, |stream, peer| {
         let (tunnel, visitor) = (port.tunnel.load_full(), Arc::clone(worker));
         worker.spawn(async move {
-            if let Some(socket) = Box::pin(super::admit::admit(stream, peer, &visitor.core)).await {
+            let admitting = super::admit::admit_visitor(stream, peer, &visitor.core);
+            if let Some(socket) = Box::pin(admitting).await {
                 raw::serve(socket, &tunnel, "tcp", &visitor).await;
             }
         });

@@ -10,6 +10,7 @@ pub(super) const AGENTS_REFUSED: &str = "svc_agents_refused_total";
 pub(super) const BUILD_INFO: &str = "svc_build_info";
 pub(super) const BYTES: &str = "svc_bytes_total";
 pub(super) const CLIENTS: &str = "svc_clients";
+pub(super) const CONNECTIONS_REFUSED: &str = "svc_connections_refused_total";
 pub(super) const CONTROL_PLANE_CHANGES: &str = "svc_control_plane_changes_total";
 pub(super) const CONTROL_PLANE_CONNECTED: &str = "svc_control_plane_connected";
 pub(super) const CONTROL_PLANE_REPORTS: &str = "svc_control_plane_reports_total";
@@ -117,6 +118,13 @@ pub(super) const METRICS: &[Metric] = &[
         "Changes of the certificate's files: in service, or refused while the old one stays.",
     ),
     metric(CLIENTS, Kind::Gauge, &[], "Agents that are connected."),
+    metric(
+        CONNECTIONS_REFUSED,
+        Kind::Counter,
+        &[("reason", &["total", "source"])],
+        "Connections that were closed unread: there were as many as there may be, or their source had \
+         as many as it may have.",
+    ),
     metric(
         CONTROL_PLANE_CHANGES,
         Kind::Counter,

@@ -15,6 +15,8 @@ mod bridged;
 #[cfg(test)]
 mod browser;
 #[cfg(test)]
+mod connections;
+#[cfg(test)]
 mod control_channel;
 #[cfg(test)]
 mod corpus;

@@ -10,7 +10,7 @@ use engine::clock::ManualClock;
 use jiff::Timestamp;
 use rustls::pki_types::ServerName;
 use testing::{FakePlatform, RawVisitor, TestEngine, TestTunnel, Upstream, within};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 
@@ -77,5 +77,17 @@ impl World {
         let connector = TlsConnector::from(self.engine.ca().client(&["http/1.1"]));
         let connecting = connector.connect(name, stream);
         RawVisitor::new(within("TLS session", connecting).await.unwrap())
+    }
+
+    /// Whether the engine closes a connection from an address that a trusted proxy tells, before a
+    /// byte of TLS.
+    pub(crate) async fn is_closed_unread(&self, address: &str) -> bool {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((PROXY, 0).into()).unwrap();
+        let mut stream = socket.connect(self.engine.addr()).await.unwrap();
+        let header = format!("PROXY TCP4 {address} 198.51.100.1 40000 443\r\n");
+        stream.write_all(header.as_bytes()).await.unwrap();
+        let read = within("end of the connection", stream.read(&mut [0; 1])).await;
+        read.unwrap_or(0) == 0
     }
 }

@@ -65,7 +65,7 @@ fn a_common_head_is_read() {
         ];
         assert_eq!(fields, expected);
         assert_eq!(
-            head.fields.get("accept").map(|value| value.as_bytes()),
+            head.fields.get("accept").map(crate::FieldValue::as_bytes),
             Some(b"text/html".as_slice())
         );
         assert_eq!(head.fields.of_kind(FieldKind::Cookie).count(), 1);
@@ -167,7 +167,7 @@ fn malformed_fields_are_refused() {
     assert_eq!(status("GET / HTTP/1.1\r\n Host: a\r\n\r\n"), Some(400));
     accept(with_field("X: a\tb \u{e4}"), |head| {
         assert_eq!(
-            head.fields.get("x").map(|value| value.as_bytes()),
+            head.fields.get("x").map(crate::FieldValue::as_bytes),
             Some("a\tb \u{e4}".as_bytes())
         );
     });

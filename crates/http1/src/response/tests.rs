@@ -51,7 +51,9 @@ fn a_common_head_is_read() {
         );
         assert!(head.keep_alive);
         assert_eq!(
-            head.fields.get("set-cookie").map(|value| value.as_bytes()),
+            head.fields
+                .get("set-cookie")
+                .map(crate::FieldValue::as_bytes),
             Some(b"a=b".as_slice())
         );
     });

@@ -118,6 +118,7 @@ fields! {
     ChallengeMode "challenge_mode" Flag true
     Share "share" Flag true
     AllowedOrigins "allowed_origins" List true
+    PassHeaders "pass_headers" List true
 }
 
 impl Field {
@@ -205,6 +206,13 @@ impl Field {
                     .map(|entry| entry.as_str().into())
                     .collect(),
             ),
+            Self::PassHeaders => FieldValue::List(
+                properties
+                    .pass_headers
+                    .iter()
+                    .map(|entry| entry.as_str().into())
+                    .collect(),
+            ),
             Self::TlsAlpns => {
                 FieldValue::List(properties.tls_alpns.iter().map(Into::into).collect())
             }
@@ -261,6 +269,7 @@ impl Field {
             Self::TrustedIps => set_all(self, &mut properties.trusted_ips, entries),
             Self::TlsAlpns => set_all(self, &mut properties.tls_alpns, entries),
             Self::AllowedOrigins => set_all(self, &mut properties.allowed_origins, entries),
+            Self::PassHeaders => set_all(self, &mut properties.pass_headers, entries),
             Self::TlsCiphers => set_all(self, &mut properties.tls_ciphers, entries),
             _ => Ok(()),
         }
@@ -269,8 +278,8 @@ impl Field {
     /// The one spelling that values of this field have, or nothing where it has no such value.
     pub(super) fn canonical(self, text: &str) -> Option<String> {
         use crate::tunnel::{
-            Country, HttpVersion, IpRange, Protocol, Status, TlsMode, TlsVersion, TunnelType,
-            WebOrigin,
+            Country, HttpVersion, IpRange, Protocol, ProxyHeader, Status, TlsMode, TlsVersion,
+            TunnelType, WebOrigin,
         };
         let word = |known: bool| known.then(|| text.to_owned());
         match self {
@@ -278,6 +287,7 @@ impl Field {
             Self::GeoIp => text.parse::<Country>().ok().map(String::from),
             Self::TrustedIps => text.parse::<IpRange>().ok().map(|range| range.to_string()),
             Self::AllowedOrigins => text.parse::<WebOrigin>().ok().map(String::from),
+            Self::PassHeaders => word(text.parse::<ProxyHeader>().is_ok()),
             Self::Status => word(text.parse::<Status>().is_ok()),
             Self::Type => word(text.parse::<TunnelType>().is_ok()),
             Self::Protocol => word(text.parse::<Protocol>().is_ok()),

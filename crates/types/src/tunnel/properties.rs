@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Country, Hostname, HttpVersion, IpRange, Protocol, TlsMode, TlsVersion, TunnelName, TunnelType,
-    WebOrigin,
+    Country, Hostname, HttpVersion, IpRange, Protocol, ProxyHeader, TlsMode, TlsVersion,
+    TunnelName, TunnelType, WebOrigin,
 };
 use crate::client::check_labels;
 
@@ -116,6 +116,11 @@ pub struct TunnelProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub share: Option<bool>,
+    /// Headers that applications believe as a proxy's word, and that visitors of this tunnel may
+    /// send all the same: others of their kind are dropped. For tunnels behind a proxy of one's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<ProxyHeader>)]
+    pub pass_headers: Vec<ProxyHeader>,
 }
 
 /// A property that breaks a rule: which one, and what would be right.
@@ -164,6 +169,7 @@ impl TunnelProperties {
             ("trusted_ips", self.trusted_ips.len()),
             ("allowed_origins", self.allowed_origins.len()),
             ("tls_alpns", self.tls_alpns.len()),
+            ("pass_headers", self.pass_headers.len()),
             ("tls_ciphers", self.tls_ciphers.len()),
         ] {
             if length > MAX_LIST_LENGTH {
@@ -311,6 +317,7 @@ impl TunnelProperties {
         let http = matches!(self.protocol, Some(Protocol::Http | Protocol::Webtty));
         let http_only = [
             ("http_version", self.http_version.is_some()),
+            ("pass_headers", !self.pass_headers.is_empty()),
             ("token_auth", self.token_auth == Some(true)),
             ("svc_auth", self.svc_auth == Some(true)),
             ("challenge_mode", self.challenge_mode == Some(true)),
@@ -345,6 +352,7 @@ impl TunnelProperties {
             ("trusted_ips", !self.trusted_ips.is_empty()),
             ("geo_ip", !self.geo_ip.is_empty()),
             ("allowed_origins", !self.allowed_origins.is_empty()),
+            ("pass_headers", !self.pass_headers.is_empty()),
             ("mtls_auth", self.mtls_auth == Some(true)),
             ("token_auth", self.token_auth == Some(true)),
             ("svc_auth", self.svc_auth == Some(true)),

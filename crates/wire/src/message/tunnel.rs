@@ -138,7 +138,10 @@ pub struct TunnelProperties {
     /// Whether agents of one identity may serve the name together. Ours: others ignore it.
     #[prost(message, optional, tag = "100")]
     pub share: Option<BoolValue>,
+    /// Headers of proxies that visitors may send. Ours: others ignore it.
+    #[prost(string, repeated, tag = "101")]
+    pub pass_headers: Vec<String>,
     /// Origins of pages that may use a person's session. Ours: others ignore it.
-    #[prost(string, repeated, tag = "120")]
+    #[prost(string, repeated, tag = "102")]
     pub allowed_origins: Vec<String>,
 }

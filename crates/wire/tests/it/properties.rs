@@ -32,6 +32,7 @@ fn every_property() -> TunnelProperties {
         svc_auth: Some(false),
         share: Some(true),
         allowed_origins: vec!["https://app.example.com".parse().unwrap()],
+        pass_headers: vec!["x-forwarded-port".parse().unwrap()],
         challenge_mode: Some(true),
     }
 }

@@ -19,6 +19,7 @@ fn onward(request: &str, change: impl FnOnce(&mut Onward<'_>)) -> String {
         upgrade: head.upgrade.and_then(Protocols::only),
         proof: None,
         strip_authorization: false,
+        pass_headers: &[],
         reserved: query_credential::NAMES,
     };
     change(&mut onward);
@@ -57,6 +58,26 @@ fn a_visitor_cannot_speak_for_the_edge() {
         !seen.contains("root") && !seen.contains("dmin") && !seen.contains("other"),
         "{seen}"
     );
+}
+
+#[test]
+fn a_visitor_cannot_speak_for_a_proxy_unless_the_tunnel_says_so() {
+    let mut request = "GET / HTTP/1.1\r\nHost: web.example\r\n".to_owned();
+    for header in ProxyHeader::ALL {
+        for name in [header.to_string(), header.to_string().replace('-', "_")] {
+            request = format!("{request}{name}: evil\r\n");
+        }
+    }
+    request.push_str("\r\n");
+    let seen = onward(&request, |_| {});
+    assert!(!seen.contains("evil"), "{seen}");
+    for header in ProxyHeader::ALL {
+        let seen = onward(&request, |onward| {
+            onward.pass_headers = std::slice::from_ref(header);
+        });
+        assert!(seen.contains(&format!("{header}: evil\n")), "{seen}");
+        assert_eq!(seen.matches("evil").count(), 1, "{seen}");
+    }
 }
 
 #[test]

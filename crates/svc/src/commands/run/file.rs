@@ -5,13 +5,14 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
+use crate::properties::lower_case;
 use client::Properties;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer,
     de::{self, Visitor},
 };
-use types::tunnel::{HttpVersion, Protocol, TlsMode, TlsVersion, TunnelType};
+use types::tunnel::{HttpVersion, Protocol, ProxyHeader, TlsMode, TlsVersion, TunnelType};
 
 /// The configuration of `svc run`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -138,6 +139,10 @@ pub(super) struct TunnelSection {
     /// Addresses and networks that may visit.
     #[schemars(example = ["192.0.2.0/24"])]
     pub(super) trusted_ips: Vec<String>,
+    /// Headers of a proxy in front that visitors may send; without being named here they are
+    /// dropped.
+    #[schemars(extend("items" = {"type": "string", "enum": ProxyHeader::ALL}), example = ["x-forwarded-port"])]
+    pub(super) pass_headers: Vec<String>,
     /// Countries that may visit.
     #[schemars(example = ["CH"])]
     pub(super) geo_ip: Vec<String>,
@@ -185,6 +190,7 @@ impl TunnelSection {
             upstream_tls: self.upstream_tls,
             allow_cross_region_routing: self.allow_cross_region_routing,
             share: self.share,
+            pass_headers: lower_case(&self.pass_headers),
             id: None,
             host: None,
         }

@@ -104,7 +104,8 @@ fn a_file_can_say_what_flags_say_and_the_library_knows() {
         "geo_ip":["CH"],"trusted_ips":["::1"],"tls_mode":"f","tls_alpns":["g"],
         "tls_min_version":"h","mtls_auth":true,"http_version":"i","token_auth":true,
         "svc_auth":true,"challenge_mode":true,"hostname":"j","port":1,"upstream_tls":true,
-        "allow_cross_region_routing":true,"share":true,"allowed_origins":["https://a.example"]}"#;
+        "allow_cross_region_routing":true,"share":true,"allowed_origins":["https://a.example"],
+        "pass_headers":["k"]}"#;
     let properties: Properties = serde_json::from_str(text).unwrap();
     let section: super::file::TunnelSection = serde_json::from_str(text).unwrap();
     assert_eq!(section.properties(), properties);
