@@ -426,9 +426,10 @@ async fn the_running_task_delivers(control: TestControl) {
 pub(super) fn written(ca_file: &std::path::Path) -> String {
     let sections = sections(ca_file);
     let written = sections.as_object().unwrap().iter();
-    written
+    let written: Vec<_> = written
         .map(|(name, section)| format!("{name}: {section}\n"))
-        .collect()
+        .collect();
+    written.concat()
 }
 
 /// Two processes on one database: each event arrives once, and what a process that died had taken
