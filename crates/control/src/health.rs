@@ -64,7 +64,7 @@ impl Health {
         let Ok(disk) = nix::sys::statvfs::statvfs(directory) else {
             return true;
         };
-        let free = u64::from(disk.blocks_available()) * u64::from(disk.fragment_size());
+        let free = disk.blocks_available().saturating_mul(disk.fragment_size());
         free >= LEAST_FREE_BYTES
     }
 

@@ -198,11 +198,8 @@ pub(crate) fn has_log(database: &Path) -> Result<bool, Error> {
 
 /// Notes for which generations the log beside a database is written, durably and whole.
 pub(crate) fn record(database: &Path, generations: &[i32]) -> Result<(), Error> {
-    let mut lines = String::new();
-    for generation in generations {
-        lines.push_str(&generation.to_string());
-        lines.push('\n');
-    }
+    let lines: Vec<_> = generations.iter().map(i32::to_string).collect();
+    let lines = lines.join("\n");
     let path = beside(database, ".generation");
     let unfinished = beside(database, ".generation.new");
     let written = || {

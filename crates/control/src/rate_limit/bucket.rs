@@ -137,7 +137,7 @@ mod tests {
         let later = now + Duration::from_secs(1);
         assert_eq!(buckets.take(1, later).unwrap().left, 0);
         assert!(buckets.take(1, later).is_err(), "a refusal takes nothing");
-        let later = now + Duration::from_secs(3600);
+        let later = now + Duration::from_hours(1);
         assert_eq!(buckets.take(1, later).unwrap().left, 59);
     }
 

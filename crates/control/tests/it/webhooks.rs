@@ -1,6 +1,7 @@
 //! Webhooks: endpoints, deliveries, and what receivers make of them.
 
 mod deliveries;
+mod platforms;
 mod receiver;
 mod signatures;
 

@@ -7,7 +7,6 @@ use daemon::shutdown::Shutdown;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use sqlx::{Connection as _, PgConnection};
 use types::event::EventType;
 use types::id::DeliveryId;
 
@@ -424,91 +423,13 @@ async fn the_running_task_delivers(control: TestControl) {
 }
 
 /// The sections of a configuration under which webhooks go to this receiver.
-fn written(ca_file: &std::path::Path) -> String {
+pub(super) fn written(ca_file: &std::path::Path) -> String {
     let sections = sections(ca_file);
     let written = sections.as_object().unwrap().iter();
-    written
+    let written: Vec<_> = written
         .map(|(name, section)| format!("{name}: {section}\n"))
-        .collect()
-}
-
-/// Endpoints that are gone, and two platforms that send to them: no statement waits for another in a
-/// circle, every answer is noted, and nobody is asked again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_platforms_disable_endpoints_that_are_gone_without_a_deadlock() {
-    let directory = tempfile::tempdir().unwrap();
-    let ca_file = directory.path().join("receiver.pem");
-    let receiver = Receiver::start(&ca_file).await;
-    receiver.always(Reply::status(410));
-    let url = crate::postgres::new_database().await;
-    let first = TestControl::start_on(&written(&ca_file), Some(&url)).await;
-    let second = first.beside().await.unwrap();
-    let person = first.person("ada").await;
-    let mut paths = Vec::new();
-    for _ in 0..2 {
-        let project = first.project(&person).await;
-        let path = format!("/api/projects/tunnels/{}/webhooks", project.id);
-        for _ in 0..4 {
-            let body = json!({"name": "a", "events": EVENTS, "config": {"url": receiver.url()}});
-            let made = first.post(&path, &person.token, &body).await.expect(201);
-            paths.push(format!("{path}/{}", made["id"].as_str().unwrap()));
-        }
-        let mut tx = first.app.store.begin().await.unwrap();
-        for _ in 0..60 {
-            let event = event(project.id, EventType::TunnelCreated, first.now());
-            on_event(&mut tx, &event, first.now()).await.unwrap();
-        }
-        tx.commit().await.unwrap();
-    }
-    let (one, two) = tokio::join!(deliver_due(&first.app), deliver_due(&second.app));
-    one.unwrap();
-    two.unwrap();
-    for path in &paths {
-        let webhook = first.get(path, &person.token).await.expect(200);
-        assert_eq!(webhook["status"], "disabled", "{path}");
-    }
-    let received = receiver.received().len();
-    // Leases of attempts that were not noted would have ended.
-    first.clock.advance(3600);
-    second.clock.advance(3600);
-    deliver_due(&first.app).await.unwrap();
-    deliver_due(&second.app).await.unwrap();
-    assert_eq!(receiver.received().len(), received);
-    // A server counts what its ended connections have seen.
-    first.app.store.close().await;
-    second.app.store.close().await;
-    let mut connection = PgConnection::connect(&url).await.unwrap();
-    let deadlocks: i64 = sqlx::query_scalar(
-        "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
-    )
-    .fetch_one(&mut connection)
-    .await
-    .unwrap();
-    assert_eq!(deadlocks, 0);
-}
-
-/// A platform whose clock is five minutes ahead of the others' takes nothing that one of them is at.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_is_counted_by_the_clock_of_the_database() {
-    let world = World::new(TestControl::postgres().await).await;
-    let control = &world.control;
-    control.clock.set(Timestamp::now());
-    world.add(&world.receiver.url()).await;
-    world.report(&world.event(EventType::TunnelCreated)).await;
-    let now = control.now();
-    let mut tx = control.app.store.begin().await.unwrap();
-    let due = store::deliveries::due(&mut tx, now, (&[], &[]), 5)
-        .await
-        .unwrap();
-    let ids: Vec<_> = due.iter().map(|due| due.id).collect();
-    let until = now + SignedDuration::from_mins(1);
-    let taken = store::deliveries::claim(&mut tx, now, until, &ids).await;
-    assert_eq!(taken.unwrap().len(), 1);
-    tx.commit().await.unwrap();
-    control.clock.set(now + SignedDuration::from_mins(5));
-    control.app.clock_skew.measure(&control.app).await.unwrap();
-    world.deliver().await;
-    assert_eq!(world.receiver.received().len(), 0);
+        .collect();
+    written.concat()
 }
 
 /// Two processes on one database: each event arrives once, and what a process that died had taken
