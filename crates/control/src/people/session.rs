@@ -86,6 +86,10 @@ pub(crate) fn limits(
 
 /// Who looks at a page.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for a request, and most are the largest"
+)]
 pub enum Visitor {
     /// Somebody without a session that is good.
     Nobody,

@@ -1,0 +1,161 @@
+//! Invitations: what their links tell, how many there can be, and who takes them back.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use store::members::Role;
+use store::users;
+
+use crate::support::{PASSWORD, TestControl, both};
+use crate::workspaces::{invite, join, team};
+
+both! {
+    a_copied_invitation_tells_nothing_of_the_address,
+    the_link_of_the_mail_confirms_the_address,
+    nobody_sends_invitations_without_end,
+    an_admin_takes_back_no_invitation_of_an_owner,
+    a_personal_workspace_has_one_owner,
+    names_hold_nothing_that_turns_text_around,
+}
+
+/// Whoever invites has the link too: its page is the same for an address with an account and one
+/// without.
+async fn a_copied_invitation_tells_nothing_of_the_address(control: TestControl) {
+    control.person("Ada").await;
+    control.person("Grace").await;
+    let mut ada = control.signed_in("Ada").await;
+    let id = team(&mut ada).await;
+    let mut pages = Vec::new();
+    for name in ["grace", "nobody"] {
+        let email = format!("{name}@example.com");
+        let path = invite(&mut ada, &id, &email, "viewer").await;
+        // Nor does a proof of another invitation, or none, help.
+        for proof in ["", "?mail=", "?mail=AAAA"] {
+            let page = control.browser().open(&format!("{path}{proof}")).await;
+            assert_eq!(page.status, StatusCode::OK);
+            let text = page.text.replace(&path, "PATH").replace(&email, "EMAIL");
+            pages.push(text);
+        }
+    }
+    pages.dedup();
+    assert_eq!(pages.len(), 1);
+}
+
+/// Opened from the mail, the page says what there is to do, and the address is confirmed.
+async fn the_link_of_the_mail_confirms_the_address(control: TestControl) {
+    control.person("Ada").await;
+    let grace = control.person("Grace").await;
+    let mut ada = control.signed_in("Ada").await;
+    let id = team(&mut ada).await;
+    for email in ["grace@example.com", "new@example.com"] {
+        invite(&mut ada, &id, email, "viewer").await;
+    }
+    let mails = control.mails().await;
+    let link = |email: &str| {
+        let to = format!("To: {email}\r\n");
+        let mail = mails.iter().find(|mail| mail.contains(&to)).unwrap();
+        let at = mail.find("/invitations/").unwrap();
+        mail[at..].lines().next().unwrap().to_owned()
+    };
+    let page = control.browser().open(&link("grace@example.com")).await;
+    assert!(page.text.contains("Sign in to join") && !page.text.contains("Choose a password"));
+    let mut tx = control.app.store.begin().await.unwrap();
+    let email = "grace@example.com";
+    users::set_email(&mut tx, grace.user, "Grace", email, false, control.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let mut browser = control.signed_in("Grace").await;
+    let joined = browser.submit(&link(email), &[]).await;
+    assert_eq!(joined.location.as_deref(), Some("/account"));
+    let user = browser.open("/api/user").await.json();
+    assert_eq!(user["emailVerified"], true);
+
+    let path = link("new@example.com");
+    let mut new = control.browser();
+    let page = new.open(&path).await;
+    assert!(page.text.contains("Choose a password") && !page.text.contains("Sign in to join"));
+    let fields = [("name", "New"), ("password", PASSWORD)];
+    let joined = new.submit(&path, &fields).await;
+    assert_eq!(joined.location.as_deref(), Some("/account"));
+    assert_eq!(new.open("/api/user").await.json()["emailVerified"], true);
+}
+
+/// A person has a hundred open invitations at most, and sends two hundred a day.
+async fn nobody_sends_invitations_without_end(control: TestControl) {
+    control.person("Ada").await;
+    let mut ada = control.signed_in("Ada").await;
+    let id = team(&mut ada).await;
+    let path = format!("/api/workspaces/{id}/invitations");
+    let body = |number: u32| json!({"email": format!("n{number}@example.com"), "role": "viewer"});
+    let mut number = 0;
+    for _ in 0..2 {
+        for _ in 0..100 {
+            number += 1;
+            let sent = ada.api(Method::POST, &path, body(number)).await;
+            let invitation = sent.expect(201)["invitation"]["id"].clone();
+            if number <= 100 && number > 1 {
+                continue;
+            }
+            // One is taken back at once, so that the next has its place.
+            let one = format!("{path}/{}", invitation.as_str().unwrap());
+            let gone = ada.api(Method::DELETE, &one, Value::Null).await;
+            assert_eq!(gone.status, StatusCode::NO_CONTENT);
+        }
+    }
+    let many = ada.api(Method::POST, &path, body(201)).await;
+    assert_eq!(many.refused(429).0, "too_many_requests");
+    control.clock.advance(24 * 3600);
+    let sent = ada.api(Method::POST, &path, body(202)).await;
+    assert_eq!(sent.status, StatusCode::CREATED);
+    let full = ada.api(Method::POST, &path, body(203)).await;
+    assert_eq!(full.refused(409).0, "conflict");
+}
+
+/// CP-6: an invitation is revoked by whoever could have sent it.
+async fn an_admin_takes_back_no_invitation_of_an_owner(control: TestControl) {
+    control.person("Ada").await;
+    let anna = control.person("Anna").await.user;
+    let mut ada = control.signed_in("Ada").await;
+    let id = team(&mut ada).await;
+    join(&control, &id, anna, Role::Admin).await;
+    let path = format!("/api/workspaces/{id}/invitations");
+    let body = json!({"email": "o@example.com", "role": "owner"});
+    let sent = ada.api(Method::POST, &path, body).await.expect(201);
+    let one = format!("{path}/{}", sent["invitation"]["id"].as_str().unwrap());
+    let mut anna = control.signed_in("Anna").await;
+    let refused = anna.api(Method::DELETE, &one, Value::Null).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let gone = ada.api(Method::DELETE, &one, Value::Null).await;
+    assert_eq!(gone.status, StatusCode::NO_CONTENT);
+}
+
+async fn a_personal_workspace_has_one_owner(control: TestControl) {
+    let ada = control.person("Ada").await;
+    let grace = control.person("Grace").await;
+    control.join(&grace, ada.workspace, Role::Admin).await;
+    let path = format!("/api/workspaces/{}", ada.workspace);
+    let owner = json!({"role": "owner"});
+    let member = format!("{path}/members/{}", grace.user);
+    let refused = control
+        .send(Method::PATCH, &member, Some(&ada.token), Some(&owner))
+        .await;
+    assert_eq!(refused.refused(409).0, "conflict");
+    let body = json!({"email": "o@example.com", "role": "owner"});
+    let refused = control
+        .post(&format!("{path}/invitations"), &ada.token, &body)
+        .await;
+    assert_eq!(refused.refused(409).0, "conflict");
+}
+
+async fn names_hold_nothing_that_turns_text_around(control: TestControl) {
+    let ada = control.person("Ada").await;
+    for name in ["evil\u{202e}gpj", "a\u{200b}b", "a\u{2066}b"] {
+        let body = json!({"name": name});
+        let refused = control.post("/api/workspaces", &ada.token, &body).await;
+        assert_eq!(refused.refused(400).1.as_deref(), Some("name"), "{name:?}");
+    }
+    let mut browser = control.signed_in("Ada").await;
+    let fields = [("name", "Ada\u{202e}")];
+    let refused = browser.submit("/account/name", &fields).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+}
