@@ -51,10 +51,10 @@ pub(super) fn counts<H: Heads>(
     let fields: Vec<_> = heads.fields().filter(is_asked).collect();
     let mut said = Said::default();
     for field in &fields {
-        if field.name.eq_ignore_ascii_case(b"origin") {
-            said.origin.add(field.value);
+        if field.is("origin") {
+            said.origin.add(field.value.as_bytes());
         } else {
-            said.fetch_site.add(field.value);
+            said.fetch_site.add(field.value.as_bytes());
         }
     }
     if matches!(said.fetch_site, Single::One(b"same-origin" | b"none")) {
@@ -74,7 +74,7 @@ pub(super) fn counts<H: Heads>(
 }
 
 fn is_asked(field: &Field<'_>) -> bool {
-    field.name.eq_ignore_ascii_case(b"origin") || field.name.eq_ignore_ascii_case(b"sec-fetch-site")
+    field.is("origin") || field.is("sec-fetch-site")
 }
 
 /// What the visitor gets otherwise.
