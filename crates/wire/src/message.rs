@@ -44,6 +44,10 @@ pub struct Message {
 
 /// Everything that can be said. The comment of each variant names who says it.
 #[derive(Clone, PartialEq, prost::Oneof)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a message is read, handled and dropped; a box would be an allocation for each"
+)]
 pub enum Kind {
     /// Agent: the hello of a control channel.
     #[prost(message, tag = "1")]

@@ -10,6 +10,7 @@ mod following;
 mod replay;
 #[cfg(test)]
 mod reporting;
+#[cfg(test)]
 mod saving;
 #[cfg(test)]
 mod support;

@@ -587,7 +587,7 @@ async fn slow_readers_are_given_up_before_a_lane_is_full_and_bystanders_are_not(
             service.flush().await.unwrap();
         };
         let mut heard = vec![0; answer.len()];
-        let (_, read) = tokio::join!(said, bystander.read_exact(&mut heard));
+        let ((), read) = tokio::join!(said, bystander.read_exact(&mut heard));
         read.expect("the bystander's stream goes on");
         assert!(heard == answer);
         bystander.write_all(b"!").await.unwrap();
