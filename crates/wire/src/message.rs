@@ -48,6 +48,10 @@ pub struct Message {
     reason = "one message at a time is in memory, and the large ones open tunnels: rarely"
 )]
 #[derive(Clone, PartialEq, prost::Oneof)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a message is read, handled and dropped; a box would be an allocation for each"
+)]
 pub enum Kind {
     /// Agent: the hello of a control channel.
     #[prost(message, tag = "1")]

@@ -248,10 +248,10 @@ async fn a_connection_that_was_closed_on_its_way_to_another_runtime_is_not_alive
             }
         };
         // Until the system knows of it; no runtime is asked.
-        while !alive {
+        loop {
             let mut byte = [std::mem::MaybeUninit::uninit()];
             match socket2::SockRef::from(&watch).peek(&mut byte) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !alive => {
                     tokio::task::yield_now().await;
                 }
                 _ => break,

@@ -1,0 +1,87 @@
+//! Peers and readers that take nothing.
+
+use super::*;
+
+/// However often a stream is polled while its peer takes nothing, one waker of it is kept.
+#[tokio::test]
+async fn a_stream_that_waits_for_its_peer_keeps_one_waker() {
+    struct Count;
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {}
+    }
+    let (engine, _agent) = duplex(1024);
+    let (lane, _driver) = Standing::new(engine, Side::Engine).into_lane().unwrap();
+    let opened = std::iter::from_fn(|| lane.open(&opening("s")));
+    let mut streams: Vec<_> = opened.map(carried).collect();
+    let count = Arc::new(Count);
+    let waker = Waker::from(Arc::clone(&count));
+    let mut cx = std::task::Context::from_waker(&waker);
+    for (stream, _moved) in &mut streams {
+        while Pin::new(&mut *stream)
+            .poll_write(&mut cx, &[0; 1000])
+            .is_ready()
+        {}
+    }
+    let (last, _moved) = streams.last_mut().unwrap();
+    let kept = Arc::strong_count(&count);
+    for _ in 0..1000 {
+        assert!(
+            Pin::new(&mut *last)
+                .poll_write(&mut cx, &[0; 1000])
+                .is_pending()
+        );
+    }
+    assert_eq!(Arc::strong_count(&count), kept);
+    // This one, the one in `cx`, and at most one of each stream.
+    assert!(kept <= 2 + streams.len());
+}
+
+/// Where slow readers leave a lane full of what they do not read, the ones with the most go.
+/// Those that read lose nothing, however much comes for them at once.
+#[tokio::test]
+async fn slow_readers_are_given_up_before_a_lane_is_full_and_bystanders_are_not() {
+    let mut pair = pair(1024 * 1024).await;
+    let [(mut bystander, _moved), (mut service, _)] = pair.stream().await;
+    let each = DOWN_LIMIT;
+    let mut slow = Vec::new();
+    // Twice as much as a lane takes.
+    for _ in 0..2 * UNREAD / each {
+        // Others may not begin on a lane that is half full; those of another worker's lane are.
+        let Some(near) = pair.lane.open_beyond_half(&opening("slow")) else {
+            panic!("the lane is over");
+        };
+        let mut near = carried(near);
+        near.0.write_all(b"?").await.unwrap();
+        let far = pair.agent.recv().await.unwrap();
+        let mut far = carrying(far, each);
+        far.0.write_all(&vec![0; each]).await.unwrap();
+        slow.push((near, far));
+        // In every state of the lane somebody reads.
+        let answer = body(100_000, 3);
+        let said = async {
+            service.write_all(&answer).await.unwrap();
+            service.flush().await.unwrap();
+        };
+        let mut heard = vec![0; answer.len()];
+        let ((), read) = tokio::join!(said, bystander.read_exact(&mut heard));
+        read.expect("the bystander's stream goes on");
+        assert!(heard == answer);
+        bystander.write_all(b"!").await.unwrap();
+        assert_eq!(service.read_u8().await.unwrap(), b'!');
+        assert!(pair.lane.0.lock().unread <= UNREAD);
+    }
+    assert!(!pair.lane.is_over());
+    let mut given_up = 0;
+    for ((near, _), _) in &mut slow {
+        let mut byte = [0; 1];
+        match near.read(&mut byte).await {
+            Ok(read) => assert_eq!(read, 1),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+                given_up += 1;
+            }
+        }
+    }
+    let full = UNREAD / each;
+    assert!((full - 2..=full + 2).contains(&given_up), "{given_up}");
+}
