@@ -43,10 +43,6 @@ pub struct Message {
 }
 
 /// Everything that can be said. The comment of each variant names who says it.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one message at a time is in memory, and the large ones open tunnels: rarely"
-)]
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[expect(
     clippy::large_enum_variant,

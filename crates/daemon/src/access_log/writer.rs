@@ -205,7 +205,7 @@ mod tests {
         });
         assert!(shared.failing.load(Ordering::Relaxed));
         let logged = logged.0.lock().unwrap();
-        let lines = logged.iter().filter(|byte| **byte == b'\n').count();
-        assert_eq!(lines, 1, "{}", logged.escape_ascii());
+        let logged = String::from_utf8_lossy(&logged);
+        assert_eq!(logged.lines().count(), 1, "{logged}");
     }
 }
