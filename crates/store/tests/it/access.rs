@@ -7,7 +7,7 @@ use store::{Conflict, Order, Paging, Sealed, audit, revoked_tokens};
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id};
 
-fn pat(person: Person, secret: u8) -> Credential {
+pub(crate) fn pat(person: Person, secret: u8) -> Credential {
     Credential {
         id: id!(CredentialId),
         user_id: person.user,
@@ -81,8 +81,6 @@ both! {
     a_credential_is_rotated_once_with_an_overlap,
     a_certificate_of_somebody_is_nobody_elses_to_take,
     a_credential_is_revoked_and_engines_hear_of_it,
-    a_chain_is_revoked_through_what_has_ended,
-    a_purge_keeps_an_issuer_for_as_long_as_what_it_issued,
     one_key_signs_and_the_next_takes_over_once,
     a_token_is_revoked_until_it_would_have_ended,
     the_audit_log_is_read_by_its_tenant_and_never_changed,
@@ -201,110 +199,6 @@ async fn a_certificate_of_somebody_is_nobody_elses_to_take(database: Database) {
         .await
         .unwrap();
     assert!(found.contains(&again) && found.contains(&second) && found.len() == 2);
-}
-
-async fn a_chain_is_revoked_through_what_has_ended(database: Database) {
-    let (ann, bob) = (
-        Person::new(&database, "ann").await,
-        Person::new(&database, "bob").await,
-    );
-    let by = |number, issuer: &Credential| Credential {
-        issued_by: Some(issuer.id),
-        root_id: Some(issuer.root()),
-        ..pat(ann, number)
-    };
-    let first = pat(ann, 1);
-    let second = by(2, &first);
-    let third = by(3, &second);
-    let (other, foreign) = (pat(ann, 4), pat(bob, 5));
-    let mut tx = database.begin().await;
-    for new in [&first, &second, &third, &other, &foreign] {
-        credentials::insert(&mut tx, new).await.unwrap();
-    }
-    assert_eq!(
-        credentials::root_of(&mut tx, third.id).await.unwrap(),
-        Some(first.id)
-    );
-    let is_live = async |tx: &mut store::Tx, of: &Credential| {
-        let found = credentials::by_id(tx, of.id).await.unwrap().unwrap();
-        found.is_live(at(3))
-    };
-    assert!(
-        credentials::lock_issuer(&mut tx, ann.user, second.id, at(1))
-            .await
-            .unwrap()
-    );
-    assert!(
-        credentials::revoke(&mut tx, ann.user, second.id, at(1))
-            .await
-            .unwrap()
-    );
-    assert!(
-        !credentials::lock_issuer(&mut tx, ann.user, second.id, at(1))
-            .await
-            .unwrap()
-    );
-    assert!(is_live(&mut tx, &third).await);
-    // Nobody else's.
-    assert_eq!(
-        credentials::revoke_chain(&mut tx, bob.user, first.id, at(2))
-            .await
-            .unwrap(),
-        []
-    );
-    let mut revoked = credentials::revoke_chain(&mut tx, ann.user, first.id, at(2))
-        .await
-        .unwrap();
-    revoked.sort();
-    let mut wanted = vec![first.id, third.id];
-    wanted.sort();
-    assert_eq!(revoked, wanted);
-    for (of, live) in [
-        (&first, false),
-        (&second, false),
-        (&third, false),
-        (&other, true),
-        (&foreign, true),
-    ] {
-        assert_eq!(is_live(&mut tx, of).await, live, "{}", of.name);
-    }
-}
-
-/// A chain is revoked along its issuers, so an ended one stays in the middle of it.
-async fn a_purge_keeps_an_issuer_for_as_long_as_what_it_issued(database: Database) {
-    let ann = Person::new(&database, "ann").await;
-    let first = pat(ann, 1);
-    let second = Credential {
-        issued_by: Some(first.id),
-        root_id: Some(first.id),
-        ..pat(ann, 2)
-    };
-    let mut tx = database.begin().await;
-    for new in [&first, &second] {
-        credentials::insert(&mut tx, new).await.unwrap();
-    }
-    credentials::revoke(&mut tx, ann.user, first.id, at(1))
-        .await
-        .unwrap();
-    assert_eq!(
-        credentials::purge(&mut tx, at(1), 9, at(2)).await.unwrap(),
-        0
-    );
-    credentials::revoke(&mut tx, ann.user, second.id, at(2))
-        .await
-        .unwrap();
-    for _ in [&second, &first] {
-        assert_eq!(
-            credentials::purge(&mut tx, at(2), 9, at(3)).await.unwrap(),
-            1
-        );
-    }
-    assert!(
-        credentials::by_id(&mut tx, first.id)
-            .await
-            .unwrap()
-            .is_none()
-    );
 }
 
 async fn a_credential_is_rotated_once_with_an_overlap(database: Database) {

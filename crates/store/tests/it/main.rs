@@ -11,6 +11,7 @@ mod access;
 mod billing;
 mod change_log;
 mod changes;
+mod credential_chains;
 mod database;
 mod faults;
 mod idempotency;
