@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add};
+use super::{
+    Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add, given,
+};
 
 /// Lists the caller's credentials.
 pub const LIST: &Operation = &Operation {
@@ -251,15 +253,27 @@ pub struct RotateCredential {
     #[schema(minimum = 0, maximum = 604_800)]
     pub overlap_seconds: Option<u32>,
     /// The new public key of an application.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(nullable = false)]
     pub public_key_pem: Option<String>,
     /// The new client certificate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(nullable = false)]
     pub certificate_pem: Option<String>,
     /// The new authority of client certificates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(nullable = false)]
     pub issuer_pem: Option<String>,
 }

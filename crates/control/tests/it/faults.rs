@@ -29,7 +29,11 @@ const PATIENCE: Duration = Duration::from_secs(45);
 /// Somebody with a subscription, who has called before: the use of the token is noted, so that
 /// calls that read do nothing but read.
 async fn customer(control: &TestControl) -> Person {
-    let person = control.person("ann").await;
+    customer_named(control, "ann").await
+}
+
+async fn customer_named(control: &TestControl, name: &str) -> Person {
+    let person = control.person(name).await;
     let mut tx = control.app.store.begin().await.unwrap();
     let billing = control.app.shop.billing();
     billing
@@ -82,13 +86,24 @@ async fn create(control: &TestControl, person: &Person, order: &Value) -> Answer
 
 /// There are so many projects, and exactly what they cost and take.
 async fn assert_books(control: &TestControl, person: &Person, projects: u64) {
-    let found = list(control, person).await;
-    assert_eq!(found.status, 200, "{found:?}");
-    assert_eq!(found.json()["total"], projects);
+    assert_account(control, person, projects).await;
+    assert_places(control, projects).await;
+}
+
+/// So many places of the paid plan are taken.
+async fn assert_places(control: &TestControl, projects: u64) {
     let mut read = control.app.store.read().await.unwrap();
     let places = store::capacity::all(&mut read).await.unwrap();
     let place = places.iter().find(|place| place.plan == "pro").unwrap();
     assert_eq!(u64::try_from(place.used).unwrap(), projects, "places");
+}
+
+/// The person has so many projects, and each one is charged once.
+async fn assert_account(control: &TestControl, person: &Person, projects: u64) {
+    let found = list(control, person).await;
+    assert_eq!(found.status, 200, "{found:?}");
+    assert_eq!(found.json()["total"], projects);
+    let mut read = control.app.store.read().await.unwrap();
     let one = store::Paging::new(1, 1).unwrap();
     let workspace = person.workspace;
     let invoices = store::billing::invoices(&mut read, workspace, one).await;

@@ -20,7 +20,10 @@ use crate::support::TestControl;
 /// `SVC_TEST_SCHEMATHESIS="--max-time 300 --seed 2"`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cp_7_the_server_keeps_what_its_document_promises() {
-    let control = TestControl::start("").await;
+    // All requests come with one credential, at the pace of a program.
+    let limits =
+        "limits: {credential_requests_per_minute: 100000, user_requests_per_minute: 100000}";
+    let control = TestControl::start(limits).await;
     let ada = control.person("ada").await;
     let (project, doomed) = (control.project(&ada).await, control.project(&ada).await);
     // Minted from a session: nothing that the API revokes ends it.

@@ -124,7 +124,9 @@ fn an_agent_without_descriptors_answers_502_and_recovers() -> Result<()> {
 /// and what they cost is there again for the next ones.
 #[test]
 fn memory_of_thousands_of_idle_connections_is_bounded_and_used_again() -> Result<()> {
-    let mut svc = Svc::engine()?;
+    // All of them come from one address.
+    let limits = json!({"limits": {"max_connections_per_source": 2 * (IDLE + SILENT)}});
+    let mut svc = Svc::engine_with(&limits)?;
     let service = Service::start()?;
     let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
     is_served(&svc, &agent, &service)?;

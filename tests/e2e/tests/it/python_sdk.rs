@@ -29,7 +29,9 @@ fn our_schema_and_the_sdks_have_the_same_numbers() -> Result<()> {
         "ClientDetails 100",
         "ClientDetails 101",
         "ServerDetails 101",
-        "TunnelProperties 100"
+        "TunnelProperties 100",
+        "TunnelProperties 101",
+        "TunnelProperties 102"
     ]);
     assert_eq!(result["additions"], additions);
     Ok(())

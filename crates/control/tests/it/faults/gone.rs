@@ -10,12 +10,10 @@ async fn a_postgres_that_is_killed_and_comes_back_is_used_again() {
     let mut server = Server::durable().await;
     let control = TestControl::start_on(SHOP, Some(&server.new_database().await)).await;
     let person = customer(&control).await;
-    let (before, during) = (
-        order(&control, &person).await,
-        order(&control, &person).await,
-    );
+    let before = order(&control, &person).await;
     let made = create(&control, &person, &before).await;
     assert_eq!(made.status, 201, "{made:?}");
+    let during = order(&control, &person).await;
 
     // In the middle of everything.
     let mut open = control.app.store.begin().await.unwrap();
@@ -54,20 +52,21 @@ async fn a_postgres_that_is_killed_under_load_keeps_its_word() {
     let mut server = Server::durable().await;
     let control = TestControl::start_on(SHOP, Some(&server.new_database().await)).await;
     let control = std::sync::Arc::new(control);
-    let person = customer(&control).await;
+    // One customer for each: a confirmed creation makes other previews of its customer stale.
     let mut orders = Vec::new();
-    for _ in 0..24 {
-        orders.push(order(&control, &person).await);
+    for number in 0..ORDERS {
+        let person = customer_named(&control, &format!("ann{number}")).await;
+        let order = order(&control, &person).await;
+        orders.push((person, order));
     }
     let mut creators = tokio::task::JoinSet::new();
     let (answered, mut some) = tokio::sync::mpsc::unbounded_channel();
-    for order in orders.clone() {
-        let (control, person) = (std::sync::Arc::clone(&control), person.clone());
-        let answered = answered.clone();
+    for (person, order) in orders {
+        let (control, answered) = (std::sync::Arc::clone(&control), answered.clone());
         creators.spawn(async move {
             let answer = in_time(create(&control, &person, &order)).await;
             answered.send(()).unwrap();
-            (order, answer)
+            (person, order, answer)
         });
     }
     // Some have been answered, others are under way.
@@ -78,7 +77,7 @@ async fn a_postgres_that_is_killed_under_load_keeps_its_word() {
     let answers = creators.join_all().await;
     server.start_again();
     let mut refused = 0;
-    for (order, answer) in answers {
+    for (person, order, answer) in answers {
         let again = in_time(create(&control, &person, &order)).await;
         assert_eq!(again.status, 201, "{again:?}");
         if answer.status == 201 {
@@ -87,7 +86,11 @@ async fn a_postgres_that_is_killed_under_load_keeps_its_word() {
             assert_unavailable(&answer);
             refused += 1;
         }
+        assert_account(&control, &person, 1).await;
     }
     assert!(refused > 0, "all were faster than the kill");
-    assert_books(&control, &person, 24).await;
+    assert_places(&control, ORDERS).await;
 }
+
+/// Enough that some are under way when the server is killed.
+const ORDERS: u64 = 24;

@@ -21,11 +21,12 @@ async fn cp_4a_a_creation_cut_off_anywhere_is_all_or_nothing(control: TestContro
     let control = control.configured(json!({"catalog": catalog})).await;
     let person = control.person("ada").await;
     control.subscribe(person.workspace).await;
-    let mut order = order(&preview(&control, &person, "pro").await);
     let (mut made, mut cut_off) = (0, 0);
     // Each wait of the request is a place where it can end. How often it waits differs from
     // one time to the next: an answer may be there before it is waited for.
     for polls in (1..=12).cycle().take(36) {
+        // Each project changes what is paid, which makes the preview before it stale.
+        let mut order = order(&preview(&control, &person, "pro").await);
         order["idempotencyKey"] = json!(format!("cut-{}", next()));
         cut_off += usize::from(!cut(place(&control, &person, &order), polls).await);
         let project = place(&control, &person, &order).await.expect(201);

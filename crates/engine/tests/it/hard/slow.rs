@@ -207,8 +207,8 @@ async fn is_let_go(service: &ScriptedUpstream) {
 #[tokio::test]
 async fn who_does_not_read_an_answer_is_let_go() {
     const LENGTH: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n";
-    const UPGRADE: &str =
-        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    const UPGRADE: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n\r\n";
     let site = Site::with("timeouts: {visitor_stall_seconds: 1}").await;
     let engine = &site.engine;
     let pausing = endless(UPGRADE).await;

@@ -50,6 +50,10 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
              one"
         }
         "session" => "open it in a browser and sign in as a member of the project's workspace",
+        "cross_site" => {
+            "open it from a page of the tunnel itself, or list the page's origin with \
+             `--allowed-origins` of the agent"
+        }
         "certificate" => {
             "show a client certificate that is registered: `svc credential list` shows those"
         }
@@ -87,6 +91,7 @@ pub(super) fn of_problem(code: &str) -> Option<&'static str> {
         "insufficient_scope" => return next_step("boundary"),
         "ambiguous_credentials" => return next_step("ambiguous"),
         "challenge_required" => return next_step("challenge"),
+        "cross_site_request" => return next_step("cross_site"),
         _ => return None,
     })
 }

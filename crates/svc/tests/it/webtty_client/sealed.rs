@@ -41,7 +41,7 @@ async fn a_sealed_server_is_reached_through_an_engine() {
         assert_eq!(home.run(&exec).await.json()["stdout"], "sealed\n");
         let stranger = ["webtty", "exec", name, "--identity", "stranger"];
         let refused = home.run(&[&stranger[..], &["--", "true"]].concat()).await;
-        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert_eq!(refused.code, Some(3), "{refused:?}");
         assert!(refused.stderr.contains("not authorized"), "{refused:?}");
         server.terminate().await;
     }
