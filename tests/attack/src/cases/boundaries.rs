@@ -72,13 +72,11 @@ fn bypasses(random: &mut fastrand::Rng) -> Vec<String> {
         "..%00",
         "%252e%252e",
         "%c0%ae%c0%ae",
-        "..%ef%bc%8f",
         "..\\",
         "..%5c",
         "..%2f",
         "%2e%2e%2f",
         "..%252f",
-        "...",
     ];
     let mut all: Vec<String> = ups
         .iter()

@@ -30,7 +30,7 @@ pub(crate) fn run(target: &mut Target, _: Duration, _: &mut fastrand::Rng) -> Re
     }
     let (engine, agent) = target.memory()?;
     ensure!(
-        engine < engine_before + MAX_GROWTH && agent < agent_before + MAX_GROWTH,
+        engine < engine_before + MAX_BUFFERED + MAX_STREAMS && agent < agent_before + MAX_BUFFERED,
         "{CONNECTIONS} connections of {STREAMS} streams that do not read: memory grew from {engine_before} \
          to {engine} at the engine, from {agent_before} to {agent} at the agent"
     );
@@ -44,6 +44,8 @@ const CONNECTIONS: u32 = 20;
 /// More than the engine allows on a connection; it refuses those beyond.
 const STREAMS: u32 = 250;
 
-/// What all visitors together may cause at an agent or an engine, with room for what an allocator
-/// keeps (docs/security.md).
-const MAX_GROWTH: u64 = 256 * 1024 * 1024;
+/// `limits.max_buffered_bytes` by default: bytes that wait for readers (docs/security.md).
+const MAX_BUFFERED: u64 = 256 * 1024 * 1024;
+
+/// What the engine keeps of a stream beside them, of all streams here. `limits.max_streams` bounds it.
+const MAX_STREAMS: u64 = CONNECTIONS as u64 * STREAMS as u64 * 48 * 1024;
