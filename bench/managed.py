@@ -100,6 +100,8 @@ class Managed:
             "tls": {"listen_addr": f"127.0.0.1:{self.engine_port}"},
             "certs": {"static": {"cert_file": f"{self.dir}/cert.pem", "key_file": f"{self.dir}/key.pem"}},
             "metrics": {"prometheus": {"enabled": True, "listen_addr": f"127.0.0.1:{self.metrics_port}"}},
+            # All loads come from one address.
+            "limits": {"max_connections": 100_000, "max_connections_per_source": 100_000},
             "control_plane": {"url": f"http://127.0.0.1:{self.port}", "token_file": f"{self.dir}/enrolment",
                               "data_dir": f"{self.dir}/{data}"}}))
         self.server = self.start("svc", "engine", "-c", str(self.dir / "engine.yaml"), "--output", "json")
