@@ -1,6 +1,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -364,17 +365,25 @@ impl Managed {
     }
 }
 
-/// Asks again and again until it is so. For what tells nobody when it happens.
+/// Checks a condition at a pace until it holds. For conditions that no event announces.
 ///
 /// # Errors
-/// It is not so in time, or asking fails.
+/// It does not hold in time, or the check fails.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the pace of a poll: the platform limits how often a credential may call"
+)]
 pub fn eventually(what: &str, mut so: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !so()? {
         ensure!(Instant::now() < deadline, "never: {what}");
+        thread::sleep(POLL);
     }
     Ok(())
 }
+
+/// Some commands call the platform three times, and a credential may call 20 times a second.
+const POLL: Duration = Duration::from_millis(100);
 
 fn jar(directory: &TempDir) -> String {
     directory.path().join("cookies").display().to_string()
