@@ -168,7 +168,10 @@ pub(crate) fn draw() -> Result<i32, Error> {
     aws_lc_rs::rand::fill(&mut bytes)
         .map_err(|_| Bug::File("the system has no randomness".to_owned()))?;
     // 0 is that of databases that were never given one.
-    Ok(i32::from_be_bytes(bytes).max(1))
+    Ok(match i32::from_be_bytes(bytes) {
+        0 => 1,
+        drawn => drawn,
+    })
 }
 
 /// The generation of a database as it is without its log. SQLite reads it, because to close any
@@ -279,3 +282,17 @@ pub(crate) fn own_as_directory(path: &Path) {
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A start takes about as long.
 const RETRY: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn generations_are_told_apart() {
+        // Two of so few are the same once in two million runs.
+        let drawn: HashSet<i32> = (0..64).map(|_| draw().unwrap()).collect();
+        assert_eq!(drawn.len(), 64);
+    }
+}
