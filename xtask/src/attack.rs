@@ -7,9 +7,6 @@ use anyhow::Result;
 use crate::program;
 use crate::repository::Repository;
 
-/// Seconds that a change is attacked for in `cargo xtask test`.
-const GATE_SECONDS: &str = "60";
-
 /// Builds the release program and the attacking one, and passes `args` on to the latter.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     let cargo = |args: &[&str]| {
@@ -27,12 +24,4 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
         .args(args)
         .env("SVC_BIN", target.join("release").join("svc"));
     program::run(&mut attack)
-}
-
-/// The part of it that every change must pass.
-pub(crate) fn briefly(repository: &Repository) -> Result<()> {
-    run(
-        repository,
-        &["--seconds".to_owned(), GATE_SECONDS.to_owned()],
-    )
 }

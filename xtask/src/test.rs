@@ -6,7 +6,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::attack;
 use crate::fuzz;
 use crate::program;
 use crate::provision::{self, Provisions};
@@ -34,7 +33,6 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     steps.step("tidy", || tidy::run(repository))?;
     steps.step("fuzz, briefly", || fuzz::briefly(repository))?;
     steps.step("cargo test", || tests(repository, &provisions))?;
-    steps.step("attack", || attack::briefly(repository))?;
     steps.finish();
     Ok(())
 }
