@@ -47,7 +47,7 @@ pub async fn workspace_to_read(
     let found = workspaces::of_user_by_id(conn, who.user.id, id).await?;
     let found = found.ok_or_else(missing)?;
     require_role(found.member_role, permission)?;
-    if !who.boundary.reaches_workspace(id.as_str()) {
+    if !who.limits.boundary().reaches_workspace(id.as_str()) {
         return Err(Problem::insufficient_scope(permission).into());
     }
     Ok(found)
@@ -164,7 +164,11 @@ fn visible(found: Option<Visible>, who: &Principal, permission: Permission) -> A
     require_role(found.role, permission)?;
     let project = &found.project;
     let workspace = project.workspace_id.as_str();
-    if !who.boundary.reaches(project.id.as_str(), Some(workspace)) {
+    if !who
+        .limits
+        .boundary()
+        .reaches(project.id.as_str(), Some(workspace))
+    {
         return Err(Problem::insufficient_scope(permission).into());
     }
     Ok(found)

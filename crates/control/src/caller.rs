@@ -23,7 +23,6 @@ pub use self::needs::{
     WebttyServersRead, WebttyServersWrite, WorkspacesProtect, WorkspacesRead,
 };
 pub use self::operator::Operator;
-pub(crate) use self::principal::both_resources;
 pub use self::principal::{Principal, Source};
 pub use self::verdicts::Verdicts;
 use crate::app::App;

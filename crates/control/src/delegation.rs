@@ -1,7 +1,14 @@
-//! What a caller may hand on: never more than it holds itself.
+//! The limits of what is issued: never more than those of the caller that issues it.
+//!
+//! Every credential and token that the platform issues is made of a [`Grant`], and only this module
+//! makes one.
 
+use api::control::whoami::CallerKind;
 use credentials::check_consistency;
+use credentials::limits::both_resources;
+use jiff::Timestamp;
 use serde_json::Value;
+use store::credentials::Credential;
 use types::boundary::Boundary;
 use types::id::ProjectId;
 use types::permission::{Permission, Permissions};
@@ -9,53 +16,190 @@ use types::problem::Problem;
 
 use crate::access;
 use crate::app::App;
-use crate::caller::{Principal, both_resources};
+use crate::caller::Principal;
 use crate::problem::Answer;
 
-/// Permissions and boundaries that may be handed on.
+/// Permissions, boundary and end of what is issued.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// `None` is not narrowed.
-    pub permissions: Option<Vec<Permission>>,
-    /// `None`: no boundary.
-    pub resources: Option<Value>,
+    permissions: Option<Permissions>,
+    resources: Option<Value>,
+    expires_at: Option<Timestamp>,
 }
 
-/// What the caller asks to hand on, within what it holds: the boundaries of both hold.
-///
-/// # Errors
-/// 400 for a boundary of a wrong shape, or permissions that it gives no action to; 403 for what
-/// the caller does not hold.
-pub fn grant(
-    who: &Principal,
-    permissions: Option<Vec<Permission>>,
-    resources: Option<Value>,
-    compat: bool,
-) -> Answer<Grant> {
-    let asked = permissions.as_deref().unwrap_or_default();
-    if let Some(resources) = &resources {
-        Boundary::check(resources, compat)?;
-        check_consistency(asked, &Boundary::parse(Some(resources), compat))?;
+/// Limits that a caller asks for.
+#[derive(Clone, Debug, Default)]
+pub struct RequestedLimits {
+    /// `None`: every permission of the caller.
+    pub permissions: Option<Vec<Permission>>,
+    /// `None`: the boundary of the caller.
+    pub resources: Option<Value>,
+    /// `None`: until the end of the caller's credential.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Grant {
+    /// A credential with the requested limits, within those of the caller.
+    ///
+    /// # Errors
+    /// 400 for a boundary of a wrong shape, or permissions that it gives no action to; 403 for
+    /// permissions that the caller does not hold.
+    pub fn of_credential(
+        who: &Principal,
+        requested: RequestedLimits,
+        compat: bool,
+    ) -> Answer<Self> {
+        Self::within(who, requested, lifetime_bound(who), compat)
     }
-    let set: Permissions = asked.iter().copied().collect();
-    require_held(who, set)?;
-    let resources = both_resources(who.resources.clone(), resources);
-    if let Some(both) = &resources {
-        // Two boundaries of a good shape can be too large together.
-        Boundary::check(both, true)?;
-        let both = Boundary::parse(Some(both), true);
-        if check_consistency(asked, &both).is_err() {
-            return Err(Problem::insufficient_scope(set).into());
+
+    /// A token with the requested limits, within those of the caller. Unlike a credential, it ends
+    /// with the session that it is issued from.
+    ///
+    /// # Errors
+    /// As for [`Self::of_credential`].
+    pub fn of_token(who: &Principal, requested: RequestedLimits, compat: bool) -> Answer<Self> {
+        Self::within(who, requested, who.expires_at(), compat)
+    }
+
+    fn within(
+        who: &Principal,
+        requested: RequestedLimits,
+        callers_end: Option<Timestamp>,
+        compat: bool,
+    ) -> Answer<Self> {
+        let asked = requested.permissions.as_deref().unwrap_or_default();
+        if let Some(resources) = &requested.resources {
+            Boundary::check(resources, compat)?;
+            check_consistency(asked, &Boundary::parse(Some(resources), compat))?;
+        }
+        let set: Permissions = asked.iter().copied().collect();
+        require_held(who, set)?;
+        let resources = both_resources(who.resources.clone(), requested.resources);
+        if let Some(both) = &resources {
+            // Two boundaries of a good shape can be too large together.
+            Boundary::check(both, true)?;
+            let both = Boundary::parse(Some(both), true);
+            if check_consistency(asked, &both).is_err() {
+                return Err(Problem::insufficient_scope(set).into());
+            }
+        }
+        let permissions = match requested.permissions {
+            Some(_) => Some(set),
+            None => who.limits.permissions(),
+        };
+        Ok(Self {
+            permissions,
+            resources,
+            expires_at: requested.expires_at.into_iter().chain(callers_end).min(),
+        })
+    }
+
+    /// What an OAuth client gets of the permissions that it asks for: never more than the person's
+    /// session has (OA-2). A permission whose action the boundary of the session allows nowhere would
+    /// look granted and be refused, so it is left out. The person's roles are judged with each request.
+    /// The end is that of the access token, which is set when it is issued.
+    pub fn of_oauth_client(who: &Principal, asked: Permissions) -> Self {
+        let is_of_use = |permission: &Permission| {
+            who.allows(*permission)
+                && check_consistency(&[*permission], who.limits.boundary()).is_ok()
+        };
+        Self {
+            permissions: Some(asked.iter().filter(is_of_use).collect()),
+            resources: who.resources.clone(),
+            expires_at: None,
         }
     }
-    Ok(Grant {
-        permissions: match (permissions, who.permissions) {
-            (Some(_), _) => Some(set.iter().collect()),
-            (None, Some(held)) => Some(held.iter().collect()),
-            (None, None) => None,
-        },
-        resources,
-    })
+
+    /// What a person approved for an OAuth client ([`Self::of_oauth_client`]) and was stored since.
+    pub(crate) fn approved(
+        permissions: Permissions,
+        resources: Option<Value>,
+        expires_at: Timestamp,
+    ) -> Self {
+        Self {
+            permissions: Some(permissions),
+            resources,
+            expires_at: Some(expires_at),
+        }
+    }
+
+    /// What a credential has, for the one that replaces it.
+    pub(crate) fn of_successor(old: &Credential) -> Self {
+        let parsed = |names: &Vec<String>| names.iter().flat_map(|name| name.parse()).collect();
+        Self {
+            permissions: old.permissions.as_ref().map(parsed),
+            resources: old.resources.clone(),
+            expires_at: old.expires_at,
+        }
+    }
+
+    /// Everything that a person may do, for the operator of the installation.
+    pub(crate) fn everything(expires_at: Option<Timestamp>) -> Self {
+        Self {
+            permissions: None,
+            resources: None,
+            expires_at,
+        }
+    }
+
+    /// `None` is not limited.
+    pub fn permissions(&self) -> Option<Permissions> {
+        self.permissions
+    }
+
+    /// The permissions as they are stored.
+    pub fn permission_names(&self) -> Option<Vec<String>> {
+        let names = |set: Permissions| set.iter().map(|one| one.to_string()).collect();
+        self.permissions.map(names)
+    }
+
+    /// The permissions, which are all where they are not limited.
+    pub fn held(&self) -> Permissions {
+        self.permissions.unwrap_or(Permissions::all())
+    }
+
+    /// The boundary; `None` where there is none.
+    pub fn resources(&self) -> Option<&Value> {
+        self.resources.as_ref()
+    }
+
+    /// `None`: no end.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.expires_at
+    }
+}
+
+/// The time that a credential issued by the caller must not outlive. A person in a session is there,
+/// and decides anew.
+pub fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
+    match who.kind {
+        CallerKind::Session => None,
+        CallerKind::Pat | CallerKind::App | CallerKind::Auth => who.expires_at(),
+    }
+}
+
+/// Refuses to hand a stored credential, or a secret in its place, to a caller that holds less.
+///
+/// # Errors
+/// 403 `insufficient_scope`.
+pub fn require_no_more(who: &Principal, credential: &Credential) -> Answer<()> {
+    let refused = || Problem::insufficient_scope(Permission::AccountCredentialsReadWrite);
+    match &credential.permissions {
+        None if who.limits.permissions().is_some() => return Err(refused().into()),
+        None => {}
+        Some(names) => {
+            let held = names.iter().flat_map(|name| name.parse()).collect();
+            require_held(who, held)?;
+        }
+    }
+    if who.resources.is_some() && who.resources != credential.resources {
+        return Err(refused().into());
+    }
+    let outlives = |end: Timestamp| credential.expires_at.is_none_or(|own| own > end);
+    if lifetime_bound(who).is_some_and(outlives) {
+        return Err(refused().into());
+    }
+    Ok(())
 }
 
 /// Refuses to hand on what would reach suspended projects alone: boundaries that name projects,

@@ -6,10 +6,9 @@
 //! other: what makes it valid is the record of its hash (OA-8), looked up by
 //! [`Caller`](crate::caller::Caller) with each request. There are no refresh tokens (OA-7).
 //!
-//! Each endpoint is a file. What is asked for in an authorization request is read in `request`,
-//! what a session may hand on in `approval`.
+//! Each endpoint is a file. An authorization request is read in `request`; the limits of what a client
+//! gets are those of [`crate::delegation`].
 
-mod approval;
 mod authorize;
 mod clients;
 mod consent;

@@ -8,13 +8,13 @@ use api::control::tokens::{
 use axum::extract::State;
 use axum::{Json, Router};
 use credentials::{Identity, MintRequest, Provenance, TokenKind, mint_from};
-use jiff::Timestamp;
-use types::id::EventId;
+use jiff::{SignedDuration, Timestamp};
+use types::id::{EventId, UserId};
 use types::problem::Problem;
 
 use crate::app::App;
 use crate::caller::{Caller, Principal, TokensCreate};
-use crate::delegation::{self, Grant};
+use crate::delegation::{self, Grant, RequestedLimits};
 use crate::extract::Body;
 use crate::metrics;
 use crate::problem::Answer;
@@ -49,23 +49,15 @@ pub fn delegate(app: &App, who: &Principal, asked: MintToken) -> Answer<MintedTo
             .with_field("ttlSeconds")
             .into());
     }
-    let Grant {
-        permissions,
-        resources,
-    } = delegation::grant(
-        who,
-        asked.permissions,
-        asked.resources,
-        app.config.compat_rstream,
-    )?;
-    let ttl = ttl.min(seconds_left(who, now));
-    let request = MintRequest {
-        kind: TokenKind::Auth,
-        identity: Identity::User(who.user.id.to_string()),
-        ttl_seconds: Some(ttl),
-        permissions,
-        resources,
+    let asked_end = now.saturating_add(SignedDuration::from_secs(i64::from(ttl)));
+    let requested = RequestedLimits {
+        permissions: asked.permissions,
+        resources: asked.resources,
+        expires_at: Some(asked_end.unwrap_or(Timestamp::MAX)),
     };
+    let grant = Grant::of_token(who, requested, app.config.compat_rstream)?;
+    let request = mint_request(TokenKind::Auth, who.user.id, &grant, now);
+    let request = request.ok_or_else(Problem::internal)?;
     let provenance = Provenance {
         issuer: app.config.base_url.clone(),
         id: token_id(now)?,
@@ -80,10 +72,33 @@ pub fn delegate(app: &App, who: &Principal, asked: MintToken) -> Answer<MintedTo
         Some(&provenance),
         now.as_second(),
     )?;
-    let expires_at = Timestamp::from_second(now.as_second().saturating_add(i64::from(ttl)));
+    let lives = i64::from(request.ttl_seconds.unwrap_or_default());
+    let expires_at = Timestamp::from_second(now.as_second().saturating_add(lives));
     Ok(MintedToken {
         token: text(&token)?,
         expires_at: date(expires_at.map_err(|_| Problem::internal())?),
+    })
+}
+
+/// A token for a user, with the limits of a grant. A grant that is about to end lives a second: its
+/// caller was in force a moment ago. `None`: the end is further away than a token can say.
+pub(crate) fn mint_request(
+    kind: TokenKind,
+    user: UserId,
+    grant: &Grant,
+    now: Timestamp,
+) -> Option<MintRequest> {
+    let seconds = |end: Timestamp| end.as_second().saturating_sub(now.as_second()).max(1);
+    let ttl_seconds = match grant.expires_at() {
+        Some(end) => Some(u32::try_from(seconds(end)).ok()?),
+        None => None,
+    };
+    Some(MintRequest {
+        kind,
+        identity: Identity::User(user.to_string()),
+        ttl_seconds,
+        permissions: grant.permissions().map(|set| set.iter().collect()),
+        resources: grant.resources().cloned(),
     })
 }
 
@@ -98,12 +113,4 @@ pub(crate) fn token_id(now: Timestamp) -> Answer<String> {
 pub(crate) fn text(token: &credentials::Secret) -> Answer<String> {
     let text = String::from_utf8(token.expose().to_vec());
     Ok(text.map_err(|_| Problem::internal())?)
-}
-
-/// Seconds until the caller's own credential ends, at least one.
-fn seconds_left(who: &Principal, now: Timestamp) -> u32 {
-    who.expires_at.map_or(u32::MAX, |end| {
-        let left = end.as_second().saturating_sub(now.as_second()).max(1);
-        u32::try_from(left).unwrap_or(u32::MAX)
-    })
 }

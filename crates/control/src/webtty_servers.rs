@@ -46,7 +46,7 @@ pub fn routes() -> Router<Arc<App>> {
 async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
     let permission = Permission::NetworkWebttyServersReadWrite;
     let project = access::locked_project(tx, who, id, permission).await?;
-    if !who.boundary.is_of_projects() {
+    if !who.limits.boundary().is_of_projects() {
         return Err(Problem::insufficient_scope(permission).into());
     }
     Ok(project)

@@ -38,18 +38,20 @@ async fn whoami(
         workspace_ids,
         permissions: who.held().iter().collect(),
         resources: who.resources.clone(),
-        expires_at: who.expires_at.map(date),
+        expires_at: who.expires_at().map(date),
     }))
 }
 
 /// The workspaces of the caller that its credential reaches into, oldest first.
 async fn reached(conn: &mut Conn, who: &Principal) -> Answer<Vec<String>> {
     let memberships = workspaces::of_user(conn, who.user.id).await?;
-    let (whole, others): (Vec<_>, Vec<_>) = memberships
-        .iter()
-        .partition(|membership| who.boundary.reaches_workspace(membership.id.as_str()));
+    let (whole, others): (Vec<_>, Vec<_>) = memberships.iter().partition(|membership| {
+        who.limits
+            .boundary()
+            .reaches_workspace(membership.id.as_str())
+    });
     let mut ids: Vec<_> = whole.iter().map(|membership| membership.id).collect();
-    if !others.is_empty() && who.boundary.has_tunnel_resource() {
+    if !others.is_empty() && who.limits.boundary().has_tunnel_resource() {
         // A boundary that names projects reaches into the workspaces that these are in.
         let others: Vec<_> = others
             .iter()
@@ -60,7 +62,8 @@ async fn reached(conn: &mut Conn, who: &Principal) -> Answer<Vec<String>> {
             places
                 .iter()
                 .filter(|place| {
-                    who.boundary
+                    who.limits
+                        .boundary()
                         .reaches(place.id.as_str(), Some(place.workspace_id.as_str()))
                 })
                 .map(|place| place.workspace_id),

@@ -14,6 +14,7 @@ mod claims;
 mod jws;
 mod key;
 mod keyring;
+pub mod limits;
 mod mint;
 #[cfg(test)]
 mod sample;
@@ -28,6 +29,7 @@ pub mod webhook;
 pub use self::access::{AccessClaims, BadAccessClaims, access_claims};
 pub use self::key::Algorithm;
 pub use self::keyring::{BadKey, Keyring, RECOMMENDED_SECRET_BYTES};
+pub use self::limits::Limits;
 pub use self::mint::{
     BadMint, MintRequest, Provenance, SigningKey, Source, application, check_consistency, inspect,
     mint, mint_from, sign_statement,

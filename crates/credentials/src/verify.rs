@@ -3,13 +3,13 @@
 #[cfg(test)]
 mod tests;
 
-use types::boundary::Boundary;
-use types::permission::{Permission, Permissions};
+use types::permission::Permission;
 use types::root::Root;
 
 use crate::claims::Claims;
 use crate::jws::Compact;
 use crate::keyring::Keyring;
+use crate::limits::Limits;
 use crate::token::{Identity, TokenKind};
 
 /// Proof that a token was good at the time it was verified.
@@ -23,12 +23,8 @@ pub struct Verified {
     pub user_id: Option<String>,
     /// `clientId`, where it has one.
     pub client_id: Option<String>,
-    /// Permissions; `None` is not narrowed.
-    pub permissions: Option<Permissions>,
-    /// Where it reaches.
-    pub boundary: Boundary,
-    /// Unix seconds from which it is no longer good; never with `None`.
-    pub expires_at: Option<i64>,
+    /// Its permissions, its boundary and its end, within those of what is behind it.
+    pub limits: Limits,
     /// Unix seconds of its making.
     pub issued_at: Option<i64>,
     /// The stored credential behind it: `token_endpoint`, or `sourceCredentialId` of a delegated
@@ -46,13 +42,12 @@ pub struct Verified {
 impl Verified {
     /// Whether the permissions hold this one.
     pub fn allows(&self, permission: Permission) -> bool {
-        self.permissions
-            .is_none_or(|held| held.contains(permission))
+        self.limits.allows(permission)
     }
 
     /// Whether the token says when it was made and when it ends, and lives no longer than this.
     pub fn lives_at_most(&self, seconds: i64) -> bool {
-        let (Some(made), Some(ends)) = (self.issued_at, self.expires_at) else {
+        let (Some(made), Some(ends)) = (self.issued_at, self.limits.expires_at()) else {
             return false;
         };
         (1..=seconds).contains(&ends.saturating_sub(made))
@@ -61,7 +56,7 @@ impl Verified {
     /// Whether the token is past its time at `now` (Unix seconds). A cache asks this before it
     /// answers.
     pub fn is_expired(&self, now: i64) -> bool {
-        self.expires_at.is_some_and(|at| at <= now)
+        self.limits.is_expired(now)
     }
 }
 
@@ -94,9 +89,7 @@ pub fn verify(token: &str, keys: &Keyring, now: i64) -> Result<Verified, Refused
         identity: claims.identity,
         user_id: claims.user_id,
         client_id: claims.client_id,
-        permissions: claims.permissions,
-        boundary: claims.boundary,
-        expires_at: claims.expires_at,
+        limits: Limits::new(claims.permissions, claims.boundary, claims.expires_at),
         issued_at: claims.issued_at,
         credential_id: claims.credential_id,
         id: claims.id,

@@ -19,20 +19,24 @@ pub fn check(token: &Verified, now: i64) -> Result<(), WatchRefusal> {
         return Err(WatchRefusal::Kind);
     }
     let remaining = token
-        .expires_at
+        .limits
+        .expires_at()
         .and_then(|at| at.checked_sub(now))
         .ok_or(WatchRefusal::Lifetime)?;
     if !(1..=MAX_REMAINING_SECONDS).contains(&remaining) {
         return Err(WatchRefusal::Lifetime);
     }
-    if token.boundary.has_tunnel_resource() {
-        return if token.boundary.watch_only_shape() {
+    if token.limits.boundary().has_tunnel_resource() {
+        return if token.limits.boundary().watch_only_shape() {
             Ok(())
         } else {
             Err(WatchRefusal::Resources)
         };
     }
-    let held = token.permissions.ok_or(WatchRefusal::Permissions)?;
+    let held = token
+        .limits
+        .permissions()
+        .ok_or(WatchRefusal::Permissions)?;
     let reads = held.contains(Permission::TunnelsResourcesReadOnly);
     let changes = [
         Permission::TunnelsTunnelsCreateDelete,

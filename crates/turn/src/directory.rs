@@ -12,11 +12,9 @@ use std::sync::{Arc, OnceLock};
 use api::link::{CredentialProof, Item, RelayKeys};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use credentials::Secret;
 use credentials::turn::{ApplicationKey, Kind, PasswordKey, RelayPrivateKey, Username};
+use credentials::{Limits, Secret};
 use parking_lot::RwLock;
-use serde_json::json;
-use types::boundary::Boundary;
 use types::permission::{Permission, Permissions};
 
 use crate::core::{Account, Authority, Denied, Meter};
@@ -66,9 +64,7 @@ struct Project {
 struct Credential {
     user_id: String,
     proof: Proof,
-    permissions: Option<Permissions>,
-    boundary: Boundary,
-    expires_at: Option<i64>,
+    limits: Limits,
     /// Made when it is asked for first.
     key: OnceLock<Option<Arc<PasswordKey>>>,
 }
@@ -197,7 +193,7 @@ impl Authority for Directory {
             Kind::Pat | Kind::App => {
                 let credential = known.credential(username).ok_or(Denied)?;
                 credential.admits(&known, project, unix)?;
-                credential.expires_at
+                credential.limits.expires_at()
             }
         };
         Ok(self.account(&project.id, username, until))
@@ -341,23 +337,16 @@ impl Credential {
             | CredentialProof::Authority { .. }
             | CredentialProof::Unknown => return None,
         };
-        let permissions = told.permissions.as_ref().map(|names| {
-            let names = names.iter();
-            names
-                .filter_map(|name| name.parse::<Permission>().ok())
-                .collect()
-        });
-        let mut boundary = Boundary::parse(told.resources.as_ref(), true);
-        if let Some(workspace) = &told.workspace_id {
-            let own = json!({"tunnels": {"workspaces": [workspace]}});
-            boundary = boundary.and(&Boundary::parse(Some(&own), true));
-        }
+        let limits = Limits::of_stored(
+            told.permissions.as_deref(),
+            told.resources.as_ref(),
+            told.workspace_id.as_deref(),
+            told.expires_at,
+        );
         Some(Self {
             user_id: told.user_id,
             proof,
-            permissions,
-            boundary,
-            expires_at: told.expires_at,
+            limits,
             key: OnceLock::new(),
         })
     }
@@ -377,17 +366,13 @@ impl Credential {
     /// boundary reaches the project.
     fn admits(&self, known: &Known, project: &Project, unix: i64) -> Result<(), Denied> {
         let needed = Permission::TurnRelayAllocate;
-        let is_current = self.expires_at.is_none_or(|end| unix < end);
-        let is_allowed = self
-            .permissions
-            .as_ref()
-            .is_none_or(|own| own.contains(needed));
         let role = known.role(&self.user_id, &project.workspace_id);
         let has_role = role.is_some_and(|role| role.contains(needed));
         let is_within = self
-            .boundary
+            .limits
+            .boundary()
             .reaches(&project.id, Some(&project.workspace_id));
-        if is_current && is_allowed && has_role && is_within {
+        if !self.limits.is_expired(unix) && self.limits.allows(needed) && has_role && is_within {
             Ok(())
         } else {
             Err(Denied)

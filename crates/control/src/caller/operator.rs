@@ -32,9 +32,9 @@ impl Operator {
     /// The caller, if it is one. A credential that somebody narrowed was meant for something else,
     /// whatever it was narrowed to.
     pub fn of(who: Principal) -> Option<Self> {
-        let is_whole = who.permissions.is_none()
+        let is_whole = who.limits.permissions().is_none()
             && who.resources.is_none()
-            && !who.boundary.has_tunnel_resource();
+            && !who.limits.boundary().has_tunnel_resource();
         (who.user.role == Role::Admin && is_whole).then_some(Self { who })
     }
 }

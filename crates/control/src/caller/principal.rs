@@ -1,10 +1,10 @@
 //! What is known of a caller once its credential was verified.
 
 use api::control::whoami::CallerKind;
+use credentials::Limits;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::users::User;
-use types::boundary::Boundary;
 use types::id::{CredentialId, SessionId};
 use types::permission::{Permission, Permissions};
 
@@ -22,14 +22,10 @@ pub struct Principal {
     pub root: Option<CredentialId>,
     /// When that last changed.
     pub source_updated_at: Timestamp,
-    /// Permissions; `None` is not narrowed.
-    pub permissions: Option<Permissions>,
-    /// Where it reaches.
-    pub boundary: Boundary,
-    /// `boundary` as it was written; `None` where there is none.
+    /// Its permissions, its boundary and its end.
+    pub limits: Limits,
+    /// The boundary of `limits` as it is written in tokens; `None` where there is none.
     pub resources: Option<Value>,
-    /// When it ends.
-    pub expires_at: Option<Timestamp>,
 }
 
 /// What stands behind a caller in the store.
@@ -63,35 +59,18 @@ impl Principal {
     /// Whether the credential holds the permission. The user's role is asked apart, for the
     /// workspace at hand ([`crate::access`]).
     pub fn allows(&self, permission: Permission) -> bool {
-        self.permissions
-            .is_none_or(|held| held.contains(permission))
+        self.limits.allows(permission)
     }
 
     /// The permissions that the credential holds.
     pub fn held(&self) -> Permissions {
-        self.permissions.unwrap_or(Permissions::all())
+        self.limits.permissions().unwrap_or(Permissions::all())
     }
-}
 
-/// Permissions that both allow; `None` is not narrowed.
-pub(crate) fn both_permissions(
-    one: Option<Permissions>,
-    other: Option<Permissions>,
-) -> Option<Permissions> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.intersection(other)),
-        (one, other) => one.or(other),
-    }
-}
-
-/// The `resources` that say what two of them say together.
-pub(crate) fn both_resources(one: Option<Value>, other: Option<Value>) -> Option<Value> {
-    match (one, other) {
-        (Some(one), Some(other)) if one == other => Some(one),
-        (Some(one), Some(other)) => {
-            let branches = [one, other].map(|resources| resources.get("tunnels").cloned());
-            Some(json!({"tunnels": {"AND": branches}}))
-        }
-        (one, other) => one.or(other),
+    /// When the credential ends.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        // An end that no calendar has is further away than any token lives.
+        let end = |seconds| Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+        self.limits.expires_at().map(end)
     }
 }

@@ -84,7 +84,6 @@ const MAX_KEPT_BYTES: usize = 2048;
 #[cfg(test)]
 mod tests {
     use credentials::{Identity, TokenKind};
-    use types::boundary::Boundary;
 
     use super::*;
 
@@ -94,9 +93,7 @@ mod tests {
             identity: Identity::User("ann".to_owned()),
             user_id: None,
             client_id: None,
-            permissions: None,
-            boundary: Boundary::none(),
-            expires_at: None,
+            limits: ::credentials::Limits::none(),
             issued_at: None,
             credential_id: None,
             id: None,

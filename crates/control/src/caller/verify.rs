@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 
-use ::credentials::{Identity, Keyring, Refused, TokenKind, Verified};
+use ::credentials::limits::{both_resources, workspace_resources};
+use ::credentials::{Identity, Keyring, Limits, Refused, TokenKind, Verified};
 use api::control::tokens::MAX_TTL_SECONDS;
 use api::control::whoami::CallerKind;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::SecretHash;
 use store::callers::{self as stored, OfCredential, OfSession};
 use store::credentials::{self, Kind};
 use store::users::{Status, User};
-use types::boundary::Boundary;
 use types::id::{CredentialId, SessionId};
-use types::permission::Permission;
 use types::problem::Problem;
 
-use super::principal::{Principal, Source, both_permissions, both_resources};
+use super::principal::{Principal, Source};
 use super::token::Said;
 use super::verdicts::{Signer, Verdict};
 use crate::app::App;
@@ -136,10 +135,7 @@ async fn of_application(app: &App, shown: &Shown<'_>) -> Answer<Found> {
 /// Nobody can take back what an application signed, but for ending the application: so it says
 /// when it ends, and that is soon.
 fn is_short_lived(verified: &Verified) -> bool {
-    let (Some(issued), Some(ends)) = (verified.issued_at, verified.expires_at) else {
-        return false;
-    };
-    (1..=i64::from(MAX_TTL_SECONDS)).contains(&ends.saturating_sub(issued))
+    verified.lives_at_most(i64::from(MAX_TTL_SECONDS))
 }
 
 /// A token that the platform signed.
@@ -244,19 +240,17 @@ fn of_credential(
     if is_revoked {
         return Err(refused("the token was revoked"));
     }
-    let narrowed = credential.permissions.as_ref().map(|names| {
-        names
-            .iter()
-            .flat_map(|name| name.parse::<Permission>())
-            .collect()
-    });
-    let workspace = credential
-        .workspace_id
-        .map(|id| json!({"tunnels": {"workspaces": [id]}}));
-    let own = both_resources(credential.resources.clone(), workspace);
-    // Read as tolerantly as tokens are minted: a spelling that is not known here refuses all.
-    let boundary = Boundary::parse(own.as_ref(), true);
-    let ends = [verified.expires_at.and_then(at), credential.expires_at];
+    let workspace = credential.workspace_id.map(|id| id.to_string());
+    let limits = Limits::of_stored(
+        credential.permissions.as_deref(),
+        credential.resources.as_ref(),
+        workspace.as_deref(),
+        credential.expires_at.map(Timestamp::as_second),
+    );
+    let own = both_resources(
+        credential.resources.clone(),
+        workspace.as_deref().map(workspace_resources),
+    );
     let used_at = credential.last_used_at;
     let is_stale = |used: Timestamp| shown.now.as_second() - used.as_second() >= NOTE_EVERY_SECONDS;
     Ok(Found {
@@ -267,14 +261,12 @@ fn of_credential(
             source: Source::Credential(credential.id),
             root: Some(credential.root()),
             source_updated_at: credential.updated_at,
-            permissions: both_permissions(verified.permissions, narrowed),
-            boundary: verified.boundary.and(&boundary),
+            limits: verified.limits.and(&limits),
             resources: match kind {
                 // What was delegated already says what its parent says.
                 CallerKind::Auth => said_resources(shown),
                 _ => both_resources(own, said_resources(shown)),
             },
-            expires_at: ends.into_iter().flatten().min(),
         },
     })
 }
@@ -289,9 +281,11 @@ fn of_session(row: OfSession, verified: &Verified, shown: &Shown<'_>) -> Answer<
     if row.is_revoked {
         return Err(refused("the token was revoked"));
     }
-    let (permissions, boundary) =
-        session::limits(row.permissions.as_deref(), row.resources.as_ref());
-    let ends = verified.expires_at.and_then(at);
+    let limits = session::limits(
+        row.permissions.as_deref(),
+        row.resources.as_ref(),
+        row.expires_at,
+    );
     Ok(Found {
         note_use: None,
         principal: Principal {
@@ -300,10 +294,8 @@ fn of_session(row: OfSession, verified: &Verified, shown: &Shown<'_>) -> Answer<
             source: Source::Session(row.session),
             root: None,
             source_updated_at: row.rotated_at,
-            permissions: both_permissions(verified.permissions, permissions),
-            boundary: verified.boundary.and(&boundary),
+            limits: verified.limits.and(&limits),
             resources: said_resources(shown),
-            expires_at: ends.into_iter().chain([row.expires_at]).min(),
         },
     })
 }
@@ -337,10 +329,6 @@ async fn note_use(app: &App, credential: CredentialId, from: Option<ClientIp>, n
             "a use was not noted"
         );
     }
-}
-
-fn at(seconds: i64) -> Option<Timestamp> {
-    Timestamp::from_second(seconds).ok()
 }
 
 fn refused(reason: impl std::fmt::Display) -> Refusal {

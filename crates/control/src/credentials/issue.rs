@@ -5,13 +5,9 @@ use std::sync::Arc;
 use api::control::credentials::{
     CreateCredential, GroupMode, IssuedCredential, MAX_CREDENTIALS, PermissionPolicy,
 };
-use api::control::whoami::CallerKind;
 use axum::Json;
 use axum::extract::State;
-use credentials::{
-    AccessClaims, Identity, MintRequest, Provenance, Secret, SigningKey, TokenKind, digest,
-    mint_from,
-};
+use credentials::{AccessClaims, Provenance, Secret, SigningKey, TokenKind, digest, mint_from};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -26,14 +22,14 @@ use super::view::view;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, CredentialsWrite, Principal, Source};
-use crate::delegation::{self, Grant};
+use crate::delegation::{self, Grant, RequestedLimits};
 use crate::extract::{Body, ClientIp};
 use crate::metrics;
 use crate::people::notices::{self, Notice};
 use crate::people::session::is_recent;
 use crate::problem::{Answer, Refusal, bad};
 use crate::random;
-use crate::tokens::{text, token_id};
+use crate::tokens::{mint_request, text, token_id};
 use crate::wire::unix_millis;
 use crate::words::name;
 
@@ -57,12 +53,17 @@ pub(super) async fn create(
     let resources = resources(body.resources, body.tunnels_grants)?;
     let targets = [who.resources.as_ref(), resources.as_ref()];
     delegation::refuse_suspended(&app, targets).await?;
-    let grant = delegation::grant(&who, permissions, resources, compat)?;
+    let requested = RequestedLimits {
+        permissions,
+        resources,
+        expires_at,
+    };
+    let grant = Grant::of_credential(&who, requested, compat)?;
+    let is_endless = grant.expires_at().is_none();
     let draft = Draft {
         owner: who.user.id,
         name,
         grant,
-        expires_at,
         material,
         access: None,
         issuer: Issuer::of(&who),
@@ -72,7 +73,7 @@ pub(super) async fn create(
         let issued = issue(&app, draft.clone(), now)?;
         let mut tx = app.store.begin().await?;
         lock_issuer(&mut tx, &who, now).await?;
-        if expires_at.is_none() {
+        if is_endless {
             require_proof(&mut tx, &who, now).await?;
         }
         match stored::insert(&mut tx, &issued.credential).await {
@@ -143,7 +144,6 @@ pub(super) struct Draft {
     pub(super) owner: UserId,
     pub(super) name: String,
     pub(super) grant: Grant,
-    pub(super) expires_at: Option<Timestamp>,
     pub(super) material: Material,
     /// The OAuth client that gets the token, where it is one.
     pub(super) access: Option<AccessClaims>,
@@ -209,11 +209,7 @@ pub fn issue_pat(
     let draft = Draft {
         owner,
         name: name.to_owned(),
-        grant: Grant {
-            permissions: None,
-            resources: None,
-        },
-        expires_at,
+        grant: Grant::everything(expires_at),
         material: Material::Token,
         access: None,
         issuer: Issuer::default(),
@@ -233,11 +229,7 @@ pub fn issue_access_token(
     let draft = Draft {
         owner,
         name: client_name.to_owned(),
-        grant: Grant {
-            permissions: Some(claims.scope.iter().collect()),
-            resources,
-        },
-        expires_at: Some(expires_at),
+        grant: Grant::approved(claims.scope, resources, expires_at),
         material: Material::Token,
         access: Some(claims),
         issuer: Issuer::default(),
@@ -276,7 +268,6 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
         owner,
         name,
         grant,
-        expires_at,
         material,
         access,
         issuer,
@@ -293,11 +284,11 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
         certificate_fingerprint: None,
         certificate: None,
         issuer_fingerprint: None,
-        permissions: grant.permissions.as_deref().map(names),
-        resources: grant.resources.clone(),
+        permissions: grant.permission_names(),
+        resources: grant.resources().cloned(),
         created_at: now,
         updated_at: now,
-        expires_at,
+        expires_at: grant.expires_at(),
         revoked_at: None,
         last_used_at: None,
         last_used_ip: None,
@@ -319,7 +310,7 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
                 None => credentials::Source::TokenEndpoint(endpoint.clone()),
             };
             let key = app.keys.signing();
-            let secret = personal_token(app, &key, &credential, source, grant, now)?;
+            let secret = personal_token(app, &key, owner, source, &grant, now)?;
             credential.token_hash = Some(hash(&secret)?);
             credential.signing_key = key.kid().map(str::to_owned);
             credential.token_endpoint = Some(endpoint);
@@ -346,22 +337,12 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
 fn personal_token(
     app: &App,
     key: &SigningKey,
-    credential: &Credential,
+    owner: UserId,
     source: credentials::Source,
-    grant: Grant,
+    grant: &Grant,
     now: Timestamp,
 ) -> Answer<Secret> {
-    let seconds = |end: Timestamp| end.as_second().saturating_sub(now.as_second());
-    let request = MintRequest {
-        kind: TokenKind::Pat,
-        identity: Identity::User(credential.user_id.to_string()),
-        ttl_seconds: credential
-            .expires_at
-            .map(|end| u32::try_from(seconds(end)).map_err(|_| bad_expiry()))
-            .transpose()?,
-        permissions: grant.permissions,
-        resources: grant.resources,
-    };
+    let request = mint_request(TokenKind::Pat, owner, grant, now).ok_or_else(bad_expiry)?;
     let provenance = Provenance {
         issuer: app.config.base_url.clone(),
         id: token_id(now)?,
@@ -378,10 +359,6 @@ fn personal_token(
 fn hash(token: &Secret) -> Answer<SecretHash> {
     let text = std::str::from_utf8(token.expose()).map_err(|_| Problem::internal())?;
     Ok(SecretHash(digest(text)))
-}
-
-fn names(permissions: &[Permission]) -> Vec<String> {
-    permissions.iter().map(ToString::to_string).collect()
 }
 
 /// The boundaries, under whichever name they were sent.
@@ -435,9 +412,8 @@ fn is_of_engine(permission: Permission) -> bool {
 
 /// When it ends: in the future, in whole seconds, and not after the credential that makes it.
 fn expiry(given: Option<&str>, who: &Principal, now: Timestamp) -> Answer<Option<Timestamp>> {
-    let bound = lifetime_bound(who);
     let Some(text) = given else {
-        return Ok(bound);
+        return Ok(None);
     };
     let at: Timestamp = text
         .parse()
@@ -446,19 +422,11 @@ fn expiry(given: Option<&str>, who: &Principal, now: Timestamp) -> Answer<Option
     if at.as_second() <= now.as_second() {
         return Err(bad("expiresAt", "expiresAt is not in the future"));
     }
-    if bound.is_some_and(|end| at > end) {
+    if delegation::lifetime_bound(who).is_some_and(|end| at > end) {
         let detail = "expiresAt is after the end of the credential that was sent";
         return Err(bad("expiresAt", detail));
     }
     Ok(Some(at))
-}
-
-/// What a credential must not outlive. A person in a session is there, and decides anew.
-pub(super) fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
-    match who.kind {
-        CallerKind::Session => None,
-        CallerKind::Pat | CallerKind::App | CallerKind::Auth => who.expires_at,
-    }
 }
 
 fn bad_expiry() -> Refusal {

@@ -2,15 +2,11 @@
 //! replaces or revokes one.
 
 use api::control::whoami::CallerKind;
-use jiff::Timestamp;
-use serde_json::Value;
 use store::Tx;
 use store::credentials::{self as stored, Credential};
 use types::id::CredentialId;
-use types::permission::Permission;
 use types::problem::Problem;
 
-use super::issue::lifetime_bound;
 use crate::caller::Principal;
 use crate::delegation;
 use crate::problem::{Answer, Refusal};
@@ -27,33 +23,7 @@ pub(super) async fn find(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Crede
     let credential = credential.ok_or_else(not_found)?;
     let is_own = who.kind != CallerKind::Auth && who.source.credential() == Some(id);
     if !is_own {
-        require_no_more(who, &credential)?;
+        delegation::require_no_more(who, &credential)?;
     }
     Ok(credential)
-}
-
-/// Whether what is stored may be handed to the caller: nothing in it is more than the caller holds.
-fn require_no_more(who: &Principal, credential: &Credential) -> Answer<()> {
-    let refused = || {
-        Refusal::from(Problem::insufficient_scope(
-            Permission::AccountCredentialsReadWrite,
-        ))
-    };
-    match &credential.permissions {
-        None if who.permissions.is_some() => return Err(refused()),
-        None => {}
-        Some(names) => {
-            let held = names.iter().flat_map(|name| name.parse()).collect();
-            delegation::require_held(who, held)?;
-        }
-    }
-    let narrower: Option<&Value> = who.resources.as_ref();
-    if narrower.is_some() && narrower != credential.resources.as_ref() {
-        return Err(refused());
-    }
-    let outlives = |end: Timestamp| credential.expires_at.is_none_or(|own| own > end);
-    if lifetime_bound(who).is_some_and(outlives) {
-        return Err(refused());
-    }
-    Ok(())
 }

@@ -8,7 +8,6 @@ use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use store::credentials as stored;
-use types::permission::Permission;
 use types::problem::Problem;
 
 use super::issue::{Draft, Issuer, issue, lock_issuer, require_room};
@@ -69,11 +68,7 @@ pub(super) async fn rotate(
         Draft {
             owner: old.user_id,
             name: old.name.clone(),
-            grant: Grant {
-                permissions: old.permissions.as_ref().map(|names| parsed(names)),
-                resources: old.resources.clone(),
-            },
-            expires_at: old.expires_at,
+            grant: Grant::of_successor(&old),
             material,
             access: None,
             issuer: Issuer::of_successor(&who, &old),
@@ -100,7 +95,3 @@ pub(super) async fn rotate(
 }
 
 const ENDED: &str = "It was rotated already, or has ended.";
-
-fn parsed(names: &[String]) -> Vec<Permission> {
-    names.iter().flat_map(|name| name.parse()).collect()
-}

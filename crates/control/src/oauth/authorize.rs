@@ -14,13 +14,12 @@ use store::oauth_codes::{self, Code as StoredCode};
 use store::oauth_requests::{self, ShownRequest};
 use store::{SecretHash, Tx, workspaces};
 
-use super::approval::Approval;
 use super::consent::{Group, groups};
 use super::error::Code;
 use super::request::{AuthorizationRequest, Refused, refusal};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::delegation;
+use crate::delegation::{self, Grant};
 use crate::extract::ClientIp;
 use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page_leading_to, page_with, see_other};
@@ -74,15 +73,15 @@ pub(super) async fn submit(
         return Ok(consent_page(&app, &who, &request).await?);
     }
     let actor = Actor::person(who.user.id).at(ip);
-    let approval = Approval::within(&who, request.scope);
-    let is_approved = form.text("decision") == "approve" && !approval.permissions.is_empty();
+    let approval = Grant::of_oauth_client(&who.principal(), request.scope);
+    let is_approved = form.text("decision") == "approve" && !approval.held().is_empty();
     let now = app.now();
     let mut tx = app.store.begin().await?;
     if !oauth_requests::decide(&mut tx, shown.hash, who.session.id, now).await? {
         return Ok(decided());
     }
     if is_approved {
-        delegation::refuse_suspended(&app, [approval.resources.as_ref(), None]).await?;
+        delegation::refuse_suspended(&app, [approval.resources(), None]).await?;
         let code = give_code(&app, tx, &who, &request, approval, &actor).await?;
         let address = request.answer(&code.reveal(), &app.config.base_url);
         return Ok(to_callback(&address));
@@ -125,7 +124,7 @@ async fn give_code(
     mut tx: Tx,
     who: &SignedIn,
     request: &AuthorizationRequest<'_>,
-    approval: Approval,
+    approval: Grant,
     actor: &Actor,
 ) -> Answer<LinkSecret> {
     let now = app.now();
@@ -137,13 +136,13 @@ async fn give_code(
         challenge: SecretHash(request.challenge),
         user_id: who.user.id,
         session_id: who.session.id,
-        permissions: approval.names(),
-        resources: approval.resources,
+        permissions: approval.permission_names().unwrap_or_default(),
+        resources: approval.resources().cloned(),
         created_at: now,
         expires_at: later(now, CODE_LIFETIME),
     };
     oauth_codes::insert(&mut tx, &stored).await?;
-    let details = json!({"client": stored.client_id, "scope": approval.permissions.to_string()});
+    let details = json!({"client": stored.client_id, "scope": approval.held().to_string()});
     let target = Target::User(who.user.id);
     audit::record_with(
         &mut tx,
@@ -178,7 +177,7 @@ async fn consent_page(
     who: &SignedIn,
     request: &AuthorizationRequest<'_>,
 ) -> Answer<Response> {
-    let approval = Approval::within(who, request.scope);
+    let approval = Grant::of_oauth_client(&who.principal(), request.scope);
     let now = app.now();
     let secret = LinkSecret::draw()?;
     let shown = ShownRequest {
@@ -197,8 +196,8 @@ async fn consent_page(
         is_this_machine: request.callback.is_this_machine(),
         email: &who.user.email,
         workspaces: Workspaces::of(app, who).await?,
-        groups: groups(approval.permissions),
-        is_less: approval.permissions != request.scope,
+        groups: groups(approval.held()),
+        is_less: approval.held() != request.scope,
         request: secret.reveal(),
         session: who.session.id.as_str(),
     };
@@ -216,10 +215,10 @@ impl Workspaces {
     pub(super) async fn of(app: &App, who: &SignedIn) -> Answer<Self> {
         let mut read = app.store.read().await?;
         let found = workspaces::of_user(&mut read, who.user.id).await?;
-        let boundary = who.principal().boundary;
+        let limits = who.principal().limits;
         let reached = found
             .into_iter()
-            .filter(|workspace| boundary.reaches_workspace(workspace.id.as_str()));
+            .filter(|workspace| limits.boundary().reaches_workspace(workspace.id.as_str()));
         let mut names: Vec<_> = reached.map(|workspace| workspace.name).collect();
         let more = names.len().saturating_sub(MOST_NAMES);
         names.truncate(MOST_NAMES);

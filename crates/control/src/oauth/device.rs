@@ -16,7 +16,6 @@ use serde_json::json;
 use store::device_grants::{self, DeviceGrant};
 use types::permission::Permissions;
 
-use super::approval::Approval;
 use super::authorize::Workspaces;
 use super::clients::Client;
 use super::consent::{Group, groups};
@@ -24,7 +23,7 @@ use super::source::Saying;
 use super::user_code::UserCode;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::delegation;
+use crate::delegation::{self, Grant};
 use crate::extract::{ClientIp, Query};
 use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page, page_with};
@@ -116,8 +115,8 @@ pub(super) async fn decide(
     if form.text("session") != who.session.id.as_str() {
         return Ok(approval_page(&app, &who, ip, code, &grant, client).await?);
     }
-    let approval = Approval::within(&who, asked(&grant));
-    let is_approved = form.text("decision") == "approve" && !approval.permissions.is_empty();
+    let approval = Grant::of_oauth_client(&who.principal(), asked(&grant));
+    let is_approved = form.text("decision") == "approve" && !approval.held().is_empty();
     let approval = is_approved.then_some(approval);
     if !note(&app, &who, ip, code, client, approval).await? {
         return Ok(gone());
@@ -187,10 +186,10 @@ async fn note(
     ip: IpAddr,
     code: UserCode,
     client: &Client,
-    approval: Option<Approval>,
+    approval: Option<Grant>,
 ) -> Answer<bool> {
     if let Some(approval) = &approval {
-        delegation::refuse_suspended(app, [approval.resources.as_ref(), None]).await?;
+        delegation::refuse_suspended(app, [approval.resources(), None]).await?;
     }
     let now = app.now();
     let hash = code.hash(app)?;
@@ -198,11 +197,11 @@ async fn note(
     let mut tx = app.store.begin().await?;
     let (is_noted, action, details) = if let Some(approval) = &approval {
         let stored = device_grants::Approval {
-            permissions: &approval.names(),
-            resources: approval.resources.as_ref(),
+            permissions: &approval.permission_names().unwrap_or_default(),
+            resources: approval.resources(),
         };
         let is_noted = device_grants::approve(&mut tx, hash, by, stored, now).await?;
-        let scope = approval.permissions.to_string();
+        let scope = approval.held().to_string();
         let details = json!({"client": client.id(), "scope": scope});
         (is_noted, Action::OauthApproved, details)
     } else {
@@ -245,7 +244,7 @@ async fn approval_page(
     client: &Client,
 ) -> Answer<Response> {
     let asked = asked(grant);
-    let approval = Approval::within(who, asked);
+    let approval = Grant::of_oauth_client(&who.principal(), asked);
     let from: Option<IpAddr> = grant.ip.parse().ok();
     let sayings = grant.source.clone().map(serde_json::from_value);
     Ok(page(&ApprovalPage {
@@ -258,8 +257,8 @@ async fn approval_page(
         age: age(grant.created_at, app.now()),
         email: &who.user.email,
         workspaces: Workspaces::of(app, who).await?,
-        groups: groups(approval.permissions),
-        is_less: approval.permissions != asked,
+        groups: groups(approval.held()),
+        is_less: approval.held() != asked,
         session: who.session.id.as_str(),
     }))
 }

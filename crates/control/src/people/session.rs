@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::control::whoami::CallerKind;
 use axum::extract::FromRequestParts;
+use credentials::Limits;
 use http::HeaderMap;
 use http::header::{COOKIE, USER_AGENT};
 use http::request::Parts;
@@ -13,9 +14,7 @@ use serde_json::Value;
 use store::sessions::{self, Session};
 use store::users::{self, Status, User};
 use store::{Conn, SecretHash, Tx, passkeys};
-use types::boundary::Boundary;
 use types::id::SessionId;
-use types::permission::{Permission, Permissions};
 
 use super::cookie::Cookie;
 use super::secret_link::LinkSecret;
@@ -40,18 +39,18 @@ impl SignedIn {
     /// The person as a caller of service functions, within the limits of the session.
     pub fn principal(&self) -> Principal {
         let session = &self.session;
-        let (permissions, boundary) =
-            limits(session.permissions.as_deref(), session.resources.as_ref());
         Principal {
             kind: CallerKind::Session,
             user: self.user.clone(),
             source: Source::Session(self.session.id),
             root: None,
             source_updated_at: self.session.rotated_at,
-            permissions,
-            boundary,
-            resources: self.session.resources.clone(),
-            expires_at: Some(self.session.expires_at),
+            limits: limits(
+                session.permissions.as_deref(),
+                session.resources.as_ref(),
+                session.expires_at,
+            ),
+            resources: session.resources.clone(),
         }
     }
 }
@@ -68,20 +67,14 @@ pub struct HalfSignedIn {
     hash: SecretHash,
 }
 
-/// The permissions and boundaries of a session. A permission that this version does not know gives
-/// nothing, a boundary that it cannot read refuses everything.
+/// The limits of a session.
 pub(crate) fn limits(
     permissions: Option<&[String]>,
     resources: Option<&Value>,
-) -> (Option<Permissions>, Boundary) {
-    let permissions = permissions.map(|names| {
-        names
-            .iter()
-            .flat_map(|name| name.parse::<Permission>())
-            .collect()
-    });
-    let boundary = Boundary::parse(resources, true);
-    (permissions, boundary)
+    expires_at: Timestamp,
+) -> Limits {
+    let end = expires_at.as_second();
+    Limits::of_stored(permissions, resources, None, Some(end))
 }
 
 /// Who looks at a page.

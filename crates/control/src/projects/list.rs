@@ -66,13 +66,13 @@ async fn reached(
     who: &Principal,
     tenant: &[WorkspaceId],
 ) -> Answer<Option<Vec<ProjectId>>> {
-    if !who.boundary.has_tunnel_resource() {
+    if !who.limits.boundary().has_tunnel_resource() {
         return Ok(None);
     }
     let places = projects::places(conn, tenant, MAX_BOUNDED).await?;
     let places = places.into_iter().filter(|place| {
         let (project, workspace) = (place.id.as_str(), place.workspace_id.as_str());
-        who.boundary.reaches(project, Some(workspace))
+        who.limits.boundary().reaches(project, Some(workspace))
     });
     Ok(Some(places.map(|place| place.id).collect()))
 }

@@ -44,7 +44,7 @@ pub(super) async fn issue(
         tracing::error!("neither turn.domain nor an engine is configured");
         Problem::unavailable().with_detail("This platform has no TURN relay.")
     })?;
-    let lifetime = lifetime(now, ttl, who.expires_at);
+    let lifetime = lifetime(now, ttl, who.expires_at());
     let expires_at = now.as_second().saturating_add(i64::from(lifetime));
     let username = api_username(expires_at, &project.endpoint, who.user.id.as_str());
     let password = api_password(app.keys.turn_secret(), relay.realm, &username)

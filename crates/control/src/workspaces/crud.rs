@@ -45,7 +45,7 @@ pub(super) async fn list(
     found.retain(|row| {
         status.is_none_or(|wanted| row.member_status == wanted)
             && kind.is_none_or(|wanted| row.kind == wanted)
-            && who.boundary.reaches_workspace(row.id.as_str())
+            && who.limits.boundary().reaches_workspace(row.id.as_str())
     });
     let workspaces = found.into_iter().map(shape::workspace).collect();
     Ok(Json(WorkspaceList { workspaces }))
@@ -63,7 +63,7 @@ pub(super) async fn create(
     let who = &caller.who;
     let id = WorkspaceId::new(unix_millis(now), random::bytes()?);
     // A credential that is bound to places does not make a new one, which lies outside them.
-    if !who.boundary.reaches_workspace(id.as_str()) {
+    if !who.limits.boundary().reaches_workspace(id.as_str()) {
         return Err(Problem::insufficient_scope(NEEDED).into());
     }
     let mut tx = app.store.begin().await?;

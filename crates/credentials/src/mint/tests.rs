@@ -30,12 +30,12 @@ fn what_is_minted_verifies() {
     let verified = verify(&with_secret(&full).unwrap(), &keyring(), NOW).unwrap();
     assert_eq!(verified.identity, full.identity);
     assert_eq!(
-        (verified.issued_at, verified.expires_at),
+        (verified.issued_at, verified.limits.expires_at()),
         (Some(NOW), Some(NOW + 300))
     );
     assert!(verified.allows(Permission::TunnelsStreamsCreateDelete));
     assert!(!verified.allows(Permission::TunnelsResourcesReadOnly));
-    assert!(!verified.boundary.may_list("p2", None));
+    assert!(!verified.limits.boundary().may_list("p2", None));
     let endless = MintRequest {
         kind: TokenKind::Pat,
         ttl_seconds: None,
@@ -44,7 +44,8 @@ fn what_is_minted_verifies() {
     assert_eq!(
         verify(&with_secret(&endless).unwrap(), &keyring(), NOW)
             .unwrap()
-            .expires_at,
+            .limits
+            .expires_at(),
         None
     );
 }

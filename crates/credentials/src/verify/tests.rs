@@ -35,11 +35,14 @@ fn a_good_token_is_what_it_says() {
         "an application speaks for itself"
     );
     assert_eq!(verified.user_id.as_deref(), Some("u1"));
-    assert_eq!(verified.expires_at, Some(NOW + 60));
+    assert_eq!(verified.limits.expires_at(), Some(NOW + 60));
     assert_eq!(verified.credential_id.as_deref(), Some("crd_1"));
     assert!(verified.allows(Permission::TunnelsResourcesReadOnly));
     assert!(!verified.allows(Permission::TunnelsTunnelsCreateDelete));
-    assert!(verified.boundary.may_list("p1", None) && !verified.boundary.may_list("p2", None));
+    assert!(
+        verified.limits.boundary().may_list("p1", None)
+            && !verified.limits.boundary().may_list("p2", None)
+    );
     assert!(!verified.is_expired(NOW + 59) && verified.is_expired(NOW + 60));
 }
 
@@ -48,10 +51,10 @@ fn permissions_that_are_absent_or_null_are_not_narrowed() {
     for claims in [good(), with("permissions", Value::Null)] {
         let verified = verify_claims(&claims).unwrap();
         assert!(
-            verified.permissions.is_none()
+            verified.limits.permissions().is_none()
                 && verified.allows(Permission::TunnelsTunnelsCreateDelete)
         );
-        assert!(!verified.boundary.has_tunnel_resource());
+        assert!(!verified.limits.boundary().has_tunnel_resource());
     }
     assert!(
         !verify_claims(&with("permissions", json!([])))
@@ -66,7 +69,11 @@ fn a_pat_carries_its_endpoint_in_either_spelling() {
         let claims = json!({"type": "pat", "userId": "u1", name: "0a1b2c3d"});
         let verified = verify_claims(&claims).unwrap();
         assert_eq!(verified.credential_id.as_deref(), Some("0a1b2c3d"));
-        assert_eq!(verified.expires_at, None, "a token may have no end");
+        assert_eq!(
+            verified.limits.expires_at(),
+            None,
+            "a token may have no end"
+        );
         for bad in [json!("0A1B2C3D"), json!("0a1b2c3"), json!(1), json!(null)] {
             let claims = json!({"type": "pat", "userId": "u1", name: bad});
             assert!(
@@ -189,12 +196,16 @@ fn en_7_an_unreadable_boundary_refuses_everything() {
     ] {
         let verified = verify_claims(&claims).unwrap();
         assert!(
-            verified.boundary.has_tunnel_resource() && !verified.boundary.may_list("p1", None),
+            verified.limits.boundary().has_tunnel_resource()
+                && !verified.limits.boundary().may_list("p1", None),
             "{claims}"
         );
     }
     let grants = verify_claims(&with("tunnelsGrants", json!({"projects": ["p1"]}))).unwrap();
-    assert!(grants.boundary.may_list("p1", None) && !grants.boundary.may_list("p2", None));
+    assert!(
+        grants.limits.boundary().may_list("p1", None)
+            && !grants.limits.boundary().may_list("p2", None)
+    );
 }
 
 #[test]

@@ -49,11 +49,12 @@ fn judge(token: &str, keys: &Keyring) {
     if watch::check(&verified, NOW).is_ok() {
         assert!(
             verified
-                .expires_at
+                .limits
+                .expires_at()
                 .is_some_and(|at| (NOW + 1..=NOW + 3660).contains(&at))
         );
     }
-    if let Some(at) = verified.expires_at {
+    if let Some(at) = verified.limits.expires_at() {
         assert!(
             verify(token, keys, at).is_err(),
             "good until its expiry, not at it"

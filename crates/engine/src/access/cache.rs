@@ -73,7 +73,6 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use credentials::{Identity, TokenKind};
-    use types::boundary::Boundary;
 
     use super::*;
 
@@ -83,9 +82,7 @@ mod tests {
             identity: Identity::User("ann".to_owned()),
             user_id: None,
             client_id: None,
-            permissions: None,
-            boundary: Boundary::none(),
-            expires_at: None,
+            limits: credentials::Limits::none(),
             issued_at: None,
             credential_id: None,
             id: None,

@@ -57,7 +57,8 @@ pub fn fill_and_judge(
     let permission = Permission::TunnelsTunnelsCreateDelete;
     let state = project.state();
     token
-        .boundary
+        .limits
+        .boundary()
         .create(&project.id, state.workspace_id.as_deref(), properties)
         .map_err(|refusal| Denied::Boundary {
             permission,
@@ -71,7 +72,8 @@ pub fn reaches_stream(token: &Verified, project: &Project, tunnel: &Tunnel) -> R
     let permission = Permission::TunnelsStreamsCreateDelete;
     let state = project.state();
     token
-        .boundary
+        .limits
+        .boundary()
         .connect(&project.id, state.workspace_id.as_deref(), tunnel, None)
         .map_err(|refusal| Denied::Boundary {
             permission,
@@ -84,7 +86,8 @@ pub fn reaches_list(token: &Verified, project: &Project) -> Result<(), Denied> {
     let permission = Permission::TunnelsResourcesReadOnly;
     let state = project.state();
     if token
-        .boundary
+        .limits
+        .boundary()
         .may_list(&project.id, state.workspace_id.as_deref())
     {
         Ok(())

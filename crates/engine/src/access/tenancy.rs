@@ -54,7 +54,7 @@ impl Tenancy {
             if !workspace.is_some_and(knows) {
                 return Err(Denied::NoPart(permission));
             }
-            if !token.boundary.reaches(&project.id, workspace) {
+            if !token.limits.boundary().reaches(&project.id, workspace) {
                 return Err(Denied::Boundary {
                     permission,
                     field: None,
@@ -78,7 +78,7 @@ impl Tenancy {
     ) -> Result<(), Denied> {
         self.require_of(
             token.user_id.as_deref(),
-            token.permissions,
+            token.limits.permissions(),
             project,
             permission,
         )

@@ -165,11 +165,7 @@ impl Tokens {
             TokenKind::Auth => directory.credential(id),
         };
         source.is_some_and(|source| {
-            let within = match (token.permissions, source.permissions) {
-                (_, None) => true,
-                (None, Some(_)) => false,
-                (Some(token), Some(own)) => token.is_subset(own),
-            };
+            let within = token.limits.permissions_are_within(&source.limits);
             within && !source.is_expired(now)
         })
     }

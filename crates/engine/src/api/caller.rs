@@ -147,7 +147,7 @@ impl<A: Load> FromRequestParts<Arc<Api<A>>> for Watcher {
         };
         let lifetime = Lifetime::new(
             text,
-            token.expires_at,
+            token.limits.expires_at(),
             tokens,
             right,
             Arc::clone(&api.clock),
@@ -213,7 +213,7 @@ impl<N> Caller<N> {
         };
         Some(Lifetime::new(
             Secret::new(text),
-            self.token.expires_at,
+            self.token.limits.expires_at(),
             Arc::clone(&api.tokens),
             right,
             Arc::clone(&api.clock),

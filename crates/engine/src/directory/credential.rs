@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use api::link::CredentialProof;
-use credentials::{Keyring, Verified};
-use serde_json::json;
-use types::boundary::Boundary;
-use types::permission::{Permission, Permissions};
+use credentials::{Keyring, Limits, Verified};
 use types::root::Root;
 
 use super::authority::Authority;
@@ -24,12 +21,8 @@ pub struct Credential {
     pub root: Root,
     /// How it is known.
     pub proof: Proof,
-    /// `None`: not narrowed.
-    pub permissions: Option<Permissions>,
-    /// Where it reaches, its one workspace included.
-    pub boundary: Boundary,
-    /// Unix seconds from which it is no longer good.
-    pub expires_at: Option<i64>,
+    /// Its permissions, its boundary with its one workspace, and its end.
+    pub limits: Limits,
     /// What was told, to know it again: a snapshot tells what is known already.
     told: api::link::Credential,
 }
@@ -77,52 +70,34 @@ impl Credential {
     }
 
     pub(super) fn compile(told: api::link::Credential) -> Self {
-        let names = told.permissions.as_ref();
-        let permissions = names.map(|names| {
-            let known = names
-                .iter()
-                .filter_map(|name| name.parse::<Permission>().ok());
-            known.collect()
-        });
-        // As tolerantly as tokens are minted: a spelling that is not known refuses all.
-        let mut boundary = Boundary::parse(told.resources.as_ref(), true);
-        if let Some(workspace) = &told.workspace_id {
-            let own = json!({"tunnels": {"workspaces": [workspace]}});
-            boundary = boundary.and(&Boundary::parse(Some(&own), true));
-        }
+        let limits = Limits::of_stored(
+            told.permissions.as_deref(),
+            told.resources.as_ref(),
+            told.workspace_id.as_deref(),
+            told.expires_at,
+        );
         Self {
             id: told.id.as_str().into(),
             user_id: told.user_id.as_str().into(),
             root: Root::Credential(told.root.as_deref().unwrap_or(&told.id).into()),
             proof: Proof::compile(&told.proof),
-            permissions,
-            boundary,
-            expires_at: told.expires_at,
+            limits,
             told,
         }
     }
 
     /// Whether the credential is past its time at `now` (Unix seconds).
     pub fn is_expired(&self, now: i64) -> bool {
-        self.expires_at.is_some_and(|at| at <= now)
+        self.limits.is_expired(now)
     }
 
     /// What a token and the credential behind it allow together: never more than either. The
     /// credential says whose it is and where its chain begins.
     pub fn narrow(&self, token: Verified) -> Verified {
-        let permissions = match (token.permissions, self.permissions) {
-            (Some(token), Some(own)) => Some(token.intersection(own)),
-            (one, other) => one.or(other),
-        };
         Verified {
             user_id: Some(self.user_id.to_string()),
             root: self.root.clone(),
-            permissions,
-            boundary: token.boundary.and(&self.boundary),
-            expires_at: [token.expires_at, self.expires_at]
-                .into_iter()
-                .flatten()
-                .min(),
+            limits: token.limits.and(&self.limits),
             ..token
         }
     }

@@ -136,10 +136,10 @@ fn what_cannot_be_read_refuses() {
         ..pat("crd_1", 1)
     });
     assert_eq!(
-        narrowed.permissions,
+        narrowed.limits.permissions(),
         Some(types::permission::Permissions::NONE)
     );
-    assert!(!narrowed.boundary.reaches("prj_1", Some("wks_1")));
+    assert!(!narrowed.limits.boundary().reaches("prj_1", Some("wks_1")));
 }
 
 #[test]

@@ -38,7 +38,8 @@ impl View {
             && self.params.clients.matches(client)
             && self
                 .token
-                .boundary
+                .limits
+                .boundary()
                 .may_list_all(&self.project, self.workspace.as_deref())
     }
 
@@ -60,7 +61,8 @@ impl View {
     /// How much of a tunnel the token shows.
     pub fn scope(&self, tunnel: &Tunnel) -> ListScope {
         self.token
-            .boundary
+            .limits
+            .boundary()
             .list(&self.project, self.workspace.as_deref(), tunnel)
     }
 

@@ -53,9 +53,12 @@ impl Policy {
             let user_id = proof.and_then(Proof::user_id);
             let required = match proof {
                 Some(Proof::Token { token, .. }) => tenancy.require(token, project, permission),
-                Some(Proof::Certificate { credential, .. }) => {
-                    tenancy.require_of(user_id, credential.permissions, project, permission)
-                }
+                Some(Proof::Certificate { credential, .. }) => tenancy.require_of(
+                    user_id,
+                    credential.limits.permissions(),
+                    project,
+                    permission,
+                ),
                 Some(Proof::Session(_)) | None => {
                     tenancy.require_of(user_id, None, project, permission)
                 }

@@ -4,6 +4,7 @@ use api::link::{Credential as Told, Membership, Person, Project as ToldProject};
 use aws_lc_rs::agreement::{ECDH_P521, PrivateKey};
 use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der, PublicKeyX509Der};
 use serde_json::Value;
+use serde_json::json;
 
 use super::*;
 

@@ -150,7 +150,7 @@ impl Proof {
                     && tenancy
                         .require_of(
                             Some(&credential.user_id),
-                            credential.permissions,
+                            credential.limits.permissions(),
                             project,
                             permission,
                         )

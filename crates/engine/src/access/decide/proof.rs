@@ -81,7 +81,7 @@ pub(super) fn token(
     tenancy
         .require(&token, target.project, PERMISSION)
         .map_err(Refused::denied)?;
-    let path = reach(&token.boundary, target)?;
+    let path = reach(token.limits.boundary(), target)?;
     Ok((Proof::Token { token, form }, path))
 }
 
@@ -128,13 +128,13 @@ fn admits(
     target: Target<'_>,
     grounds: Grounds<'_>,
 ) -> Result<Option<NormalPath>, Refused> {
-    let held = credential.permissions;
+    let held = credential.limits.permissions();
     let user = Some(&*credential.user_id);
     let permitted = grounds
         .tenancy
         .require_of(user, held, target.project, PERMISSION);
     permitted.map_err(Refused::denied)?;
-    reach(&credential.boundary, target)
+    reach(credential.limits.boundary(), target)
 }
 
 fn invalid_certificate() -> Problem {
@@ -200,8 +200,8 @@ pub fn reaches_too(
 ) -> bool {
     let boundary = match proof {
         None | Some(Proof::Session(_)) => return true,
-        Some(Proof::Token { token, .. }) => &token.boundary,
-        Some(Proof::Certificate { credential, .. }) => &credential.boundary,
+        Some(Proof::Token { token, .. }) => token.limits.boundary(),
+        Some(Proof::Certificate { credential, .. }) => credential.limits.boundary(),
     };
     let workspace = tunnel.workspace_id.as_deref();
     boundary

@@ -3,7 +3,6 @@ use std::pin::pin;
 use credentials::{Keyring, Secret, TokenKind, Verified};
 use futures_util::StreamExt;
 use jiff::Timestamp;
-use types::boundary::Boundary;
 use types::client::Client;
 use types::filter::WatchParams;
 use types::permission::Permission;
@@ -26,9 +25,7 @@ async fn a_comment_keeps_the_connection_alive() {
         identity: credentials::Identity::User("ann".to_owned()),
         user_id: None,
         client_id: None,
-        permissions: None,
-        boundary: Boundary::none(),
-        expires_at: None,
+        limits: credentials::Limits::none(),
         issued_at: None,
         credential_id: None,
         id: None,

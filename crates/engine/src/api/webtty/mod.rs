@@ -97,7 +97,7 @@ impl<A> Api<A> {
         let project = &caller.project;
         let state = project.state();
         let workspace = state.workspace_id.as_deref();
-        let boundary = &caller.token.boundary;
+        let boundary = caller.token.limits.boundary();
         let reached = boundary.connect(&project.id, workspace, known.tunnel(), None);
         reached.map_err(|refusal| Denied::Boundary {
             permission,
@@ -156,7 +156,7 @@ fn sees(token: &Verified, project: &Project, known: &Known) -> bool {
 fn shows(token: &Verified, project: &Project, tunnel: &Tunnel) -> bool {
     let state = project.state();
     let workspace = state.workspace_id.as_deref();
-    let scope = token.boundary.list(&project.id, workspace, tunnel);
+    let scope = token.limits.boundary().list(&project.id, workspace, tunnel);
     scope != ListScope::Hidden
 }
 
@@ -166,7 +166,8 @@ fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), Denied> 
     let workspace = state.workspace_id.as_deref();
     if caller
         .token
-        .boundary
+        .limits
+        .boundary()
         .may_list(&caller.project.id, workspace)
     {
         return Ok(());

@@ -46,7 +46,7 @@ impl Identify for Door {
             match caller::of_bearer(&app, &headers).await {
                 Ok(caller) => Ok(caller.map(|who| {
                     let mut extensions = Extensions::new();
-                    if let Some(permissions) = who.permissions {
+                    if let Some(permissions) = who.limits.permissions() {
                         extensions.insert(Held(permissions));
                     }
                     extensions.insert(who);
