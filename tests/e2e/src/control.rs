@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::svc::{free_ports, program};
+use crate::svc::program;
 use crate::{Answer, Curl, Process};
 
 /// A running `svc platform`: one process of a control plane. It is killed when the value is
@@ -31,7 +31,7 @@ impl Control {
         engine_port: u16,
         sections: &Value,
     ) -> Result<Self> {
-        let (port, _) = free_ports(1)?;
+        let port = ports::lease();
         let secret = directory.join(ENROLMENT);
         fs::write(
             &secret,
@@ -71,7 +71,7 @@ impl Control {
     /// # Errors
     /// As [`first`](Self::first).
     pub fn second(&self) -> Result<Self> {
-        let (port, _) = free_ports(1)?;
+        let port = ports::lease();
         let mut config: Value = serde_json::from_slice(&fs::read(&self.config)?)?;
         config["platform"]["listen_addr"] = json!(format!("127.0.0.1:{port}"));
         let file = self.config.with_file_name("second.yaml");

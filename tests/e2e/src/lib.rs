@@ -45,5 +45,5 @@ pub use process::Process;
 pub use relay::Relay;
 pub use script::{python, script};
 pub use service::{Call, Service};
-pub use svc::{Svc, free_ports, program};
+pub use svc::{Svc, program};
 pub use turn::{TurnClient, relay as relay_of};

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::control::{Control, ENROLMENT};
-use crate::svc::{free_ports, program};
+use crate::process::logs;
+use crate::svc::program;
 use crate::{Agent, Answer, CLIENT, Curl, Postgres, Relay, Svc};
 
 /// A managed pair: `svc platform` and `svc engine` as processes of their own, with a network
@@ -62,7 +63,7 @@ impl Managed {
     /// `platform` and `engine` are laid over the sections of their configurations.
     fn start(postgres: Option<Postgres>, platform: &Value, engine: &Value) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let (engine_port, _) = free_ports(1)?;
+        let engine_port = ports::lease();
         let url = postgres.as_ref().map(Postgres::url);
         let control = Control::first(directory.path(), url.as_deref(), engine_port, platform)?;
         let link = Relay::start(control.port())?;
@@ -376,7 +377,11 @@ impl Managed {
 pub fn eventually(what: &str, mut so: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !so()? {
-        ensure!(Instant::now() < deadline, "never: {what}");
+        ensure!(
+            Instant::now() < deadline,
+            "{what} was expected within {PATIENCE:?}; {}",
+            logs()
+        );
         thread::sleep(POLL);
     }
     Ok(())

@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
+use crate::Process;
 use crate::certificate::Certificate;
-use crate::{Process, free_ports};
 
 /// nginx as a private service, over HTTP/1.1, HTTP/2 without TLS, and TLS.
 ///
@@ -33,7 +33,7 @@ impl Nginx {
         }
         let names = ["localhost", "*.t.engine.localhost"];
         let certificate = Certificate::issue(directory.path(), &names)?;
-        let (first_port, _last) = free_ports(6)?;
+        let first_port = *ports::lease_range(6).start();
         let config = configuration(directory.path(), &certificate, first_port);
         let config_file = directory.path().join("nginx.conf");
         fs::write(&config_file, config)?;

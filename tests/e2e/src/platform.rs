@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::svc::{free_ports, program};
+use crate::svc::program;
 use crate::{Agent, Curl, Process, python};
 
 /// A running `svc up`: a platform and its engine, alone on this machine, with one OAuth client. It
@@ -26,7 +26,7 @@ impl Platform {
     /// The program is not there, ends, or is not ready in time; its log is part of the error.
     pub fn up() -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let (callback_port, _) = free_ports(1)?;
+        let callback_port = ports::lease();
         let mut command = Command::new(program()?);
         command
             .args(["up", "--port", "0", "--output", "json", "--data-dir"])

@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ impl Process {
             .spawn()
             .with_context(|| format!("starting {}", command.get_program().display()))?;
         let stdout = child.stdout.take().context("no standard output")?;
+        LOGS.with_borrow_mut(|logs| logs.push(log.to_owned()));
         let (sender, lines) = mpsc::channel();
         // Reads on to the end, so that the program never waits for a reader.
         std::thread::spawn(move || {
@@ -49,13 +51,22 @@ impl Process {
     /// The first line from here on that is wanted; those before it are gone.
     pub(crate) fn line(&self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
         let deadline = Instant::now() + PATIENCE;
+        let mut last = String::new();
         loop {
             match self.lines.recv_timeout(deadline - Instant::now()) {
                 Ok(line) if wanted(&line) => return Ok(line),
-                Ok(_other) => {}
-                Err(RecvTimeoutError::Timeout) => bail!("no {what} in time; {}", self.log()),
+                Ok(other) => last = other,
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!(
+                        "{what} was expected within {PATIENCE:?}; the last line was `{last}`; {}",
+                        logs()
+                    )
+                }
                 Err(RecvTimeoutError::Disconnected) => {
-                    bail!("it ended without {what}; {}", self.log())
+                    bail!(
+                        "{what} was expected, and the program ended; the last line was `{last}`; {}",
+                        logs()
+                    )
                 }
             }
         }
@@ -103,19 +114,44 @@ impl Process {
             match self.lines.recv_timeout(deadline - Instant::now()) {
                 Ok(_line) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(self.child.wait()?.code()),
-                Err(RecvTimeoutError::Timeout) => bail!("it does not end; {}", self.log()),
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!(
+                        "the program was expected to end within {ENDING:?}; {}",
+                        logs()
+                    )
+                }
             }
         }
     }
 
     /// The end of what it logged, for messages of failed tests.
     pub fn log(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        let skip = lines.len().saturating_sub(LOG_LINES);
-        let tail = lines.into_iter().skip(skip).collect::<Vec<_>>().join("\n");
-        format!("its log:\n{tail}")
+        end_of(&self.log)
     }
+}
+
+thread_local! {
+    /// The logs of the programs that the test on this thread has started.
+    static LOGS: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The end of every log of this test, for messages of failed tests.
+pub(crate) fn logs() -> String {
+    LOGS.with_borrow(|logs| {
+        let mut ends: Vec<_> = logs.iter().map(|log| end_of(log)).collect();
+        // Programs that are started again write on to their log.
+        ends.dedup();
+        ends.join("\n")
+    })
+}
+
+fn end_of(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let skip = lines.len().saturating_sub(LOG_LINES);
+    let tail = lines.into_iter().skip(skip).collect::<Vec<_>>().join("\n");
+    let name = log.file_name().unwrap_or_default().display();
+    format!("the end of {name}:\n{tail}")
 }
 
 impl Drop for Process {

@@ -1,9 +1,7 @@
 use std::env;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -44,7 +42,8 @@ impl Svc {
         let certificate = Certificate::issue(directory.path(), &NAMES)?;
         let mut config = json!({
             "engine": {"host": HOST, "log_level": "debug"},
-            "tls": {"enabled": true, "listen_addr": "127.0.0.1:0"},
+            // Leased, so that the engine has the address again after a restart.
+            "tls": {"enabled": true, "listen_addr": ports::lease_address()},
             "certs": {"static": {
                 "enabled": true,
                 "cert_file": certificate.chain,
@@ -72,9 +71,6 @@ impl Svc {
     /// As [`engine`](Self::engine).
     pub fn start_again(&mut self) -> Result<()> {
         self.process.kill();
-        if let Some(tls) = self.config.get_mut("tls") {
-            *tls = json!({"enabled": true, "listen_addr": self.ready["tls_addr"]});
-        }
         let address = self.address.clone();
         (self.process, self.ready, self.address) = start(self.directory.path(), &self.config)?;
         ensure!(self.address == address, "it is elsewhere: {}", self.address);
@@ -184,27 +180,6 @@ impl Svc {
     pub fn log(&self) -> String {
         self.process.log()
     }
-}
-
-/// The first and last port of `count` in a row that are free: for programs that have to be told a port
-/// before they take it. They are below those that systems give to whoever asks for any, so that nobody
-/// takes them by chance meanwhile, and each call gives others.
-///
-/// # Errors
-/// None such was found in a hundred tries.
-pub fn free_ports(count: u16) -> Result<(u16, u16)> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    for _ in 0..100 {
-        let next = NEXT.fetch_add(count.into(), Ordering::Relaxed);
-        // Processes that run at the same time begin apart.
-        let offset = (process::id() % 200 * 100 + next) % 20_000;
-        let first = 12_000 + u16::try_from(offset)?;
-        let last = first + count - 1;
-        if (first..=last).all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()) {
-            return Ok((first, last));
-        }
-    }
-    bail!("no {count} free ports in a row")
 }
 
 /// The program under test: `SVC_BIN`, or the one that was built beside this test.

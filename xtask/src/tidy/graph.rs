@@ -102,7 +102,8 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     // Black-box: they see the program and never its crates.
-    ("e2e", &[]),
+    ("e2e", &["ports"]),
+    ("ports", &[]),
     ("attack", &["e2e"]),
     ("bench-tools", &[]),
     ("xtask", &[]),

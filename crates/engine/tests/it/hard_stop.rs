@@ -7,11 +7,9 @@ use testing::{ScriptedUpstream, Step, TestEngine, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::tcp::free_ports;
-
 #[tokio::test]
 async fn a_visitor_of_a_tcp_tunnel_is_reset() {
-    let port = free_ports(1);
+    let port = ports::lease();
     let engine = TestEngine::start_with(&format!("tcp: {{port_range: '{port}-{port}'}}")).await;
     let service = Upstream::tcp().await;
     let _tunnel = engine.publish_as(Properties::tcp(), service.addr()).await;

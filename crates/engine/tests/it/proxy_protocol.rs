@@ -11,8 +11,6 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use transport::proxy_protocol::write_v2;
 
-use crate::tcp::free_ports;
-
 /// Where the trusted proxy connects from; everybody else here is 127.0.0.1.
 const PROXY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const ANYBODY: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -182,7 +180,7 @@ async fn the_plain_listener_takes_a_header_off() {
 
 /// A TCP tunnel whose service sends back what it gets, told by PROXY headers who visits.
 async fn tcp_tunnel() -> (TestEngine, TestTunnel, Upstream, SocketAddr) {
-    let port = free_ports(1);
+    let port = ports::lease();
     let engine =
         TestEngine::start_with(&format!("{TRUST}tcp: {{port_range: {port}-{port}}}\n")).await;
     let service = Upstream::tcp().await;

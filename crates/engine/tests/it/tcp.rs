@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use client::tunnel::Online;
 use client::{Agent, ConnectError, Properties, RefusalKind, Target, Token};
@@ -15,28 +14,14 @@ use tokio::sync::watch;
 
 use crate::relay::Relay;
 
-/// An engine with a range of this many ports that are free.
+/// An engine with a range of this many ports.
 async fn engine(ports: u16) -> TestEngine {
-    TestEngine::start_with(&format!("tcp: {{port_range: '{}'}}", free_range(ports))).await
+    TestEngine::start_with(&format!("tcp: {{port_range: '{}'}}", range(ports))).await
 }
 
-fn free_range(count: u16) -> String {
-    let low = free_ports(count);
-    format!("{low}-{}", low + count - 1)
-}
-
-/// The first of ports below those that systems give to whoever asks for any, so that nobody takes them
-/// by chance; each test gets others.
-pub(crate) fn free_ports(count: u16) -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let offset = u16::try_from(std::process::id() % 100).unwrap() * 100;
-    loop {
-        let low = 20_000 + (offset + NEXT.fetch_add(count, Ordering::Relaxed)) % 10_000;
-        let is_free = |port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if (low..low + count).all(is_free) {
-            return low;
-        }
-    }
+fn range(count: u16) -> String {
+    let ports = ports::lease_range(count);
+    format!("{}-{}", ports.start(), ports.end())
 }
 
 fn address(online: &Online) -> SocketAddr {

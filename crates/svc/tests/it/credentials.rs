@@ -7,11 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt as _, net::TcpListener};
 
-use super::{
-    installed::{free_port, up},
-    program::Home,
-    terminal::Asked,
-};
+use super::{installed::up, program::Home, terminal::Asked};
 
 #[tokio::test]
 async fn a_token_is_shown_once_and_dies_with_its_credential() {
@@ -153,7 +149,7 @@ async fn a_new_key_stays_unless_its_credential_is_surely_not_there() {
         (answering(StatusCode::BAD_GATEWAY, "").await, 1, true),
         (silent().await, 1, true),
         (answering(StatusCode::FORBIDDEN, "").await, 3, false),
-        (format!("http://127.0.0.1:{}", free_port()), 1, false),
+        (format!("http://127.0.0.1:{}", ports::lease()), 1, false),
     ] {
         for what in [&create[..], &rotate] {
             let flags = ["--key-file", "ci.key", "--token", "a.b.c", "--api-url"];

@@ -55,8 +55,8 @@ async fn many_tunnels_are_served_at_once_and_told_in_one_line() {
 #[tokio::test]
 async fn a_restart_of_the_engine_is_waited_for() {
     let home = Home::new();
-    let up = alone(&home, &[]).await;
-    let port = up.said("engine_url").rsplit_once(':').unwrap().1.to_owned();
+    let port = ports::lease().to_string();
+    let up = alone_at(&home, &port).await;
     let mut agent = publish(&home, "db", counting_service("db").await).await;
     let mut dial = home.start(&["dial", "db", "--listen", "0", "-o", "json"]);
     let ready = dial.json().await;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    installed::{alone, free_port, secret, up},
+    installed::{alone, secret, up},
     program::{Ended, Home},
 };
 
@@ -62,7 +62,7 @@ async fn an_engine_alone_has_no_platform_to_lose() {
 #[tokio::test]
 async fn an_engine_that_is_not_there_is_the_first_to_fail() {
     let home = Home::new();
-    let engine = format!("127.0.0.1:{}", free_port());
+    let engine = format!("127.0.0.1:{}", ports::lease());
     let ended = home
         .run(&["doctor", "--engine", &engine, "--token", "a.b.c"])
         .await;

@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    installed::free_port,
-    program::{Home, Running},
-};
+use super::program::{Home, Running};
 
 /// The process, where it is, and the token.
 pub(crate) struct Hosted {
@@ -17,7 +14,7 @@ pub(crate) struct Hosted {
 impl Hosted {
     /// Starts it with this catalogue, signs in as a person would, and makes a token.
     pub(crate) async fn start(home: &Home, catalog: Value) -> Self {
-        let address = format!("127.0.0.1:{}", free_port());
+        let address = format!("127.0.0.1:{}", ports::lease());
         let base_url = format!("http://{address}");
         let config = json!({
             "platform": {"base_url": base_url, "listen_addr": address, "data_dir": "data"},

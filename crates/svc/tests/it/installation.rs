@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     hosted::encoded,
-    installed::{alone, up},
+    installed::{alone, tcp_ports, up},
     program::{Home, Running},
 };
 
@@ -227,11 +227,6 @@ async fn a_proxy_of_the_environment_has_no_part_in_it() {
     assert_eq!(second.code, Some(4), "{second:?}");
     assert!(second.stderr.contains("--data-dir"), "{second:?}");
     assert_eq!(running.terminate().await.code, Some(0));
-}
-
-fn tcp_ports() -> String {
-    let base = super::installed::free_port();
-    format!("{base}-{}", base.saturating_add(9))
 }
 
 async fn sign_in(base: &str, email: &str, password: &str) -> reqwest::Response {

@@ -1,7 +1,5 @@
 //! A running `svc up`, on ports of its own.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use serde_json::Value;
 
 use super::program::{Ended, Home, Running};
@@ -29,10 +27,7 @@ impl Up {
 
 /// Platform and engine.
 pub(crate) async fn up(home: &Home, more: &[&str]) -> Up {
-    // Engines share their listening ports among their threads, and would share those of another
-    // engine of this user too: each has its own.
-    let base = free_port();
-    let tcp_ports = format!("{base}-{}", base.saturating_add(9));
+    let tcp_ports = tcp_ports();
     let own = [
         "up",
         "--port",
@@ -53,10 +48,9 @@ pub(crate) async fn alone(home: &Home, more: &[&str]) -> Up {
     up(home, &[&["--community"], more].concat()).await
 }
 
-/// An engine alone, on the port that another one had.
+/// An engine alone at a leased port, which it has again after a restart.
 pub(crate) async fn alone_at(home: &Home, port: &str) -> Up {
-    let base = free_port();
-    let tcp_ports = format!("{base}-{}", base.saturating_add(9));
+    let tcp_ports = tcp_ports();
     let args = [
         "up",
         "--community",
@@ -74,22 +68,15 @@ pub(crate) async fn alone_at(home: &Home, port: &str) -> Up {
     Up { running, ready }
 }
 
+/// A range of ports for TCP tunnels. Engines share their listening ports among their threads, and would
+/// share those of another engine of this user too: each has its own.
+pub(crate) fn tcp_ports() -> String {
+    let ports = ports::lease_range(10);
+    format!("{}-{}", ports.start(), ports.end())
+}
+
 /// The secret that signs tokens for the engine of this home.
 pub(crate) fn secret(home: &Home) -> String {
     let file = home.path().join(".local/share/svc/jwt.secret");
     std::fs::read_to_string(file).unwrap().trim().to_owned()
-}
-
-/// A port that stays free, with nine after it: below those that the system gives to who asks for any,
-/// and others for each who asks here.
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let asked = NEXT.fetch_add(1, Ordering::Relaxed);
-        let number = (std::process::id() % 800 + asked) * 10 % 8_000;
-        let port = 11_000 + u16::try_from(number).unwrap();
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }

@@ -9,15 +9,15 @@ use nix::{
 use serde_json::json;
 
 use super::{
-    installed::alone,
+    installed::{alone, alone_at},
     program::{Home, Running},
 };
 
 #[tokio::test]
 async fn a_watch_tells_what_comes_and_goes_and_what_an_engine_took_with_it() {
     let home = Home::new();
-    let up = alone(&home, &[]).await;
-    let port = up.said("engine_url").rsplit_once(':').unwrap().1.to_owned();
+    let port = ports::lease().to_string();
+    let up = alone_at(&home, &port).await;
     let agent = publish(&home, "web").await;
     let mut watch = home.start(&["tunnels", "--watch"]);
     let first = watch.until("added\tweb\t").await;
@@ -40,7 +40,7 @@ async fn a_watch_tells_what_comes_and_goes_and_what_an_engine_took_with_it() {
     // The engine restarts: the tunnel comes back under another id.
     up.stop().await;
     watch.says("following again").await;
-    let up = super::installed::alone_at(&home, &port).await;
+    let up = alone_at(&home, &port).await;
     watch.until("removed\tweb\t").await;
     watch.until("added\tweb\t").await;
     for running in [watch, json, agent] {

@@ -2,7 +2,7 @@
 //! and in JSON, and an exit code.
 
 use super::{
-    installed::{Up, alone, free_port},
+    installed::{Up, alone},
     program::{Ended, Home},
 };
 
@@ -224,5 +224,5 @@ async fn minted(home: &Home, up: &Up, more: &[&str]) -> String {
 
 /// A port on which nobody listens.
 fn closed_port() -> String {
-    format!("engine.localhost:{}", free_port())
+    format!("engine.localhost:{}", ports::lease())
 }

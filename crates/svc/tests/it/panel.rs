@@ -1,6 +1,7 @@
 //! `svc forward` on a terminal, as a terminal sees it.
 
 use std::{
+    collections::VecDeque,
     fs::File,
     io::{Read, Write},
     num::NonZero,
@@ -39,7 +40,11 @@ pub(super) struct Seen {
     /// The program's end, which keeps the terminal there when the program is gone.
     end: OwnedFd,
     bytes: mpsc::Receiver<Vec<u8>>,
-    pub(super) screen: vt100::Parser,
+    parser: vt100::Parser,
+    /// The screens that the program drew and that no wait has looked at yet.
+    drawn: VecDeque<vt100::Screen>,
+    /// The screen that the last wait found.
+    screen: vt100::Screen,
     /// All that was written.
     raw: Vec<u8>,
 }
@@ -92,26 +97,58 @@ impl Seen {
                 }
             }
         });
+        let parser = vt100::Parser::new(many(rows), many(columns), 0);
         Self {
             child,
             keys: File::from(pty.master),
             end: pty.slave,
             bytes,
-            screen: vt100::Parser::new(many(rows), many(columns), 0),
+            drawn: VecDeque::new(),
+            screen: parser.screen().clone(),
+            parser,
             raw: Vec::new(),
         }
+    }
+
+    /// The screen that the last wait found.
+    pub(super) fn screen(&self) -> &vt100::Screen {
+        &self.screen
+    }
+
+    /// Keeps the screen before each move of the cursor, so that a text that is overwritten soon after it
+    /// was drawn is still found, however the kernel cuts the output into reads.
+    fn draw(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let next = (1..rest.len()).find(|at| moves_cursor(&rest[*at..]));
+            let (piece, later) = rest.split_at(next.unwrap_or(rest.len()));
+            self.parser.process(piece);
+            self.drawn.push_back(self.parser.screen().clone());
+            rest = later;
+        }
+        self.raw.extend_from_slice(bytes);
     }
 
     /// Waits until the terminal shows something. The panel may go on drawing meanwhile.
     pub(super) async fn until(&mut self, wanted: impl Fn(&vt100::Screen) -> bool) {
         let late = Instant::now() + SOON;
-        while !wanted(self.screen.screen()) {
+        while !wanted(&self.screen) {
+            if let Some(next) = self.drawn.pop_front() {
+                self.screen = next;
+                continue;
+            }
             let more = timeout_at(late, self.bytes.recv()).await;
             let Ok(Some(bytes)) = more else {
-                panic!("in vain:\n{}", self.text());
+                panic!(
+                    "the terminal did not show it in time; it shows:\n{}",
+                    self.text()
+                );
             };
-            self.screen.process(&bytes);
-            self.raw.extend_from_slice(&bytes);
+            self.draw(&bytes);
+        }
+        // The newest screen of which it is true: what belongs to the same drawing is there too.
+        while let Some(next) = self.drawn.pop_front_if(|next| wanted(next)) {
+            self.screen = next;
         }
     }
 
@@ -120,7 +157,7 @@ impl Seen {
     }
 
     pub(super) fn text(&self) -> String {
-        self.screen.screen().contents()
+        self.screen.contents()
     }
 
     /// Gives the terminal another size, as a window does.
@@ -131,7 +168,7 @@ impl Seen {
             .status()
             .unwrap();
         assert!(resized.success());
-        self.screen.screen_mut().set_size(many(rows), many(columns));
+        self.parser.screen_mut().set_size(many(rows), many(columns));
         // The terminal is nobody's controlling one, so its driver tells nobody.
         self.signal(Signal::SIGWINCH);
     }
@@ -171,9 +208,9 @@ impl Seen {
         // Nobody has the other end any more, so what was written comes to an end as well.
         drop(self.end);
         while let Some(bytes) = timeout(SOON, self.bytes.recv()).await.unwrap() {
-            self.screen.process(&bytes);
+            self.parser.process(&bytes);
         }
-        let screen = self.screen.screen();
+        let screen = self.parser.screen();
         assert!(!screen.alternate_screen() && !screen.hide_cursor());
         (status.code(), screen.contents())
     }
@@ -182,6 +219,21 @@ impl Seen {
     pub(super) fn is_given_back(&self) {
         let flags = tcgetattr(&self.end).unwrap().local_flags;
         assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG));
+    }
+}
+
+/// Whether the bytes begin with a sequence that moves the cursor to a position: `CSI … H`, or `ESC 7`,
+/// which saves it first.
+fn moves_cursor(bytes: &[u8]) -> bool {
+    match bytes {
+        [b'\x1b', b'7', ..] => true,
+        [b'\x1b', b'[', rest @ ..] => {
+            let last = rest
+                .iter()
+                .find(|byte| !byte.is_ascii_digit() && **byte != b';');
+            last == Some(&b'H')
+        }
+        _ => false,
     }
 }
 
@@ -215,7 +267,7 @@ async fn a_person_sees_the_address_and_what_visitors_ask_for() {
     seen.until_text(URL).await;
     // The second heartbeat at the latest has been answered.
     seen.until_text(" ms").await;
-    assert!(seen.screen.screen().alternate_screen() && seen.screen.screen().hide_cursor());
+    assert!(seen.screen().alternate_screen() && seen.screen().hide_cursor());
 
     let (client, address) = visitor(&up.ready, &url(&seen.text()));
     let answer = client
@@ -366,7 +418,7 @@ async fn the_panel_follows_the_size_of_its_terminal() {
         .status()
         .unwrap();
     assert!(resized.success());
-    seen.screen.screen_mut().set_size(many(10), many(40));
+    seen.parser.screen_mut().set_size(many(10), many(40));
     seen.signal(Signal::SIGWINCH);
     seen.until(|screen| {
         let text = screen.contents();
@@ -390,7 +442,7 @@ async fn lines_are_written_where_no_panel_is_wanted() {
     ] {
         let mut seen = Seen::start_with(&home, &args, 100, 30, &[("TERM", term)]);
         seen.until_text(URL).await;
-        assert!(!seen.screen.screen().alternate_screen());
+        assert!(!seen.screen().alternate_screen());
         seen.signal(Signal::SIGTERM);
         assert_eq!(seen.ended().await.0, Some(0));
         assert!(up.ready.is_object());

@@ -1,9 +1,6 @@
 //! What cannot be done with the platform: exit codes, one line, a hint.
 
-use super::{
-    installed::{free_port, up},
-    program::Home,
-};
+use super::{installed::up, program::Home};
 
 #[tokio::test]
 async fn without_a_platform_the_next_step_is_told() {
@@ -22,7 +19,7 @@ async fn without_a_platform_the_next_step_is_told() {
         assert!(ended.stdout.is_empty());
         assert!(ended.stderr.contains("svc login --api-url"), "{ended:?}");
     }
-    let nowhere = format!("http://127.0.0.1:{}", free_port());
+    let nowhere = format!("http://127.0.0.1:{}", ports::lease());
     let ended = home
         .run(&["whoami", "--api-url", &nowhere, "--token", "a.b.c"])
         .await;

@@ -1,9 +1,12 @@
 //! Runs the program in a home of its own, without the environment of the machine.
 
 use std::{
+    cell::RefCell,
+    ffi::OsStr,
     io::ErrorKind,
     path::Path,
     process::{Output, Stdio},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -13,6 +16,7 @@ use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStderr, ChildStdout, Command},
+    sync::watch,
     time::timeout,
 };
 
@@ -67,9 +71,8 @@ impl Home {
         }
         drop(stdin);
         Ended::of(
-            timeout(SOON, child.wait_with_output())
+            soon("the end of the program", child.wait_with_output())
                 .await
-                .unwrap()
                 .unwrap(),
         )
     }
@@ -91,7 +94,11 @@ pub(crate) struct Ended {
 impl Ended {
     /// Runs a command to its end.
     pub(crate) async fn of_command(mut command: Command) -> Self {
-        Self::of(timeout(SOON, command.output()).await.unwrap().unwrap())
+        Self::of(
+            soon("the end of the program", command.output())
+                .await
+                .unwrap(),
+        )
     }
 
     fn of(output: Output) -> Self {
@@ -112,31 +119,40 @@ impl Ended {
 pub(crate) struct Running {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    stderr: ChildStderr,
+    transcript: Arc<Transcript>,
+    /// Bytes of the standard error that [`Self::says`] has passed.
+    passed: usize,
 }
 
 impl Running {
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let stderr = child.stderr.take().unwrap();
+        let transcript = Transcript::of(command, child.stderr.take().unwrap());
         Self {
             child,
             lines,
-            stderr,
+            transcript,
+            passed: 0,
         }
+    }
+
+    /// The next line of the standard output; `None` at its end.
+    async fn line(&mut self, expected: &str) -> Option<String> {
+        let line = soon(expected, self.lines.next_line()).await.unwrap();
+        if let Some(line) = &line {
+            self.transcript.last_line.lock().unwrap().clone_from(line);
+        }
+        line
     }
 
     /// The next line, which must be JSON.
     pub(crate) async fn json(&mut self) -> Value {
-        let line = timeout(SOON, self.lines.next_line())
-            .await
-            .unwrap()
-            .unwrap();
-        let Some(line) = line else {
-            let mut stderr = String::new();
-            self.stderr.read_to_string(&mut stderr).await.unwrap();
-            panic!("the output ended: {stderr}");
+        let Some(line) = self.line("a line of JSON").await else {
+            panic!(
+                "a line of JSON was expected, and the output ended{}",
+                logs()
+            );
         };
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
@@ -155,9 +171,11 @@ impl Running {
     pub(crate) async fn until(&mut self, text: &str) -> String {
         let mut seen = String::new();
         while !seen.contains(text) {
-            let line = timeout(SOON, self.lines.next_line()).await.unwrap();
-            let Some(line) = line.unwrap() else {
-                panic!("the output ended: {seen}");
+            let Some(line) = self.line(text).await else {
+                panic!(
+                    "`{text}` was expected, and the output ended: {seen}{}",
+                    logs()
+                );
             };
             seen.push_str(&line);
             seen.push('\n');
@@ -165,19 +183,27 @@ impl Running {
         seen
     }
 
-    /// Waits until stderr holds a text, and gives what it held until then.
+    /// Waits until stderr holds a text that no earlier call has found, and gives what it held since that
+    /// one.
     pub(crate) async fn says(&mut self, text: &str) -> String {
-        let mut seen = Vec::new();
-        while !String::from_utf8_lossy(&seen).contains(text) {
-            let mut buffer = [0; 1024];
-            let read = timeout(SOON, self.stderr.read(&mut buffer))
-                .await
-                .unwrap()
-                .unwrap();
-            assert_ne!(read, 0, "stderr ended: {}", String::from_utf8_lossy(&seen));
-            seen.extend_from_slice(&buffer[..read]);
+        let mut written = self.transcript.written.subscribe();
+        loop {
+            let is_over = written.borrow_and_update().is_over;
+            let stderr = self.transcript.stderr();
+            let new = &stderr[self.passed..];
+            if let Some(at) = new.find(text) {
+                let line = new[at..].find('\n').map_or(text.len(), |length| length + 1);
+                let new = new.to_owned();
+                self.passed += at + line;
+                return new;
+            }
+            assert!(
+                !is_over,
+                "`{text}` was expected, and stderr ended{}",
+                logs()
+            );
+            soon(text, written.changed()).await.unwrap();
         }
-        String::from_utf8_lossy(&seen).into_owned()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -192,20 +218,19 @@ impl Running {
     /// Waits for the end.
     pub(crate) async fn ended(mut self) -> Ended {
         let mut stdout = String::new();
-        let mut stderr = String::new();
-        let all = async {
-            while let Some(line) = self.lines.next_line().await.unwrap() {
-                stdout.push_str(&line);
-                stdout.push('\n');
-            }
-            self.stderr.read_to_string(&mut stderr).await.unwrap();
-            self.child.wait().await.unwrap()
-        };
-        let status = timeout(SOON, all).await.unwrap();
+        while let Some(line) = self.line("the end of the output").await {
+            stdout.push_str(&line);
+            stdout.push('\n');
+        }
+        let mut written = self.transcript.written.subscribe();
+        let is_over = written.wait_for(|written| written.is_over);
+        drop(soon("the end of stderr", is_over).await.unwrap());
+        let status = soon("the end of the program", self.child.wait()).await;
+        let stderr = self.transcript.stderr();
         Ended {
-            code: status.code(),
+            code: status.unwrap().code(),
             stdout,
-            stderr,
+            stderr: stderr[self.passed..].to_owned(),
         }
     }
 
@@ -214,4 +239,88 @@ impl Running {
         self.signal(Signal::SIGTERM);
         self.ended().await
     }
+}
+
+/// The output of a program, for tests and for the messages of those that fail.
+struct Transcript {
+    command: String,
+    stderr: Mutex<Vec<u8>>,
+    written: watch::Sender<Written>,
+    /// The last line of the standard output that a test has read.
+    last_line: Mutex<String>,
+}
+
+/// How much of the standard error was read.
+#[derive(Default)]
+struct Written {
+    bytes: usize,
+    is_over: bool,
+}
+
+thread_local! {
+    /// The programs of the test on this thread.
+    static TRANSCRIPTS: RefCell<Vec<Arc<Transcript>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Transcript {
+    /// Reads the standard error to its end, so that a program never waits for a test that does not.
+    fn of(command: &Command, mut stderr: ChildStderr) -> Arc<Self> {
+        let args = command.as_std().get_args().map(OsStr::to_string_lossy);
+        let transcript = Arc::new(Self {
+            command: args.collect::<Vec<_>>().join(" "),
+            stderr: Mutex::default(),
+            written: watch::Sender::default(),
+            last_line: Mutex::default(),
+        });
+        TRANSCRIPTS.with_borrow_mut(|all| all.push(Arc::clone(&transcript)));
+        let own = Arc::clone(&transcript);
+        tokio::spawn(async move {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
+                own.stderr
+                    .lock()
+                    .unwrap()
+                    .extend_from_slice(&buffer[..read]);
+                own.written.send_modify(|written| written.bytes += read);
+            }
+            own.written.send_modify(|written| written.is_over = true);
+        });
+        transcript
+    }
+
+    /// Up to the last whole character.
+    fn stderr(&self) -> String {
+        let bytes = self.stderr.lock().unwrap();
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => text.to_owned(),
+            Err(error) => String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into_owned(),
+        }
+    }
+}
+
+/// The last output of every program of this test.
+fn logs() -> String {
+    let end = |transcript: &Arc<Transcript>| {
+        let stderr = transcript.stderr();
+        let skipped = stderr.lines().count().saturating_sub(LOG_LINES);
+        let stderr: Vec<_> = stderr.lines().skip(skipped).collect();
+        format!(
+            "\n---- svc {}\nlast line read: {}\n{}",
+            transcript.command,
+            transcript.last_line.lock().unwrap(),
+            stderr.join("\n")
+        )
+    };
+    TRANSCRIPTS.with_borrow(|all| all.iter().map(end).collect())
+}
+
+/// Lines of each log in the message of a failed test.
+const LOG_LINES: usize = 40;
+
+/// Waits for what has to happen soon.
+pub(crate) async fn soon<T>(expected: &str, future: impl Future<Output = T>) -> T {
+    let Ok(value) = timeout(SOON, future).await else {
+        panic!("`{expected}` was expected within {SOON:?}{}", logs());
+    };
+    value
 }

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use nix::sys::signal::Signal;
 
-use super::{installed::free_port, program::Home};
+use super::program::Home;
 
 #[tokio::test]
 async fn without_an_engine_the_next_step_is_told() {
@@ -115,7 +115,7 @@ async fn the_schema_is_printed_for_editors() {
 
 /// Where nobody listens.
 fn nobody() -> String {
-    format!("127.0.0.1:{}", free_port())
+    format!("127.0.0.1:{}", ports::lease())
 }
 
 #[tokio::test]

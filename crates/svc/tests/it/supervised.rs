@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
 use super::{
-    installed::{alone, free_port},
+    installed::alone,
     program::{Home, Running, SOON},
     run::{echo, replace},
 };
@@ -101,7 +101,7 @@ async fn an_agent_says_when_it_serves_reloads_lives_and_stops() {
 #[tokio::test]
 async fn servers_say_when_they_serve_live_and_stop() {
     let home = Home::new();
-    let name = format!("svc-it-{}-{}", std::process::id(), free_port());
+    let name = format!("svc-it-{}", home.path().file_name().unwrap().display());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let notified = Notified::new(UnixDatagram::bind_addr(&address).unwrap());
     let mut command = home.command(&["up", "--community", "--port", "0", "-o", "json"]);

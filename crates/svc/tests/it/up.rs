@@ -21,7 +21,7 @@ use tokio_tungstenite::{
 };
 
 use super::{
-    installed::{alone, up},
+    installed::{alone, alone_at, up},
     program::{DRAIN, Home, SOON},
 };
 
@@ -417,8 +417,8 @@ async fn a_name_is_taken_over_by_the_same_identity_and_refused_to_another() {
 #[tokio::test]
 async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
     let home = Home::new();
-    let first = alone(&home, &[]).await;
-    let port = engine_port(&first.ready).to_string();
+    let port = ports::lease().to_string();
+    let first = alone_at(&home, &port).await;
     let service = shouting_service().await.to_string();
     let mut agent = home.start(&["forward", &service, "--tcp", "--name", "one", "-o", "json"]);
     assert!(online(&agent.json().await));
@@ -430,18 +430,7 @@ async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
     agent
         .json_where(|line| line["status"] == "disconnected")
         .await;
-    let args = [
-        "up",
-        "--community",
-        "--port",
-        &port,
-        "--metrics-port",
-        "0",
-        "--output",
-        "json",
-    ];
-    let mut again = home.start(&args);
-    again.json().await;
+    let _again = alone_at(&home, &port).await;
     agent.json_where(online).await;
     // The watcher begins again, with a snapshot.
     events
@@ -485,11 +474,6 @@ async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
         assert_eq!(agent.ended().await.code, Some(0));
         assert!(begun.elapsed() < DRAIN, "{:?}", begun.elapsed());
     }
-}
-
-fn engine_port(ready: &Value) -> u16 {
-    let url: reqwest::Url = ready["engine_url"].as_str().unwrap().parse().unwrap();
-    url.port().unwrap()
 }
 
 fn jwt_secret(ready: &Value) -> std::path::PathBuf {

@@ -93,8 +93,8 @@ async fn a_server_behind_a_private_tunnel_is_found_by_its_labels_and_dialled() {
 #[tokio::test]
 async fn a_shell_outlives_its_engine() {
     let home = Home::new();
-    let up = alone(&home, &[]).await;
-    let port = up.said("engine_url").rsplit_once(':').unwrap().1.to_owned();
+    let port = ports::lease().to_string();
+    let up = alone_at(&home, &port).await;
     let args = [
         "webtty",
         "server",

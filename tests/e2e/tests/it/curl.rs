@@ -356,7 +356,7 @@ fn a_name_that_is_not_served_is_told_apart() -> Result<()> {
 #[test]
 fn a_service_that_is_not_there_is_a_bad_gateway() -> Result<()> {
     let svc = Svc::engine()?;
-    let (port, _) = e2e::free_ports(1)?;
+    let port = ports::lease();
     let agent = Agent::forward(&svc, &format!("127.0.0.1:{port}"), &["--http"])?;
     let answer = Curl::new(&svc).get(&[&agent.url("/")])?;
     assert_eq!(answer.status, 502, "{answer:?}");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{Curl, Process, free_ports, program};
+use e2e::{Curl, Process, program};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -35,7 +35,7 @@ struct Stack {
 impl Stack {
     fn start() -> Result<Self> {
         let directory = prepared()?;
-        let (port, _) = free_ports(3)?;
+        let port = *ports::lease_range(3).start();
         let mut metrics = Vec::new();
         let mut processes = Vec::new();
         for name in ["platform", "engine", "turn"] {

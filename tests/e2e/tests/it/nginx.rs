@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use aws_lc_rs::digest;
-use e2e::{Agent, Answer, Curl, Nginx, Svc, free_ports};
+use e2e::{Agent, Answer, Curl, Nginx, Svc};
 use serde_json::json;
 
 #[test]
@@ -215,7 +215,7 @@ fn many_visitors_at_once_are_served() -> Result<()> {
 
 #[test]
 fn bytes_pass_through_tls_and_tcp_tunnels_as_they_are() -> Result<()> {
-    let (first, last) = free_ports(4)?;
+    let (first, last) = ports::lease_range(4).into_inner();
     let svc = Svc::engine_with(&json!({"tcp": {"port_range": format!("{first}-{last}")}}))?;
     let nginx = Nginx::start()?;
     let at_nginx = nginx.tls().replace("https://", "");

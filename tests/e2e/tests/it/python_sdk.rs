@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use e2e::{Svc, free_ports, python, script};
+use e2e::{Svc, python, script};
 use serde_json::{Value, json};
 
 #[test]
@@ -92,7 +92,7 @@ fn it_serves_an_application_on_streams_that_end() -> Result<()> {
 
 #[test]
 fn it_publishes_raw_bytes() -> Result<()> {
-    let (first, last) = free_ports(8)?;
+    let (first, last) = ports::lease_range(8).into_inner();
     let svc = Svc::engine_with(&json!({"tcp": {"port_range": format!("{first}-{last}")}}))?;
     let result = script(&svc, "publish_raw.py", &[], &[])?;
     let port = result["tcp_port"].as_u64().unwrap_or_default();
@@ -137,7 +137,7 @@ fn an_accepted_stream_outlives_the_control_channel() -> Result<()> {
 
 #[test]
 fn a_burst_of_visitors_does_not_cost_it_its_control_channel() -> Result<()> {
-    let (first, last) = free_ports(2)?;
+    let (first, last) = ports::lease_range(2).into_inner();
     let svc = Svc::engine_with(&json!({"tcp": {"port_range": format!("{first}-{last}")}}))?;
     let result = script(&svc, "burst.py", &[], &[])?;
     assert_eq!(result, json!({"answered": 400, "control_open": true}));

@@ -10,7 +10,6 @@ use testing::{RawVisitor, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{A, B, Two};
-use crate::tcp::free_ports;
 
 /// A service that begins an answer and never ends it. Behind an upgrade it sends back what comes;
 /// what is not HTTP it reads and does not answer.
@@ -353,8 +352,8 @@ trait Duplex: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> Duplex for S {}
 
 fn tcp_ports() -> String {
-    let port = free_ports(20);
-    format!("tcp: {{port_range: '{port}-{}'}}", port + 19)
+    let ports = ports::lease_range(20);
+    format!("tcp: {{port_range: '{}-{}'}}", ports.start(), ports.end())
 }
 
 async fn tcp_visitor(engine: &TestEngine, tunnel: &TestTunnel) -> tokio::net::TcpStream {
@@ -374,7 +373,7 @@ async fn a_reserved_port_is_given_to_its_project_and_taken_back() {
     } = Two::start().await;
     platform.add_project(B);
     platform.add_member("usr_ann", &[A, B]);
-    let port = free_ports(1);
+    let port = ports::lease();
     let reserve = |project: &mut api::link::Project| {
         project.addresses = vec![api::link::Address {
             id: "adr_1".to_owned(),

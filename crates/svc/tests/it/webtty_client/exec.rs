@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::super::{installed::free_port, program::Home};
+use super::super::program::Home;
 use super::served::{Options, Served};
 
 /// WT-1: what a command said and how it ended, as one object; the exit code is its own.
@@ -181,7 +181,7 @@ async fn what_cannot_be_reached_or_started_is_told() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains("error[webtty_refused]"), "{ended:?}");
 
-    let nobody = format!("ws://127.0.0.1:{}", free_port());
+    let nobody = format!("ws://127.0.0.1:{}", ports::lease());
     let ended = home.run(&["webtty", "exec", &nobody, "--", "true"]).await;
     assert_eq!(ended.code, Some(1));
     assert!(

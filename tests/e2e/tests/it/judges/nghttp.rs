@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{Agent, Nginx, Process, Svc, eventually, free_ports, provided};
+use e2e::{Agent, Nginx, Process, Svc, eventually, provided};
 use tempfile::TempDir;
 
 /// Larger than the windows of every hop at the start.
@@ -100,7 +100,7 @@ fn file(files: &TempDir) -> Result<String> {
 
 /// A service that says back what it gets, with a trailer, over HTTP/2 without TLS.
 fn nghttpd(files: &TempDir) -> Result<(Process, String)> {
-    let (port, _) = free_ports(1)?;
+    let port = ports::lease();
     let mut command = Command::new(provided("SVC_TEST_NGHTTPD")?);
     command
         .args(["--no-tls", "--echo-upload", "--trailer", "x-served: whole"])
