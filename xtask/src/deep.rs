@@ -5,10 +5,13 @@ use anyhow::Result;
 use crate::attack;
 use crate::fuzz;
 use crate::repository::Repository;
+use crate::soak;
 
-/// Attacks the release program for ten minutes, then fuzzes every target.
+/// Attacks the release program for ten minutes, fuzzes every target, and runs every test once on a busy
+/// machine.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     let seconds = ["--seconds", "600"].map(str::to_owned);
     attack::run(repository, &seconds)?;
-    fuzz::run(repository, &[])
+    fuzz::run(repository, &[])?;
+    soak::run(repository, &["--load", "--all"].map(str::to_owned))
 }

@@ -2,7 +2,8 @@
 //!
 //! `up` starts the program as a newcomer meets it, `test` runs everything that a change must
 //! pass, `provision` installs what the tests need, `fuzz` feeds the parsers what nobody thought of,
-//! `attack` runs hostile clients against the release program, `deep` runs the long checks,
+//! `attack` runs hostile clients against the release program, `soak` repeats the tests on a busy
+//! machine, `deep` runs the long checks,
 //! `bench` measures, `dist` makes packages, `web` fetches the terminal of the pages, `systems` checks
 //! the agent for systems that it is not tested on, `tidy` checks the house rules, and `rules` writes
 //! `docs/rules.md`. The checks of `tidy` and `rules` are also tests of this package, so that a plain
@@ -21,6 +22,7 @@ mod program;
 mod provision;
 mod repository;
 mod rules;
+mod soak;
 mod systems;
 mod test;
 mod tidy;
@@ -60,6 +62,7 @@ fn run(args: &[String]) -> Result<()> {
         "fuzz" => fuzz::run(&repository, rest),
         "attack" => attack::run(&repository, rest),
         "deep" => no_arguments(rest).and_then(|()| deep::run(&repository)),
+        "soak" => soak::run(&repository, rest),
         "systems" => no_arguments(rest).and_then(|()| systems::run(&repository)),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(&repository)),
         "rules" => no_arguments(rest).and_then(|()| rules::run(&repository)),
@@ -100,7 +103,10 @@ Usage: cargo xtask <task>
                      every target of fuzz/, or those that are named, for N seconds (120)
   attack [--seconds N] [--seed N] [--only CASE]
                      hostile clients, services and agents against the release program
-  deep               the long checks: attacks for ten minutes, then every fuzz target
+  deep               the long checks: attacks for ten minutes, every fuzz target, one soak round
+  soak [--rounds N] [--load] [--all] [--seed N] [package…]
+                     every test whose passes in tests/soak.txt are too few, in shuffled order,
+                     beside busy loops with --load
   dist [--out DIR]   the packages: tarballs and .deb of the program and of the small agent
   web                fetch the terminal of the platform's pages, which the next build takes in
   systems            the agent, type-checked for Windows and macOS

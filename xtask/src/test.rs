@@ -1,11 +1,13 @@
 //! `cargo xtask test`: everything that a change must pass, in order, stopping at the first failure.
 
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::attack;
 use crate::fuzz;
 use crate::program;
 use crate::provision::{self, Provisions};
@@ -14,7 +16,7 @@ use crate::tidy;
 
 /// What `svc` leaves out by default. Lint and test steps select it together with everything else: a
 /// second set of features would compile the dependencies once more, and back again in the next run.
-const FEATURES: [&str; 2] = ["--features", "svc/keyring"];
+pub(crate) const FEATURES: [&str; 2] = ["--features", "svc/keyring"];
 
 /// Provisions the machine and runs every step. A failure names the step it happened in.
 pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
@@ -33,6 +35,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     steps.step("tidy", || tidy::run(repository))?;
     steps.step("fuzz, briefly", || fuzz::briefly(repository))?;
     steps.step("cargo test", || tests(repository, &provisions))?;
+    steps.step("attack", || attack::briefly(repository))?;
     steps.finish();
     Ok(())
 }
@@ -76,7 +79,6 @@ fn small_agent(repository: &Repository) -> Result<()> {
 /// The whole workspace each time: cargo unites the features of what is selected, and another
 /// selection would compile the dependencies once more.
 fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
-    let svc = repository.target_directory()?.join("debug").join("svc");
     let mut cargo = in_repository(repository);
     if let Some(watched) = watched(repository)? {
         cargo.args(["--config", &watched]);
@@ -85,11 +87,16 @@ fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
         // One broken test must not hide those of the packages after it.
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
         .args(FEATURES)
-        .env("SVC_BIN", svc);
+        .env("SVC_BIN", svc(repository)?);
     for (name, value) in provisions.environment() {
         cargo.env(name, value);
     }
     program::run(&mut cargo)
+}
+
+/// The program under test, which cargo builds before the tests.
+pub(crate) fn svc(repository: &Repository) -> Result<PathBuf> {
+    Ok(repository.target_directory()?.join("debug").join("svc"))
 }
 
 /// Cargo's configuration of how a test program is run: `watch` of this very program, where no

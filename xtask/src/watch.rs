@@ -43,7 +43,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 }
 
 /// The program's own end, if it comes in time.
-fn wait(mut child: Child, most: Duration) -> Result<Option<ExitStatus>> {
+pub(crate) fn wait(mut child: Child, most: Duration) -> Result<Option<ExitStatus>> {
     let (tell, told) = mpsc::channel();
     let waiting = thread::spawn(move || tell.send(child.wait()));
     match told.recv_timeout(most) {
