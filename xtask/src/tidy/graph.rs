@@ -102,8 +102,8 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     // Black-box: they see the program and never its crates.
-    ("e2e", &["ports"]),
     ("ports", &[]),
+    ("e2e", &["ports"]),
     ("attack", &["e2e"]),
     ("bench-tools", &[]),
     ("xtask", &[]),
