@@ -103,6 +103,7 @@ Usage: cargo xtask <task>
                      every target of fuzz/, or those that are named, for N seconds (120)
   attack [--seconds N] [--seed N] [--only CASE]
                      hostile clients, services and agents against the release program
+  attack --gate      the same for a minute, as `test` does: against our crates without assertions
   deep               the long checks: attacks for ten minutes, every fuzz target, one soak round
   soak [--rounds N] [--load] [--all] [--seed N] [package…]
                      every test whose passes in tests/soak.txt are too few, in shuffled order,

@@ -1,0 +1,110 @@
+"""Instructions that a small request costs in two builds of the program, counted by callgrind.
+
+    python3 bench/instructions.py BASE HEAD [h1|h2]
+
+Times are noisy on a shared machine, instructions are not: each build serves 1,000 and then 3,000 requests
+in fresh processes, and the difference is divided by 2,000, so that start and end do not count. The
+entropy that the TLS library collects at its start depends on timing and is left out by name.
+"""
+
+import http.server
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+FEW, MANY = 1000, 3000
+# Entropy by jitter (aws-lc), whose loops end when the clock says so.
+STARTUP = re.compile(r"jent|rol64|xoshiro|once_cell|clock_gettime|keccak|sha3")
+LINE = re.compile(r"\s*([\d,]+)\s*\(\s*[\d.]+%\)\s+(.*)")
+
+
+class Service(http.server.BaseHTTPRequestHandler):
+    """Six bytes for every request."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"hello\n")
+
+    def log_message(self, *_args):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_args):
+        """Connections end with the processes."""
+
+
+def start(directory, name, args):
+    """Starts the program under callgrind."""
+    valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={directory}/{name}"]
+    return subprocess.Popen(
+        [*valgrind, *args],
+        cwd=directory,
+        env={"HOME": directory, "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def counted(directory, name):
+    """Instructions by function, without those of the start that depend on timing."""
+    args = ["callgrind_annotate", "--threshold=100", f"{directory}/{name}"]
+    text = subprocess.run(args, capture_output=True, text=True, check=True).stdout
+    lines = (LINE.match(line) for line in text.splitlines() if "PROGRAM TOTALS" not in line)
+    return sum(
+        int(line[1].replace(",", "")) for line in lines if line and not STARTUP.search(line[2])
+    )
+
+
+def serve(program, service, version, requests):
+    """Instructions of the engine and of the agent for so many requests."""
+    with tempfile.TemporaryDirectory() as directory:
+        up = [program, "up", "--community", "--port", "0", "--metrics-port", "0", "--output", "json"]
+        engine = start(directory, "engine", up)
+        port = json.loads(engine.stdout.readline())["engine_url"].rsplit(":", 1)[1]
+        forward = [program, "forward", str(service), "--hostname", "web", "--output", "json"]
+        agent = start(directory, "agent", forward)
+        lines = (json.loads(line) for line in agent.stdout)
+        url = next(line["forwarding"] for line in lines if line.get("status") == "online")
+        # What the agent writes about each connection is read, so that it never waits.
+        threading.Thread(target=agent.stdout.read, daemon=True).start()
+        load = ["h2load", *(["--h1"] if version == "h1" else []), "-n", str(requests), "-c", "4"]
+        load += [f"--connect-to=127.0.0.1:{port}", f"{url}/x"]
+        said = subprocess.run(load, capture_output=True, text=True, check=True).stdout
+        if f"{requests} succeeded" not in said:
+            sys.exit(f"not every request succeeded:\n{said}")
+        for process in (agent, engine):
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+        return [counted(directory, name) for name in ("engine", "agent")]
+
+
+def per_request(program, service, version):
+    few, many = (serve(program, service, version, requests) for requests in (FEW, MANY))
+    return [(high - low) / (MANY - FEW) for low, high in zip(few, many)]
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    base, head = sys.argv[1:3]
+    version = sys.argv[3] if len(sys.argv) == 4 else "h1"
+    server = Server(("127.0.0.1", 0), Service)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_address[1]
+    pairs = zip(per_request(base, port, version), per_request(head, port, version))
+    for name, (before, after) in zip(("engine", "agent"), pairs):
+        print(f"{version} {name}: {before:,.0f} -> {after:,.0f} ({after / before - 1:+.1%})")
+
+
+if __name__ == "__main__":
+    main()
