@@ -22,7 +22,9 @@ use types::problem::Problem;
 
 use super::buffered::Buffered;
 use super::event_stream::{self, Then};
+use super::head_size;
 use super::idle::{Activity, Occupied};
+use super::strict::StrictRequests;
 use crate::core::Worker;
 
 /// How long a request head may take.
@@ -92,7 +94,6 @@ async fn serve_requests(
             }))
         }
     });
-    let io = TokioIo::new(stream);
     let drain = worker.drain.cancelled();
     // Whatever ends a connection, its client knows or is gone.
     if http2 {
@@ -101,10 +102,10 @@ async fn serve_requests(
             .timer(TokioTimer::new())
             .enable_connect_protocol()
             .max_concurrent_streams(STREAMS)
-            .max_header_list_size(u32::try_from(header_bytes).unwrap_or(u32::MAX))
+            .max_header_list_size(head_size::hard(header_bytes))
             .keep_alive_interval(PING)
             .keep_alive_timeout(PONG);
-        let connection = builder.serve_connection(io, service);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         tokio::select! {
             ended = &mut connection => drop(ended),
@@ -126,6 +127,13 @@ async fn serve_requests(
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_DEADLINE)
             .max_buf_size(header_bytes.max(16 * 1024));
+        let limits = http1::Limits {
+            head_bytes: header_bytes,
+            target_bytes: worker.core.config.limits.url_bytes,
+            ..http1::Limits::default()
+        };
+        let clock = Arc::clone(&worker.core.clock);
+        let io = TokioIo::new(StrictRequests::new(stream, limits, move || clock.now()));
         let connection = builder.serve_connection(io, service).with_upgrades();
         tokio::pin!(connection);
         tokio::select! {
@@ -170,6 +178,9 @@ async fn answer(
     worker: &Worker,
 ) -> Result<Response, Infallible> {
     let refused = match host(&request).map(str::to_ascii_lowercase) {
+        _ if head_size::is_too_large(&request, worker.core.config.limits.header_bytes) => {
+            Problem::header_fields_too_large()
+        }
         Err(reason) => Problem::invalid_request(reason),
         // A connection is for the host that its handshake named: another project's may be at
         // another engine (RFC 9110, 7.4).

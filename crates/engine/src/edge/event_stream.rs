@@ -213,7 +213,7 @@ async fn write<T: Stream>(
 }
 
 /// Status and fields, with the framing of a body of this length, or of one that goes on.
-fn head(parts: &Parts, length: Option<u64>, now: Timestamp) -> Vec<u8> {
+pub(super) fn head(parts: &Parts, length: Option<u64>, now: Timestamp) -> Vec<u8> {
     let mut head = Vec::with_capacity(256);
     let status = parts.status.as_u16();
     write_status_line(&mut head, status, reason(status));

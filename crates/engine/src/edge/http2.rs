@@ -19,6 +19,7 @@ use types::problem::Problem;
 
 use super::answer::Answer;
 use super::form::Form;
+use super::head_size;
 use super::hold;
 use super::idle::Activity;
 use super::plan::{Inbound, plan};
@@ -56,14 +57,13 @@ pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
         worker: Arc::clone(&worker),
         activity: Arc::clone(&activity),
     });
-    let header_bytes = u32::try_from(worker.core.config.limits.header_bytes).unwrap_or(u32::MAX);
     let mut builder = http2::Builder::new(Streams::new(worker.core.config.timeouts.visitor_stall));
     builder
         .timer(TokioTimer::new())
         .enable_connect_protocol()
         .max_concurrent_streams(STREAMS)
         .max_pending_accept_reset_streams(RESETS)
-        .max_header_list_size(header_bytes)
+        .max_header_list_size(head_size::hard(worker.core.config.limits.header_bytes))
         .max_send_buf_size(SEND_BUFFER)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -155,6 +155,9 @@ impl Visitor {
             record.answer(problem, form)
         };
         let invalid = |reason: &'static str| Problem::invalid_request(reason);
+        if head_size::is_too_large(request, self.worker.core.config.limits.header_bytes) {
+            return Err(malformed(record, &Problem::header_fields_too_large()));
+        }
         // Extended CONNECT is how HTTP/2 says what an upgrade says in HTTP/1.1 (RFC 8441).
         let method = match (request.method(), protocol) {
             (&Method::CONNECT, Some(_)) => Ok(http1::Method::Get),

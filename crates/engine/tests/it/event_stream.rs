@@ -108,6 +108,48 @@ async fn who_asked_for_the_end_of_the_connection_gets_it() {
     assert_eq!(watcher.read_to_end().await, b"");
 }
 
+/// What is not one request beyond doubt gets a problem document, on every request of a connection.
+#[tokio::test]
+async fn a_malformed_request_gets_a_problem_document() {
+    let engine = TestEngine::start().await;
+    let host = engine.host();
+    let good = bearer(&engine.token(json!({})));
+    let over = "x".repeat(70_000);
+    for (request, status, code) in [
+        (
+            format!("GET /api/clients HTTP/1.1\nHost: {host}\n{good}\n\n"),
+            400,
+            "invalid_request",
+        ),
+        (
+            format!("GET /api/clients HTTP/1.1\r\nHost: {host}\nX: y\r\n{good}\r\n"),
+            400,
+            "invalid_request",
+        ),
+        (
+            format!("GET /api/clients HTTP/1.1\r\nHost: {host}\r\nX: {over}\r\n{good}\r\n"),
+            431,
+            "request_header_fields_too_large",
+        ),
+    ] {
+        let mut visitor = engine.visitor().http1(host).await;
+        // The connection has served a good one before.
+        visitor
+            .send(format!(
+                "GET /api/clients HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"
+            ))
+            .await;
+        let first = visitor.answer().await;
+        assert_eq!(first.status, 200);
+        visitor.try_send(&request).await;
+        let answer = visitor.answer().await;
+        assert_eq!(answer.status, status, "{request}");
+        let problem = answer.json();
+        assert_eq!(problem["code"], code, "{request}");
+        assert_eq!(problem["status"], status, "{request}");
+    }
+}
+
 /// What is nearly a request for the stream is answered as every other request is.
 #[tokio::test]
 async fn anything_else_is_the_librarys() {

@@ -1,6 +1,6 @@
 //! What HTTP/2 visitors send.
 
-use testing::TestEngine;
+use testing::{H2Visitor, TestEngine};
 
 use super::frames::{
     ACK, CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM,
@@ -165,6 +165,72 @@ async fn fields_that_would_say_something_else_in_http1_go_nowhere() {
     table.row(["a pseudo field behind another"], &fate, &MALFORMED);
     table.holds();
     site.is_untouched().await;
+}
+
+/// A head as `HEADERS` and `CONTINUATION` frames of a stream.
+fn head_frames(stream: u32, head: &[u8]) -> Vec<Frame> {
+    let count = head.chunks(16_384).count();
+    let frames = head.chunks(16_384).enumerate().map(|(index, piece)| {
+        let (kind, first) = match index {
+            0 => (HEADERS, END_STREAM),
+            _ => (CONTINUATION, 0),
+        };
+        let last = if index + 1 == count { END_HEADERS } else { 0 };
+        frame(kind, first | last, stream, piece)
+    });
+    frames.collect()
+}
+
+/// A head that is too large is refused on its stream; the connection serves on. Only far above the
+/// limit, where reading on would be the attack (`CONTINUATION` flood), the connection ends.
+#[tokio::test]
+async fn a_head_that_is_too_large_costs_its_stream_alone() {
+    let site = Site::start().await;
+    let host = site.host();
+    let mut table = Table::default();
+    for size in [33_000, 40_000, 64_000, 90_000, 120_000] {
+        let value = "a".repeat(size);
+        let many = vec!["a".repeat(900); size / 900];
+        let one = vec![("x", value.as_str())];
+        let many: Vec<_> = many.iter().map(|value| ("x", value.as_str())).collect();
+        for (name, row) in [("one field", one), ("many fields", many)] {
+            let mut connection = Connection::open(&site.engine, host).await;
+            let head = block(&fields(host, &row));
+            let fate = connection.fate(&head_frames(1, &head)).await;
+            table.row(
+                [format!("{size} bytes in {name}")],
+                &fate,
+                &Fate::Answer(431),
+            );
+            connection
+                .writer
+                .send(&request(host, 3, END_STREAM).to_bytes())
+                .await;
+            let next = connection.reader.fate(3).await;
+            table.row(
+                [format!("the next after {size} bytes in {name}")],
+                &next,
+                &Fate::Answer(200),
+            );
+        }
+    }
+    table.holds();
+    // The refusal is one of ours, on tunnels and at the Engine API.
+    let large = "a".repeat(40_000);
+    for (host, path) in [(host, "/"), (site.engine.host(), "/api/clients")] {
+        let mut visitor = site.engine.visitor().h2(host).await;
+        let request = hyper::Request::get(format!("https://{host}{path}")).header("x", &large);
+        let response = visitor
+            .send(request.body(H2Visitor::empty()).unwrap())
+            .await;
+        let answer = H2Visitor::collect(response.unwrap()).await;
+        assert_eq!(answer.status, 431, "{host}");
+        assert_eq!(
+            answer.json()["code"],
+            "request_header_fields_too_large",
+            "{host}"
+        );
+    }
 }
 
 fn malformed(fate: Fate) -> Fate {
