@@ -8,8 +8,9 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_path_to_error::Segment;
 
 /// Bounds of a document.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +65,39 @@ pub fn parse(text: &[u8], limits: Limits) -> Result<Value, JsonError> {
             column: error.column(),
         }
     })
+}
+
+/// Reads a value as a type. The error names the member at fault, also one that is missing.
+///
+/// # Errors
+/// The value has another shape; no line or column is known.
+pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, JsonError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let message = error.inner().to_string();
+        let mut path: Vec<String> = error.path().iter().filter_map(segment).collect();
+        path.extend(missing(&message).map(str::to_owned));
+        JsonError {
+            field: path.join("."),
+            message,
+            line: 1,
+            column: 0,
+        }
+    })
+}
+
+/// A step of a dotted path: `trustedIps.0`.
+fn segment(segment: &Segment) -> Option<String> {
+    match segment {
+        Segment::Seq { index } => Some(index.to_string()),
+        Segment::Map { key } => Some(key.clone()),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    }
+}
+
+/// The member that serde misses: its error holds the name in its text alone.
+fn missing(message: &str) -> Option<&str> {
+    let (name, _) = message.strip_prefix("missing field `")?.split_once('`')?;
+    Some(name)
 }
 
 /// Where the reader is. A member leaves the path when it was read, so after an error the path
@@ -201,6 +235,30 @@ mod tests {
             parse(text, LIMITS).unwrap(),
             json!({"a": [1, -2, "x", null, true], "b": {"c": 1.5}})
         );
+    }
+
+    #[test]
+    fn the_member_at_fault_is_named_also_where_it_is_missing() {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Outer {
+            #[expect(dead_code, reason = "read by serde alone")]
+            inner: Vec<Inner>,
+        }
+        #[derive(serde::Deserialize)]
+        struct Inner {
+            #[expect(dead_code, reason = "read by serde alone")]
+            name: String,
+        }
+        for (value, field) in [
+            (json!({}), "inner"),
+            (json!({"inner": [{"name": "a"}, {}]}), "inner.1.name"),
+            (json!({"inner": [{"name": 1}]}), "inner.0.name"),
+            (json!({"inner": [], "other": 1}), "other"),
+        ] {
+            let error = typed::<Outer>(value).map(drop).unwrap_err();
+            assert_eq!(error.field, field, "{error}");
+        }
     }
 
     #[test]

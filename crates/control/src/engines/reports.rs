@@ -51,7 +51,7 @@ pub(super) async fn take(
     let is_relay = engine.cluster.relay_realm.is_some();
     let other = |record: &Record| !matches!(record, Record::TurnUsage(_) | Record::Unknown);
     if is_relay && let Some(index) = report.records.iter().position(other) {
-        let field = format!("records[{index}].record");
+        let field = format!("records.{index}.record");
         return Err(bad(&field, "a relay reports turn_usage alone"));
     }
     let batch = Batch::of(report, app.now())?;
@@ -431,7 +431,7 @@ struct At(usize);
 
 impl At {
     fn bad(self, member: &str, message: &str) -> Refusal {
-        bad(&format!("records[{}].{member}", self.0), message)
+        bad(&format!("records.{}.{member}", self.0), message)
     }
 
     fn project(self, id: &str) -> Answer<ProjectId> {
@@ -499,16 +499,16 @@ mod tests {
             record[name] = value;
             refused(&json!([{"record": "weather"}, record]))
         };
-        assert_eq!(stream("project_id", json!("x")), "records[1].project_id");
-        assert_eq!(stream("stream_id", json!("X")), "records[1].stream_id");
-        assert_eq!(stream("outcome", json!("lost")), "records[1].outcome");
-        assert_eq!(stream("summary", json!([])), "records[1].summary");
-        assert_eq!(stream("tunnel_id", json!("x")), "records[1].tunnel_id");
+        assert_eq!(stream("project_id", json!("x")), "records.1.project_id");
+        assert_eq!(stream("stream_id", json!("X")), "records.1.stream_id");
+        assert_eq!(stream("outcome", json!("lost")), "records.1.outcome");
+        assert_eq!(stream("summary", json!([])), "records.1.summary");
+        assert_eq!(stream("tunnel_id", json!("x")), "records.1.tunnel_id");
         let event = json!([{"record": "event", "project_id": project, "event": {"type": "x"}}]);
-        assert_eq!(refused(&event), "records[0].event");
+        assert_eq!(refused(&event), "records.0.event");
         let usage = json!([{"record": "usage", "project_id": project, "hour": at, "streams": 1,
             "failed_streams": 0, "upstream_bytes": u64::MAX, "downstream_bytes": 0}]);
-        assert_eq!(refused(&usage), "records[0].upstream_bytes");
+        assert_eq!(refused(&usage), "records.0.upstream_bytes");
     }
 
     #[test]

@@ -66,11 +66,7 @@ pub(crate) fn read_within<T: DeserializeOwned>(bytes: &[u8], limits: Limits) -> 
     if !value.is_object() {
         return Err(at("", "the body must be a JSON object".to_owned()));
     }
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        let path = if path == "." { "" } else { path.as_str() };
-        at(path, error.inner().to_string())
-    })
+    json::typed(value).map_err(|error| at(&error.field, error.message))
 }
 
 /// What the largest body of this API needs: two certificates and a boundary.
@@ -183,7 +179,12 @@ mod tests {
         assert_eq!(field(r#"{"ttlSeconds":60.0}"#), "ttlSeconds");
         assert_eq!(field(r#"{"ttlSeconds":-1}"#), "ttlSeconds");
         assert_eq!(field(r#"{"ttlSeconds":1,"ttlSeconds":1}"#), "ttlSeconds");
-        assert_eq!(field(r#"{"inner":{"list":[0,"x"]}}"#), "inner.list[1]");
+        assert_eq!(field(r#"{"inner":{"list":[0,"x"]}}"#), "inner.list.1");
+        assert_eq!(
+            field(r#"{"inner":{}}"#),
+            "inner.list",
+            "a missing member is named"
+        );
         assert_eq!(field("{"), "");
         assert_eq!(field("[]"), "");
     }

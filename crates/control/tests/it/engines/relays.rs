@@ -72,5 +72,5 @@ async fn a_relay_reports_turn_usage_alone(control: TestControl) {
     let answer = report(&control, RELAY_SECRET, 1, json!([turn])).await;
     assert_eq!(answer.expect(200)["through"], 1);
     let answer = report(&control, RELAY_SECRET, 2, json!([turn, inventory])).await;
-    assert_eq!(answer.expect(400)["field"], "records[1].record");
+    assert_eq!(answer.expect(400)["field"], "records.1.record");
 }

@@ -201,8 +201,8 @@ fn body<T: DeserializeOwned + Default>(bytes: Result<Bytes, BytesRejection>) -> 
     if !value.is_object() {
         return Err(Problem::invalid_request("expected an object").into());
     }
-    serde_json::from_value(value)
-        .map_err(|error| Problem::invalid_request(error.to_string()).into())
+    let read = json::typed(value).map_err(types::filter::ParamError::from);
+    read.map_err(Into::into)
 }
 
 /// The parameters of a path.
