@@ -5,7 +5,6 @@
 //! its credential and that of its person. A bucket holds what a minute brings. Both are this
 //! process's: several platforms allow several times as much.
 
-mod bucket;
 mod section;
 
 use std::collections::HashMap;
@@ -15,12 +14,10 @@ use api::control::{Access, Method, operations};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use daemon::rate_limit::{Buckets, RateLimit};
 use tokio::time::Instant;
 use types::id::UserId;
-use types::problem::Problem;
 
-use self::bucket::{Buckets, Quota};
 pub use self::section::{LimitsConfig, LimitsSection};
 use crate::app::App;
 use crate::caller::{self, Principal};
@@ -54,10 +51,10 @@ impl RateLimiter {
             Err(_) => Ok(self.users.look(&who.user.id, now)),
         };
         let is_refused = credential.is_err() || user.is_err();
-        let rate_limit = RateLimit {
-            credential: credential.unwrap_or_else(|empty| empty),
-            user: user.unwrap_or_else(|empty| empty),
-        };
+        let rate_limit = RateLimit(vec![
+            ("credential", credential.unwrap_or_else(|empty| empty)),
+            ("user", user.unwrap_or_else(|empty| empty)),
+        ]);
         if is_refused {
             Err(rate_limit)
         } else {
@@ -67,42 +64,11 @@ impl RateLimiter {
 
     /// Takes a token of a caller who was identified at the door of another surface.
     pub(crate) fn admit(&self, who: &Principal) -> Answer<()> {
-        self.take(who).map(|_| ()).map_err(|limit| limit.refusal())
+        self.take(who)
+            .map(|_| ())
+            .map_err(|limit| limit.refusal().into())
     }
 }
-
-/// How a caller's buckets stand after a request.
-#[derive(Clone, Copy, Debug)]
-struct RateLimit {
-    credential: Quota,
-    user: Quota,
-}
-
-impl RateLimit {
-    fn refusal(&self) -> Refusal {
-        let wait = self.credential.wait_seconds.max(self.user.wait_seconds);
-        Problem::too_many_requests()
-            .with_retry_after(wait.max(1))
-            .into()
-    }
-
-    /// `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers.
-    fn write(&self, headers: &mut HeaderMap) {
-        let each = [("credential", self.credential), ("user", self.user)];
-        let policies = each.map(|(name, quota)| format!("\"{name}\";q={};w=60", quota.size));
-        let state = each.map(|(name, quota)| {
-            format!("\"{name}\";r={};t={}", quota.left, quota.full_after_seconds)
-        });
-        for (name, value) in [(POLICY, policies), (STATE, state)] {
-            if let Ok(value) = HeaderValue::try_from(value.join(", ")) {
-                headers.insert(name, value);
-            }
-        }
-    }
-}
-
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const STATE: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Identifies the caller of an operation that is not public, once for the handler too, and takes a
 /// token of theirs.
@@ -122,7 +88,10 @@ pub(crate) async fn limit(State(app): State<Arc<App>>, request: Request, next: N
             let request = Request::from_parts(parts, body);
             (rate_limit, next.run(request).await)
         }
-        Err(rate_limit) => (rate_limit, rate_limit.refusal().into_response()),
+        Err(rate_limit) => {
+            let refusal = Refusal::from(rate_limit.refusal());
+            (rate_limit, refusal.into_response())
+        }
     };
     rate_limit.write(response.headers_mut());
     response

@@ -1,6 +1,6 @@
 //! What every server process needs and no domain knows: configuration ([`config`]), TLS material
 //! and its reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access log's
-//! writer ([`access_log`]), problem responses ([`problem`]), stopping ([`shutdown`], [`signals`]), what a
+//! writer ([`access_log`]), problem responses ([`problem`]), rates of requests ([`rate_limit`]), stopping ([`shutdown`], [`signals`]), what a
 //! supervisor is told ([`supervisor`]), the time of day ([`clock`]), and reading the files that an
 //! operator names ([`files`]).
 //!
@@ -31,6 +31,7 @@ pub mod files;
 pub mod logs;
 pub mod metrics;
 pub mod problem;
+pub mod rate_limit;
 pub mod shutdown;
 pub mod signals;
 pub mod supervisor;

@@ -27,6 +27,7 @@ use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
 use ipnet::IpNet;
 
+use crate::api::ApiRates;
 use crate::browser::Seals;
 
 pub use self::recordings::{RecordingPlace, RecordingPolicy, Recordings, S3};
@@ -229,6 +230,8 @@ pub struct Limits {
     pub max_buffered_bytes: usize,
     /// Watchers (SSE and WebSocket) at once.
     pub max_watchers: usize,
+    /// Requests to the Engine API in a minute.
+    pub api_rates: ApiRates,
     /// What one project of a managed engine may have of clients, tunnels, streams and watchers.
     pub project_share: Share,
     /// Connections of visitors, agents and API clients at once; `None`: half of the descriptors.

@@ -23,7 +23,7 @@ use types::tunnel::Hostname;
 
 use crate::access::{JwksError, JwksSource, Tenancy, Tokens};
 use crate::agents::Arrivals;
-use crate::api::{Api, router};
+use crate::api::{AnswerBudget, Api, RateLimiter, router};
 use crate::browser::Browsers;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Auth, EngineConfig, JwtAuth};
@@ -241,6 +241,8 @@ pub async fn start_with_clock(
         terminals: Arc::clone(&terminals),
         link: managed.as_ref().map(Managed::link),
         compat: config.compat_rstream,
+        answers: AnswerBudget::new(&config.limits),
+        rates: RateLimiter::new(&config.limits),
         upgraded: visits.clone(),
     }));
     let core = Arc::new(Core {

@@ -101,32 +101,50 @@ impl Tokens {
     pub fn verify(&self, token: &str, now: i64) -> Result<Arc<Verified>, Unverified> {
         let digest = credentials::digest(token);
         let keys = self.keys.load();
-        let verified = match self
-            .cache
-            .get(&digest)
-            .filter(|entry| entry.epoch == keys.epoch && self.is_current(entry))
-        {
-            Some(entry) if !entry.verified.is_expired(now) => entry.verified,
+        let verified = if let Some(verified) = self.cached(&digest, keys.epoch, now) {
+            verified
+        } else {
             // Past its time, or not seen yet: the reason comes from the one place that knows it.
-            _ => {
-                let (verified, source) = match &self.directory {
-                    None => (self.by_key(token, &keys.keyring, now)?, None),
-                    Some(directory) => self.by_directory(directory, token, &keys.keyring, now)?,
-                };
-                let entry = Entry {
-                    epoch: keys.epoch,
-                    verified: Arc::new(verified),
-                    source,
-                };
-                let verified = Arc::clone(&entry.verified);
-                self.cache.put(digest, entry);
-                verified
-            }
+            let (verified, source) = match &self.directory {
+                None => (self.by_key(token, &keys.keyring, now)?, None),
+                Some(directory) => self.by_directory(directory, token, &keys.keyring, now)?,
+            };
+            let entry = Entry {
+                epoch: keys.epoch,
+                verified: Arc::new(verified),
+                source,
+            };
+            let verified = Arc::clone(&entry.verified);
+            self.cache.put(digest, entry);
+            verified
         };
         if self.revoked.load().contains(&digest) || self.is_ended(&verified) {
             return Err(Unverified::Revoked);
         }
         Ok(verified)
+    }
+
+    /// The verdict about a token that was verified before and has not changed since; `None` where it
+    /// takes a verification.
+    pub(crate) fn remembered(
+        &self,
+        token: &str,
+        now: i64,
+    ) -> Option<Result<Arc<Verified>, Unverified>> {
+        let digest = credentials::digest(token);
+        let verified = self.cached(&digest, self.keys.load().epoch, now)?;
+        let is_revoked = self.revoked.load().contains(&digest) || self.is_ended(&verified);
+        Some(if is_revoked {
+            Err(Unverified::Revoked)
+        } else {
+            Ok(verified)
+        })
+    }
+
+    fn cached(&self, digest: &Digest, epoch: u64, now: i64) -> Option<Arc<Verified>> {
+        let entry = self.cache.get(digest)?;
+        let holds = entry.epoch == epoch && self.is_current(&entry);
+        (holds && !entry.verified.is_expired(now)).then_some(entry.verified)
     }
 
     /// Verifies the code of a sign-in (ED-2): the platform's word, by one of its keys. What it

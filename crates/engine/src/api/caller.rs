@@ -86,8 +86,7 @@ impl<A: Load, N: Needs> FromRequestParts<Arc<Api<A>>> for Caller<N> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
-        let token = api.verify(bearer(parts)?)?;
-        let project = project(parts)?;
+        let (token, project) = api.identify(parts, bearer(parts)?)?;
         if let Some(permission) = N::PERMISSION {
             let required = api.tenancy.require(&token, &project, permission);
             if let Err(denied) = required {
@@ -122,20 +121,20 @@ impl<A: Load> FromRequestParts<Arc<Api<A>>> for Watcher {
         let query = parts.uri.query().unwrap_or_default();
         // A present query credential is the credential and is judged alone; where it is no good a
         // bearer does not help (ED-1d).
-        let (text, token) = match query_credential::extract(query, api.reserved()) {
+        let (text, token, project) = match query_credential::extract(query, api.reserved()) {
             Err(malformed) => return Err(refused(&malformed)),
             Ok(Some(found)) => {
-                let token = api.verify(&found.token)?;
+                let (token, project) = api.identify(parts, &found.token)?;
                 // EN-5a, EN-5b, EN-5c, EN-5d.
                 watch::check(&token, api.unix_seconds()).map_err(|refusal| refused(&refusal))?;
-                (Secret::new(found.token), token)
+                (Secret::new(found.token), token, project)
             }
             Ok(None) => {
                 let text = bearer(parts)?;
-                (Secret::new(text), api.verify(text)?)
+                let (token, project) = api.identify(parts, text)?;
+                (Secret::new(text), token, project)
             }
         };
-        let project = project(parts)?;
         let permission = Permission::TunnelsResourcesReadOnly;
         api.tenancy.require(&token, &project, permission)?;
         let tokens = Arc::clone(&api.tokens);
@@ -173,20 +172,21 @@ impl<A: Load> FromRequestParts<Arc<Api<A>>> for Joiner {
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
         let query = parts.uri.query().unwrap_or_default();
-        let token = match query_credential::extract(query, api.reserved()) {
+        let identified = match query_credential::extract(query, api.reserved()) {
             Err(malformed) => return Err(refused(&malformed)),
             Ok(Some(found)) => {
-                let token = api.verify(&found.token)?;
+                let (token, project) = api.identify(parts, &found.token)?;
                 watch::check(&token, api.unix_seconds()).map_err(|refusal| refused(&refusal))?;
-                Some(token)
+                Some((token, project))
             }
             Ok(None) if Bearer::of(&parts.headers) == Bearer::Absent => None,
-            Ok(None) => Some(api.verify(bearer(parts)?)?),
+            Ok(None) => Some(api.identify(parts, bearer(parts)?)?),
         };
-        let project = project(parts)?;
-        if let Some(token) = token {
-            api.reads_terminals(&token, &project)?;
-        }
+        let Some((token, project)) = identified else {
+            let project = project(parts)?;
+            return Ok(Self { project });
+        };
+        api.reads_terminals(&token, &project)?;
         Ok(Self { project })
     }
 }
@@ -241,10 +241,25 @@ impl<A> Api<A> {
         self.clock.now().as_second()
     }
 
-    fn verify(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
-        self.tokens
-            .verify(token, self.unix_seconds())
-            .map_err(|unverified| refused(&unverified))
+    /// Whose token it is, and the project that the request is for. The request is counted here, so
+    /// that every caller is.
+    fn identify(
+        &self,
+        parts: &Parts,
+        token: &str,
+    ) -> Result<(Arc<Verified>, Arc<Project>), Refusal> {
+        let now = self.unix_seconds();
+        let verdict = match self.tokens.remembered(token, now) {
+            Some(verdict) => verdict,
+            None => self
+                .rates
+                .verify(parts, || self.tokens.verify(token, now))?,
+        };
+        let token = verdict.map_err(|unverified| refused(&unverified))?;
+        let project = project(parts)?;
+        let is_member = self.tenancy.admits(&token, &project).is_ok();
+        self.rates.take(parts, &token, &project, is_member)?;
+        Ok((token, project))
     }
 }
 

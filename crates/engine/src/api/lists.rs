@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse as _, Response};
 use daemon::problem::Refusal;
 use http::Uri;
 use http::header::CACHE_CONTROL;
@@ -14,9 +14,10 @@ use types::filter::{ClientFilter, ListParams, TunnelFilter, WatchParams};
 use types::problem::Problem;
 
 use super::Api;
+use super::answers::AnswerWriter;
 use super::caller::{Caller, ReadResources};
 use crate::access::reaches_list;
-use crate::live::Load;
+use crate::live::{Load, write_array};
 
 /// The clients that match (EN-2b).
 pub(super) async fn clients<A: Load>(
@@ -31,10 +32,11 @@ pub(super) async fn clients<A: Load>(
         ..WatchParams::default()
     };
     let view = api.view(&caller.project, caller.token, filter);
+    let writer = AnswerWriter::new(&api.answers, &caller.project)?;
     let clients = api.live.clients(&view, at_most(params.limit));
-    Ok(json(
-        clients.iter().map(|client| client.to_json()).collect(),
-    ))
+    let clients = clients.iter().map(|client| client.to_json());
+    let answer = writer.fill(|out| write_array(out, clients))?;
+    Ok(answer.json(&api.upgraded))
 }
 
 /// The tunnels that match (EN-2a).
@@ -50,13 +52,11 @@ pub(super) async fn tunnels<A: Load>(
         ..WatchParams::default()
     };
     let view = api.view(&caller.project, caller.token, filter);
+    let writer = AnswerWriter::new(&api.answers, &caller.project)?;
     let tunnels = api.live.tunnels(&view, at_most(params.limit));
-    Ok(json(
-        tunnels
-            .iter()
-            .filter_map(|tunnel| view.tunnel_json(tunnel))
-            .collect(),
-    ))
+    let tunnels = tunnels.iter().filter_map(|tunnel| view.tunnel_json(tunnel));
+    let answer = writer.fill(|out| write_array(out, tunnels))?;
+    Ok(answer.json(&api.upgraded))
 }
 
 /// One tunnel. One that the token does not show is one that is not there.

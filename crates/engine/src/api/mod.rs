@@ -4,12 +4,14 @@
 //! tunnel's host nothing of this exists (EN-1a). Every refusal is a problem; the order of checks
 //! is credential (401), permission (403), shape (400), existence (404), boundary (403).
 
+mod answers;
 mod caller;
 mod cors;
 #[cfg(feature = "discovery")]
 mod document;
 mod lifetime;
 mod lists;
+mod rates;
 mod sse;
 mod watch;
 mod websocket;
@@ -29,8 +31,11 @@ use types::filter::WatchParams;
 use types::problem::Problem;
 use types::query_credential;
 
+pub use self::answers::AnswerBudget;
 use self::caller::{Anything, Caller};
 pub(crate) use self::lifetime::Lifetime;
+pub(crate) use self::rates::Source;
+pub use self::rates::{ApiRates, RateLimiter};
 use crate::access::{Tenancy, Tokens};
 use crate::clock::Clock;
 use crate::directory::Project;
@@ -50,6 +55,10 @@ pub struct Api<A> {
     pub link: Option<Arc<link::Status>>,
     /// `compat.rstream`: the other brand's spellings too.
     pub compat: bool,
+    /// What lists and first events of streams may hold.
+    pub answers: Arc<AnswerBudget>,
+    /// How often callers may ask.
+    pub rates: RateLimiter,
     /// Counts the WebSockets: what was upgraded is no part of its connection's task any more, and
     /// a drain waits for both.
     pub upgraded: TaskTracker,
@@ -75,6 +84,7 @@ pub fn router<A: Load>(api: Arc<Api<A>>) -> Router {
     router
         .fallback(async || Refusal::from(Problem::not_found()))
         .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
+        .layer(axum::middleware::from_fn(rates::layer))
         .layer(axum::middleware::from_fn_with_state(
             Arc::clone(&api),
             cors::let_the_platform_in::<A>,

@@ -19,9 +19,10 @@ use http::{HeaderValue, Uri};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::Api;
+use super::answers::TimedAnswer;
 use super::caller::Watcher;
 use super::watch::{End, Watch};
-use crate::live::Load;
+use crate::live::{Ended, Load, SSE_PREFIX, SSE_SUFFIX};
 
 /// The route. Pages of any origin may read it: a browser's `EventSource` asks for that, and no
 /// ambient credential is looked at here.
@@ -41,19 +42,28 @@ async fn watch<A: Load>(
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
 ) -> Result<Response, Refusal> {
-    let watch = Watch::open(&api, watcher, &uri)?;
-    let mut response = Response::new(Body::from_stream(lines(watch)));
+    let mut watch = Watch::open(&api, watcher, &uri, (SSE_PREFIX, SSE_SUFFIX))?;
+    let initial = watch.take_initial();
+    let initial = initial.map(|answer| answer.timed(&api.upgraded));
+    let mut response = Response::new(Body::from_stream(lines(initial, watch)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 
-/// The body, line by line.
-fn lines(watch: Watch) -> impl stream::Stream<Item = Result<Bytes, Infallible>> + Send {
+/// The body: `state.initial` in pieces, then line by line.
+fn lines(
+    initial: Option<TimedAnswer>,
+    watch: Watch,
+) -> impl stream::Stream<Item = Result<Bytes, Infallible>> + Send {
     let mut keep_alive = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let open = Lines { watch, keep_alive };
+    let open = Lines {
+        initial,
+        watch,
+        keep_alive,
+    };
     stream::unfold(Some(open), async |lines| {
         let mut lines = lines?;
         Some(match lines.next().await {
@@ -65,12 +75,23 @@ fn lines(watch: Watch) -> impl stream::Stream<Item = Result<Bytes, Infallible>> 
 
 #[derive(Debug)]
 struct Lines {
+    initial: Option<TimedAnswer>,
     watch: Watch,
     keep_alive: Interval,
 }
 
 impl Lines {
     async fn next(&mut self) -> Result<Bytes, End> {
+        if let Some(initial) = &mut self.initial {
+            if let Some(end) = self.watch.lapsed() {
+                return Err(end);
+            }
+            match initial.next() {
+                Some(Ok(piece)) => return Ok(piece),
+                Some(Err(_)) => return Err(Ended::TooSlow.into()),
+                None => self.initial = None,
+            }
+        }
         tokio::select! {
             biased;
             frame = self.watch.next() => frame.map(|frame| frame.sse()),

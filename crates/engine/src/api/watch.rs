@@ -1,22 +1,25 @@
 //! What SSE and WebSocket share: a subscription that its token bounds.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use daemon::problem::Refusal;
+use futures_util::FutureExt as _;
 use http::Uri;
 use types::filter::WatchParams;
 use types::problem::Problem;
 
 use super::Api;
+use super::answers::{Answer, AnswerWriter};
 use super::caller::Watcher;
 use super::lifetime::{Lapse, Lifetime};
 use crate::access::reaches_list;
-use crate::live::{Ended, Events, Frame, Load, Subscription, View};
+use crate::live::{Ended, Events, Frame, Load, View};
 
-/// An open stream: its first frame, then the changes, until it ends with a reason.
+/// An open stream: its first event, then the changes, until it ends with a reason.
 #[derive(Debug)]
 pub(super) struct Watch {
-    initial: Option<Frame>,
+    initial: Option<Answer>,
     events: Events,
     lifetime: Lifetime,
 }
@@ -31,10 +34,12 @@ pub(super) enum End {
 }
 
 impl Watch {
+    /// Subscribes. `state.initial` stands between `before` and `after` (EN-3).
     pub(super) fn open<A: Load>(
         api: &Arc<Api<A>>,
         mut watcher: Watcher,
         uri: &Uri,
+        (before, after): (&str, &str),
     ) -> Result<Self, Refusal> {
         let params = WatchParams::from_query(uri.query().unwrap_or_default(), api.compat)?;
         reaches_list(&watcher.token, &watcher.project)?;
@@ -48,30 +53,44 @@ impl Watch {
             webtty,
             ..api.view(&watcher.project, watcher.token, params)
         };
+        let writer = AnswerWriter::new(&api.answers, &watcher.project)?;
         let subscription = api.live.subscribe(view).map_err(|full| {
             Problem::unavailable()
                 .with_detail(full.to_string())
                 .with_retry_after(RETRY_AFTER_SECONDS)
         })?;
-        Ok(Self::of(subscription, watcher.lifetime))
+        let initial = writer.fill(|out| {
+            out.write_all(before.as_bytes())?;
+            subscription.write_initial(out)?;
+            out.write_all(after.as_bytes())
+        })?;
+        let events = subscription.events;
+        Ok(Self::new(Some(initial), events, watcher.lifetime))
     }
 
-    pub(super) fn of(subscription: Subscription, lifetime: Lifetime) -> Self {
+    pub(super) fn new(initial: Option<Answer>, events: Events, lifetime: Lifetime) -> Self {
         Self {
-            initial: Some(subscription.initial()),
-            events: subscription.events,
+            initial,
+            events,
             lifetime,
         }
     }
 
-    /// Waits for the next frame; `state.initial` first (EN-3). Cancel-safe.
+    /// What is sent first (EN-3), once.
+    pub(super) fn take_initial(&mut self) -> Option<Answer> {
+        self.initial.take()
+    }
+
+    /// Why the stream may not go on, where its token no longer holds.
+    pub(super) fn lapsed(&mut self) -> Option<End> {
+        self.lifetime.lapse().now_or_never().map(End::Token)
+    }
+
+    /// Waits for the next change. Cancel-safe.
     ///
     /// # Errors
     /// [`End`]; there is nothing after it.
     pub(super) async fn next(&mut self) -> Result<Frame, End> {
-        if let Some(initial) = self.initial.take() {
-            return Ok(initial);
-        }
         tokio::select! {
             // The token first: events that keep coming do not keep a stream alive.
             biased;

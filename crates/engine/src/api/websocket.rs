@@ -19,6 +19,7 @@ use tokio_tungstenite::tungstenite;
 use types::problem::Problem;
 
 use super::Api;
+use super::answers::{Answer, Charge};
 use super::caller::Watcher;
 use super::watch::{End, Watch};
 use crate::live::{Ended, Frame, Load};
@@ -30,13 +31,14 @@ pub(super) async fn watch<A: Load>(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Refusal> {
     let upgrade = upgrade.map_err(|_| Problem::upgrade_required())?;
-    let watch = Watch::open(&api, watcher, &uri)?;
+    let mut watch = Watch::open(&api, watcher, &uri, ("", ""))?;
+    let initial = watch.take_initial().map(Answer::whole).transpose()?;
     let counted = api.upgraded.token();
     Ok(upgrade
         .max_message_size(MAX_CLIENT_MESSAGE_BYTES)
         .max_frame_size(MAX_CLIENT_MESSAGE_BYTES)
         .on_upgrade(async move |socket| {
-            serve(socket, watch).await;
+            serve(socket, initial, watch).await;
             drop(counted);
         }))
 }
@@ -53,7 +55,13 @@ enum Step {
     Ping,
 }
 
-async fn serve(mut socket: WebSocket, mut watch: Watch) {
+/// Sends `state.initial`, then what changes. The library keeps a buffer of the size of the largest
+/// message, so that of a large one stays charged to the end.
+async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, mut watch: Watch) {
+    let (initial, _charge) = initial.unwrap_or_default();
+    if !send(&mut socket, text(initial)).await {
+        return;
+    }
     let mut pings = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
@@ -74,7 +82,7 @@ async fn serve(mut socket: WebSocket, mut watch: Watch) {
             _ = pings.tick() => Step::Ping,
         };
         let message = match step {
-            Step::Frame(frame) => text(&frame),
+            Step::Frame(frame) => text(frame.json()),
             Step::Ping if heard.elapsed() > SILENCE => return,
             Step::Ping => Message::Ping(Bytes::new()),
             Step::Heard => {
@@ -137,9 +145,9 @@ async fn finish(mut socket: WebSocket) {
     timeout(CLOSE_DEADLINE, answer).await.unwrap_or_default();
 }
 
-fn text(frame: &Frame) -> Message {
+fn text(json: Bytes) -> Message {
     // JSON of ours is UTF-8.
-    Message::Text(Utf8Bytes::try_from(frame.json()).unwrap_or_default())
+    Message::Text(Utf8Bytes::try_from(json).unwrap_or_default())
 }
 
 /// A third of the shortest idle limit that is common on the way.

@@ -19,6 +19,7 @@ use super::{
     AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, JwtAuth, Limits, Share,
     Timeouts,
 };
+use crate::api::ApiRates;
 
 type Checked<T> = Result<T, ConfigError>;
 
@@ -363,6 +364,15 @@ fn access_log(section: AccessLogSection) -> Checked<Option<AccessLogConfig>> {
     Ok(path.map(|path| AccessLogConfig { path, format }))
 }
 
+/// Requests in a minute: a page asks for the least, and no machine answers more than the most.
+const RATES: RangeInclusive<u32> = 10..=1_000_000;
+
+fn rate(name: &str, value: u32) -> Checked<NonZeroU32> {
+    let key = format!("limits.{name}");
+    let value = within(&key, value, RATES)?;
+    NonZeroU32::new(value).ok_or_else(|| ConfigError::new(key, "there must be some"))
+}
+
 /// More than any machine holds; a larger number is a slip.
 const MAX_COUNT: u32 = 10_000_000;
 
@@ -386,6 +396,20 @@ fn limits(section: &LimitsSection) -> Checked<Limits> {
             16 * 1024 * 1024..=u32::MAX,
         )?,
         max_watchers: count("max_watchers", section.max_watchers)?,
+        api_rates: ApiRates {
+            of_credential: rate(
+                "credential_requests_per_minute",
+                section.credential_requests_per_minute,
+            )?,
+            of_project: rate(
+                "project_requests_per_minute",
+                section.project_requests_per_minute,
+            )?,
+            of_source: rate(
+                "invalid_tokens_per_minute",
+                section.invalid_tokens_per_minute,
+            )?,
+        },
         project_share: Share(limit(
             "project_share_percent",
             section.project_share_percent,

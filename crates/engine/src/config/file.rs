@@ -287,6 +287,16 @@ pub(super) struct LimitsSection {
     pub(super) max_buffered_bytes: u32,
     /// Watchers of the Engine API (SSE and WebSocket) at once.
     pub(super) max_watchers: u32,
+    /// Requests to the Engine API that one credential may send in a minute, at once or spread, with
+    /// all tokens that come from it; those beyond are answered with 429. 10 to 1000000.
+    pub(super) credential_requests_per_minute: u32,
+    /// Requests to the Engine API of one project in a minute, with all of its credentials. 10 to
+    /// 1000000.
+    pub(super) project_requests_per_minute: u32,
+    /// Tokens that are not valid and that one source, an IPv4 address or an IPv6 network of 64 bits,
+    /// may send to the Engine API in a minute. Beyond it the engine verifies no further tokens from
+    /// there and answers 429; those that it has verified before are accepted. 10 to 1000000.
+    pub(super) invalid_tokens_per_minute: u32,
     /// Percent of `max_clients`, `max_tunnels`, `max_streams` and `max_watchers` that one project
     /// of a managed engine may have, whatever its plan allows. 1 to 100.
     pub(super) project_share_percent: u32,
@@ -333,6 +343,14 @@ impl Default for LimitsSection {
             max_buffered_bytes: 256 * 1024 * 1024,
             // Each holds a queue of events and gets every change.
             max_watchers: 1_000,
+            // Twenty in a second for a minute, as at the platform: more than a page or a script
+            // sends.
+            credential_requests_per_minute: 1_200,
+            // Ten of them.
+            project_requests_per_minute: 12_000,
+            // An office behind one address with a program that retries. A signature costs some
+            // hundred microseconds to verify at most.
+            invalid_tokens_per_minute: 600,
             // Far more than a plan should allow, and three that do their worst leave room.
             project_share_percent: 25,
             // They follow from the descriptors.

@@ -14,7 +14,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::ext::Protocol;
 use hyper::server::conn;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::timeout;
 use tower::ServiceExt as _;
 use transport::TlsStream;
@@ -24,8 +24,11 @@ use super::buffered::Buffered;
 use super::event_stream::{self, Then};
 use super::head_size;
 use super::idle::{Activity, Occupied};
+use super::stall::{self, Streams};
 use super::strict::StrictRequests;
+use crate::api::Source;
 use crate::core::Worker;
+use crate::listen::site;
 
 /// How long a request head may take.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
@@ -46,10 +49,11 @@ pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, work
     // A watcher who reads nothing for so long is gone, or as good as that.
     let stall = worker.core.config.timeouts.visitor_stall;
     stream.get_ref().0.limit_stall(Some(stall));
+    let source = Source(site(stream.get_ref().0.peer().ip()));
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let mut io = Buffered::new(stream);
     if !http2 {
-        let answering = |request| answer(request, server_name.as_deref(), &worker);
+        let answering = |request| answer(request, source, server_name.as_deref(), &worker);
         let deadlines = (HEAD_DEADLINE, FAREWELL);
         let then = event_stream::serve(&mut io, &worker, deadlines, answering);
         // Each on the heap while it lasts: who watches holds no room for the library.
@@ -59,13 +63,13 @@ pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, work
             Then::Over => return,
         }
     }
-    Box::pin(serve_requests(io, http2, server_name, worker)).await;
+    Box::pin(serve_requests(io, http2, (source, server_name), worker)).await;
 }
 
 async fn serve_requests(
     stream: Buffered<TlsStream>,
     http2: bool,
-    server_name: Option<Arc<str>>,
+    (source, server_name): (Source, Option<Arc<str>>),
     worker: Arc<Worker>,
 ) {
     let header_bytes = worker.core.config.limits.header_bytes;
@@ -74,13 +78,20 @@ async fn serve_requests(
     let asked = Arc::clone(&activity);
     let upgraded = Arc::new(OnceLock::new());
     let idle = worker.core.config.timeouts.http_idle;
+    let stall = worker.core.config.timeouts.visitor_stall;
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         let (worker, server_name) = (Arc::clone(&at), server_name.clone());
         let occupied = Activity::begin(&asked);
         let upgrades = request.extensions().get::<Protocol>().is_some();
         let upgraded = Arc::clone(&upgraded);
         async move {
-            let answer = answer(request.map(Body::new), server_name.as_deref(), &worker).await?;
+            let answer = answer(
+                request.map(Body::new),
+                source,
+                server_name.as_deref(),
+                &worker,
+            );
+            let answer = answer.await?;
             if upgrades && answer.status().is_success() {
                 // A WebSocket looks after itself. Who has opened one keeps the connection.
                 upgraded.set(occupied).ok();
@@ -97,7 +108,7 @@ async fn serve_requests(
     let drain = worker.drain.cancelled();
     // Whatever ends a connection, its client knows or is gone.
     if http2 {
-        let mut builder = conn::http2::Builder::new(TokioExecutor::new());
+        let mut builder = conn::http2::Builder::new(Streams::new(stall));
         builder
             .timer(TokioTimer::new())
             .enable_connect_protocol()
@@ -160,7 +171,9 @@ impl HttpBody for Occupying {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        stall::note(&polled);
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -174,6 +187,7 @@ impl HttpBody for Occupying {
 
 async fn answer(
     mut request: Request,
+    source: Source,
     server_name: Option<&str>,
     worker: &Worker,
 ) -> Result<Response, Infallible> {
@@ -189,6 +203,7 @@ async fn answer(
         Ok(host) => match worker.core.project_at(&host) {
             Some(project) => {
                 request.extensions_mut().insert(project);
+                request.extensions_mut().insert(source);
                 return worker.core.api.clone().oneshot(request).await;
             }
             None if !worker.core.is_informed() => {

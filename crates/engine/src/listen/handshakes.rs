@@ -62,7 +62,7 @@ impl Drop for UnderWay<'_> {
 
 /// What counts as one source: an IPv4 address, or the network that one IPv6 customer has at least
 /// (RFC 6177), in which addresses cost nothing.
-pub(super) fn site(source: IpAddr) -> IpAddr {
+pub(crate) fn site(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V4(_) => source,
         IpAddr::V6(v6) => {

@@ -23,7 +23,7 @@ mod tcp_ports;
 mod tls;
 
 pub(crate) use self::connections::{Connections, Refused};
-pub(crate) use self::handshakes::Handshakes;
+pub(crate) use self::handshakes::{Handshakes, site};
 pub(crate) use self::plain::serve_plain;
 pub(crate) use self::socket::bind;
 pub(crate) use self::tcp_ports::{BoundPort, NoPort, TcpPorts};

@@ -269,5 +269,6 @@ impl Frame {
     }
 }
 
-const PREFIX: &str = "data: ";
-const SUFFIX: &str = "\n\n";
+/// What stands in front of the JSON of an event, and behind it, in a stream of SSE.
+pub(crate) const PREFIX: &str = "data: ";
+pub(crate) const SUFFIX: &str = "\n\n";

@@ -24,11 +24,13 @@ mod view;
 mod watch;
 
 pub use change::{Delivery, Frame, WebttyChange};
+pub(crate) use change::{PREFIX as SSE_PREFIX, SUFFIX as SSE_SUFFIX};
 pub use group::{Health, Load};
 pub use hostnames::{HostnameRefused, Namespace};
 pub use limits::LiveLimits;
 pub use owner::{Counts, Live, Online};
 pub use view::View;
+pub(crate) use view::write_array;
 pub use watch::{Ended, Events, Observed, Snapshot, Subscription, WatchersFull};
 
 use std::sync::Arc;

@@ -126,9 +126,11 @@ struct Known {
 
 impl Known {
     fn of(subscription: &Subscription) -> Self {
-        let first = subscription.initial();
-        let first: Value =
-            serde_json::from_slice(&first.json()).expect("the first frame is an event");
+        let mut first = Vec::new();
+        subscription.write_initial(&mut first).unwrap();
+        let event: Event = serde_json::from_slice(&first).expect("the first frame is an event");
+        assert_eq!(event.project_id.as_deref(), Some(Project::COMMUNITY));
+        let first: Value = serde_json::to_value(event).unwrap();
         let mut known = Self::default();
         for object in ["clients", "tunnels"]
             .iter()

@@ -1,12 +1,14 @@
 //! What one caller sees of the live state: one value for the list, the snapshot and each event.
 
+use std::io;
 use std::sync::Arc;
 
 use credentials::Verified;
+use serde::Serialize;
 use serde_json::Value;
 use types::boundary::ListScope;
 use types::client::Client;
-use types::event::Event;
+use types::event::{Event, EventType};
 use types::filter::WatchParams;
 use types::id::EventId;
 use types::tunnel::Tunnel;
@@ -71,21 +73,61 @@ impl View {
         self.scope(tunnel).apply(tunnel.to_json(self.compat))
     }
 
-    /// The first event of a stream (EN-3).
-    pub fn initial(&self, id: EventId, snapshot: &Snapshot) -> Event {
-        let clients = snapshot
-            .clients
-            .iter()
-            .map(|client| client.to_json())
-            .collect();
-        let tunnels = snapshot
-            .tunnels
-            .iter()
-            .filter_map(|tunnel| self.tunnel_json(tunnel))
-            .collect();
-        let mut event = Event::snapshot(id, snapshot.at, clients, tunnels);
+    /// Writes the first event of a stream (EN-3), object by object: however much is online, no more
+    /// of it is in memory at once than `out` keeps.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_initial(
+        &self,
+        id: EventId,
+        snapshot: &Snapshot,
+        out: &mut impl io::Write,
+    ) -> io::Result<()> {
+        let mut event = Event::new(id, EventType::StateInitial, snapshot.at, Value::Null);
         event.project_id = Some(self.project.to_string());
         event.workspace_id = self.workspace.as_ref().map(ToString::to_string);
-        event
+        let line = event.to_line();
+        // The object is the last member of an event.
+        let front = line.strip_suffix("null}").unwrap_or_default();
+        write!(out, "{front}{{\"snapshot_at\":\"{:.3}\",", snapshot.at)?;
+        out.write_all(b"\"clients\":")?;
+        let clients = snapshot.clients.iter().map(|client| client.to_json());
+        write_array(out, clients)?;
+        out.write_all(b",\"tunnels\":")?;
+        let tunnels = snapshot.tunnels.iter();
+        write_array(out, tunnels.filter_map(|tunnel| self.tunnel_json(tunnel)))?;
+        out.write_all(b"}}")
+    }
+}
+
+/// Writes an array of JSON, value by value.
+///
+/// # Errors
+/// Those of `out`.
+pub(crate) fn write_array<T: Serialize>(
+    out: &mut impl io::Write,
+    values: impl IntoIterator<Item = T>,
+) -> io::Result<()> {
+    let mut before = b"[";
+    for value in values {
+        out.write_all(before)?;
+        serde_json::to_writer(&mut *out, &value)?;
+        before = b",";
+    }
+    out.write_all(if before == b"[" { b"[]" } else { b"]" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_is_written_as_the_library_writes_it() {
+        for values in [vec![], vec![1], vec![1, 2, 3]] {
+            let mut written = Vec::new();
+            write_array(&mut written, &values).unwrap();
+            assert_eq!(written, serde_json::to_vec(&values).unwrap());
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Watchers: a view of the live state, and a bounded queue of the changes that it shows.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use types::event::Event;
 use types::id::EventId;
 use types::tunnel::Tunnel;
 
-use super::change::{Change, Delivery, Frame, SharedEvent};
+use super::change::{Change, Delivery, SharedEvent};
 use super::random::{random_bytes, unix_millis};
 use super::view::View;
 
@@ -56,10 +57,13 @@ pub enum Ended {
 pub struct WatchersFull;
 
 impl Subscription {
-    /// The first frame of a stream: `state.initial`.
-    pub fn initial(&self) -> Frame {
+    /// Writes the first event of a stream: `state.initial`.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_initial(&self, out: &mut impl io::Write) -> io::Result<()> {
         let id = EventId::new(unix_millis(self.snapshot.at), random_bytes());
-        Frame::of(&self.view.initial(id, &self.snapshot))
+        self.view.write_initial(id, &self.snapshot, out)
     }
 }
 

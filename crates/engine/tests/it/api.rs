@@ -2,4 +2,6 @@
 
 mod document;
 mod lists;
+mod memory;
+mod rates;
 mod refusals;

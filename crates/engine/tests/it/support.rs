@@ -1,6 +1,7 @@
 //! An Engine API that listens on a port of its own, and tokens made by hand.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
@@ -8,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use credentials::{Keyring, Secret};
 use engine::access::{Tenancy, Tokens, TunnelPolicy};
-use engine::api::Api;
+use engine::api::{AnswerBudget, Api, ApiRates, RateLimiter};
 use engine::clock::{Clock, ManualClock, SystemClock};
+use engine::config::Share;
 use engine::directory::Project;
 use engine::live::{Identity, Live, LiveLimits, LiveTunnel, Owner};
 use engine::webtty::Sessions;
@@ -25,6 +27,9 @@ pub(crate) const SECRET: &str = "a secret of thirty-two bytes or more";
 pub(crate) const READ: &str = "tunnels.resources.read-only";
 pub(crate) const CREATE: &str = "tunnels.tunnels.create-delete";
 pub(crate) const STREAMS: &str = "tunnels.streams.create-delete";
+
+/// Requests in a minute: no test is about them here.
+const RATE: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
 
 /// The moment at which tests with a manual clock take place (Unix seconds).
 pub(crate) const NOW: i64 = 1_800_000_000;
@@ -109,6 +114,12 @@ impl TestApi {
             terminals,
             link: None,
             compat,
+            answers: AnswerBudget::with(64 * 1024 * 1024, Share(25)),
+            rates: RateLimiter::with(ApiRates {
+                of_credential: RATE,
+                of_project: RATE,
+                of_source: RATE,
+            }),
             upgraded: TaskTracker::new(),
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Buckets of one size. A bucket that is full is the same as none, and the memory is bounded: two
 /// generations, of which the old one goes when the young one is full.
 #[derive(Debug)]
-pub(super) struct Buckets<K> {
+pub struct Buckets<K> {
     size: NonZeroU32,
     full_at: Mutex<Generations<K>>,
 }
@@ -26,19 +26,20 @@ struct Generations<K> {
 
 /// How a bucket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Quota {
+pub struct Quota {
     /// What it holds, and what a minute brings.
-    pub(super) size: u32,
+    pub size: u32,
     /// What is in it.
-    pub(super) left: u32,
+    pub left: u32,
     /// Until it is full, rounded up.
-    pub(super) full_after_seconds: u32,
+    pub full_after_seconds: u32,
     /// Until a token is in it, rounded up; 0 while there is one.
-    pub(super) wait_seconds: u32,
+    pub wait_seconds: u32,
 }
 
 impl<K: Hash + Eq> Buckets<K> {
-    pub(super) fn new(per_minute: NonZeroU32) -> Self {
+    /// Buckets that hold what a minute brings.
+    pub fn new(per_minute: NonZeroU32) -> Self {
         Self {
             size: per_minute,
             full_at: Mutex::new(Generations {
@@ -52,7 +53,7 @@ impl<K: Hash + Eq> Buckets<K> {
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn take(&self, key: K, now: Instant) -> Result<Quota, Quota> {
+    pub fn take(&self, key: K, now: Instant) -> Result<Quota, Quota> {
         let mut generations = self.full_at.lock();
         let before = generations.get(&key).unwrap_or(now).max(now);
         let after = before + self.interval();
@@ -63,8 +64,19 @@ impl<K: Hash + Eq> Buckets<K> {
         Ok(self.quota(after, now))
     }
 
+    /// Puts the token back that was taken.
+    pub fn give_back(&self, key: K, now: Instant) {
+        let mut generations = self.full_at.lock();
+        let Some(full_at) = generations.get(&key) else {
+            return;
+        };
+        // Not before now: a bucket is never more than full.
+        let before = full_at.checked_sub(self.interval()).unwrap_or(now);
+        generations.put(key, before.max(now));
+    }
+
     /// How the bucket stands.
-    pub(super) fn look(&self, key: &K, now: Instant) -> Quota {
+    pub fn look(&self, key: &K, now: Instant) -> Quota {
         let full_at = self.full_at.lock().get(key);
         self.quota(full_at.unwrap_or(now).max(now), now)
     }
@@ -139,6 +151,22 @@ mod tests {
         assert!(buckets.take(1, later).is_err(), "a refusal takes nothing");
         let later = now + Duration::from_hours(1);
         assert_eq!(buckets.take(1, later).unwrap().left, 59);
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again() {
+        let buckets = buckets(60);
+        let now = Instant::now();
+        for _ in 0..200 {
+            buckets.take(1, now).unwrap();
+            buckets.give_back(1, now);
+        }
+        buckets.give_back(1, now);
+        buckets.give_back(2, now);
+        for left in (0..60).rev() {
+            assert_eq!(buckets.take(1, now).unwrap().left, left);
+        }
+        assert!(buckets.take(1, now).is_err());
     }
 
     #[test]

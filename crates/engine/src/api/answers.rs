@@ -1,0 +1,416 @@
+//! Memory of answers: lists and first events of streams, which are as large as what is online.
+//!
+//! Such an answer is written in pieces, and each piece is charged to a budget before it is kept
+//! ([`AnswerBudget`]). What all answers may hold is bounded, and so is the share of one project; an
+//! answer that does not fit is refused with 503. A client has to read its answer at
+//! [`SLOWEST_READER`] on average: beyond that time the rest of the answer is dropped.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use types::problem::Problem;
+
+use crate::config::{Limits, Share};
+use crate::directory::Project;
+
+/// The bytes that answers of the Engine API hold, of all workers.
+#[derive(Debug)]
+pub struct AnswerBudget {
+    most: usize,
+    share: Share,
+    usage: Mutex<Usage>,
+}
+
+#[derive(Debug, Default)]
+struct Usage {
+    bytes: usize,
+    /// Of each project that has any.
+    of_projects: HashMap<Arc<str>, usize>,
+}
+
+/// The bytes of one answer, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    budget: Arc<AnswerBudget>,
+    project: Arc<str>,
+    most: usize,
+    bytes: usize,
+}
+
+/// The budget does not allow so many bytes now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum OverBudget {
+    #[error("answers that wait for their readers hold as much memory as they may")]
+    Engine,
+    #[error("answers to this project hold as much memory as they may; ask for less with `params`")]
+    Project,
+}
+
+impl AnswerBudget {
+    /// Half of what streams may hold for their readers: such answers are a small part of what an
+    /// engine is for.
+    pub(crate) fn new(limits: &Limits) -> Arc<Self> {
+        Self::with(limits.max_buffered_bytes / 2, limits.project_share)
+    }
+
+    /// So many bytes in all; a project of several may have a share.
+    pub fn with(most: usize, share: Share) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            share,
+            usage: Mutex::default(),
+        })
+    }
+
+    /// Opens the account of one answer with a first piece.
+    fn charge(self: &Arc<Self>, project: &Project) -> Result<Charge, OverBudget> {
+        let most = if project.is_alone() {
+            self.most
+        } else {
+            self.share.of(self.most)
+        };
+        let mut charge = Charge {
+            budget: Arc::clone(self),
+            project: Arc::clone(&project.id),
+            most,
+            bytes: 0,
+        };
+        charge.grow(PIECE)?;
+        Ok(charge)
+    }
+}
+
+impl Charge {
+    fn grow(&mut self, bytes: usize) -> Result<(), OverBudget> {
+        let mut usage = self.budget.usage.lock();
+        if usage.bytes.saturating_add(bytes) > self.budget.most {
+            return Err(OverBudget::Engine);
+        }
+        let of_project = usage.of_projects.get(&self.project).copied();
+        let then = of_project.unwrap_or_default().saturating_add(bytes);
+        if then > self.most {
+            return Err(OverBudget::Project);
+        }
+        usage.of_projects.insert(Arc::clone(&self.project), then);
+        usage.bytes += bytes;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    fn shrink_to(&mut self, bytes: usize) {
+        let freed = self.bytes.saturating_sub(bytes);
+        self.bytes -= freed;
+        let mut usage = self.budget.usage.lock();
+        usage.bytes = usage.bytes.saturating_sub(freed);
+        let Some(of_project) = usage.of_projects.get_mut(&self.project) else {
+            return;
+        };
+        *of_project = of_project.saturating_sub(freed);
+        if *of_project == 0 {
+            usage.of_projects.remove(&self.project);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+impl From<OverBudget> for Problem {
+    fn from(over: OverBudget) -> Self {
+        Self::unavailable()
+            .with_detail(over.to_string())
+            .with_retry_after(RETRY)
+    }
+}
+
+/// Takes the bytes of one answer, piece by piece.
+#[derive(Debug)]
+pub(super) struct AnswerWriter {
+    pieces: VecDeque<Bytes>,
+    piece: Vec<u8>,
+    bytes: usize,
+    charge: Charge,
+    refused: Option<OverBudget>,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pieces: VecDeque<Bytes>,
+    bytes: usize,
+    charge: Charge,
+}
+
+impl AnswerWriter {
+    /// # Errors
+    /// [`OverBudget`] before anything is written: an answer that is refused costs nothing.
+    pub(super) fn new(budget: &Arc<AnswerBudget>, project: &Project) -> Result<Self, OverBudget> {
+        Ok(Self {
+            pieces: VecDeque::new(),
+            piece: Vec::new(),
+            bytes: 0,
+            charge: budget.charge(project)?,
+            refused: None,
+        })
+    }
+
+    /// Writes an answer with `write`.
+    ///
+    /// # Errors
+    /// [`OverBudget`] as soon as it is too much.
+    pub(super) fn fill(
+        mut self,
+        write: impl FnOnce(&mut Self) -> io::Result<()>,
+    ) -> Result<Answer, OverBudget> {
+        match (write(&mut self), self.refused) {
+            (Ok(()), None) => {}
+            // Nothing else fails: what is written are values with text as keys.
+            (_, over) => return Err(over.unwrap_or(OverBudget::Engine)),
+        }
+        if !self.piece.is_empty() {
+            self.pieces.push_back(self.piece.into());
+        }
+        self.charge.shrink_to(self.bytes);
+        Ok(Answer {
+            pieces: self.pieces,
+            bytes: self.bytes,
+            charge: self.charge,
+        })
+    }
+}
+
+impl io::Write for AnswerWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = bytes.len().min(PIECE - self.piece.len());
+        let (now, _) = bytes.split_at(count);
+        self.piece.extend_from_slice(now);
+        self.bytes += count;
+        if self.piece.len() == PIECE {
+            if let Err(over) = self.charge.grow(PIECE) {
+                self.refused = Some(over);
+                return Err(io::Error::other(over));
+            }
+            self.pieces
+                .push_back(std::mem::take(&mut self.piece).into());
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Answer {
+    /// In one buffer, and what is charged for it. A small answer is not worth a charge: its
+    /// connection holds as much.
+    ///
+    /// # Errors
+    /// [`OverBudget`]: the copy is charged, too.
+    pub(super) fn whole(mut self) -> Result<(Bytes, Option<Charge>), OverBudget> {
+        if self.pieces.len() < 2 {
+            return Ok((self.pieces.pop_front().unwrap_or_default(), None));
+        }
+        let bytes = self.bytes;
+        self.charge.grow(bytes)?;
+        let mut whole = Vec::with_capacity(bytes);
+        for piece in self.pieces {
+            whole.extend_from_slice(&piece);
+        }
+        self.charge.shrink_to(bytes);
+        Ok((whole.into(), Some(self.charge)))
+    }
+
+    /// To be read piece by piece, within the time that its size allows. `tasks` owns the timer.
+    pub(super) fn timed(self, tasks: &TaskTracker) -> TimedAnswer {
+        let remaining = self.bytes;
+        let has_timer = self.pieces.len() > 1;
+        let rest = Arc::new(Mutex::new(Some(self)));
+        let done = has_timer.then(|| {
+            let (done, over) = oneshot::channel::<()>();
+            let timed = Arc::clone(&rest);
+            tasks.spawn(async move {
+                if timeout(time_for(remaining), over).await.is_err() {
+                    drop(timed.lock().take());
+                }
+            });
+            done
+        });
+        TimedAnswer {
+            rest,
+            remaining,
+            _done: done,
+        }
+    }
+
+    /// As a response with JSON. What is online now is not online later: nobody keeps it.
+    pub(super) fn json(self, tasks: &TaskTracker) -> Response {
+        let headers = [
+            (CACHE_CONTROL, "no-store"),
+            (CONTENT_TYPE, "application/json"),
+        ];
+        (headers, Body::new(self.timed(tasks))).into_response()
+    }
+}
+
+/// An answer that its client reads.
+#[derive(Debug)]
+pub(super) struct TimedAnswer {
+    /// `None` once its time is over.
+    rest: Arc<Mutex<Option<Answer>>>,
+    remaining: usize,
+    /// Ends the timer.
+    _done: Option<oneshot::Sender<()>>,
+}
+
+/// The client has not read its answer in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer was not read in time")]
+pub(super) struct Overdue;
+
+impl TimedAnswer {
+    /// The next piece; `None` at the end.
+    pub(super) fn next(&mut self) -> Option<Result<Bytes, Overdue>> {
+        if self.remaining == 0 {
+            return None;
+        }
+        let piece = match &mut *self.rest.lock() {
+            Some(answer) => answer.pieces.pop_front()?,
+            None => return Some(Err(Overdue)),
+        };
+        self.remaining = self.remaining.saturating_sub(piece.len());
+        Some(Ok(piece))
+    }
+}
+
+impl http_body::Body for TimedAnswer {
+    type Data = Bytes;
+    type Error = Overdue;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Overdue>>> {
+        Poll::Ready(self.next().map(|piece| piece.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.remaining == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(u64::try_from(self.remaining).unwrap_or(u64::MAX))
+    }
+}
+
+/// How long a client may take to read so many bytes.
+fn time_for(bytes: usize) -> Duration {
+    let seconds = bytes.div_ceil(SLOWEST_READER);
+    PATIENCE + Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
+}
+
+/// What is charged, allocated and sent at once: some writes of a TLS connection.
+const PIECE: usize = 64 * 1024;
+
+/// Bytes a second that a client reads on average: a bad mobile line does.
+const SLOWEST_READER: usize = 64 * 1024;
+
+/// Time that any answer has beside that: a line that breaks and comes back.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Seconds after which a client may ask again: most answers are read within one.
+const RETRY: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn answer(budget: &Arc<AnswerBudget>, bytes: usize) -> Result<Answer, OverBudget> {
+        let writer = AnswerWriter::new(budget, &Project::community())?;
+        writer.fill(|out| out.write_all(&vec![b'x'; bytes]))
+    }
+
+    fn held(budget: &AnswerBudget) -> usize {
+        budget.usage.lock().bytes
+    }
+
+    #[test]
+    fn all_answers_together_hold_no_more_than_the_budget() {
+        let budget = AnswerBudget::with(10 * PIECE, Share(100));
+        let first = answer(&budget, 6 * PIECE + 1).unwrap();
+        assert_eq!(held(&budget), 6 * PIECE + 1);
+        assert_eq!(answer(&budget, 4 * PIECE).unwrap_err(), OverBudget::Engine);
+        assert_eq!(held(&budget), 6 * PIECE + 1, "a refusal keeps nothing");
+        let second = answer(&budget, PIECE).unwrap();
+        drop(first);
+        drop(second);
+        assert_eq!(held(&budget), 0);
+        assert!(budget.usage.lock().of_projects.is_empty());
+        assert_eq!(answer(&budget, 11 * PIECE).unwrap_err(), OverBudget::Engine);
+    }
+
+    #[test]
+    fn a_project_of_several_has_a_share() {
+        let budget = AnswerBudget::with(8 * PIECE, Share(25));
+        let mut charge = budget.charge(&Project::community()).unwrap();
+        charge.most = Share(25).of(8 * PIECE);
+        charge.grow(PIECE).unwrap();
+        assert_eq!(charge.grow(1), Err(OverBudget::Project));
+    }
+
+    #[test]
+    fn the_copy_of_a_large_answer_is_charged() {
+        let budget = AnswerBudget::with(10 * PIECE, Share(100));
+        let (whole, charge) = answer(&budget, 4 * PIECE).unwrap().whole().unwrap();
+        assert_eq!((whole.len(), held(&budget)), (4 * PIECE, 4 * PIECE));
+        let again = answer(&budget, 4 * PIECE).unwrap();
+        assert_eq!(again.whole().unwrap_err(), OverBudget::Engine);
+        drop(charge);
+        let (whole, charge) = answer(&budget, 100).unwrap().whole().unwrap();
+        assert_eq!((whole.len(), held(&budget)), (100, 0));
+        assert!(charge.is_none());
+    }
+
+    /// A client that reads nothing, or very little, holds an answer for a bounded time.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_read_in_time_is_dropped() {
+        let budget = AnswerBudget::with(64 * PIECE, Share(100));
+        let tasks = TaskTracker::new();
+        let mut slow = answer(&budget, 32 * PIECE).unwrap().timed(&tasks);
+        assert_eq!(slow.next().unwrap().unwrap().len(), PIECE);
+        tokio::time::sleep(PATIENCE + Duration::from_secs(31)).await;
+        assert_eq!(slow.next().unwrap().unwrap().len(), PIECE);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(held(&budget), 0);
+        assert_eq!(slow.next(), Some(Err(Overdue)));
+        // One that is read ends its timer.
+        let mut read = answer(&budget, 3 * PIECE).unwrap().timed(&tasks);
+        let mut bytes = 0;
+        while let Some(piece) = read.next() {
+            bytes += piece.unwrap().len();
+        }
+        assert_eq!(bytes, 3 * PIECE);
+        drop(read);
+        tasks.close();
+        tasks.wait().await;
+        assert_eq!(held(&budget), 0);
+    }
+}

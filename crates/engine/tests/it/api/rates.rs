@@ -1,0 +1,138 @@
+//! How many requests a credential and a project may send, and a source with tokens that are not
+//! valid.
+
+use ::api::engine::{AUTH, Access, Method, OPERATIONS};
+use serde_json::json;
+use testing::{Answer, RawVisitor, TestEngine};
+
+use crate::world::{A, World};
+
+const LIMITS: &str = "limits: {credential_requests_per_minute: 10, \
+                      project_requests_per_minute: 12, invalid_tokens_per_minute: 10}";
+
+/// Somebody who asks the Engine API over one connection.
+struct Caller {
+    connection: RawVisitor,
+    host: String,
+}
+
+impl Caller {
+    async fn from(world: &World, address: &str) -> Self {
+        let host = format!("{A}.engine.localhost");
+        let connection = world.visitor_from(address, &host).await;
+        Self { connection, host }
+    }
+
+    async fn ask(&mut self, method: &str, path: &str, token: &str) -> Answer {
+        let bearer = format!("Authorization: Bearer {token}\r\nContent-Length: 0\r\n");
+        let (connection, host) = (&mut self.connection, &self.host);
+        connection.request(method, path, host, &bearer).await;
+        connection.answer().await
+    }
+
+    async fn status(&mut self, token: &str) -> u16 {
+        self.ask("GET", AUTH, token).await.status
+    }
+
+    /// Sends what the credential may still send, and returns how much that was.
+    async fn exhaust(&mut self, token: &str) -> usize {
+        for sent in 0..100 {
+            match self.status(token).await {
+                429 => return sent,
+                status => assert!((200..=204).contains(&status), "{status}"),
+            }
+        }
+        panic!("there is no limit");
+    }
+}
+
+/// Every operation that knows its caller has the limit, whoever adds it.
+#[tokio::test]
+async fn no_operation_is_beyond_the_limit() {
+    let engine = TestEngine::start_with(LIMITS).await;
+    let host = engine.host();
+    let mut caller = Caller {
+        connection: engine.visitor().http1(host).await,
+        host: host.to_owned(),
+    };
+    let token = engine.token(json!({}));
+    for operation in OPERATIONS {
+        let method = match operation.method {
+            Method::Get => "GET",
+            Method::Post => "POST",
+            Method::Delete => "DELETE",
+        };
+        caller.exhaust(&token).await;
+        let path = operation.path.replace(['{', '}'], "");
+        let answer = caller.ask(method, &path, &token).await;
+        if operation.access == Access::Public {
+            assert_eq!(answer.status, 200, "{}", operation.id);
+            continue;
+        }
+        assert_eq!(answer.status, 429, "{}", operation.id);
+        let wait: u32 = answer.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=60).contains(&wait), "{}: {wait}", operation.id);
+        let state = answer.header("ratelimit").unwrap();
+        assert!(state.contains(r#""credential";r=0;"#), "{}", operation.id);
+    }
+}
+
+/// A credential leaves room for others of its project, and those who are not of the project take
+/// nothing from it.
+#[tokio::test]
+async fn all_credentials_of_a_project_share_a_limit() {
+    let world = World::with(LIMITS).await;
+    world.platform.add_project("bbbbbbbb");
+    world.platform.add_member("usr_eve", &["bbbbbbbb"]);
+    let (_, strange) = world.platform.add_pat("usr_eve");
+    let (_, second) = world.platform.add_pat("usr_ann");
+    world.engine.informed().await;
+    let mut caller = Caller::from(&world, "203.0.113.1").await;
+    for _ in 0..10 {
+        let answer = caller.ask("GET", "/api/tunnels", &strange).await;
+        assert_eq!(answer.status, 403);
+        assert!(!answer.header("ratelimit").unwrap().contains("project"));
+    }
+    let answer = caller.ask("GET", "/api/tunnels", &strange).await;
+    assert_eq!(answer.status, 429);
+    let answer = caller.ask("GET", "/api/tunnels", &world.token).await;
+    assert_eq!(
+        answer.header("ratelimit-policy").unwrap(),
+        r#""credential";q=10;w=60, "project";q=12;w=60"#
+    );
+    let state = answer.header("ratelimit").unwrap();
+    assert!(state.contains(r#""credential";r=9;t="#), "{state}");
+    assert!(state.contains(r#""project";r=11;t="#), "{state}");
+    // A bucket fills by one in 5 or 6 s.
+    let first = caller.exhaust(&world.token).await;
+    assert!((9..11).contains(&first), "{first}");
+    let rest = caller.exhaust(&second).await;
+    assert!((12 - 1 - first..10).contains(&rest), "{rest}");
+}
+
+/// A source that tries tokens is refused without a verification; what was verified before is still
+/// accepted from there, and what comes from elsewhere anyway.
+#[tokio::test]
+async fn a_source_with_bad_tokens_is_not_listened_to() {
+    let world = World::with(LIMITS).await;
+    let (_, unknown) = world.platform.add_pat("usr_ann");
+    world.engine.informed().await;
+    let mut caller = Caller::from(&world, "203.0.113.1").await;
+    assert_eq!(caller.status(&world.token).await, 204);
+    let mut refused = 0;
+    let limited = loop {
+        let bad = format!("{}{refused}", world.token);
+        match caller.ask("GET", AUTH, &bad).await {
+            answer if answer.status == 401 => refused += 1,
+            answer => break answer,
+        }
+        assert!(refused < 100, "there is no limit");
+    };
+    assert_eq!(limited.status, 429);
+    assert!(limited.header("retry-after").is_some());
+    assert!(refused >= 10, "{refused}");
+    assert_eq!(caller.status(&world.token).await, 204);
+    let mut neighbour = Caller::from(&world, "203.0.113.2").await;
+    assert_eq!(neighbour.status(&unknown).await, 204);
+    assert_eq!(caller.status(&unknown).await, 204, "verified by now");
+}
