@@ -248,7 +248,7 @@ pub async fn start_with_clock(
     let core = Arc::new(Core {
         handshakes: Handshakes::new(config.limits.max_handshakes_per_source),
         connections: Connections::new(&config.limits),
-        tcp_ports: TcpPorts::new(config.tcp_ports.clone(), config.tls.ip(), workers.count()),
+        tcp_ports: TcpPorts::new(&config, workers.count(), Arc::clone(&clock)),
         config,
         clock,
         live,

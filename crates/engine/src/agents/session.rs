@@ -5,6 +5,7 @@ mod admission;
 mod opening;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,6 +35,7 @@ use super::pool::Pool;
 use super::{Agent, OUTBOX, Order, random_bytes};
 use crate::core::{Core, Worker};
 use crate::directory::{Project, WebttyServer};
+use crate::limits::{MessageRate, monotonic};
 use crate::live::Identity;
 
 /// How long a write to the control channel may take: an agent that does not read for so long is
@@ -89,6 +91,9 @@ struct Session {
     reserved: BTreeMap<TunnelId, u16>,
     /// Those of registered servers.
     servers: BTreeMap<TunnelId, Arc<WebttyServer>>,
+    rate: MessageRate,
+    /// Until when no further message is read: the agent sent more than its rate.
+    paused_until: Option<Instant>,
     out: Vec<u8>,
     closing: bool,
 }
@@ -147,6 +152,9 @@ impl Session {
         if core.shutdown.drain().is_cancelled() {
             return Err(Error::service_unavailable("the engine is stopping"));
         }
+        project.changes.connect(monotonic()).map_err(|_| {
+            Error::service_unavailable("the project's agents and tunnels change too often")
+        })?;
         let (agreed, liveness) = EngineLiveness::negotiate(hello.liveness, Instant::now())?;
         let view = client_view(core, project, &details, &credential)?;
         let extensions = wire::handshake::agreed_extensions(&details.extensions);
@@ -193,6 +201,8 @@ impl Session {
             tunnels: BTreeSet::new(),
             reserved: BTreeMap::new(),
             servers: BTreeMap::new(),
+            rate: MessageRate::default(),
+            paused_until: None,
             out: Vec::new(),
             closing: false,
         };
@@ -255,9 +265,16 @@ impl Session {
                 return End::Goodbye;
             }
             let silent = tokio::time::sleep_until(self.liveness.deadline().into());
+            let paused_until = self.paused_until;
+            let resumed = async {
+                match paused_until {
+                    Some(until) => tokio::time::sleep_until(until.into()).await,
+                    None => pending().await,
+                }
+            };
             // Every branch is cancel safe: a read takes bytes only when it completes.
             tokio::select! {
-                read = stream.read(&mut bytes) => match read {
+                read = stream.read(&mut bytes), if paused_until.is_none() => match read {
                     Ok(0) => return End::Closed,
                     Ok(count) => {
                         decoder.push(bytes.get(..count).unwrap_or_default());
@@ -280,7 +297,15 @@ impl Session {
                         next = (left > 0).then(|| self.orders.try_recv().ok()).flatten();
                     }
                 }
-                () = silent => return End::Silent,
+                () = resumed => {
+                    self.paused_until = None;
+                    // What the agent sent meanwhile was not read.
+                    self.liveness.on_frame(Instant::now());
+                    if let Err(end) = self.take_messages(&mut decoder) {
+                        return end;
+                    }
+                }
+                () = silent, if paused_until.is_none() => return End::Silent,
                 // The sender lives as long as the engine.
                 Ok(()) = changes.changed() => {
                     if let Some(end) = self.lapsed() {
@@ -321,14 +346,16 @@ impl Session {
 
     fn take_messages(&mut self, decoder: &mut Decoder) -> Result<(), End> {
         let violation = |error: String| End::Violation(error);
-        while let Some(message) = decoder
-            .next()
-            .map_err(|error| violation(error.to_string()))?
-        {
+        while self.paused_until.is_none() {
+            let message = decoder.next();
+            let Some(message) = message.map_err(|error| violation(error.to_string()))? else {
+                break;
+            };
             let now = Instant::now();
             self.liveness.on_frame(now);
             // What a later version says and we do not know is no error.
             let Some(kind) = message.kind else { continue };
+            self.count(&kind, now);
             match kind {
                 Kind::Heartbeat(heartbeat) => {
                     let answer = self.liveness.on_heartbeat(heartbeat, now);
@@ -366,6 +393,17 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Counts a message. Beyond its rate the channel is not read for a while, so that the agent has
+    /// to wait.
+    fn count(&mut self, kind: &Kind, now: Instant) {
+        let is_change = matches!(kind, Kind::OpenTunnelReq(_) | Kind::CloseTunnelReq(_));
+        let project = is_change.then_some(&self.project.changes);
+        let wait = self.rate.count(project, monotonic());
+        if wait >= LEAST_PAUSE {
+            self.paused_until = Some(now + wait);
+        }
     }
 
     fn obey(&mut self, order: Order) -> Result<(), End> {
@@ -445,6 +483,9 @@ impl Session {
         }
     }
 }
+
+/// Shorter waits add up until they are worth a timer.
+const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
 /// What is read from a control channel at once; its messages are small.
 const READ: usize = 4096;

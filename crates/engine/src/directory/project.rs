@@ -9,7 +9,7 @@ use arc_swap::{ArcSwap, Guard};
 use types::tunnel::{Country, IpRange, TlsVersion};
 
 use crate::browser::SignedIn;
-use crate::limits::{Meters, Places, Speed};
+use crate::limits::{ChangeRate, Meters, Places, Speed};
 
 /// A project. Tunnels and agents hold it; its state is swapped when the platform says so, and
 /// everybody who holds it sees the new one with the next look.
@@ -22,6 +22,8 @@ pub struct Project {
     pub endpoint: Option<Arc<str>>,
     /// What its tunnels used lately, together.
     pub meters: Meters,
+    /// How often its agents and tunnels changed lately.
+    pub(crate) changes: ChangeRate,
     /// Visits to them that are under way.
     pub places: Places,
     /// How fast they may be, as the limits of its state say.
@@ -86,6 +88,7 @@ impl Project {
             id: Self::COMMUNITY.into(),
             endpoint: None,
             meters: Meters::default(),
+            changes: ChangeRate::default(),
             places: Places::default(),
             speed: Speed::new(&Limits::default()),
             signed_in: SignedIn::default(),
@@ -107,6 +110,7 @@ impl Project {
             id: told.id.as_str().into(),
             endpoint: Some(told.endpoint.as_str().into()),
             meters: Meters::default(),
+            changes: ChangeRate::default(),
             places: Places::default(),
             speed: Speed::new(&told.limits),
             signed_in: SignedIn::default(),

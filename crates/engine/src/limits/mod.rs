@@ -1,11 +1,14 @@
 //! What the plan of a project allows its tunnels: requests in a second, which are refused beyond
-//! it, and bytes in a second, which are slowed down.
+//! it, and bytes in a second, which are slowed down. Beside it what every project is held to: visits
+//! at once, and messages of its agents.
 //!
-//! Both are kept for each tunnel and for the project, as token buckets ([`bucket`]) without a
+//! What a plan allows is kept for each tunnel and for the project, as token buckets ([`bucket`]) without a
 //! lock. The rates are the project's, and are looked up each time: what the platform changes is in
 //! force at once. A community engine has none, and does nothing here.
 
 mod bucket;
+mod messages;
+mod order;
 mod places;
 mod shaped;
 
@@ -16,6 +19,8 @@ use api::link::Limits;
 use types::problem::Problem;
 
 use self::bucket::{Bucket, Nanos, Rate};
+pub(crate) use self::messages::{ChangeRate, MessageRate, monotonic};
+pub(crate) use self::order::Order;
 pub(crate) use self::places::{NoPlace, Place, Places};
 pub(crate) use self::shaped::Shaped;
 use crate::clock::Clock;

@@ -16,6 +16,7 @@ mod connections;
 mod handshakes;
 mod hello;
 mod plain;
+mod port_memory;
 #[cfg(test)]
 mod sizes;
 mod socket;

@@ -14,19 +14,22 @@ use tracing::warn;
 use types::id::TunnelId;
 use types::tunnel::TunnelName;
 
+use super::port_memory::PortMemory;
 use super::socket::{bind_like, listener};
 use crate::agents::Agent;
+use crate::clock::Clock;
+use crate::config::{EngineConfig, Share};
 use crate::core::Worker;
 use crate::edge::raw;
 use crate::live::{Identity, LiveTunnel};
 
-/// How many ports are remembered for those who held them, so that a tunnel that comes back finds
-/// its port again. As many as there can be of them would be 65,535.
+/// How many ports of tunnels that went offline are remembered, so that one that reconnects gets its
+/// port again. As many as there can be of them would be 65,535.
 const REMEMBERED: usize = 10_000;
 
 /// Whose port it was: a named tunnel of an identity. Without a name there is nothing to come back
 /// to.
-type Holder = (Identity, Option<TunnelName>);
+pub(super) type Holder = (Identity, Option<TunnelName>);
 
 /// The range of ports, and who holds which.
 #[derive(Debug)]
@@ -34,6 +37,9 @@ pub(crate) struct TcpPorts {
     range: Option<RangeInclusive<u16>>,
     ip: IpAddr,
     workers: usize,
+    clock: Arc<dyn Clock>,
+    /// What one project of several may have of the memory.
+    share: Share,
     state: Mutex<State>,
     /// Ports that are bound and wait for their tunnel. Held while a port is tried and taken:
     /// listening sockets that workers share, two tunnels that try the same port at once would
@@ -41,19 +47,22 @@ pub(crate) struct TcpPorts {
     waiting: Arc<Mutex<HashSet<u16>>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     open: HashMap<TunnelId, Arc<Port>>,
     /// Every port that still has listeners: those of a closed tunnel go when their workers come
     /// to it.
     held: HashMap<u16, Weak<Port>>,
-    last: HashMap<Holder, u16>,
+    /// Ports of named tunnels that are online.
+    online: HashMap<Holder, u16>,
+    memory: PortMemory,
     next: u16,
 }
 
 /// A port with listeners.
 #[derive(Debug)]
 struct Port {
+    number: u16,
     holder: Holder,
     /// Where visitors go; another one after a take-over.
     tunnel: ArcSwap<LiveTunnel<Agent>>,
@@ -103,13 +112,21 @@ pub(crate) enum NoPort {
 }
 
 impl TcpPorts {
-    /// Ports of `range` on the address of the TLS listener.
-    pub(crate) fn new(range: Option<RangeInclusive<u16>>, ip: IpAddr, workers: usize) -> Self {
+    /// Ports of `tcp.port_range` on the address of the TLS listener.
+    pub(crate) fn new(config: &EngineConfig, workers: usize, clock: Arc<dyn Clock>) -> Self {
         Self {
-            range,
-            ip,
+            range: config.tcp_ports.clone(),
+            ip: config.tls.ip(),
             workers,
-            state: Mutex::default(),
+            clock,
+            share: config.limits.project_share,
+            state: Mutex::new(State {
+                open: HashMap::new(),
+                held: HashMap::new(),
+                online: HashMap::new(),
+                memory: PortMemory::new(REMEMBERED),
+                next: 0,
+            }),
             waiting: Arc::default(),
         }
     }
@@ -152,7 +169,7 @@ impl TcpPorts {
             holder: holder.clone(),
             listeners,
         };
-        let last = self.state.lock().last.get(holder).copied();
+        let last = self.last_of(holder);
         if let Some(number) = last.filter(|number| range.contains(number) && !reserved(*number))
             && let Some(listeners) = self.bind_again(number, holder)
         {
@@ -168,6 +185,13 @@ impl TcpPorts {
             }
         }
         Err(NoPort::Exhausted)
+    }
+
+    /// The port that a holder has, or had until lately.
+    fn last_of(&self, holder: &Holder) -> Option<u16> {
+        let state = self.state.lock();
+        let online = state.online.get(holder).copied();
+        online.or_else(|| state.memory.get(holder, self.clock.now()))
     }
 
     /// Whether a tunnel of this engine has it: known without a system call, which counts where
@@ -233,10 +257,12 @@ impl TcpPorts {
                 }
             }
         };
-        if holder.1.is_some() && state.last.len() < REMEMBERED {
-            state.last.insert(holder.clone(), number);
+        if holder.1.is_some() {
+            state.memory.forget(&holder);
+            state.online.insert(holder.clone(), number);
         }
         let port = Arc::new(Port {
+            number,
             holder,
             tunnel: ArcSwap::new(Arc::clone(tunnel)),
             closed: CancellationToken::new(),
@@ -259,8 +285,18 @@ impl TcpPorts {
 
     /// Stops admitting visitors to a tunnel. Those who are in stay.
     pub(crate) fn close(&self, tunnel: &TunnelId) {
-        if let Some(port) = self.state.lock().open.remove(tunnel) {
-            port.closed.cancel();
+        let mut state = self.state.lock();
+        let Some(port) = state.open.remove(tunnel) else {
+            return;
+        };
+        port.closed.cancel();
+        // Of tunnels that share a name the last one is remembered.
+        if state.online.get(&port.holder) == Some(&port.number) {
+            state.online.remove(&port.holder);
+            let project = &port.tunnel.load().project;
+            let share = (!project.is_alone()).then(|| self.share.of(REMEMBERED));
+            let now = self.clock.now();
+            state.memory.note(&port.holder, port.number, share, now);
         }
     }
 

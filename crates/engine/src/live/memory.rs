@@ -1,6 +1,5 @@
 //! The memory of hostnames that were online a short while ago.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,45 +14,7 @@ pub(super) struct Remembered {
 }
 
 /// The order in which names are forgotten; lives under the owner's lock.
-#[derive(Debug, Default)]
-pub(super) struct Order {
-    next: u64,
-    names: BTreeMap<u64, Box<str>>,
-    /// The places of each project, for those of several.
-    of_project: HashMap<Box<str>, BTreeSet<u64>>,
-}
-
-impl Order {
-    fn add(&mut self, hostname: &str, project: &str) -> u64 {
-        let place = self.next;
-        self.next += 1;
-        self.names.insert(place, hostname.into());
-        let places = self.of_project.entry(project.into()).or_default();
-        places.insert(place);
-        place
-    }
-
-    fn remove(&mut self, place: u64, project: &str) {
-        self.names.remove(&place);
-        if let Some(places) = self.of_project.get_mut(project) {
-            places.remove(&place);
-            if places.is_empty() {
-                self.of_project.remove(project);
-            }
-        }
-    }
-
-    /// The oldest name of a project that has more of them than it may.
-    fn beyond(&self, project: &str, share: usize) -> Option<Box<str>> {
-        let places = self.of_project.get(project)?;
-        let oldest = places.first().filter(|_| places.len() > share)?;
-        self.names.get(oldest).cloned()
-    }
-
-    fn oldest(&self) -> Option<Box<str>> {
-        self.names.first_key_value().map(|(_, name)| name.clone())
-    }
-}
+pub(super) type Order = crate::limits::Order<Box<str>>;
 
 #[derive(Debug, Clone)]
 struct Entry {
@@ -90,19 +51,20 @@ impl Remembered {
     ) {
         self.forget(order, hostname);
         let until = now.saturating_add(self.keep).unwrap_or(Timestamp::MAX);
-        let place = order.add(hostname, project);
+        let place = order.add(hostname.into(), project);
         let entry = Entry {
             place,
             project: project.into(),
             until,
         };
         self.until.pin().insert(hostname.into(), entry);
-        if let Some(beyond) = share.and_then(|share| order.beyond(project, share)) {
+        let beyond = share.and_then(|share| order.beyond(project, share));
+        if let Some(beyond) = beyond.cloned() {
             self.forget(order, &beyond);
         }
-        while let Some(oldest) = order.oldest() {
+        while let Some(oldest) = order.oldest().cloned() {
             let is_live = self.holds(&oldest, now);
-            if is_live && order.names.len() <= self.capacity {
+            if is_live && order.len() <= self.capacity {
                 break;
             }
             self.forget(order, &oldest);
@@ -145,7 +107,7 @@ mod tests {
         assert!(memory.holds("a", at(4)), "noted again, so younger than b");
         assert!(!memory.holds("b", at(4)));
         assert!(memory.holds("c", at(4)));
-        assert_eq!(order.names.len(), 2);
+        assert_eq!(order.len(), 2);
         assert_eq!(memory.until.len(), 2);
     }
 
@@ -159,7 +121,7 @@ mod tests {
             memory.forget(&mut order, "flaps");
         }
         assert!(memory.holds("other", at(100)));
-        assert_eq!(order.names.len(), 1);
+        assert_eq!(order.len(), 1);
     }
 
     /// A project that has many names that come and go leaves those of others in memory.
@@ -182,8 +144,8 @@ mod tests {
             memory.holds("h97", at(101)),
             "the place of the one that came back"
         );
-        assert_eq!((order.names.len(), memory.until.len()), (4, 4));
-        assert_eq!(order.of_project.len(), 2);
+        assert_eq!((order.len(), memory.until.len()), (4, 4));
+        assert_eq!(order.projects(), 2);
     }
 
     #[test]
@@ -192,7 +154,7 @@ mod tests {
         let mut order = Order::default();
         memory.note(&mut order, "a", ("p", None), at(0));
         memory.note(&mut order, "b", ("p", None), at(20));
-        assert_eq!(order.names.len(), 1);
+        assert_eq!(order.len(), 1);
         assert_eq!(memory.until.len(), 1);
     }
 }

@@ -3,16 +3,22 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::sync::Arc;
 
 use client::tunnel::Online;
 use client::{Agent, ConnectError, Properties, RefusalKind, Target, Token};
+use engine::clock::ManualClock;
+use jiff::Timestamp;
 use serde_json::json;
 use testing::{Nobody, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use wire::Kind;
+use wire::message::{CloseTunnelReq, TunnelProperties};
 
 use crate::relay::Relay;
+use crate::wired::PlainAgent;
 
 /// An engine with a range of this many ports.
 async fn engine(ports: u16) -> TestEngine {
@@ -249,6 +255,37 @@ async fn en_9_a_named_tunnel_comes_back_to_its_port() {
 }
 
 /// A port that somebody else has been given meanwhile is not shared with the one who had it.
+/// A port is kept in mind for ten minutes after its tunnel went.
+#[tokio::test]
+async fn a_port_is_remembered_for_a_while() {
+    let clock = Arc::new(ManualClock::at(Timestamp::now()));
+    let range = format!("tcp: {{port_range: '{}'}}", range(3));
+    let engine = TestEngine::start_at(&range, &[], Arc::<ManualClock>::clone(&clock)).await;
+    let mut agent = PlainAgent::connect(&engine).await;
+    let mut port_after = async |seconds| {
+        clock.advance(seconds);
+        let properties = TunnelProperties {
+            publish: Some(true.into()),
+            protocol: Some("tcp".into()),
+            name: Some("db".into()),
+            ..TunnelProperties::default()
+        };
+        let opened = agent.open(properties).await.unwrap();
+        let tunnel_id = opened.id.unwrap().value;
+        let close = Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id });
+        agent.channel.send(close).await;
+        let answer = agent.channel.next().await;
+        assert!(
+            matches!(answer, Some(Kind::CloseTunnelRsp(_))),
+            "{answer:?}"
+        );
+        opened.port.unwrap().value
+    };
+    let first = port_after(0).await;
+    assert_eq!(port_after(599).await, first);
+    assert_ne!(port_after(600).await, first);
+}
+
 #[tokio::test]
 async fn a_port_that_is_another_tunnels_now_is_not_taken_back() {
     let engine = engine(2).await;

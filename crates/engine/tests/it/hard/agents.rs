@@ -1,7 +1,7 @@
 //! Agents that break the protocol, flood, or do not read. One that never reads and one that falls
 //! silent cost a wait of the real clock, so they stand side by side.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::{Agent, Properties, Target};
 use testing::{TestEngine, TestTunnel, Upstream, within};
@@ -106,6 +106,37 @@ async fn an_agent_has_as_many_tunnels_as_it_may() {
             "{answer:?}"
         );
     }
+    site.is_untouched().await;
+}
+
+/// An agent that opens and closes tunnels without end is read more slowly; nothing else happens to
+/// it.
+#[tokio::test]
+async fn an_agent_that_changes_without_end_is_slowed_down() {
+    const BATCH: usize = 100;
+    /// More than the 20,000 changes at once; the rest come 100 a second.
+    const BATCHES: usize = 203;
+    let site = Site::start().await;
+    let mut agent = PlainAgent::connect(&site.engine).await;
+    // Whether there is such a tunnel or not.
+    let mut batch = Vec::new();
+    for _ in 0..BATCH {
+        let tunnel_id = "x".to_owned();
+        let close = Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id });
+        wire::encode(&close.into(), &mut batch).unwrap();
+    }
+    let begun = Instant::now();
+    for _ in 0..BATCHES {
+        agent.channel.send_bytes(&batch).await;
+        for _ in 0..BATCH {
+            let answer = agent.channel.next().await;
+            let is_answer = matches!(answer, Some(Kind::CloseTunnelRsp(_)));
+            assert!(is_answer, "{answer:?}");
+        }
+    }
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(2_900), "{took:?}");
+    agent.open(wired::http("web")).await.unwrap();
     site.is_untouched().await;
 }
 

@@ -1,0 +1,130 @@
+//! The rate of an agent's messages.
+//!
+//! A message costs little; one that opens or closes a tunnel is an event for every watcher. So
+//! messages have a rate for each control channel, and changes one for each channel and for the
+//! project with all of its channels. An agent beyond it is not refused: its channel is read more
+//! slowly.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use super::bucket::{Bucket, Nanos, Rate};
+
+/// What one control channel sent lately.
+#[derive(Debug, Default)]
+pub(crate) struct MessageRate {
+    messages: Bucket,
+    changes: Bucket,
+}
+
+/// The changes of all channels of a project.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeRate(Bucket);
+
+impl MessageRate {
+    /// Counts a message, and says how long to wait before the next one is read. `project` is given
+    /// for a message that changes what is online.
+    pub(crate) fn count(&self, project: Option<&ChangeRate>, now: Nanos) -> Duration {
+        let wait = self.messages.draw(1, MESSAGES, now).unwrap_or_default();
+        let Some(project) = project else {
+            return wait;
+        };
+        let own = self.changes.draw(1, CHANGES, now).unwrap_or_default();
+        wait.max(own).max(project.count(now))
+    }
+}
+
+impl ChangeRate {
+    /// Counts a change, and says how long it takes until there is room for it.
+    fn count(&self, now: Nanos) -> Duration {
+        let wait = self.0.draw(1, PROJECT_CHANGES, now);
+        wait.unwrap_or_default()
+    }
+
+    /// Counts an agent that connects.
+    ///
+    /// # Errors
+    /// How long the project's changes have to wait already, where that is longer than an agent
+    /// waits for the answer to its hello.
+    pub(crate) fn connect(&self, now: Nanos) -> Result<(), Duration> {
+        let wait = self.count(now);
+        if wait <= LONGEST_WAIT {
+            return Ok(());
+        }
+        self.0.give_back(1, PROJECT_CHANGES);
+        Err(wait)
+    }
+}
+
+/// The present moment for these rates: one that no setting of the clock moves.
+pub(crate) fn monotonic() -> Nanos {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Nanos::try_from(START.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+/// Messages of one channel: 5000 a second, and 20,000 at once. An agent that brings a connection for
+/// each visitor sends one for each handshake, of which a core makes fewer.
+const MESSAGES: Rate = Rate::new(5_000, Duration::from_secs(4));
+
+/// Changes of one channel: 100 a second, and 20,000 at once: twice the tunnels of the largest agent
+/// that was measured.
+const CHANGES: Rate = Rate::new(100, Duration::from_secs(200));
+
+/// Changes of a project: 500 a second, and 60,000 at once: as many as an engine has agents and
+/// tunnels by default, since all of them return after a restart.
+const PROJECT_CHANGES: Rate = Rate::new(500, Duration::from_mins(2));
+
+/// Agents wait 10 s for the answer to their hello.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    /// An agent with 10,000 tunnels opens them at once, and once more after a cut.
+    #[test]
+    fn an_agent_may_open_and_close_ten_thousand_tunnels_at_once() {
+        let (channel, project) = (MessageRate::default(), ChangeRate::default());
+        for _ in 0..20_000 {
+            assert_eq!(channel.count(Some(&project), SECOND), Duration::ZERO);
+        }
+        let wait = channel.count(Some(&project), SECOND);
+        assert_eq!(wait, Duration::from_millis(10));
+    }
+
+    #[test]
+    fn messages_without_a_change_have_a_rate_of_their_own() {
+        let channel = MessageRate::default();
+        for _ in 0..20_000 {
+            assert_eq!(channel.count(None, SECOND), Duration::ZERO);
+        }
+        assert!(channel.count(None, SECOND) > Duration::ZERO);
+        assert_eq!(channel.count(None, 2 * SECOND), Duration::ZERO);
+    }
+
+    #[test]
+    fn all_channels_of_a_project_share_a_rate() {
+        let project = ChangeRate::default();
+        for _ in 0..4 {
+            let channel = MessageRate::default();
+            for _ in 0..15_000 {
+                assert_eq!(channel.count(Some(&project), SECOND), Duration::ZERO);
+            }
+        }
+        let channel = MessageRate::default();
+        let wait = channel.count(Some(&project), SECOND);
+        assert_eq!(wait, Duration::from_millis(2));
+        let other = ChangeRate::default();
+        assert_eq!(channel.count(Some(&other), SECOND), Duration::ZERO);
+        // Agents that connect and go are changes, too.
+        let mut connected = 0;
+        while project.connect(SECOND).is_ok() {
+            connected += 1;
+        }
+        assert_eq!(connected, 2_499);
+        project.connect(SECOND).unwrap_err();
+        project.connect(SECOND + SECOND / 100).unwrap();
+    }
+}

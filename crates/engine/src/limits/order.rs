@@ -1,0 +1,66 @@
+//! The order in which a bounded memory forgets: the oldest first, of a project that has more than
+//! its share before others'.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Keys in the order in which they were noted, of all projects and of each.
+#[derive(Debug)]
+pub(crate) struct Order<K> {
+    next: u64,
+    keys: BTreeMap<u64, K>,
+    /// The places of each project.
+    of_project: HashMap<Box<str>, BTreeSet<u64>>,
+}
+
+impl<K> Default for Order<K> {
+    fn default() -> Self {
+        Self {
+            next: 0,
+            keys: BTreeMap::new(),
+            of_project: HashMap::new(),
+        }
+    }
+}
+
+impl<K> Order<K> {
+    /// Notes a key as the newest of a project, and returns its place.
+    pub(crate) fn add(&mut self, key: K, project: &str) -> u64 {
+        let place = self.next;
+        self.next += 1;
+        self.keys.insert(place, key);
+        let places = self.of_project.entry(project.into()).or_default();
+        places.insert(place);
+        place
+    }
+
+    pub(crate) fn remove(&mut self, place: u64, project: &str) {
+        self.keys.remove(&place);
+        if let Some(places) = self.of_project.get_mut(project) {
+            places.remove(&place);
+            if places.is_empty() {
+                self.of_project.remove(project);
+            }
+        }
+    }
+
+    /// The oldest key of a project that has more of them than it may.
+    pub(crate) fn beyond(&self, project: &str, share: usize) -> Option<&K> {
+        let places = self.of_project.get(project)?;
+        let oldest = places.first().filter(|_| places.len() > share)?;
+        self.keys.get(oldest)
+    }
+
+    pub(crate) fn oldest(&self) -> Option<&K> {
+        self.keys.first_key_value().map(|(_, key)| key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// How many projects have a key.
+    #[cfg(test)]
+    pub(crate) fn projects(&self) -> usize {
+        self.of_project.len()
+    }
+}
