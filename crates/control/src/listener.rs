@@ -1,12 +1,17 @@
 //! The listener: HTTP/1.1 and HTTP/2, over TLS where there is a certificate, else in clear behind
 //! whatever ends TLS.
 
+mod activity;
+mod connections;
+mod write_limit;
+
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
@@ -18,18 +23,22 @@ use http::{HeaderValue, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
-use hyper_util::service::TowerToHyperService;
+use hyper_util::server::graceful::GracefulConnection;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
+
+use self::activity::{Activity, WatchedBody};
+pub(crate) use self::connections::ConnectionLimit;
+use self::write_limit::WriteLimit;
+use crate::metrics;
 
 /// Serves until the drain has come to its end.
 ///
@@ -40,14 +49,14 @@ pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     router: Router,
+    limit: Arc<ConnectionLimit>,
     (shutdown, notice): (Shutdown, Duration),
 ) {
     let drain = shutdown.drain().clone();
     let router = router.layer(middleware::from_fn_with_state(drain, close_when_draining));
     let mut admission_ends = pin!(admission_ends(&shutdown, notice));
-    let connections = GracefulShutdown::new();
+    let goodbye = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let (stream, peer) = tokio::select! {
             () = &mut admission_ends => break,
@@ -63,31 +72,55 @@ pub(crate) async fn serve(
                 }
             },
         };
-        // Whoever comes when all places are taken is told by a closed connection.
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tracing::warn!("too many connections");
-            continue;
+        // A refused client sees a closed connection.
+        let permit = match limit.acquire(peer.ip()) {
+            Ok(permit) => permit,
+            Err(exceeded) => {
+                metrics::connection_refused(exceeded.as_str());
+                tracing::debug!(?exceeded, "a connection was refused");
+                continue;
+            }
         };
-        let (watcher, tls, router) = (connections.watcher(), tls.clone(), router.clone());
+        let (goodbye, tls, router) = (goodbye.clone(), tls.clone(), router.clone());
         tasks.spawn(async move {
+            let stream = WriteLimit::new(stream, WRITE_STALL);
             let stream = match tls {
                 None => Either::Left(stream),
-                Some(tls) => match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => Either::Right(stream),
-                    Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
-                    Err(_) => return tracing::debug!("a handshake took too long"),
+                Some(tls) => match handshake(&tls, stream, &goodbye).await {
+                    Some(stream) => Either::Right(stream),
+                    None => return,
                 },
             };
-            let (connection, begun) = connection(stream, peer, router);
-            within_patience(watcher.watch(connection), &begun).await;
-            drop(place);
+            let (connection, activity) = connection(stream, peer, router);
+            run(connection, &activity, &goodbye).await;
+            drop(permit);
         });
     }
     drop(listener);
+    goodbye.cancel();
+    let finished = async { while tasks.join_next().await.is_some() {} };
     tokio::select! {
-        () = connections.shutdown() => {}
-        () = shutdown.hard().cancelled() => tasks.abort_all(),
+        () = finished => {}
+        () = shutdown.hard().cancelled() => {}
     }
+}
+
+/// The TLS session, unless the handshake fails, takes too long, or the drain comes first.
+async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+    tls: &TlsAcceptor,
+    stream: S,
+    goodbye: &CancellationToken,
+) -> Option<TlsStream<S>> {
+    let accepted = tokio::select! {
+        accepted = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => accepted,
+        () = goodbye.cancelled() => return None,
+    };
+    match accepted {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+        Err(_) => tracing::debug!("a handshake took too long"),
+    }
+    None
 }
 
 async fn admission_ends(shutdown: &Shutdown, notice: Duration) {
@@ -115,19 +148,40 @@ async fn close_when_draining(
     response
 }
 
-/// Serves a connection, but lets go of one that brings no request: the time for a head begins only
-/// once it is known which protocol is spoken, and who says nothing, or half a greeting, would keep
-/// a place for good.
-async fn within_patience(
-    connection: impl Future<Output = Result<(), BoxError>>,
-    begun: &AtomicBool,
+/// Serves a connection until it ends, its client stops to use it or to read from it, or the drain.
+async fn run(
+    connection: impl GracefulConnection<Error = BoxError>,
+    activity: &Activity,
+    goodbye: &CancellationToken,
 ) {
     let mut connection = pin!(connection);
-    let ended = match timeout(HEAD_TIMEOUT, &mut connection).await {
-        Ok(ended) => ended,
-        Err(_) if begun.load(Ordering::Relaxed) => connection.await,
-        Err(_) => return tracing::debug!("a connection brought no request"),
+    let is_idle = tokio::select! {
+        ended = connection.as_mut() => return log_end(ended),
+        // The time for a head begins only once the protocol is known: a client that sends nothing, or
+        // half a greeting, would keep its place for good.
+        () = activity.never_begins(HEAD_TIMEOUT) => {
+            return tracing::debug!("a connection brought no request");
+        }
+        () = activity.stalls(READ_STALL) => return tracing::debug!("a response was not read"),
+        () = activity.ceases(IDLE_TIMEOUT) => true,
+        () = goodbye.cancelled() => false,
     };
+    // HTTP/2 names the last request that is answered, so that the client knows what to send again.
+    connection.as_mut().graceful_shutdown();
+    let goodbye_ends = async {
+        if is_idle {
+            sleep(GOODBYE_TIMEOUT).await;
+        } else {
+            activity.stalls(READ_STALL).await;
+        }
+    };
+    tokio::select! {
+        ended = connection => log_end(ended),
+        () = goodbye_ends => tracing::debug!("a connection did not end when it was told to"),
+    }
+}
+
+fn log_end(ended: Result<(), BoxError>) {
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
     }
@@ -151,8 +205,6 @@ pub(crate) fn tls(files: &CertFiles) -> Result<TlsAcceptor, TlsError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// What one process serves at once; a balancer holds a few for each of its peers.
-const MAX_CONNECTIONS: usize = 10_000;
 /// Long enough to let others end, short enough not to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// What a client may take for a handshake.
@@ -163,25 +215,37 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 /// Requests that one HTTP/2 connection may have open.
 const MAX_STREAMS: u32 = 128;
+/// HTTP/2 without a request, which ends after one to two of these: as long as somebody reads a page.
+/// HTTP/1.1 has [`HEAD_TIMEOUT`] between requests.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// For an idle client to take the end of its connection.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A client that takes no byte of its answers for this long is gone, or holds a place on purpose; a
+/// network that loses everything recovers or breaks before.
+const WRITE_STALL: Duration = Duration::from_mins(1);
+/// The same for a response that an HTTP/2 client gives no window.
+const READ_STALL: Duration = Duration::from_mins(1);
 
-/// The connection, and whether a request has come over it.
+/// The connection, and what happens on it.
 fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     router: Router,
 ) -> (
     impl GracefulConnection<Error = BoxError> + Send,
-    Arc<AtomicBool>,
+    Arc<Activity>,
 ) {
-    let begun = Arc::new(AtomicBool::new(false));
-    let mark = Arc::clone(&begun);
-    let service = TowerToHyperService::new(router.map_request(
-        move |mut request: http::Request<Incoming>| {
-            mark.store(true, Ordering::Relaxed);
-            request.extensions_mut().insert(ConnectInfo(peer));
-            request.map(axum::body::Body::new)
-        },
-    ));
+    let activity = Arc::new(Activity::default());
+    let requests = Arc::clone(&activity);
+    let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
+        let guard = requests.begin();
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let response = router.clone().oneshot(request.map(Body::new));
+        async move {
+            let response: Result<Response, Infallible> = response.await;
+            response.map(|response| response.map(|body| WatchedBody::new(body, guard)))
+        }
+    });
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -197,36 +261,8 @@ fn connection(
     let connection = builder
         .serve_connection(TokioIo::new(stream), service)
         .into_owned();
-    (connection, begun)
+    (connection, activity)
 }
 
 #[cfg(test)]
-mod tests {
-    use axum::routing::get;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
-
-    use super::*;
-
-    /// What a client reads that says this first, until it is let go of.
-    async fn told(says: &str) -> String {
-        let (mut client, server) = duplex(64 * 1024);
-        let router = Router::new().route("/", get(async || "hello"));
-        let (connection, begun) = connection(server, ([192, 0, 2, 1], 1).into(), router);
-        let serving = tokio::spawn(async move { within_patience(connection, &begun).await });
-        client.write_all(says.as_bytes()).await.unwrap();
-        let mut read = Vec::new();
-        client.read_to_end(&mut read).await.unwrap();
-        serving.await.unwrap();
-        String::from_utf8_lossy(&read).into_owned()
-    }
-
-    /// The clock runs by itself where everybody waits: without a bound this would wait for good.
-    #[tokio::test(start_paused = true)]
-    async fn who_brings_no_request_is_let_go_of() {
-        for says in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HTTP/1.1\r\nHost"] {
-            assert_eq!(told(says).await, "", "{says}");
-        }
-        let answer = told("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        assert!(answer.ends_with("hello"), "{answer}");
-    }
-}
+mod tests;

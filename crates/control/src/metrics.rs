@@ -76,6 +76,11 @@ pub(crate) fn minted(kind: &'static str) {
     counter!(table::MINTED, "kind" => kind).increment(1);
 }
 
+/// Counts a connection that a limit refused; the limit is one of the table's.
+pub(crate) fn connection_refused(limit: &'static str) {
+    counter!(table::REFUSED_CONNECTIONS, "limit" => limit).increment(1);
+}
+
 /// Counts links that began, or ended.
 pub(crate) fn links(change: i8) {
     gauge!(table::LINKS).increment(f64::from(change));

@@ -25,13 +25,14 @@ use crate::engines::{self, Engines};
 use crate::health::Health;
 use crate::jobs::{self, Jobs};
 use crate::keys::{KeyError, Keys, keeper};
+use crate::listener::{self, ConnectionLimit};
 use crate::logs::SearchLimit;
+use crate::metrics;
 use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
 use crate::plans::{Shop, ShopError};
 use crate::rate_limit::RateLimiter;
 use crate::webhooks::{self, CannotSend, Webhooks};
-use crate::{listener, metrics};
 
 /// A platform that serves.
 #[derive(Debug)]
@@ -209,6 +210,7 @@ pub async fn start_routes(
     }
     app.health.ends_with(shutdown.drain().clone());
     let notice = app.config.drain;
+    let limit = ConnectionLimit::new(&app.config.limits, &app.config.trusted_proxies);
     let metrics_address = metrics.as_ref().map(MetricsServer::local_addr);
     let task = tokio::spawn(async move {
         let mut background = JoinSet::new();
@@ -223,7 +225,8 @@ pub async fn start_routes(
             .into_iter()
             .map(|listener| {
                 let stop = (shutdown.clone(), notice);
-                listener::serve(listener, tls.clone(), routes.clone(), stop)
+                let limit = Arc::clone(&limit);
+                listener::serve(listener, tls.clone(), routes.clone(), limit, stop)
             })
             .collect();
         serving.join_all().await;

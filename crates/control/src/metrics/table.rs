@@ -20,6 +20,7 @@ pub(super) const MINTED: &str = "svc_platform_tokens_minted_total";
 pub(super) const PURGE_OVERDUE: &str = "svc_platform_purge_overdue_seconds";
 pub(super) const PURGED: &str = "svc_platform_purged_rows_total";
 pub(super) const READY: &str = "svc_platform_ready";
+pub(super) const REFUSED_CONNECTIONS: &str = "svc_platform_refused_connections_total";
 pub(super) const RENEWED: &str = "svc_platform_renewals_total";
 pub(super) const REQUESTS: &str = "svc_platform_requests_total";
 pub(super) const REQUEST_SECONDS: &str = "svc_platform_request_seconds";
@@ -114,6 +115,12 @@ pub(super) const METRICS: &[Metric] = &[
         Kind::Gauge,
         &[],
         "1 while requests can be served: the database answers and nothing drains.",
+    ),
+    metric(
+        REFUSED_CONNECTIONS,
+        Kind::Counter,
+        &[("limit", &["total", "source"])],
+        "Connections that were closed at once, because the process or their source had too many.",
     ),
     metric(
         RENEWED,

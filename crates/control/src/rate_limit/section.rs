@@ -13,6 +13,10 @@ pub struct LimitsConfig {
     pub credential_requests_per_minute: NonZeroU32,
     /// Requests of one person in a minute, with whatever credentials.
     pub user_requests_per_minute: NonZeroU32,
+    /// Connections of the process; `None`: as many as its descriptors allow.
+    pub max_connections: Option<usize>,
+    /// Connections of one source; `None`: a share of all.
+    pub max_connections_per_source: Option<usize>,
     /// Invitations of one workspace that wait for an answer.
     pub open_invitations: u32,
     /// Projects of one workspace.
@@ -29,6 +33,13 @@ pub struct LimitsSection {
     /// Requests that one person may send in a minute with all credentials and sessions, 10 to
     /// 1000000.
     user_requests_per_minute: u32,
+    /// Connections that are open at once, 1 to 1000000. Default: the process's limit of descriptors
+    /// less 256, and 10000 at most.
+    max_connections: Option<u32>,
+    /// Connections of one source (an IPv4 address or an IPv6 /64) that are open at once, 1 to 1000000;
+    /// further ones are closed. A peer in `platform.trusted_proxies` has no limit of its own. Default:
+    /// an eighth of all, 64 at least.
+    max_connections_per_source: Option<u32>,
     /// Invitations of one workspace that wait for an answer, 1 to 100000.
     open_invitations: u32,
     /// Projects of one workspace, 1 to 100000.
@@ -41,6 +52,8 @@ impl Default for LimitsSection {
             // Twenty in a second for a minute: more than a page, a script or an AI client sends.
             credential_requests_per_minute: 1_200,
             user_requests_per_minute: 2_400,
+            max_connections: None,
+            max_connections_per_source: None,
             // A department at once.
             open_invitations: 200,
             projects_per_workspace: 1_000,
@@ -58,6 +71,11 @@ impl LimitsSection {
             user_requests_per_minute: rate(
                 "user_requests_per_minute",
                 self.user_requests_per_minute,
+            )?,
+            max_connections: connections("max_connections", self.max_connections)?,
+            max_connections_per_source: connections(
+                "max_connections_per_source",
+                self.max_connections_per_source,
             )?,
             open_invitations: count("open_invitations", self.open_invitations)?,
             projects_per_workspace: count("projects_per_workspace", self.projects_per_workspace)?,
@@ -83,9 +101,21 @@ fn count(name: &str, given: u32) -> Result<u32, ConfigError> {
     Err(ConfigError::new(format!("limits.{name}"), message))
 }
 
+fn connections(name: &str, given: Option<u32>) -> Result<Option<usize>, ConfigError> {
+    let Some(given) = given else { return Ok(None) };
+    let count = usize::try_from(given).unwrap_or(usize::MAX);
+    if (1..=MAX_CONNECTIONS).contains(&count) {
+        return Ok(Some(count));
+    }
+    let message = format!("expected 1 to {MAX_CONNECTIONS}");
+    Err(ConfigError::new(format!("limits.{name}"), message))
+}
+
 /// A page of ours asks for less.
 const MIN_RATE: u32 = 10;
 /// More than a process answers.
 const MAX_RATE: u32 = 1_000_000;
 /// Counted with each addition.
 const MAX_COUNT: u32 = 100_000;
+/// More than a process may have descriptors.
+const MAX_CONNECTIONS: usize = 1_000_000;

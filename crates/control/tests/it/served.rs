@@ -24,9 +24,18 @@ async fn serve(sections: &str, directory: TempDir) -> Served {
 }
 
 async fn serve_with(sections: &str, directory: TempDir, drain_seconds: u16) -> Served {
+    serve_as("", sections, directory, drain_seconds).await
+}
+
+async fn serve_as(
+    platform: &str,
+    sections: &str,
+    directory: TempDir,
+    drain_seconds: u16,
+) -> Served {
     let file = directory.path().join("platform.yaml");
     let yaml = format!(
-        "platform: {{base_url: 'https://svc.example', data_dir: '{}', \
+        "platform: {{base_url: 'https://svc.example', {platform}data_dir: '{}', \
          drain_seconds: {drain_seconds}}}\n{sections}\n",
         directory.path().join("data").display(),
     );
@@ -141,6 +150,56 @@ async fn a_drain_is_seen_before_the_listener_closes() {
     served.shutdown.request();
     served.running.stopped().await;
     TcpStream::connect(address).await.unwrap_err();
+}
+
+/// Whether the platform answers on a connection of its own.
+async fn is_served(served: &Served) -> bool {
+    let mut stream = served.connect().await;
+    let request = "GET /healthz HTTP/1.1\r\nHost: svc.example\r\nConnection: close\r\n\r\n";
+    // A connection that was closed unread breaks the write or the read.
+    stream.write_all(request.as_bytes()).await.ok();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.ok();
+    answer.starts_with(b"HTTP/1.1 200 ")
+}
+
+/// Connections that were answered and stay open.
+async fn kept(served: &Served, count: usize) -> Vec<TcpStream> {
+    let mut kept = Vec::new();
+    for _ in 0..count {
+        let mut stream = served.connect().await;
+        let request = "GET /healthz HTTP/1.1\r\nHost: svc.example\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+        kept.push(stream);
+    }
+    kept
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_have_a_limit_in_total_and_of_a_source() {
+    let cases = [
+        ("", "{max_connections: 3, max_connections_per_source: 100}"),
+        ("", "{max_connections: 100, max_connections_per_source: 3}"),
+        // A proxy has the total alone.
+        (
+            "trusted_proxies: [127.0.0.1], ",
+            "{max_connections: 3, max_connections_per_source: 1}",
+        ),
+    ];
+    for (platform, limits) in cases {
+        let served = serve_as(platform, &format!("limits: {limits}"), new_directory(), 0).await;
+        let mut open = kept(&served, 3).await;
+        assert!(!is_served(&served).await, "{limits}");
+        // The place of one that ended is free: as soon as the platform has seen its end.
+        open.pop();
+        let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
+        while !is_served(&served).await {
+            assert!(tokio::time::Instant::now() < deadline, "{limits}");
+        }
+        drop(open);
+        served.stop().await;
+    }
 }
 
 /// A database that does not answer: alive, and not ready.

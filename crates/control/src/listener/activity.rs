@@ -1,0 +1,141 @@
+//! Activity of one connection: requests that are in progress, and responses that its client does not
+//! read.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// Requests of one connection. That its client answers pings is no activity.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// All requests that ever began.
+    begun: u64,
+    open: usize,
+    /// Responses with bytes that the connection does not take, since when. Its size is bounded by the
+    /// streams of the connection.
+    unread: HashMap<u64, Instant>,
+}
+
+/// One request in progress: from its head to the end of its response.
+#[derive(Debug)]
+pub(super) struct RequestGuard {
+    activity: Arc<Activity>,
+    number: u64,
+}
+
+impl Activity {
+    pub(super) fn begin(self: &Arc<Self>) -> RequestGuard {
+        let mut state = self.state.lock();
+        state.begun += 1;
+        state.open += 1;
+        RequestGuard {
+            activity: Arc::clone(self),
+            number: state.begun,
+        }
+    }
+
+    /// Ready after `period` if no request has begun until then; never if one has.
+    pub(super) async fn never_begins(&self, period: Duration) {
+        sleep(period).await;
+        if self.state.lock().begun > 0 {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Ready when no request was in progress for a whole `period`: after one to two of them.
+    pub(super) async fn ceases(&self, period: Duration) {
+        loop {
+            let before = {
+                let state = self.state.lock();
+                (state.open == 0).then_some(state.begun)
+            };
+            sleep(period).await;
+            if before.is_some_and(|before| self.state.lock().begun == before) {
+                return;
+            }
+        }
+    }
+
+    /// Ready when a response was not read for a whole `period`.
+    pub(super) async fn stalls(&self, period: Duration) {
+        loop {
+            let oldest = self.state.lock().unread.values().min().copied();
+            let now = Instant::now();
+            let due = oldest.unwrap_or(now) + period;
+            if due <= now {
+                return;
+            }
+            sleep_until(due).await;
+        }
+    }
+}
+
+impl RequestGuard {
+    fn set_unread(&self) {
+        let mut state = self.activity.state.lock();
+        state.unread.insert(self.number, Instant::now());
+    }
+
+    fn set_read(&self) {
+        self.activity.state.lock().unread.remove(&self.number);
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        self.set_read();
+        let mut state = self.activity.state.lock();
+        state.open = state.open.saturating_sub(1);
+    }
+}
+
+/// The body of a response, which counts as unread from the moment that it has bytes until the
+/// connection asks for more. A body that has no bytes yet waits for the platform, not for the client.
+pub(super) struct WatchedBody {
+    body: Body,
+    request: RequestGuard,
+}
+
+impl WatchedBody {
+    pub(super) fn new(body: Body, request: RequestGuard) -> Self {
+        request.set_unread();
+        Self { body, request }
+    }
+}
+
+impl HttpBody for WatchedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        match polled {
+            Poll::Ready(Some(Ok(_))) => self.request.set_unread(),
+            Poll::Ready(_) | Poll::Pending => self.request.set_read(),
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,220 @@
+use axum::routing::get;
+use http_body_util::BodyExt as _;
+use hyper::client::conn::http2;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::*;
+
+fn router() -> Router {
+    Router::new()
+        .route("/", get(async || "hello"))
+        .route("/large", get(async || vec![b'x'; LARGE]))
+        .route("/never", get(std::future::pending::<&'static str>))
+}
+
+/// No limit on a client that does nothing is longer.
+const PATIENCE: Duration = Duration::from_mins(3);
+/// More than a client that takes nothing lets through.
+const LARGE: usize = 8 * 1024 * 1024;
+
+/// A connection that is served, with a buffer of so many bytes between both sides.
+fn served(buffer: usize) -> (DuplexStream, JoinHandle<()>) {
+    let (client, server) = duplex(buffer);
+    let server = WriteLimit::new(server, WRITE_STALL);
+    let (connection, activity) = connection(server, ([192, 0, 2, 1], 1).into(), router());
+    let serving = async move { run(connection, &activity, &CancellationToken::new()).await };
+    (client, tokio::spawn(serving))
+}
+
+/// The bytes that a client reads that sends this and then waits, and how long its connection lasts.
+async fn exchange(sent: &str) -> (String, Duration) {
+    let (mut client, serving) = served(64 * 1024);
+    let began = Instant::now();
+    client.write_all(sent.as_bytes()).await.unwrap();
+    let mut read = Vec::new();
+    client.read_to_end(&mut read).await.unwrap();
+    serving.await.unwrap();
+    let text = String::from_utf8_lossy(&read).into_owned();
+    (text, began.elapsed())
+}
+
+async fn http2_client(
+    client: DuplexStream,
+) -> (http2::SendRequest<Body>, JoinHandle<hyper::Result<()>>) {
+    let io = TokioIo::new(client);
+    // A client that announces no window at all takes no byte of a body.
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(0);
+    let (sender, connection) = builder.handshake(io).await.unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+fn request(path: &str) -> Request {
+    let request = http::Request::get(format!("http://svc.example{path}"));
+    request.body(Body::empty()).unwrap()
+}
+
+/// A client that says nothing, or half a greeting, before TLS has begun.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_has_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let pair = rcgen::generate_simple_self_signed(["svc.example".to_owned()]).unwrap();
+    let files = CertFiles {
+        cert: directory.path().join("cert.pem"),
+        key: directory.path().join("key.pem"),
+    };
+    std::fs::write(&files.cert, pair.cert.pem()).unwrap();
+    std::fs::write(&files.key, pair.signing_key.serialize_pem()).unwrap();
+    let tls = tls(&files).unwrap();
+    for sent in [&[][..], &[22, 3, 1]] {
+        let (mut client, server) = duplex(1024);
+        client.write_all(sent).await.unwrap();
+        let began = Instant::now();
+        let session = handshake(&tls, server, &CancellationToken::new()).await;
+        assert!(session.is_none());
+        assert!(began.elapsed() <= PATIENCE);
+    }
+}
+
+/// The clock runs by itself where everybody waits: without a bound this would wait for good.
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_request_ends() {
+    for sent in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HTTP/1.1\r\nHost"] {
+        let (answer, lasted) = exchange(sent).await;
+        assert_eq!(answer, "", "{sent}");
+        assert!(lasted <= PATIENCE, "{sent}: {lasted:?}");
+    }
+    let (answer, _) = exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert!(answer.ends_with("hello"), "{answer}");
+}
+
+/// HTTP/1.1 between two requests: nothing, and half a head.
+#[tokio::test(start_paused = true)]
+async fn a_kept_connection_has_a_time_for_the_next_head() {
+    let first = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for next in ["", "GET / HTTP/1.1\r\nHo"] {
+        let (answer, lasted) = exchange(&format!("{first}{next}")).await;
+        assert_eq!(answer.matches("hello").count(), 1, "{answer}");
+        assert!(lasted <= PATIENCE, "{lasted:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_has_a_size() {
+    for (bytes, status) in [(16 * 1024, "200"), (33 * 1024, "431")] {
+        let field = "x".repeat(bytes);
+        let sent = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {field}\r\n\r\n");
+        let (answer, _) = exchange(&sent).await;
+        let expected = format!("HTTP/1.1 {status} ");
+        assert!(answer.starts_with(&expected), "{bytes}: {answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_connection_without_requests_ends() {
+    let (client, serving) = served(64 * 1024);
+    let (mut sender, _connection) = http2_client(client).await;
+    let response = sender.send_request(request("/none")).await.unwrap();
+    assert_eq!(response.status(), 404);
+    let began = Instant::now();
+    serving.await.unwrap();
+    assert!(began.elapsed() <= PATIENCE);
+    // The sender is still there: it is not the client who ended the connection.
+    assert!(sender.send_request(request("/none")).await.is_err());
+}
+
+/// A handler that takes long is no idle connection.
+#[tokio::test(start_paused = true)]
+async fn a_request_in_progress_keeps_its_connection() {
+    let (client, serving) = served(64 * 1024);
+    let (mut sender, _connection) = http2_client(client).await;
+    let waiting = sender.send_request(request("/never"));
+    let patience = timeout(Duration::from_hours(1), waiting).await;
+    assert!(patience.is_err(), "still waits for its answer");
+    assert!(!serving.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_client_that_gives_no_window_is_ended() {
+    for path in ["/", "/large"] {
+        let (client, serving) = served(64 * 1024);
+        let (mut sender, _connection) = http2_client(client).await;
+        let mut response = sender.send_request(request(path)).await.unwrap();
+        assert_eq!(response.status(), 200);
+        let began = Instant::now();
+        serving.await.unwrap();
+        assert!(began.elapsed() <= PATIENCE, "{:?}", began.elapsed());
+        let read = response.body_mut().frame().await;
+        assert!(read.is_none_or(|frame| frame.is_err()), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_nothing_is_ended() {
+    let (mut client, serving) = served(1024);
+    let request = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.write_all(request).await.unwrap();
+    let began = Instant::now();
+    serving.await.unwrap();
+    assert!(began.elapsed() <= PATIENCE, "{:?}", began.elapsed());
+}
+
+/// The last bytes of an answer wait in no body: the socket's deadline alone ends this.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waits_has_a_deadline() {
+    let (client, server) = duplex(16);
+    let mut limited = WriteLimit::new(server, WRITE_STALL);
+    let began = Instant::now();
+    let error = limited.write_all(&[0; 64]).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    assert!(began.elapsed() <= PATIENCE);
+    // Each byte that goes out begins the time anew.
+    let (mut client, server) = (client, duplex(1));
+    client.read_exact(&mut [0; 16]).await.unwrap();
+    let (mut reader, writer) = server;
+    let mut limited = WriteLimit::new(writer, WRITE_STALL);
+    let reading = async {
+        for _ in 0..4 {
+            sleep(WRITE_STALL / 2).await;
+            reader.read_exact(&mut [0]).await.unwrap();
+        }
+    };
+    let (written, ()) = tokio::join!(limited.write_all(&[0; 4]), reading);
+    written.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_streams_than_offered_are_refused() {
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+        [head, payload.to_vec()].concat()
+    };
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    sent.extend(frame(4, 0, 0, &[]));
+    let last = 2 * 128 + 1;
+    for stream in (1..=last).step_by(2) {
+        // GET, http, /never, a: END_STREAM and END_HEADERS.
+        let block = [&[0x82, 0x86, 0x44, 6][..], b"/never", &[0x41, 1], b"a"].concat();
+        sent.extend(frame(HEADERS, 5, stream, &block));
+    }
+    let (mut client, _serving) = served(1024 * 1024);
+    client.write_all(&sent).await.unwrap();
+    loop {
+        let mut head = [0; 9];
+        client.read_exact(&mut head).await.unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        client.read_exact(&mut payload).await.unwrap();
+        if head[3] == RST_STREAM {
+            assert_eq!(head[5..], last.to_be_bytes(), "the one beyond the limit");
+            assert_eq!(payload, REFUSED_STREAM);
+            break;
+        }
+    }
+}
