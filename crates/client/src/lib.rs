@@ -2,7 +2,7 @@
 //!
 //! An [`Agent`] keeps one control channel to an engine and restores it, with every tunnel on it,
 //! for as long as it lives. [`Agent::open`] asks for a [`Tunnel`]; [`Tunnel::accept`] hands its
-//! visitors to the caller, [`Tunnel::forward`] joins each of them to a [`Destination`]. [`dial`] opens a
+//! visitors to the caller, [`Tunnel::forward`] joins each of them to a [`Destination`]. [`dial()`] opens a
 //! stream to a private tunnel. [`api`] reads the Engine API.
 //!
 //! ```no_run

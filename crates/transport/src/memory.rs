@@ -10,7 +10,7 @@
 //! - At the limit the stream whose reader has taken nothing for the longest time is given up, and
 //!   the next one, until what is held is within the limit. Readers that are slow and read are never
 //!   the first.
-//! - A lane may hold as much as is left ([`free`]), so that lanes that hold much give streams up before
+//! - A lane may hold as much as is left (`free`), so that lanes that hold much give streams up before
 //!   those that hold little.
 
 use std::collections::BTreeMap;

@@ -19,7 +19,7 @@
 //! | 3 | `END` | none | the sender's direction is complete |
 //! | 4 | `RESET` | [`Error`](crate::Error), 0..=1 KiB | the sender gives up both directions |
 //! | 5 | `MOVE` | none | the sender's direction goes on at a connection of the stream's own |
-//! | 6 | `TAKEN` | none | the sender has read a further [`unit`] of the stream |
+//! | 6 | `TAKEN` | none | the sender has read a further [`unit()`] of the stream |
 //!
 //! An unknown type, a length outside these limits, or a frame that [`StreamState`] does not allow
 //! ends the connection.

@@ -1,6 +1,6 @@
 //! `svc run`: many tunnels, from a file and from the labels of containers, for as long as it runs.
 //!
-//! [`file`] is what may be written, [`plan`] what it means, [`fleet`] what runs. This file is the
+//! [`mod@file`] is what may be written, [`plan`] what it means, [`fleet`] what runs. This file is the
 //! loop between them: it applies what is wanted, tells what happens, and tells a supervisor how
 //! things stand.
 

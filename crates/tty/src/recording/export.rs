@@ -202,7 +202,7 @@ pub fn json(
     out.write_all(b"\n]}\n")
 }
 
-/// Writes one JSON object a line: first what [`json`] has beside the records, then each record.
+/// Writes one JSON object a line: first what [`json()`] has beside the records, then each record.
 ///
 /// # Errors
 /// Those of `out`.

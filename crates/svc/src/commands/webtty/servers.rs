@@ -120,11 +120,11 @@ struct CreateArgs {
 #[derive(Debug, Parser)]
 struct Files {
     /// The private keys; made where there are none. Without it,
-    /// ~/.svc/webtty/identities/<id>.identity.json
+    /// ~/.svc/webtty/identities/ID.identity.json
     #[arg(long, value_name = "FILE")]
     identity_file: Option<PathBuf>,
 
-    /// What `svc webtty server` reads. Without it, ~/.svc/webtty/enrollments/<id>.yaml
+    /// What `svc webtty server` reads. Without it, ~/.svc/webtty/enrollments/ID.yaml
     #[arg(long, value_name = "FILE")]
     server_enrollment: Option<PathBuf>,
 }
