@@ -32,6 +32,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     })?;
     steps.step("clippy", || clippy(repository))?;
     steps.step("clippy, of a small agent", || small_agent(repository))?;
+    steps.step("documentation", || documentation(repository))?;
     steps.step("tidy", || tidy::run(repository))?;
     steps.step("fuzz, briefly", || fuzz::briefly(repository))?;
     steps.step("cargo test", || tests(repository, &provisions))?;
@@ -73,6 +74,18 @@ fn small_agent(repository: &Repository) -> Result<()> {
     cargo
         .args(selected)
         .args(["--no-default-features", "--", "-D", "warnings"]);
+    program::run(&mut cargo)
+}
+
+/// The API documentation of every crate: links that lead nowhere or to several things are errors. It
+/// reads what clippy has made of the dependencies; `crates/testing` and `tests/e2e` select what tests
+/// add to their features.
+fn documentation(repository: &Repository) -> Result<()> {
+    let mut cargo = in_repository(repository);
+    cargo
+        .args(["doc", "--workspace", "--no-deps", "--locked"])
+        .args(FEATURES)
+        .env("RUSTDOCFLAGS", "-D warnings");
     program::run(&mut cargo)
 }
 
