@@ -66,7 +66,7 @@ fn build(repository: &Repository, profile: &str) -> Result<()> {
     };
     cargo(&["-p", "svc"])?;
     cargo(&["-p", "bench-tools", "--bins"])?;
-    cargo(&["-p", "client", "--examples"])
+    cargo(&["-p", "svc-client", "--examples"])
 }
 
 /// Ours first, then what was installed for the bench; the system's programs come after.

@@ -4,14 +4,16 @@ use anyhow::Result;
 
 use crate::attack;
 use crate::fuzz;
+use crate::package;
 use crate::repository::Repository;
 use crate::soak;
 
-/// Attacks the release program for ten minutes, fuzzes every target, and runs every test once on a busy
-/// machine.
+/// Attacks the release program for ten minutes, fuzzes every target, builds the packages of the client
+/// library by themselves, and runs every test once on a busy machine.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     let seconds = ["--seconds", "600"].map(str::to_owned);
     attack::run(repository, &seconds)?;
     fuzz::run(repository, &[])?;
+    package::run(repository)?;
     soak::run(repository, &["--load", "--all"].map(str::to_owned))
 }

@@ -4,7 +4,7 @@
 //! pass, `provision` installs what the tests need, `fuzz` feeds the parsers what nobody thought of,
 //! `attack` runs hostile clients against the release program, `soak` repeats the tests on a busy
 //! machine, `deep` runs the long checks,
-//! `bench` measures, `dist` makes packages, `web` fetches the terminal of the pages, `systems` checks
+//! `bench` measures, `dist` makes packages, `package` those of the client library for a registry, `web` fetches the terminal of the pages, `systems` checks
 //! the agent for systems that it is not tested on, `tidy` checks the house rules, and `rules` writes
 //! `docs/rules.md`. The checks of `tidy` and `rules` are also tests of this package, so that a plain
 //! `cargo test` runs them.
@@ -18,6 +18,7 @@ mod bench;
 mod deep;
 mod dist;
 mod fuzz;
+mod package;
 mod program;
 mod provision;
 mod repository;
@@ -58,6 +59,7 @@ fn run(args: &[String]) -> Result<()> {
         "provision" => provision::run(&repository, yes(rest)?).map(drop),
         "bench" => bench::run(&repository, rest),
         "dist" => dist::run(&repository, rest),
+        "package" => no_arguments(rest).and_then(|()| package::run(&repository)),
         "web" => no_arguments(rest).and_then(|()| web::run(&repository).map(drop)),
         "fuzz" => fuzz::run(&repository, rest),
         "attack" => attack::run(&repository, rest),
@@ -104,11 +106,13 @@ Usage: cargo xtask <task>
   attack [--seconds N] [--seed N] [--only CASE]
                      hostile clients, services and agents against the release program
   attack --gate      the same for a minute, as `test` does: against our crates without assertions
-  deep               the long checks: attacks for ten minutes, every fuzz target, one soak round
+  deep               the long checks: attacks for ten minutes, every fuzz target, the packages of
+                     the client library, one soak round
   soak [--rounds N] [--load] [--all] [--seed N] [package…]
                      every test whose passes in tests/soak.txt are too few, in shuffled order,
                      beside busy loops with --load
   dist [--out DIR]   the packages: tarballs and .deb of the program and of the small agent
+  package            the client library and the crates below it, as a registry takes them
   web                fetch the terminal of the platform's pages, which the next build takes in
   systems            the agent, type-checked for Windows and macOS
   tidy               the house rules: crate graph, banned crates, sources

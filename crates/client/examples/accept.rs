@@ -1,7 +1,7 @@
 //! A web service without a listening socket: axum answers the streams of a tunnel themselves.
 //!
 //! ```sh
-//! SVC_ENGINE=engine.example.com:443 SVC_TOKEN=… cargo run -p client --example accept
+//! SVC_ENGINE=engine.example.com:443 SVC_TOKEN=… cargo run -p svc-client --example accept
 //! ```
 //!
 //! An engine with a private authority needs `SVC_CA_FILE`. Ctrl-C leaves the engine, and waits for
@@ -11,9 +11,9 @@
 use std::{env, error::Error, time::Duration};
 
 use axum::{Router, extract::OriginalUri, routing::get};
-use client::{Agent, Config, Properties, Stream, Token, Trust};
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use svc_client::{Agent, Config, Properties, Stream, Token, Trust};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use client::{Agent, Config, Properties, Token, Trust};
+use svc_client::{Agent, Config, Properties, Token, Trust};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -1,14 +1,14 @@
 //! Says something to a private tunnel, and prints what comes back.
 //!
 //! ```sh
-//! SVC_ENGINE=engine.example.com:443 SVC_TOKEN=… cargo run -p client --example dial db 'hello'
+//! SVC_ENGINE=engine.example.com:443 SVC_TOKEN=… cargo run -p svc-client --example dial db 'hello'
 //! ```
 //!
 //! An engine with a private authority needs `SVC_CA_FILE`.
 
 use std::{env, error::Error};
 
-use client::{Config, Token, Trust, dial};
+use svc_client::{Config, Token, Trust, dial};
 use tokio::io::{AsyncWriteExt, copy, stdout};
 
 #[tokio::main(flavor = "current_thread")]

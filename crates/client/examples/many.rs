@@ -12,7 +12,7 @@
 use std::error::Error;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use client::{Agent, Config, Properties, Target, Token, Trust, tunnel::Status};
+use svc_client::{Agent, Config, Properties, Target, Token, Trust, tunnel::Status};
 use transport::Workers;
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,7 +1,7 @@
 //! Publishes a service of this machine, as `svc forward` does.
 //!
 //! ```sh
-//! SVC_ENGINE=engine.example.com:443 SVC_TOKEN=… cargo run -p client --example publish 3000
+//! SVC_ENGINE=engine.example.com:443 SVC_TOKEN=… cargo run -p svc-client --example publish 3000
 //! ```
 //!
 //! An engine with a private authority needs `SVC_CA_FILE`.
@@ -9,7 +9,7 @@
 
 use std::{env, error::Error};
 
-use client::{Agent, Config, Properties, Target, Token, Trust};
+use svc_client::{Agent, Config, Properties, Target, Token, Trust};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

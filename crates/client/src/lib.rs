@@ -6,7 +6,7 @@
 //! stream to a private tunnel. [`api`] reads the Engine API.
 //!
 //! ```no_run
-//! use client::{Agent, Config, Properties, Target, Token};
+//! use svc_client::{Agent, Config, Properties, Target, Token};
 //!
 //! # async fn publish() -> Result<(), Box<dyn std::error::Error>> {
 //! let agent = Agent::start(Config::new("engine.example.com:443".parse()?, Token::new("…")))?;
@@ -20,7 +20,7 @@
 //! To dial takes less:
 //!
 //! ```no_run
-//! use client::{Config, Token, dial};
+//! use svc_client::{Config, Token, dial};
 //! use tokio::io::AsyncWriteExt;
 //!
 //! # async fn talk() -> Result<(), Box<dyn std::error::Error>> {

@@ -8,23 +8,42 @@
 //! brand's spelling of a field is read (and written) beside ours.
 
 pub mod backoff;
+#[cfg(feature = "vocabulary")]
 pub mod boundary;
+#[cfg(feature = "vocabulary")]
 pub mod callback;
 pub mod causes;
+#[cfg(feature = "vocabulary")]
 pub mod client;
+#[cfg(feature = "vocabulary")]
 pub mod event;
+#[cfg(feature = "vocabulary")]
 pub mod filter;
+#[cfg(feature = "vocabulary")]
 pub mod form;
+#[cfg(feature = "vocabulary")]
 pub mod id;
+#[cfg(feature = "vocabulary")]
 pub mod json;
+#[cfg(feature = "vocabulary")]
 pub mod network;
+#[cfg(feature = "vocabulary")]
 pub mod path;
+#[cfg(feature = "vocabulary")]
 pub mod pattern;
+#[cfg(feature = "vocabulary")]
 pub mod permission;
+#[cfg(feature = "vocabulary")]
 pub mod problem;
+#[cfg(feature = "vocabulary")]
 pub mod query_credential;
+#[cfg(feature = "vocabulary")]
 pub mod root;
+#[cfg(feature = "vocabulary")]
 mod timestamp;
+#[cfg(feature = "vocabulary")]
 pub mod tunnel;
+#[cfg(feature = "vocabulary")]
 pub mod webtty;
+#[cfg(feature = "vocabulary")]
 mod words;

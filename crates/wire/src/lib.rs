@@ -17,6 +17,7 @@ pub mod lane;
 pub mod liveness;
 pub mod message;
 pub mod pool;
+#[cfg(feature = "properties")]
 pub mod properties;
 
 pub use error::{Error, ErrorCode};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::{Closed, Properties, RefusalKind, Status, agent::AgentStatus};
+use svc_client::{Closed, Properties, RefusalKind, Status, agent::AgentStatus};
 use tokio::time::timeout;
 use wire::{
     Error, Kind,
@@ -22,7 +22,7 @@ async fn an_agent_says_who_it_is_and_its_tunnel_comes_online() {
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
     config.labels.insert("site".to_owned(), "bern".to_owned());
-    let agent = client::Agent::start(config).unwrap();
+    let agent = svc_client::Agent::start(config).unwrap();
     let mut tunnel = agent.open(Properties::http().named("demo"));
 
     let mut channel = engine.accept().await;
@@ -144,7 +144,7 @@ async fn heartbeats_begin_at_once_and_rise() {
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
     config.heartbeat = Duration::from_millis(100);
-    let _agent = client::Agent::start(config).unwrap();
+    let _agent = svc_client::Agent::start(config).unwrap();
     let mut channel = engine.control().await;
     for expected in 1..=3 {
         let Kind::Heartbeat(heartbeat) = channel.next_of_any_kind().await else {
@@ -336,8 +336,8 @@ async fn an_agent_that_closes_says_so_and_waits_for_the_confirmation() {
 async fn an_engine_that_is_not_trusted_is_not_given_the_token() {
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
-    config.trust = client::Trust::Roots(vec![]);
-    let agent = client::Agent::start(config).unwrap();
+    config.trust = svc_client::Trust::Roots(vec![]);
+    let agent = svc_client::Agent::start(config).unwrap();
     let failed = |status: &AgentStatus| matches!(status, AgentStatus::Disconnected { .. });
     let mut status = agent.status();
     let refused = tokio::spawn(async move { engine.accept_failing().await });

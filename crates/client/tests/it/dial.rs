@@ -1,6 +1,6 @@
 //! Private tunnels, from the dialler's side.
 
-use client::RefusalKind;
+use svc_client::RefusalKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::{
     Error, Kind,
@@ -20,7 +20,7 @@ async fn request(peer: &mut Peer) -> StreamReq {
 async fn a_private_tunnel_is_dialled_by_name() {
     let engine = FakeEngine::start().await;
     let config = engine.config();
-    let dialled = tokio::spawn(async move { client::dial(&config, "db").await });
+    let dialled = tokio::spawn(async move { svc_client::dial(&config, "db").await });
     let mut peer = engine.accept().await;
     let asked = request(&mut peer).await;
     assert_eq!(asked.tunnel_id_name, "db");
@@ -53,7 +53,7 @@ async fn a_refused_dial_says_why() {
     ] {
         let engine = FakeEngine::start().await;
         let config = engine.config();
-        let dialled = tokio::spawn(async move { client::dial(&config, "db").await });
+        let dialled = tokio::spawn(async move { svc_client::dial(&config, "db").await });
         let mut peer = engine.accept().await;
         request(&mut peer).await;
         let outcome = Some(StreamOutcome::Error(error));
@@ -70,7 +70,9 @@ async fn with_zero_rtt_bytes_travel_with_the_request() {
     let engine = FakeEngine::start().await;
     let config = engine.config();
     let dialled = tokio::spawn(async move {
-        let mut stream = client::dial::dial_zero_rtt(&config, "db").await.unwrap();
+        let mut stream = svc_client::dial::dial_zero_rtt(&config, "db")
+            .await
+            .unwrap();
         stream.write_all(b"at once").await.unwrap();
         stream.shutdown().await.unwrap();
         stream

@@ -2,8 +2,8 @@
 
 use std::{path::PathBuf, process::Stdio};
 
-use client::Properties;
 use serde_json::json;
+use svc_client::Properties;
 use testing::{TestEngine, Upstream, within};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -60,7 +60,7 @@ fn built(name: &str) -> PathBuf {
     let path = profile.join("examples").join(name);
     assert!(
         path.exists(),
-        "`cargo test` builds examples unless it is told what to build: `cargo build -p client --examples`"
+        "`cargo test` builds examples unless it is told what to build: `cargo build -p svc-client --examples`"
     );
     path
 }

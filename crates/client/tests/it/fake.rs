@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use client::{Agent, Config, HostPort, Token, Trust};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use svc_client::{Agent, Config, HostPort, Token, Trust};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

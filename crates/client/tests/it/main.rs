@@ -11,7 +11,7 @@ mod examples;
 mod fake;
 mod streams;
 
-use client::{Status, Tunnel};
+use svc_client::{Status, Tunnel};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,

@@ -2,7 +2,9 @@
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use client::{Agent, Connection, Destination, Properties, ProxyProtocol, Status, Target, Tunnel};
+use svc_client::{
+    Agent, Connection, Destination, Properties, ProxyProtocol, Status, Target, Tunnel,
+};
 use testing::Nobody;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -48,7 +50,7 @@ async fn forwarding_to(
     let channel = engine.control_with_tunnel().await;
     until(&tunnel, |status| matches!(status, Status::Online(_))).await;
     let (told, streams) = mpsc::unbounded_channel();
-    let observer: client::tunnel::Observer = Arc::new(move |connection| {
+    let observer: svc_client::tunnel::Observer = Arc::new(move |connection| {
         // The receiver is gone in tests that do not look.
         drop(told.send(connection));
     });
