@@ -220,7 +220,39 @@ pub async fn begin(
     now: Timestamp,
 ) -> Answer<Begun> {
     let lacks_one = has_second_factor(tx, user).await?;
-    begin_as(app, tx, user, browser, (lacks_one, None), now).await
+    let proofs = Proofs {
+        first_at: now,
+        second_at: None,
+        lacks_second: lacks_one,
+    };
+    begin_as(app, tx, user, browser, proofs, now).await
+}
+
+/// Begins a session of somebody whom another service knows. `proved_at`: when that service saw the person
+/// prove it; `None` where it does not say, which is no fresh proof.
+pub async fn begin_proved(
+    app: &App,
+    tx: &mut Tx,
+    user: &User,
+    browser: &Browser,
+    proved_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Answer<Begun> {
+    let proofs = Proofs {
+        // A clock ahead of ours makes no proof of the future.
+        first_at: proved_at.unwrap_or(Timestamp::UNIX_EPOCH).min(now),
+        second_at: None,
+        lacks_second: has_second_factor(tx, user).await?,
+    };
+    begin_as(app, tx, user, browser, proofs, now).await
+}
+
+/// The proofs behind a new session.
+struct Proofs {
+    first_at: Timestamp,
+    second_at: Option<Timestamp>,
+    /// Whether the second factor is still to be shown.
+    lacks_second: bool,
 }
 
 /// Begins a whole session of somebody who just proved to be `user` with two factors at once, as a
@@ -232,19 +264,24 @@ pub async fn begin_whole(
     browser: &Browser,
     now: Timestamp,
 ) -> Answer<Begun> {
-    begin_as(app, tx, user, browser, (false, Some(now)), now).await
+    let proofs = Proofs {
+        first_at: now,
+        second_at: Some(now),
+        lacks_second: false,
+    };
+    begin_as(app, tx, user, browser, proofs, now).await
 }
 
-/// Always with a new cookie: one that was planted before signing in is worth nothing after it. Of the
-/// second factor: whether it is still to be shown, and when it was.
+/// Always with a new cookie: one that was planted before signing in is worth nothing after it.
 async fn begin_as(
     app: &App,
     tx: &mut Tx,
     user: &User,
     browser: &Browser,
-    (is_half_way, second_factor_at): (bool, Option<Timestamp>),
+    proofs: Proofs,
     now: Timestamp,
 ) -> Answer<Begun> {
+    let is_half_way = proofs.lacks_second;
     if let Some(old) = &browser.cookie {
         sessions::end(tx, SecretHash(old.hash()), now).await?;
     }
@@ -256,8 +293,8 @@ async fn begin_as(
         user_id: user.id,
         user_agent: browser.user_agent.clone(),
         ip: Some(browser.ip.to_string()),
-        second_factor_at,
-        proved_at: now,
+        second_factor_at: proofs.second_at,
+        proved_at: proofs.first_at,
         created_at: now,
         rotated_at: now,
         last_seen_at: now,

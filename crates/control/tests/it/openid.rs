@@ -321,6 +321,14 @@ async fn without_a_password_a_fresh_sign_in_is_the_proof() {
     stale["auth_time"] = json!(control.app.now().as_second() - 3600);
     provider.will_say(control.app.now(), value(&query, "nonce"), &stale);
     assert_eq!(browser.open(&path).await.status, StatusCode::BAD_GATEWAY);
+    // One that does not say when proves nothing either.
+    let query = begin(&mut browser, "/account&anew=yes").await;
+    provider.will_say(control.app.now(), value(&query, "nonce"), &ada());
+    let path = format!(
+        "/login/openid/callback?code=abc&state={}",
+        value(&query, "state")
+    );
+    assert_eq!(browser.open(&path).await.status, StatusCode::BAD_GATEWAY);
     let answer = sign_in_anew(&control, &provider, &mut browser).await;
     assert_eq!(
         answer.location.as_deref(),
@@ -330,6 +338,30 @@ async fn without_a_password_a_fresh_sign_in_is_the_proof() {
     );
     let sent = browser.submit("/account/email", &change).await;
     assert_eq!(sent.location.as_deref(), Some("/account?done=email-sent"));
+}
+
+/// A session that the provider had before is no fresh proof, and neither is one of unknown age.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_in_is_a_fresh_proof_only_where_the_provider_says_so() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    let now = control.app.now().as_second();
+    let change = [("email", "new@example.com")];
+    for (auth_time, is_fresh) in [(None, false), (Some(now - 3600), false), (Some(now), true)] {
+        let mut person = ada();
+        if let Some(auth_time) = auth_time {
+            person["auth_time"] = json!(auth_time);
+        }
+        let mut browser = control.browser();
+        sign_in(&control, &provider, &mut browser, "/account", person).await;
+        let answer = browser.submit("/account/email", &change).await.location;
+        let expected = if is_fresh {
+            "/account?done=email-sent"
+        } else {
+            "/account/confirm?next=/account"
+        };
+        assert_eq!(answer.as_deref(), Some(expected), "{auth_time:?}");
+    }
 }
 
 async fn sign_in_anew(

@@ -69,7 +69,11 @@ pub(super) async fn arrive(
     if user.status != Status::Active {
         return Err(NotArrived::Suspended);
     }
-    let begun = session::begin(app, &mut tx, &user, browser, now).await?;
+    // The provider may have had a session for weeks (OpenID Connect Core, section 2, `auth_time`).
+    let proved_at = proved
+        .auth_time
+        .and_then(|at| Timestamp::from_second(at).ok());
+    let begun = session::begin_proved(app, &mut tx, &user, browser, proved_at, now).await?;
     if !begun.is_half_way {
         let by = json!({"openid": config.issuer});
         let actor = Actor::person(user.id).at(browser.ip);

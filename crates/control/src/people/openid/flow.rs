@@ -197,11 +197,11 @@ async fn take(
     Ok((plan, pending.created_at))
 }
 
-/// Whether the person was there after the sign-in began. A provider that does not say when was
-/// asked not to take an older session, and is believed.
+/// Whether the person was there after the sign-in began. A provider that was asked for `max_age` has to
+/// say when (OpenID Connect Core, section 3.1.2.1); one that does not proves nothing.
 fn is_anew(proved: &Proved, begun_at: Timestamp) -> bool {
     let earliest = begun_at.as_second().saturating_sub(CLOCKS_DIFFER);
-    proved.auth_time.is_none_or(|at| at >= earliest)
+    proved.auth_time.is_some_and(|at| at >= earliest)
 }
 
 fn seal(app: &App) -> Answer<Seal> {
