@@ -122,6 +122,10 @@ pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
             rate_limit::limit,
         ))
         .merge(surface)
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            rate_limit::limit_source,
+        ))
         .layer(middleware::map_response(keep_out_of_caches))
         .layer(middleware::from_fn_with_state(app, name_resource_metadata))
         .layer(middleware::from_fn(metrics::count_request))

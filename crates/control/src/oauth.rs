@@ -34,13 +34,16 @@ use api::control::oauth::{
     PROTECTED_RESOURCE_OF_MCP, REVOKE, TOKEN,
 };
 use axum::Router;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use http::StatusCode;
 use types::id::UserId;
 
 pub(crate) use self::authorize::REUSE_IS_SEEN_FOR;
 pub use self::clients::{Client, Clients, OauthSection};
 pub(crate) use self::cors::for_any_origin;
 pub(crate) use self::device_authorization::EXPIRY_IS_TOLD_FOR;
+use self::error::Code;
 use crate::app::App;
 use crate::people::throttle::{Limits, Throttle};
 use crate::route::Serve as _;
@@ -74,6 +77,22 @@ const ASKERS: Limits = Limits {
     longest_wait: 60,
     forgotten_after: 600,
 };
+
+/// Whether a path is an endpoint that answers programs in OAuth's own form.
+pub(crate) fn is_endpoint(path: &str) -> bool {
+    [TOKEN, REVOKE, DEVICE_AUTHORIZATION].contains(&path)
+}
+
+/// 429 of an endpoint.
+pub(crate) fn too_many_requests(path: &str, retry_after: u32) -> Response {
+    let error = Code::TemporarilyUnavailable.because("too many requests from this address");
+    let mut response = error.with_retry_after(retry_after).into_response();
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    if path != DEVICE_AUTHORIZATION {
+        cors::allow_any_origin(&mut response);
+    }
+    response
+}
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

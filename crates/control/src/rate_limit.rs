@@ -3,9 +3,11 @@
 //! A layer over all operations of the document ([`limit`]): one that is not public is answered to
 //! identified callers alone, and every request of theirs takes a token out of two buckets, that of
 //! its credential and that of its person. A bucket holds what a minute brings. Both are this
-//! process's: several platforms allow several times as much.
+//! process's: several platforms allow several times as much. Requests without a valid credential
+//! count for their source ([`source`]).
 
 mod section;
+mod source;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -19,6 +21,8 @@ use tokio::time::Instant;
 use types::id::UserId;
 
 pub use self::section::{LimitsConfig, LimitsSection};
+use self::source::SourceLimiter;
+pub(crate) use self::source::{limit as limit_source, note_credential};
 use crate::app::App;
 use crate::caller::{self, Principal};
 use crate::problem::{Answer, Refusal};
@@ -28,6 +32,7 @@ use crate::problem::{Answer, Refusal};
 pub struct RateLimiter {
     credentials: Buckets<String>,
     users: Buckets<UserId>,
+    sources: SourceLimiter,
 }
 
 impl RateLimiter {
@@ -35,6 +40,7 @@ impl RateLimiter {
         Self {
             credentials: Buckets::new(limits.credential_requests_per_minute),
             users: Buckets::new(limits.user_requests_per_minute),
+            sources: SourceLimiter::new(limits.source_requests_per_minute),
         }
     }
 

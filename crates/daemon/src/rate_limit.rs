@@ -6,7 +6,7 @@ mod bucket;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use types::problem::Problem;
 
-pub use self::bucket::{Buckets, Quota};
+pub use self::bucket::{Buckets, Quota, Recent};
 
 /// The buckets that a request was counted in, after it, by their names.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 use serde_json::Value;
 use types::permission::{Permission, Rule};
 
+use super::health::{HEALTHZ, READYZ};
+
 /// One operation. Routers take path and method from it, the document everything.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation {
@@ -52,12 +54,14 @@ impl Operation {
 
     /// Statuses of everything that may be answered when it does not go well, ascending.
     ///
-    /// Whoever is guarded has a limited rate, reads the database, which may be away, and an address, which may have
-    /// parameters that nobody knows. What a path names may not be there. A body may be malformed,
-    /// too large, or declared as something else than JSON.
+    /// Every caller has a limited rate, but for what balancers ask. Whoever is guarded reads the
+    /// database, which may be away, and an address, which may have parameters that nobody knows. What a
+    /// path names may not be there. A body may be malformed, too large, or declared as something else
+    /// than JSON.
     pub fn every_refusal(&self) -> Vec<u16> {
         let guarded: &[u16] = match self.access {
-            Access::Public => &[],
+            Access::Public if [HEALTHZ.path, READYZ.path].contains(&self.path) => &[],
+            Access::Public => &[429],
             Access::Authenticated => &[400, 401, 429, 503],
             Access::Permitted(..) => &[400, 401, 403, 429, 503],
             // Whoever is no operator is told that it is not there.

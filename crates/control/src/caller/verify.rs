@@ -22,6 +22,7 @@ use crate::app::App;
 use crate::extract::ClientIp;
 use crate::people::session;
 use crate::problem::{Answer, Refusal};
+use crate::rate_limit;
 
 /// The principal of a token. Every reason for a refusal looks alike from outside; the log has it.
 pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) -> Answer<Principal> {
@@ -33,6 +34,7 @@ pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) ->
     } else {
         of_platform(app, &shown).await?
     };
+    rate_limit::note_credential();
     if let Some(credential) = found.note_use {
         note_use(app, credential, from, now).await;
     }

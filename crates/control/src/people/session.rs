@@ -24,6 +24,7 @@ use crate::extract::ClientIp;
 use crate::pages::layout::PageRefusal;
 use crate::problem::Answer;
 use crate::random;
+use crate::rate_limit;
 use crate::wire::unix_millis;
 
 /// A person with a session.
@@ -108,7 +109,12 @@ impl FromRequestParts<Arc<App>> for Visitor {
     type Rejection = PageRefusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, PageRefusal> {
-        Ok(of_cookie(app, &parts.headers).await?)
+        let visitor = of_cookie(app, &parts.headers).await?;
+        // The API's own layer does the same for operations.
+        if let Visitor::SignedIn(who) = &visitor {
+            app.rate_limiter.admit(&who.principal())?;
+        }
+        Ok(visitor)
     }
 }
 
@@ -147,6 +153,7 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
             hash: session.hash,
         })
     } else {
+        rate_limit::note_credential();
         Visitor::SignedIn(SignedIn { user, session })
     })
 }

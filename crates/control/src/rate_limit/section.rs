@@ -13,6 +13,8 @@ pub struct LimitsConfig {
     pub credential_requests_per_minute: NonZeroU32,
     /// Requests of one person in a minute, with whatever credentials.
     pub user_requests_per_minute: NonZeroU32,
+    /// Requests of one source in a minute for which no credential counts.
+    pub source_requests_per_minute: NonZeroU32,
     /// Connections of the process; `None`: as many as its descriptors allow.
     pub max_connections: Option<usize>,
     /// Connections of one source; `None`: a share of all.
@@ -33,6 +35,10 @@ pub struct LimitsSection {
     /// Requests that one person may send in a minute with all credentials and sessions, 10 to
     /// 1000000.
     user_requests_per_minute: u32,
+    /// Requests without a valid credential that one source (an IPv4 address or an IPv6 /64) may send
+    /// in a minute, at once or spread, 10 to 1000000: pages, public operations, OAuth and bad
+    /// credentials. Behind `platform.trusted_proxies` the forwarded address is the source.
+    source_requests_per_minute: u32,
     /// Connections that are open at once, 1 to 1000000. Default: the process's limit of descriptors
     /// less 256, and 10000 at most.
     max_connections: Option<u32>,
@@ -52,6 +58,9 @@ impl Default for LimitsSection {
             // Twenty in a second for a minute: more than a page, a script or an AI client sends.
             credential_requests_per_minute: 1_200,
             user_requests_per_minute: 2_400,
+            // Fifty in a second for a minute: an office behind one address opens pages, and each of
+            // their files counts.
+            source_requests_per_minute: 3_000,
             max_connections: None,
             max_connections_per_source: None,
             // A department at once.
@@ -71,6 +80,10 @@ impl LimitsSection {
             user_requests_per_minute: rate(
                 "user_requests_per_minute",
                 self.user_requests_per_minute,
+            )?,
+            source_requests_per_minute: rate(
+                "source_requests_per_minute",
+                self.source_requests_per_minute,
             )?,
             max_connections: connections("max_connections", self.max_connections)?,
             max_connections_per_source: connections(

@@ -1,8 +1,17 @@
-//! How many requests a credential and a person may send. CP-10: every operation that asks for a
+//! How many requests a credential, a person and a source may send. CP-10: every operation that asks for a
 //! credential has the limit, whoever adds it.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use api::control::health::{HEALTHZ, READYZ};
 use api::control::{Access, operations};
-use http::Method;
+use axum::body::Body;
+use axum::response::IntoResponse as _;
+use axum::routing::any;
+use control::app::router_beside;
+use control::caller;
+use http::{HeaderMap, Method, Request};
 use serde_json::json;
 
 use crate::support::{Answer, Person, TestControl};
@@ -57,7 +66,7 @@ async fn no_operation_is_beyond_the_limit() {
             assert_eq!(answer.status, 429, "HEAD {path}");
         }
     }
-    // What asks for no credential is not counted, and is answered.
+    // What asks for no credential counts for its source, and is answered.
     exhaust(&control, &ada.token).await;
     for operation in operations().filter(|operation| operation.access == Access::Public) {
         let token = Some(ada.token.as_str());
@@ -97,7 +106,7 @@ async fn all_credentials_of_a_person_share_a_limit() {
 
 /// A session is a credential, too; and a token that is none takes nothing from anybody.
 #[tokio::test]
-async fn sessions_have_the_limit_and_bad_tokens_have_none() {
+async fn sessions_have_the_limit_and_bad_tokens_take_nothing_of_it() {
     let control = TestControl::start(LIMITS).await;
     let ada = control.person("ada").await;
     for _ in 0..30 {
@@ -147,4 +156,215 @@ async fn open_invitations_and_projects_have_a_limit() {
     // What has ended waits no longer.
     control.clock.advance(8 * 24 * 3600);
     invite("d").await.expect(201);
+}
+
+const SOURCE: &str = "limits: {source_requests_per_minute: 10}";
+
+/// A request of somebody at an address, with what else it says.
+async fn from(
+    control: &TestControl,
+    address: &str,
+    (method, path): (&str, &str),
+    fields: &[(&str, &str)],
+) -> Answer {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    let peer = SocketAddr::new(address.parse().unwrap(), 40_000);
+    let request = request.body(Body::empty()).unwrap();
+    control.send_from(peer, request).await
+}
+
+const STRANGER: &str = "203.0.113.1";
+
+/// Takes all that the source has, by bearers that are none.
+async fn exhaust_source(control: &TestControl, address: &str) {
+    let bad = [("authorization", "Bearer bad")];
+    for _ in 0..10 {
+        let answer = from(control, address, ("GET", "/api/whoami"), &bad).await;
+        assert_eq!(answer.status, 401, "{answer:?}");
+    }
+    let answer = from(control, address, ("GET", "/api/whoami"), &bad).await;
+    assert_limited(&answer, "/api/whoami");
+    assert_eq!(answer.header("ratelimit-policy"), r#""source";q=10;w=60"#);
+}
+
+/// Each surface refuses in its own form.
+#[tokio::test]
+async fn a_source_without_a_credential_has_a_limit_at_every_surface() {
+    let control = TestControl::start(SOURCE).await;
+    exhaust_source(&control, STRANGER).await;
+    let problem = "application/problem+json";
+    for (request, kind) in [
+        (("GET", "/api/whoami"), problem),
+        (("POST", "/api/projects"), problem),
+        (("GET", "/.well-known/jwks.json"), problem),
+        (("GET", "/no/such/path"), problem),
+        (("GET", "/login"), "text/html; charset=utf-8"),
+        (("POST", "/login"), "text/html; charset=utf-8"),
+        (("GET", "/reset"), "text/html; charset=utf-8"),
+        (("GET", "/invitations/x"), "text/html; charset=utf-8"),
+        (("GET", "/oauth/authorize"), "text/html; charset=utf-8"),
+        (("GET", "/device"), "text/html; charset=utf-8"),
+        (("POST", "/oauth/token"), "application/json"),
+        (("POST", "/oauth/revoke"), "application/json"),
+        (("POST", "/oauth/device_authorization"), "application/json"),
+    ] {
+        let answer = from(&control, STRANGER, request, &[]).await;
+        assert_limited(&answer, request.1);
+        assert_eq!(answer.header("content-type"), kind, "{request:?}");
+        if kind == "application/json" {
+            let body: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
+            assert_eq!(body["error"], "temporarily_unavailable");
+        }
+    }
+    for operation in operations().filter(|operation| operation.access == Access::Public) {
+        let path = operation.path.replace(['{', '}'], "");
+        let request = (method(operation).as_str().to_owned(), path);
+        let answer = from(&control, STRANGER, (&request.0, &request.1), &[]).await;
+        if [HEALTHZ.id, READYZ.id].contains(&operation.id) {
+            assert_eq!(answer.status, 200, "balancers ask for it");
+        } else {
+            assert_limited(&answer, operation.id);
+        }
+    }
+    // Another source is not concerned; neighbours in a /64 are one source.
+    let other = from(&control, "203.0.113.2", ("GET", "/login"), &[]).await;
+    assert_eq!(other.status, 200);
+    exhaust_source(&control, "2001:db8::1").await;
+    let neighbour = from(&control, "2001:db8::2", ("GET", "/login"), &[]).await;
+    assert_eq!(neighbour.status, 429);
+}
+
+/// A caller with a valid credential counts for itself; one that was valid lately goes on also where
+/// its neighbour floods.
+#[tokio::test]
+async fn valid_credentials_take_nothing_of_their_source() {
+    let control = TestControl::start(SOURCE).await;
+    let ada = control.person("ada").await;
+    let bob = control.person("bob").await;
+    let bearer = |person: &Person| format!("Bearer {}", person.token);
+    let (of_ada, of_bob) = (bearer(&ada), bearer(&bob));
+    let cookie = control.session(&ada).await;
+    let whoami = ("GET", "/api/whoami");
+    for _ in 0..20 {
+        let answer = from(&control, STRANGER, whoami, &[("authorization", &of_ada)]).await;
+        assert_eq!(answer.status, 200);
+        let page = from(
+            &control,
+            STRANGER,
+            ("GET", "/account"),
+            &[("cookie", &cookie)],
+        )
+        .await;
+        assert_eq!(page.status, 200);
+    }
+    exhaust_source(&control, STRANGER).await;
+    let answer = from(&control, STRANGER, whoami, &[("authorization", &of_ada)]).await;
+    assert_eq!(answer.status, 200);
+    let page = from(
+        &control,
+        STRANGER,
+        ("GET", "/account"),
+        &[("cookie", &cookie)],
+    )
+    .await;
+    assert_eq!(page.status, 200);
+    // A credential that was never seen here is not looked at.
+    let answer = from(&control, STRANGER, whoami, &[("authorization", &of_bob)]).await;
+    assert_limited(&answer, "a credential that nobody knows");
+    let answer = from(
+        &control,
+        "203.0.113.2",
+        whoami,
+        &[("authorization", &of_bob)],
+    )
+    .await;
+    assert_eq!(answer.status, 200);
+    // Nor does one that has ended go on.
+    let credentials = control
+        .get("/api/credentials", &ada.token)
+        .await
+        .expect(200);
+    let id = credentials["credentials"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    control
+        .delete(&format!("/api/credentials/{id}"), &ada.token)
+        .await
+        .expect(204);
+    let answer = from(&control, STRANGER, whoami, &[("authorization", &of_ada)]).await;
+    assert_limited(&answer, "a credential that has ended");
+}
+
+/// Pages of a person count for the person, as operations do.
+#[tokio::test]
+async fn pages_have_the_limit_of_their_session() {
+    let control = TestControl::start(LIMITS).await;
+    let ada = control.person("ada").await;
+    let cookie = control.session(&ada).await;
+    let mut statuses = Vec::new();
+    for _ in 0..12 {
+        let fields = [("cookie", cookie.as_str())];
+        let page = from(&control, STRANGER, ("GET", "/account"), &fields).await;
+        statuses.push(page.status);
+    }
+    assert_eq!(statuses, [[200; 10].as_slice(), &[429; 2]].concat());
+}
+
+/// Behind a trusted proxy the address that it names is the source; a stranger names none.
+#[tokio::test]
+async fn the_source_is_what_a_trusted_proxy_says() {
+    let control = TestControl::start(SOURCE).await;
+    let mut config = control.app.config.clone();
+    config.trusted_proxies = vec!["198.51.100.0/24".parse().unwrap()];
+    let control = control.under(config).await;
+    let login = ("GET", "/login");
+    for (peer, expected) in [("198.51.100.7", 200), (STRANGER, 429)] {
+        for number in 0..30 {
+            let forwarded = format!("192.0.2.{number}");
+            let fields = [("x-forwarded-for", forwarded.as_str())];
+            let answer = from(&control, peer, login, &fields).await;
+            assert!(answer.status == 200 || number >= 10, "{peer}: {answer:?}");
+            if number == 29 {
+                assert_eq!(answer.status, expected, "{peer}");
+            }
+        }
+    }
+}
+
+/// Another surface of the process has the limit too, and its callers count as elsewhere.
+#[tokio::test]
+async fn a_surface_beside_the_api_has_the_limit_of_sources() {
+    let mut control = TestControl::start(SOURCE).await;
+    let ada = control.person("ada").await;
+    let app = Arc::clone(&control.app);
+    let tools =
+        any(
+            async move |headers: HeaderMap| match caller::of_bearer(&app, &headers).await {
+                Ok(_) => "tools".into_response(),
+                Err(refusal) => refusal.into_response(),
+            },
+        );
+    let surface = axum::Router::new().route("/api/mcp", tools);
+    control.router = router_beside(Arc::clone(&control.app), surface);
+    let bearer = format!("Bearer {}", ada.token);
+    let good = [("authorization", bearer.as_str())];
+    for _ in 0..20 {
+        let answer = from(&control, STRANGER, ("POST", "/api/mcp"), &good).await;
+        assert_eq!(answer.status, 200);
+    }
+    for bad in [&[][..], &[("authorization", "Bearer bad")]] {
+        for _ in 0..5 {
+            let answer = from(&control, STRANGER, ("POST", "/api/mcp"), bad).await;
+            assert_ne!(answer.status, 429);
+        }
+    }
+    for fields in [&[][..], &[("authorization", "Bearer bad")]] {
+        let answer = from(&control, STRANGER, ("POST", "/api/mcp"), fields).await;
+        assert_limited(&answer, "/api/mcp");
+        assert_eq!(answer.header("content-type"), "application/problem+json");
+    }
 }

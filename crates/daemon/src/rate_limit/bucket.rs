@@ -100,6 +100,35 @@ impl<K: Hash + Eq> Buckets<K> {
     }
 }
 
+/// Keys that were put here lately, in the same bounded memory.
+#[derive(Debug)]
+pub struct Recent<K> {
+    kept: Duration,
+    put_at: Mutex<Generations<K>>,
+}
+
+impl<K: Hash + Eq> Recent<K> {
+    /// Keys that are remembered for so long.
+    pub fn new(kept: Duration) -> Self {
+        let (young, old) = (HashMap::new(), HashMap::new());
+        Self {
+            kept,
+            put_at: Mutex::new(Generations { young, old }),
+        }
+    }
+
+    /// Remembers a key from now on.
+    pub fn put(&self, key: K, now: Instant) {
+        self.put_at.lock().put(key, now);
+    }
+
+    /// Whether the key is remembered.
+    pub fn contains(&self, key: &K, now: Instant) -> bool {
+        let put_at = self.put_at.lock().get(key);
+        put_at.is_some_and(|at| now.saturating_duration_since(at) < self.kept)
+    }
+}
+
 impl<K: Hash + Eq> Generations<K> {
     fn get(&self, key: &K) -> Option<Instant> {
         self.young.get(key).or_else(|| self.old.get(key)).copied()
@@ -167,6 +196,15 @@ mod tests {
             assert_eq!(buckets.take(1, now).unwrap().left, left);
         }
         assert!(buckets.take(1, now).is_err());
+    }
+
+    #[test]
+    fn a_recent_key_is_forgotten_in_time() {
+        let recent = Recent::new(Duration::from_mins(1));
+        let now = Instant::now();
+        recent.put(1, now);
+        assert!(recent.contains(&1, now) && !recent.contains(&2, now));
+        assert!(!recent.contains(&1, now + Duration::from_mins(1)));
     }
 
     #[test]
