@@ -149,8 +149,44 @@ fn write(folder: &Path, message: &Message, from: &Sender, now: Timestamp) -> std
         .open(&unfinished)?;
     file.write_all(message.to_rfc_5322(from, now, &name).as_bytes())?;
     file.sync_all()?;
-    std::fs::rename(unfinished, folder.join(format!("{name}.eml")))
+    std::fs::rename(unfinished, folder.join(format!("{name}.eml")))?;
+    remove_oldest(folder, MOST_FILES)
 }
+
+/// Removes the oldest mails beyond `most`, and what a write that broke off has left. Other files are
+/// somebody else's.
+fn remove_oldest(folder: &Path, most: usize) -> std::io::Result<()> {
+    let mut mails = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let kind = path.extension().and_then(|kind| kind.to_str());
+        let name = path.file_name().and_then(|name| name.to_str());
+        let time = name
+            .filter(|_| matches!(kind, Some("eml" | "part")))
+            .and_then(|name| name.trim_start_matches('.').split('-').next())
+            .and_then(|time| time.parse::<i64>().ok());
+        if let Some(time) = time {
+            mails.push((time, path));
+        }
+    }
+    let excess = mails.len().saturating_sub(most);
+    if excess == 0 {
+        return Ok(());
+    }
+    mails.sort();
+    for (_, path) in mails.into_iter().take(excess) {
+        match std::fs::remove_file(path) {
+            // Another process does the same.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// Mails in the folder: more than an operator passes on by hand, and some megabytes. The links in the
+/// oldest ones have ended.
+const MOST_FILES: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -184,6 +220,47 @@ mod tests {
         }
         let mode = std::fs::metadata(&folder).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn the_folder_keeps_the_newest_mails_and_what_is_not_ours() {
+        let home = tempfile::tempdir().unwrap();
+        let names = [
+            "9-a.eml",
+            "10-b.eml",
+            ".8-c.part",
+            "11-d.eml",
+            "notes.txt",
+            "x-y.eml",
+        ];
+        for name in names {
+            std::fs::write(home.path().join(name), "").unwrap();
+        }
+        remove_oldest(home.path(), 2).unwrap();
+        let mut left: Vec<_> = std::fs::read_dir(home.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["10-b.eml", "11-d.eml", "notes.txt", "x-y.eml"]);
+    }
+
+    /// Each mail makes room for itself.
+    #[tokio::test]
+    async fn the_folder_has_a_bound() {
+        let home = tempfile::tempdir().unwrap();
+        for number in 0..1_000 {
+            std::fs::write(home.path().join(format!("{number}-a.eml")), "").unwrap();
+        }
+        let to = Email::parse("ada@example.com").unwrap();
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let mailer = Mailer::Folder(home.path().into(), Sender::default());
+        mailer
+            .send(Message::new(to, "Hello", ""), now)
+            .await
+            .unwrap();
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1_000);
+        assert!(!home.path().join("0-a.eml").exists());
     }
 
     #[tokio::test]

@@ -111,6 +111,11 @@ pub(crate) fn report_records(kind: &'static str, records: u64) {
     counter!(table::REPORT_RECORDS, "kind" => kind).increment(records);
 }
 
+/// Counts logs and events that were removed because their project has too many.
+pub(crate) fn records_removed(rows: u64) {
+    counter!(table::RECORDS_REMOVED).increment(rows);
+}
+
 /// Counts rows that were forgotten.
 pub(crate) fn purged(stale: Stale, rows: u64) {
     counter!(table::PURGED, "kind" => stale.as_str()).increment(rows);

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::page::{Order, Paged, Paging};
 use crate::row::record;
 use crate::sql::{sql, statements};
+use crate::stored_records::{self, Table};
 use crate::timeline::{Period, Timeline};
 
 record! {
@@ -60,7 +61,6 @@ statements! {
     // Engines report again what they do not know to have arrived.
     INSERT = "INSERT INTO events (id, kind, category, workspace_id, project_id, cluster_id, user_id, payload, \
         created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING";
-    PURGE = "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
 /// Adds an event. False when it is there already.
@@ -91,7 +91,7 @@ pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Event>, Error
 /// Forgets at most `limit` events whose time has come. Returns how many; the caller goes on until
 /// there are fewer, with other transactions in between.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
-    sql(PURGE).bind(now).bind(limit).execute(tx).await
+    stored_records::purge(tx, Table::Events, now, limit).await
 }
 
 pub(crate) fn timeline(list: &List<'_>, after: Option<&str>) -> Timeline {

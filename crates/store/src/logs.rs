@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::page::{Order, Paged, Paging, fold, pattern};
 use crate::row::record;
 use crate::sql::{sql, statements};
+use crate::stored_records::{self, Table};
 use crate::timeline::{Period, Timeline};
 
 record! {
@@ -66,7 +67,6 @@ statements! {
     INSERT = "INSERT INTO logs (id, workspace_id, project_id, stream_id, tunnel_id, user_id, outcome, summary, \
         created_at, expires_at, search) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
         ON CONFLICT (project_id, stream_id) DO NOTHING";
-    PURGE = "DELETE FROM logs WHERE id IN (SELECT id FROM logs WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
 /// Adds a summary. `search` is what a search looks into: host, path, addresses. False when the
@@ -101,7 +101,7 @@ pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Log>, Error> 
 /// Forgets at most `limit` streams whose time has come. Returns how many; the caller goes on until
 /// there are fewer, with other transactions in between.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
-    sql(PURGE).bind(now).bind(limit).execute(tx).await
+    stored_records::purge(tx, Table::Logs, now, limit).await
 }
 
 pub(crate) fn timeline(list: &List<'_>, after: Option<&str>) -> Timeline {

@@ -94,6 +94,7 @@ statements! {
         WHERE m.workspace_id = $1 AND m.user_id = $2");
     COUNT = "SELECT COUNT(*) AS n FROM members m JOIN users u ON u.id = m.user_id \
         WHERE m.workspace_id = $1 AND u.search LIKE $2 ESCAPE '!'";
+    COUNT_ALL = "SELECT COUNT(*) AS n FROM members WHERE workspace_id = $1";
     OWNERS = "SELECT COUNT(*) AS n FROM members WHERE workspace_id = $1 AND role = 'owner' AND status = 'active'";
     // The last active owner stays one. Callers hold the workspace's lock.
     SET_ROLE = "UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2 \
@@ -212,6 +213,14 @@ pub async fn set_status(
         .bind(status)
         .changed(tx)
         .await
+}
+
+/// How many members a workspace has, in any status.
+pub async fn count(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Error> {
+    let count: Option<i64> = sql(COUNT_ALL).bind(workspace).one(conn).await?;
+    Ok(count
+        .and_then(|count| u64::try_from(count).ok())
+        .unwrap_or(0))
 }
 
 /// Removes a member. False as for [`set_role`].

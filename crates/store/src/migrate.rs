@@ -44,6 +44,7 @@ migrations! {
     13 "accounts" "0013_accounts"
     14 "limits" "0014_limits"
     16 "consent" "0016_consent"
+    17 "retention" "0017_retention"
 }
 
 /// Applies what is missing. The write lock is taken before the table of versions is read, so a

@@ -64,6 +64,19 @@ rows! {
     LinkChanges LINK_CHANGES "SELECT MIN(at) AS n FROM link_changes"
     /// Links of engines, by when they were last seen.
     LinkedEngines LINKED_ENGINES "SELECT MIN(seen_at) AS n FROM link_engines"
+    /// Sign-ins under way at a provider, by their end.
+    PendingSignIns PENDING_SIGN_INS "SELECT MIN(expires_at) AS n FROM pending_sign_ins"
+    /// Projects that were deleted, by when they were, once nothing of them is left.
+    DeletedProjects DELETED_PROJECTS "SELECT MIN(deleted_at) AS n FROM projects p WHERE deleted_at IS NOT NULL \
+        AND NOT EXISTS (SELECT 1 FROM webhooks WHERE project_id = p.id) \
+        AND NOT EXISTS (SELECT 1 FROM addresses WHERE project_id = p.id) \
+        AND NOT EXISTS (SELECT 1 FROM logs WHERE project_id = p.id) \
+        AND NOT EXISTS (SELECT 1 FROM events WHERE project_id = p.id)"
+    /// Workspaces that were deleted, by when they were, once nothing of them is left.
+    DeletedWorkspaces DELETED_WORKSPACES "SELECT MIN(deleted_at) AS n FROM workspaces w WHERE deleted_at IS NOT NULL \
+        AND NOT EXISTS (SELECT 1 FROM projects WHERE workspace_id = w.id) \
+        AND NOT EXISTS (SELECT 1 FROM subscriptions WHERE workspace_id = w.id) \
+        AND NOT EXISTS (SELECT 1 FROM credentials WHERE workspace_id = w.id)"
     /// The audit log, by when its entries were made.
     Audit AUDIT "SELECT MIN(created_at) AS n FROM audit"
 }

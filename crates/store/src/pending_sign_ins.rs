@@ -26,7 +26,11 @@ statements! {
     INSERT = "INSERT INTO pending_sign_ins (hash, sealed, created_at, expires_at) VALUES ($1, $2, $3, $4)";
     CONSUME = "DELETE FROM pending_sign_ins WHERE hash = $1 AND expires_at > $2 \
         RETURNING hash, sealed, created_at, expires_at";
-    PURGE = "DELETE FROM pending_sign_ins WHERE expires_at <= $1";
+    PURGE = "DELETE FROM pending_sign_ins WHERE hash IN \
+        (SELECT hash FROM pending_sign_ins WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+    // The newest ones stay.
+    TRIM = "DELETE FROM pending_sign_ins WHERE hash IN \
+        (SELECT hash FROM pending_sign_ins ORDER BY created_at DESC, hash LIMIT $2 OFFSET $1)";
 }
 
 /// Notes that a browser is on its way to the provider.
@@ -50,7 +54,12 @@ pub async fn consume(
     sql(CONSUME).bind(hash).bind(now).one(tx).await
 }
 
-/// Forgets those that are too old. Returns how many.
-pub async fn purge(tx: &mut Tx, now: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(now).execute(tx).await
+/// Forgets at most `limit` of those that are too old. Returns how many.
+pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(now).bind(limit).execute(tx).await
+}
+
+/// Forgets the oldest ones beyond `most`, at most `limit` of them. Returns how many.
+pub async fn trim(tx: &mut Tx, most: u32, limit: u32) -> Result<u64, Error> {
+    sql(TRIM).bind(most).bind(limit).execute(tx).await
 }

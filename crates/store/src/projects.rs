@@ -241,6 +241,7 @@ statements! {
         deployment, status, settings, created_by, created_at, updated_at) \
         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'active', '{}', $11, CAST($12 AS BIGINT), CAST($12 AS BIGINT) \
         FROM workspaces WHERE id = $2 AND deleted_at IS NULL";
+    IS_RETIRED = "SELECT COUNT(*) AS n FROM retired_endpoints WHERE endpoint = $1";
     VISIBLE_BY_ID = visible!("p.id = $2");
     VISIBLE_BY_ENDPOINT = visible!("p.endpoint = $2");
     BY_ID = concat!("SELECT ", columns!(), " FROM projects p WHERE p.id = $1 AND p.deleted_at IS NULL");
@@ -278,6 +279,10 @@ statements! {
 /// there.
 pub async fn insert(tx: &mut Tx, new: &NewProject) -> Result<(), Error> {
     workspaces::lock(tx, new.workspace_id).await?;
+    let retired: Option<i64> = sql(IS_RETIRED).bind(&new.endpoint).one(tx).await?;
+    if retired.is_some_and(|count| count > 0) {
+        return Err(Error::Conflict(Conflict::EndpointTaken));
+    }
     let inserted = sql(INSERT)
         .bind(new.id)
         .bind(new.workspace_id)

@@ -62,6 +62,8 @@ statements! {
     END = "DELETE FROM sessions WHERE hash = $1 RETURNING id";
     END_ONE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2 RETURNING id";
     END_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2 RETURNING id";
+    TRIM = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE user_id = $1 \
+        ORDER BY last_seen_at DESC, id DESC LIMIT $3 OFFSET $2) RETURNING id";
     END_ALL = "DELETE FROM sessions WHERE user_id = $1 RETURNING id";
     PURGE = "DELETE FROM sessions WHERE id IN \
         (SELECT id FROM sessions WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
@@ -171,6 +173,17 @@ pub async fn end_all(
         None => sql(END_ALL).bind(user),
     };
     ended(tx, end, now).await
+}
+
+/// Ends the sessions of a person beyond `most` that were not used for longest, at most `limit` of them.
+/// Returns how many.
+pub async fn trim(
+    tx: &mut Tx,
+    user: UserId,
+    (most, limit): (u32, u32),
+    now: Timestamp,
+) -> Result<u64, Error> {
+    ended(tx, sql(TRIM).bind(user).bind(most).bind(limit), now).await
 }
 
 /// Ends sessions. Tokens that were minted from them and sessions at tunnels that they began live for

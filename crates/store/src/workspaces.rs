@@ -137,6 +137,12 @@ statements! {
         WHERE id = $1 AND deleted_at IS NULL";
     DELETE = "UPDATE workspaces SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL \
         AND NOT EXISTS (SELECT 1 FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL)";
+    // What was paid for is kept; members, invitations and keys of creations go along.
+    PURGE = "DELETE FROM workspaces WHERE id IN (SELECT id FROM workspaces w WHERE deleted_at <= $1 \
+        AND NOT EXISTS (SELECT 1 FROM projects WHERE workspace_id = w.id) \
+        AND NOT EXISTS (SELECT 1 FROM subscriptions WHERE workspace_id = w.id) \
+        AND NOT EXISTS (SELECT 1 FROM credentials WHERE workspace_id = w.id) \
+        ORDER BY deleted_at LIMIT $2)";
     COUNT = "SELECT COUNT(*) AS n FROM workspaces WHERE deleted_at IS NULL AND search LIKE $1 ESCAPE '!'";
 }
 
@@ -291,6 +297,12 @@ pub async fn set_billing(
 pub async fn delete(tx: &mut Tx, id: WorkspaceId, now: Timestamp) -> Result<bool, Error> {
     lock(tx, id).await?;
     sql(DELETE).bind(id).bind(now).changed(tx).await
+}
+
+/// Forgets at most `limit` workspaces that were deleted by then, once their projects and credentials
+/// are gone; those that ever paid are kept. Returns how many.
+pub async fn purge(tx: &mut Tx, deleted_by: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(deleted_by).bind(limit).execute(tx).await
 }
 
 /// PostgreSQL's alone: SQLite has no such words and no need of them. Not `FOR UPDATE`: that also

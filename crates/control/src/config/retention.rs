@@ -12,6 +12,8 @@ pub struct Retention {
     pub audit: Option<SignedDuration>,
     /// Credentials, after they ended.
     pub credentials: SignedDuration,
+    /// Projects and workspaces, after they were deleted.
+    pub deleted: SignedDuration,
     /// Deliveries of webhooks, after they ended, and webhooks that were deleted.
     pub deliveries: SignedDuration,
     /// Keys of creations.
@@ -31,6 +33,10 @@ pub(super) struct RetentionSection {
     audit_days: u32,
     /// Days that credentials are shown after they were revoked or have expired. 1 to 36500.
     credentials_days: u32,
+    /// Days that a deleted project or workspace stays in the database, where operators find it. It goes
+    /// after its records, webhooks, ports and credentials; a workspace that ever paid stays. 1 to
+    /// 36500.
+    deleted_days: u32,
     /// Days that deliveries of webhooks are kept after they have succeeded or were given up, and
     /// webhooks after they were deleted. 1 to 36500.
     deliveries_days: u32,
@@ -52,6 +58,7 @@ impl Default for RetentionSection {
             // A year, and the time to look back at it.
             audit_days: 400,
             credentials_days: 90,
+            deleted_days: 90,
             deliveries_days: 30,
             // A client that tries again does so within hours; a script's journal lives longer.
             idempotency_keys_days: 30,
@@ -82,6 +89,7 @@ impl RetentionSection {
                 given => Some(days("audit_days", 1, given)?),
             },
             credentials: days("credentials_days", 1, self.credentials_days)?,
+            deleted: days("deleted_days", 1, self.deleted_days)?,
             deliveries: days("deliveries_days", 1, self.deliveries_days)?,
             idempotency_keys: days("idempotency_keys_days", 1, self.idempotency_keys_days)?,
             invitations: days("invitations_days", 0, self.invitations_days)?,

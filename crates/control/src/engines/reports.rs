@@ -20,6 +20,7 @@ use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 use serde_json::Value;
+use store::stored_records::{self, StoredRecords};
 use store::usage::{TurnUsage, Usage};
 use store::{Tx, directory, engines, events, logs, revoked_tokens, usage};
 use types::event::{Event, EventType};
@@ -245,17 +246,31 @@ impl Batch {
         let served = self.served(&mut tx, cluster).await?;
         let catalogue = app.shop.catalogue();
         let mut counted = Counted::default();
+        let mut added: BTreeMap<ProjectId, StoredRecords> = BTreeMap::new();
         for stream in self.streams {
             let Some(project) = counted.of(&served, stream.project, "stream") else {
                 continue;
             };
-            store_stream(&mut tx, catalogue, project, stream, now).await?;
+            if store_stream(&mut tx, catalogue, project, stream, now).await? {
+                added.entry(project.id).or_insert(NO_RECORDS).logs += 1;
+            }
         }
         for (id, event) in self.events {
             let Some(project) = counted.of(&served, id, "event") else {
                 continue;
             };
-            store_event(&mut tx, catalogue, (cluster, project), event, now).await?;
+            if store_event(&mut tx, catalogue, (cluster, project), event, now).await? {
+                added.entry(project.id).or_insert(NO_RECORDS).events += 1;
+            }
+        }
+        // After all rows are there, and in the order of projects, as the purge takes them.
+        let most = StoredRecords {
+            logs: app.config.limits.log_rows_per_project.into(),
+            events: app.config.limits.event_rows_per_project.into(),
+        };
+        let mut removed = 0;
+        for (project, added) in added {
+            removed += stored_records::count(&mut tx, project, &added, &most, TRIMMED).await?;
         }
         for ((id, hour), sum) in self.usage {
             if counted.of(&served, id, "usage").is_some() {
@@ -283,6 +298,7 @@ impl Batch {
         tx.commit().await?;
         app.webhooks.wake();
         counted.tell(cluster);
+        metrics::records_removed(removed);
         Ok(sequence)
     }
 
@@ -301,6 +317,11 @@ impl Batch {
     }
 }
 
+const NO_RECORDS: StoredRecords = StoredRecords { logs: 0, events: 0 };
+/// Rows that one report removes at most: more than it adds, so that a lower limit comes into force
+/// step by step.
+const TRIMMED: u32 = 2 * 1_000;
+
 /// The longest id of a session at a tunnel: those of codes have 26 characters behind a prefix.
 const MAX_ID: usize = 64;
 
@@ -312,7 +333,7 @@ async fn store_stream(
     project: &directory::Project,
     stream: Stream,
     now: Timestamp,
-) -> Answer<()> {
+) -> Answer<bool> {
     let search = searched(&stream.summary);
     let log = logs::Log {
         id: LogId::new(unix_millis(stream.created_at), random::bytes()?),
@@ -326,8 +347,7 @@ async fn store_stream(
         created_at: stream.created_at,
         expires_at: kept_until(catalogue, project, now),
     };
-    logs::insert(tx, &log, &search).await?;
-    Ok(())
+    Ok(logs::insert(tx, &log, &search).await?)
 }
 
 async fn store_event(
@@ -336,7 +356,7 @@ async fn store_event(
     (cluster, project): (&Cluster, &directory::Project),
     event: Event,
     now: Timestamp,
-) -> Answer<()> {
+) -> Answer<bool> {
     // Whose it is, is known here, and not left to the engine to say.
     let event = Event {
         created_at: event.created_at.min(now),
@@ -358,10 +378,11 @@ async fn store_event(
         expires_at: kept_until(catalogue, project, now),
     };
     // One that is there has gone its way already.
-    if events::insert(tx, &row).await? {
+    let is_new = events::insert(tx, &row).await?;
+    if is_new {
         webhooks::on_event(tx, &event, now).await?;
     }
-    Ok(())
+    Ok(is_new)
 }
 
 /// How long the plan of a project keeps what happens now.

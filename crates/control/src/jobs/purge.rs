@@ -3,9 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use store::oldest::{Rows, oldest};
 use store::{
-    Conn, Lock, Tx, WorkLock, addresses, attempts, audit, changes, credentials, deliveries,
-    device_grants, engines, events, idempotency, invitations, links, logs, oauth_codes,
-    oauth_requests, revoked_tokens, sessions, usage, used_challenges, webhooks,
+    Conn, Lock, Tx, WorkLock, addresses, attempts, audit, changes, credentials, deleted_projects,
+    deliveries, device_grants, engines, events, idempotency, invitations, links, logs, oauth_codes,
+    oauth_requests, pending_sign_ins, revoked_tokens, sessions, usage, used_challenges, webhooks,
+    workspaces,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -78,6 +79,12 @@ stale! {
     LinkChanges "link_changes"
     /// Links, spools of reports and what was online, of engines that are gone.
     Engines "engines"
+    /// Sign-ins at a provider that nobody came back from.
+    PendingSignIns "pending_sign_ins"
+    /// Projects that were deleted, once what refers to them is gone.
+    Projects "projects"
+    /// Workspaces that were deleted, once what refers to them is gone.
+    Workspaces "workspaces"
     /// The audit log, unless the configuration says that it is kept for ever.
     Audit "audit"
 }
@@ -169,6 +176,9 @@ impl Stale {
             Self::ReleasedPorts => (Rows::ReleasedPorts, retention.released_ports),
             Self::LinkChanges => (Rows::LinkChanges, LOG_IS_KEPT),
             Self::Engines => (Rows::LinkedEngines, LINK_IS_SHOWN),
+            Self::PendingSignIns => (Rows::PendingSignIns, at_once),
+            Self::Projects => (Rows::DeletedProjects, retention.deleted),
+            Self::Workspaces => (Rows::DeletedWorkspaces, retention.deleted),
             Self::Audit => (Rows::Audit, retention.audit?),
         })
     }
@@ -218,6 +228,9 @@ impl Stale {
                 let projects = engines::forget_inventory(tx, ago(now, INVENTORY_HOLDS)).await?;
                 Ok(links + spools + projects)
             }
+            Self::PendingSignIns => pending_sign_ins::purge(tx, now, BATCH).await,
+            Self::Projects => deleted_projects::purge(tx, ago(now, retention.deleted), BATCH).await,
+            Self::Workspaces => workspaces::purge(tx, ago(now, retention.deleted), BATCH).await,
             Self::Audit => match retention.audit {
                 Some(kept) => audit::purge(tx, ago(now, kept), BATCH).await,
                 None => Ok(0),

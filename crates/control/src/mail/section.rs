@@ -22,6 +22,11 @@ pub struct MailSection {
     from: Option<String>,
     /// The mail server; absent: mails are written into the folder.
     smtp: SmtpSection,
+    /// Whether the link of an invitation that its inviter sees creates an account for an address
+    /// without one. Where it does not, the link of the mail alone does, and the other one joins people
+    /// who sign in with the address. Absent: true where mails are written into a folder, which nobody
+    /// may be reading for the invited, and false with `smtp`.
+    links_create_accounts: Option<bool>,
 }
 
 /// A mail server that takes our mails.
@@ -64,6 +69,8 @@ pub struct MailConfig {
     pub from: Sender,
     /// Where it goes.
     pub way: MailWay,
+    /// Whether the link of an invitation that its inviter sees creates accounts.
+    pub links_create_accounts: bool,
 }
 
 /// Where mail goes.
@@ -105,6 +112,7 @@ impl MailSection {
             return Ok(MailConfig {
                 from: from.unwrap_or_default(),
                 way: MailWay::Folder(folder.transpose()?.unwrap_or(default_folder)),
+                links_create_accounts: self.links_create_accounts.unwrap_or(true),
             });
         }
         if self.folder.is_some() {
@@ -119,6 +127,7 @@ impl MailSection {
         Ok(MailConfig {
             from,
             way: MailWay::Smtp(smtp),
+            links_create_accounts: self.links_create_accounts.unwrap_or(false),
         })
     }
 }

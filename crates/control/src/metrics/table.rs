@@ -20,6 +20,7 @@ pub(super) const MINTED: &str = "svc_platform_tokens_minted_total";
 pub(super) const PURGE_OVERDUE: &str = "svc_platform_purge_overdue_seconds";
 pub(super) const PURGED: &str = "svc_platform_purged_rows_total";
 pub(super) const READY: &str = "svc_platform_ready";
+pub(super) const RECORDS_REMOVED: &str = "svc_platform_records_removed_total";
 pub(super) const REFUSED_CONNECTIONS: &str = "svc_platform_refused_connections_total";
 pub(super) const RENEWED: &str = "svc_platform_renewals_total";
 pub(super) const REQUESTS: &str = "svc_platform_requests_total";
@@ -115,6 +116,13 @@ pub(super) const METRICS: &[Metric] = &[
         Kind::Gauge,
         &[],
         "1 while requests can be served: the database answers and nothing drains.",
+    ),
+    metric(
+        RECORDS_REMOVED,
+        Kind::Counter,
+        &[],
+        "Logs and events that were removed before their time, because their project has as many as it \
+         may have.",
     ),
     metric(
         REFUSED_CONNECTIONS,

@@ -46,6 +46,8 @@ enum Looking<'a> {
     /// Somebody who has a copy of the link, such as whoever wrote the invitation: not told whether
     /// the address has an account.
     Unknown { name: &'a str },
+    /// The same, where that link creates no account.
+    Copied,
 }
 
 /// The invitation.
@@ -91,7 +93,8 @@ pub(super) async fn accept(
         );
     }
     let (name, password) = (form.text("name"), form.text("password"));
-    if open.has_account {
+    // The same answers for every address, where the link cannot create an account.
+    if open.has_account || !open.creates_accounts {
         // The same form made the account a moment ago.
         if invitations::has_joined_as_new(&app, &secret, &open).await? {
             return Ok(joined());
@@ -173,6 +176,7 @@ fn shown<'a>(
         Visitor::SignedIn(who) => Looking::Other {
             signed_in_as: &who.user.email,
         },
+        Visitor::Nobody | Visitor::HalfWay(_) if !open.creates_accounts => Looking::Copied,
         Visitor::Nobody | Visitor::HalfWay(_) if !open.is_mailed => Looking::Unknown { name },
         Visitor::Nobody | Visitor::HalfWay(_) if open.has_account => Looking::HasAccount,
         Visitor::Nobody | Visitor::HalfWay(_) => Looking::New { name },

@@ -310,6 +310,7 @@ async fn begin_as(
         resources: None,
     };
     sessions::insert(tx, &session).await?;
+    sessions::trim(tx, user.id, (MOST_SESSIONS, TRIMMED), now).await?;
     Ok(Begun {
         set_cookie: set_cookie(app, &secret, lifetime),
         is_half_way,
@@ -409,6 +410,12 @@ pub const HALF_WAY: SignedDuration = SignedDuration::from_mins(10);
 
 /// A use is written down at most this often, so that reading pages does not write.
 const SEEN_EVERY: SignedDuration = SignedDuration::from_mins(5);
+
+/// Sessions of one person: far more than one has browsers. The one that was not used for longest ends
+/// for a new one.
+const MOST_SESSIONS: u32 = 50;
+/// Sessions that one sign-in ends at most.
+const TRIMMED: u32 = 100;
 
 /// Browsers' names for themselves are shorter; what is longer is somebody's joke.
 const MAX_USER_AGENT: usize = 256;

@@ -23,6 +23,12 @@ pub struct LimitsConfig {
     pub open_invitations: u32,
     /// Projects of one workspace.
     pub projects_per_workspace: u32,
+    /// Members of one workspace.
+    pub members_per_workspace: u32,
+    /// Log rows of one project.
+    pub log_rows_per_project: u32,
+    /// Event rows of one project.
+    pub event_rows_per_project: u32,
 }
 
 /// What callers may cause. Rates are those of one process.
@@ -50,6 +56,14 @@ pub struct LimitsSection {
     open_invitations: u32,
     /// Projects of one workspace, 1 to 100000.
     projects_per_workspace: u32,
+    /// Members of one workspace, 1 to 100000.
+    members_per_workspace: u32,
+    /// Log rows that are kept of one project, 1000 to 1000000000; beyond them the oldest are removed
+    /// before their time.
+    log_rows_per_project: u32,
+    /// Event rows that are kept of one project, 1000 to 1000000000; beyond them the oldest are removed
+    /// before their time.
+    event_rows_per_project: u32,
 }
 
 impl Default for LimitsSection {
@@ -66,6 +80,11 @@ impl Default for LimitsSection {
             // A department at once.
             open_invitations: 200,
             projects_per_workspace: 1_000,
+            members_per_workspace: 1_000,
+            // A row takes some 1 KiB with its indexes: a project fills 1 GiB at most.
+            log_rows_per_project: 1_000_000,
+            // Changes of agents and tunnels, of which there are fewer than visits.
+            event_rows_per_project: 200_000,
         }
     }
 }
@@ -92,6 +111,9 @@ impl LimitsSection {
             )?,
             open_invitations: count("open_invitations", self.open_invitations)?,
             projects_per_workspace: count("projects_per_workspace", self.projects_per_workspace)?,
+            members_per_workspace: count("members_per_workspace", self.members_per_workspace)?,
+            log_rows_per_project: rows("log_rows_per_project", self.log_rows_per_project)?,
+            event_rows_per_project: rows("event_rows_per_project", self.event_rows_per_project)?,
         })
     }
 }
@@ -124,6 +146,14 @@ fn connections(name: &str, given: Option<u32>) -> Result<Option<usize>, ConfigEr
     Err(ConfigError::new(format!("limits.{name}"), message))
 }
 
+fn rows(name: &str, given: u32) -> Result<u32, ConfigError> {
+    if (MIN_ROWS..=MAX_ROWS).contains(&given) {
+        return Ok(given);
+    }
+    let message = format!("expected {MIN_ROWS} to {MAX_ROWS} rows");
+    Err(ConfigError::new(format!("limits.{name}"), message))
+}
+
 /// A page of ours asks for less.
 const MIN_RATE: u32 = 10;
 /// More than a process answers.
@@ -132,3 +162,7 @@ const MAX_RATE: u32 = 1_000_000;
 const MAX_COUNT: u32 = 100_000;
 /// More than a process may have descriptors.
 const MAX_CONNECTIONS: usize = 1_000_000;
+/// One report of an engine.
+const MIN_ROWS: u32 = 1_000;
+/// A terabyte.
+const MAX_ROWS: u32 = 1_000_000_000;

@@ -186,6 +186,8 @@ pub struct Open {
     pub has_account: bool,
     /// Whether whoever looks has the mail that was sent to the address.
     pub is_mailed: bool,
+    /// Whether the link creates an account where there is none.
+    pub creates_accounts: bool,
 }
 
 /// Looks at a link, with what it has of the mail. `None`: it does not work (any more).
@@ -209,6 +211,7 @@ pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<
         invited_by: inviter.map_or_else(|| "Somebody".to_owned(), |user| user.name),
         has_account,
         is_mailed,
+        creates_accounts: is_mailed || app.config.mail.links_create_accounts,
         invitation,
     }))
 }
@@ -294,7 +297,8 @@ pub async fn has_joined_as_new(app: &App, secret: &LinkSecret, open: &Open) -> A
 }
 
 /// Makes an account for the invited address, joins with it, and signs in: the link came by mail to
-/// that address or from somebody who vouches for it. `None`: the link does not work (any more).
+/// that address, or from somebody who vouches for it where the operator allows that. `None`: the link
+/// does not work (any more), or creates no accounts.
 pub async fn accept_as_new(
     app: &App,
     secret: &LinkSecret,
@@ -303,6 +307,9 @@ pub async fn accept_as_new(
     password: &str,
     browser: &Browser,
 ) -> Answer<Option<Begun>> {
+    if !open.creates_accounts {
+        return Ok(None);
+    }
     let now = app.now();
     let email = Email::parse(&open.invitation.email).map_err(|_| Problem::internal())?;
     let name = name(given_name)?;
@@ -396,6 +403,13 @@ async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> A
     let found = store::workspaces::by_id(tx, workspace).await?;
     let status = found.ok_or_else(Problem::not_found)?.status;
     access::require_in_use(status, Permission::AccountWorkspaceProtectionReadWrite)?;
+    // Of several at once, each counts those before it.
+    store::workspaces::lock(tx, workspace).await?;
+    let most = app.config.limits.members_per_workspace;
+    if members::count(tx, workspace).await? >= u64::from(most) {
+        let detail = format!("The workspace has {most} members already.");
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
     let invited = Some(invitation.created_at);
     Ok(members::insert(tx, workspace, user.id, invitation.role, invited, app.now()).await?)
 }

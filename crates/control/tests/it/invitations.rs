@@ -11,6 +11,8 @@ use crate::workspaces::{invite, join, team};
 both! {
     a_copied_invitation_tells_nothing_of_the_address,
     the_link_of_the_mail_confirms_the_address,
+    a_copied_link_creates_no_account,
+    a_workspace_has_a_bounded_number_of_members,
     nobody_sends_invitations_without_end,
     an_admin_takes_back_no_invitation_of_an_owner,
     a_personal_workspace_has_one_owner,
@@ -78,6 +80,81 @@ async fn the_link_of_the_mail_confirms_the_address(control: TestControl) {
     let joined = new.submit(&path, &fields).await;
     assert_eq!(joined.location.as_deref(), Some("/account"));
     assert_eq!(new.open("/api/user").await.json()["emailVerified"], true);
+}
+
+/// With a mail server, whoever has a copy of the link, such as the inviter, finds out by no answer
+/// whether an address has an account: only the mail creates one.
+async fn a_copied_link_creates_no_account(control: TestControl) {
+    let control = control
+        .configured(json!({"mail": {"links_create_accounts": false}}))
+        .await;
+    control.person("Ada").await;
+    control.person("Grace").await;
+    let mut ada = control.signed_in("Ada").await;
+    let id = team(&mut ada).await;
+    let mut answers = Vec::new();
+    for email in ["grace@example.com", "new@example.com"] {
+        let path = invite(&mut ada, &id, email, "viewer").await;
+        let shown = |text: &str| text.replace(&path, "PATH").replace(email, "EMAIL");
+        let mut browser = control.browser();
+        let page = browser.open(&path).await;
+        assert!(!page.text.contains("name=\"name\""), "{}", page.text);
+        // Some wait: the same for both.
+        let mut told = vec![shown(&page.text)];
+        for fields in [
+            &[("password", "wrong password")][..],
+            &[("name", "Eve"), ("password", "another long password")],
+        ] {
+            for _ in 0..4 {
+                let answer = browser.submit(&path, fields).await;
+                told.push(format!("{} {}", answer.status, shown(&answer.text)));
+            }
+        }
+        answers.push(told);
+    }
+    assert_eq!(answers[0], answers[1]);
+    let mut read = control.app.store.read().await.unwrap();
+    let made = users::by_email(&mut read, "new@example.com").await.unwrap();
+    assert_eq!(made, None);
+    drop(read);
+    // The mail does, and a person who signs in joins by the copy.
+    control.clock.advance(3600);
+    let mails = control.mails().await;
+    let mail = mails
+        .iter()
+        .find(|mail| mail.contains("To: new@example.com\r\n"))
+        .unwrap();
+    let at = mail.find("/invitations/").unwrap();
+    let link = mail[at..].lines().next().unwrap().to_owned();
+    let mut new = control.browser();
+    let fields = [("name", "New"), ("password", PASSWORD)];
+    let joined = new.submit(&link, &fields).await;
+    assert_eq!(joined.location.as_deref(), Some("/account"));
+    let mut grace = control.signed_in("Grace").await;
+    let copy = invite(&mut ada, &id, "grace@example.com", "viewer").await;
+    let joined = grace.submit(&copy, &[]).await;
+    assert_eq!(joined.location.as_deref(), Some("/account"));
+}
+
+async fn a_workspace_has_a_bounded_number_of_members(control: TestControl) {
+    let control = control
+        .configured(json!({"limits": {"members_per_workspace": 2}}))
+        .await;
+    for name in ["Ada", "Grace", "Edith"] {
+        control.person(name).await;
+    }
+    let mut ada = control.signed_in("Ada").await;
+    let id = team(&mut ada).await;
+    for (name, status) in [
+        ("Grace", StatusCode::SEE_OTHER),
+        ("Edith", StatusCode::CONFLICT),
+    ] {
+        let email = format!("{}@example.com", name.to_lowercase());
+        let path = invite(&mut ada, &id, &email, "viewer").await;
+        let mut browser = control.signed_in(name).await;
+        let joined = browser.submit(&path, &[]).await;
+        assert_eq!(joined.status, status, "{}", joined.text);
+    }
 }
 
 /// A person has a hundred open invitations at most, and sends two hundred a day.

@@ -24,7 +24,7 @@ fn next() -> u64 {
     COUNTER.fetch_add(1, Ordering::Relaxed)
 }
 
-const DAY: i64 = 24 * 3600;
+pub(crate) const DAY: i64 = 24 * 3600;
 
 /// A row of every kind that ends within a day, and one of each that does not.
 async fn fill(control: &TestControl, person: &Person) {
@@ -124,7 +124,7 @@ async fn fill(control: &TestControl, person: &Person) {
 }
 
 /// How many rows of each kind are forgotten now.
-async fn forgotten(control: &TestControl) -> Vec<(&'static str, u64)> {
+pub(crate) async fn forgotten(control: &TestControl) -> Vec<(&'static str, u64)> {
     let stop = CancellationToken::new();
     let mut rows = Vec::new();
     for stale in Stale::ALL {

@@ -19,6 +19,7 @@ mod chromium;
 mod contracts;
 mod credential_chains;
 mod credentials;
+mod deleted;
 mod email_change;
 mod engines;
 mod faults;

@@ -7,6 +7,7 @@ use store::users::{self, Status};
 use crate::support::{BASE_URL, PASSWORD, TestControl, both};
 
 both! {
+    a_person_has_a_bounded_number_of_sessions,
     a_person_signs_in_and_out,
     signing_in_goes_on_to_a_path_of_ours_alone,
     failures_look_alike,
@@ -406,4 +407,28 @@ async fn a_credential_without_an_end_takes_a_recent_proof() {
     browser.submit("/account/confirm", &fields).await;
     let again = browser.api(Method::POST, path, endless).await;
     assert_eq!(again.status, StatusCode::CREATED);
+}
+
+/// The session that was not used for longest ends for a new one.
+async fn a_person_has_a_bounded_number_of_sessions(control: TestControl) {
+    let ada = control.person("Ada").await;
+    let bob = control.person("Bob").await;
+    let (first, of_bob) = (control.session(&ada).await, control.session(&bob).await);
+    control.clock.advance(1);
+    for _ in 0..60 {
+        control.session(&ada).await;
+    }
+    let mut browser = control.signed_in("Ada").await;
+    let mut read = control.app.store.read().await.unwrap();
+    let left = store::sessions::of_user(&mut read, ada.user, control.now()).await;
+    assert_eq!(left.unwrap().len(), 50);
+    let left = store::sessions::of_user(&mut read, bob.user, control.now()).await;
+    assert_eq!(left.unwrap().len(), 1);
+    drop(read);
+    assert_eq!(browser.open("/api/user").await.status, StatusCode::OK);
+    for (cookie, status) in [(first, 401), (of_bob, 200)] {
+        let request = http::Request::get("/api/user").header("cookie", &cookie);
+        let request = request.body(axum::body::Body::empty()).unwrap();
+        assert_eq!(control.send_raw(request).await.status, status);
+    }
 }

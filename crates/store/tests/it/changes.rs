@@ -42,6 +42,7 @@ const TELLS: &[&str] = &[
     "sessions::end",
     "sessions::end_all",
     "sessions::end_one",
+    "sessions::trim",
     "signing_keys::insert",
     "signing_keys::purge",
     "signing_keys::rotate",
@@ -62,6 +63,9 @@ const SILENT: &[&str] = &[
     // Ports that rest are nobody's.
     "addresses::free_rested",
     "addresses::purge",
+    // What was deleted is gone at engines since then.
+    "deleted_projects::purge",
+    "workspaces::purge",
     "addresses::take_back",
     "credentials::count_good",
     "credentials::lock_issuer",
@@ -116,6 +120,7 @@ const SILENT_FILES: &[&str] = &[
     "passkeys",
     "pending_sign_ins",
     "platform_secrets",
+    "stored_records",
     "usage",
     "used_challenges",
     "webhooks",
@@ -399,7 +404,14 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
         .map(|change| change.kind)
         .collect();
     assert_eq!(news, [Kind::Person, Kind::Ended]);
+    commit!(database, |tx| sessions::insert(tx, &open[0])).unwrap();
+    let trimmed = commit!(database, |tx| sessions::trim(tx, ann.user, (1, 9), at(3)));
+    assert_eq!(trimmed.unwrap(), 1);
+    let news = told(&database).await.1;
+    let kinds: Vec<_> = news.into_iter().map(|change| change.kind).collect();
+    assert_eq!(kinds, [Kind::Ended]);
     covered.extend(["sessions::end", "sessions::end_one", "sessions::end_all"]);
+    covered.insert("sessions::trim");
     tells!("projects::insert", |tx, g| Box::pin(async move {
         projects::insert(tx, &new_project(latest(), g.ann, "new")).await.unwrap();
     }), Project latest(), Members ann.workspace);

@@ -23,6 +23,7 @@ mod postgres;
 mod projects;
 mod records;
 mod restore;
+mod tables;
 mod webhooks;
 mod workspaces;
 mod world;

@@ -82,6 +82,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "7d9b5daabee115d8a468d8d338fab0e1",
         "4082462cafec8a91bdbaf6e698429a41",
     ),
+    (
+        "0017_retention",
+        "de64162a9bea4efc25d41a8457955037",
+        "b2a1955629b5ece1b40d8deefe3cde66",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.

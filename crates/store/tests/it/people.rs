@@ -460,8 +460,27 @@ async fn a_sign_in_that_is_under_way_is_taken_out_once_until_its_end(database: D
     assert_eq!(take(1, 600).await, None);
     assert_eq!(take(1, 599).await, Some(pending(1)));
     assert_eq!(take(1, 599).await, None);
-    assert_eq!(pending_sign_ins::purge(&mut tx, at(599)).await.unwrap(), 0);
-    assert_eq!(pending_sign_ins::purge(&mut tx, at(600)).await.unwrap(), 2);
+    assert_eq!(
+        pending_sign_ins::purge(&mut tx, at(599), 9).await.unwrap(),
+        0
+    );
+    assert_eq!(
+        pending_sign_ins::purge(&mut tx, at(600), 9).await.unwrap(),
+        2
+    );
+    for secret in 10..20 {
+        let mut new = pending(secret);
+        new.created_at = at(secret.into());
+        pending_sign_ins::insert(&mut tx, &new).await.unwrap();
+    }
+    // The newest stay.
+    assert_eq!(pending_sign_ins::trim(&mut tx, 4, 2).await.unwrap(), 2);
+    assert_eq!(pending_sign_ins::trim(&mut tx, 4, 99).await.unwrap(), 4);
+    assert_eq!(pending_sign_ins::trim(&mut tx, 4, 99).await.unwrap(), 0);
+    for (secret, is_there) in [(10, false), (15, false), (16, true), (19, true)] {
+        let found = pending_sign_ins::consume(&mut tx, hash(secret), at(1));
+        assert_eq!(found.await.unwrap().is_some(), is_there, "{secret}");
+    }
     assert!(!format!("{:?}", pending(7)).contains("7, 7"));
 }
 

@@ -124,8 +124,8 @@ pub async fn begin(
         expires_at: later(now, LIFETIME),
     };
     let mut tx = app.store.begin().await?;
-    pending_sign_ins::purge(&mut tx, now).await?;
     pending_sign_ins::insert(&mut tx, &pending).await?;
+    pending_sign_ins::trim(&mut tx, MOST_PENDING, TRIMMED).await?;
     tx.commit().await?;
     let seconds = u32::try_from(LIFETIME.as_secs()).unwrap_or(u32::MAX);
     Ok(Begun {
@@ -212,6 +212,11 @@ fn owner(hash: SecretHash) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(hash.0)
 }
 
+/// Sign-ins under way, of all: each is a row for ten minutes, and the first step is anybody's. A flood
+/// from many places ends the oldest ones.
+const MOST_PENDING: u32 = 10_000;
+/// Rows that one sign-in removes at most.
+const TRIMMED: u32 = 100;
 /// How long somebody may take at the provider.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 

@@ -16,6 +16,7 @@ both! {
     an_engine_speaks_of_what_it_serves_alone,
     what_is_malformed_is_refused_by_name,
     records_are_kept_as_long_as_the_plan_says,
+    a_project_has_a_bounded_number_of_records,
 }
 
 const REPORTER: &str = "00112233445566778899aabbccddeeff";
@@ -252,4 +253,95 @@ async fn records_are_kept_as_long_as_the_plan_says(control: TestControl) {
     assert_eq!(kept().await, (1, 1));
     control.clock.advance(2);
     assert_eq!(kept().await, (0, 0));
+}
+
+/// A flood through one tunnel pushes out the oldest visits of its own project, and neither its events
+/// nor anything of others.
+async fn a_project_has_a_bounded_number_of_records(control: TestControl) {
+    let control = linkable(control).await;
+    let mut config = control.app.config.clone();
+    config.limits.log_rows_per_project = 1000;
+    config.limits.event_rows_per_project = 1000;
+    let control = control.under(config).await;
+    let ada = control.person("ada").await;
+    let (flooded, other) = (control.project(&ada).await, control.project(&ada).await);
+    let made = event(flooded.id.as_str(), EventId::new(1, [1; 10]));
+    let first = json!([stream(other.id.as_str(), next()), made]);
+    report(&control, SECRET, 1, first).await.expect(200);
+    let mut newest = String::new();
+    for sequence in 2..=4 {
+        let minute = sequence - 2;
+        let flood: Vec<_> = (0..700)
+            .map(|_| {
+                let mut visit = stream(flooded.id.as_str(), next());
+                visit["created_at"] = json!(format!("2026-01-01T00:{minute:02}:00Z"));
+                visit["stream_id"].as_str().unwrap().clone_into(&mut newest);
+                visit
+            })
+            .collect();
+        control.clock.advance(60);
+        report(&control, SECRET, sequence, json!(flood))
+            .await
+            .expect(200);
+    }
+    control.clock.advance(60);
+    let total = async |project: &Project, what: &str| {
+        let path = format!("/api/projects/tunnels/{}/{what}?timeline=1w", project.id);
+        let list = control.get(&path, &ada.token).await.expect(200);
+        list["total"].as_u64().unwrap()
+    };
+    assert_eq!(total(&flooded, "logs").await, 1000);
+    assert_eq!(total(&flooded, "events").await, 1);
+    assert_eq!(total(&other, "logs").await, 1);
+    let path = format!("/api/projects/tunnels/{}/logs?timeline=1w", flooded.id);
+    let newest_first = control.get(&path, &ada.token).await.expect(200);
+    let oldest = format!("{path}&page=10&pageSize=100");
+    let oldest = control.get(&oldest, &ada.token).await.expect(200);
+    let minute = |list: &Value, at: usize| {
+        list["logs"][at]["createdAt"].as_str().unwrap()[14..16].to_owned()
+    };
+    let ends = [minute(&newest_first, 0), minute(&oldest, 99)];
+    assert!(ends == ["02", "01"] || ends == ["01", "02"], "{ends:?}");
+    let many: Vec<_> = (0..1000_u64)
+        .map(|number| {
+            event(
+                flooded.id.as_str(),
+                EventId::new(
+                    2,
+                    (number + 1)
+                        .to_be_bytes()
+                        .into_iter()
+                        .chain([0; 2])
+                        .collect::<Vec<_>>()
+                        .try_into()
+                        .unwrap(),
+                ),
+            )
+        })
+        .collect();
+    report(&control, SECRET, 5, json!(many)).await.expect(200);
+    assert_eq!(total(&flooded, "events").await, 1000);
+    // What the purge takes makes room again.
+    let stop = tokio_util::sync::CancellationToken::new();
+    control.clock.advance(400 * 24 * 3600);
+    control::jobs::pass(&control.app, &stop).await;
+    assert_eq!(total(&flooded, "logs").await, 0);
+    let visits: Vec<_> = (0..1000)
+        .map(|_| stream(flooded.id.as_str(), next()))
+        .collect();
+    report(&control, SECRET, 6, json!(visits)).await.expect(200);
+    let mut read = control.app.store.read().await.unwrap();
+    let list = store::logs::List {
+        project: flooded.id,
+        period: Period::default(),
+        outcome: None,
+        tunnel: None,
+        stream: None,
+        search: None,
+        after: None,
+        order: store::Order::Asc,
+        paging: store::Paging::DEFAULT,
+    };
+    let kept = store::logs::list(&mut read, list).await.unwrap();
+    assert_eq!(kept.total, 1000);
 }
