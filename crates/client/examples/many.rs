@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let mut opened = handle.open(Properties::http());
             tokio::spawn(tell(agent * tunnels + tunnel, opened.status()));
             let target = target.clone();
-            tokio::spawn(async move { opened.forward(target, None).await });
+            tokio::spawn(async move { opened.forward(target).await });
         }
         // A few at once, as people start them.
         handle.online().await?;

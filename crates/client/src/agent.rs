@@ -12,15 +12,14 @@ mod pool;
 mod session;
 pub(crate) mod shared;
 
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, ops::Deref, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
 use crate::{Config, ConnectError, Properties, Refusal, Stream, Tunnel, connect::Connector};
 
 pub use pool::MAX_POOL;
-pub use shared::Renew;
-use shared::Shared;
+use shared::{Failures, Shared};
 
 /// An agent of an engine. Clones are handles of the same agent.
 ///
@@ -33,17 +32,19 @@ pub struct Agent {
     owner: Arc<Owner>,
 }
 
-/// Where an agent stands.
+/// Where an agent stands. These four are all; what they hold may grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentStatus {
     /// It has no channel and is opening one.
     Connecting,
     /// It has a channel.
+    #[non_exhaustive]
     Online {
         /// The engine's id of the agent.
         client_id: String,
     },
     /// It lost its channel, or could not open one, and waits for the next attempt.
+    #[non_exhaustive]
     Disconnected {
         /// What failed.
         error: Arc<str>,
@@ -55,10 +56,15 @@ pub enum AgentStatus {
 }
 
 impl Agent {
-    /// Starts an agent on the current runtime; returns before it is connected.
+    /// Starts an agent on the current runtime; returns before it is connected. It tries without end,
+    /// whatever the network or the certificate of the engine: [`Agent::connect`] ends where the set-up
+    /// is at fault.
     ///
     /// # Errors
     /// When the trust or the address cannot be used; nothing was sent then.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime that has IO and time.
     pub fn start(config: Config) -> Result<Self, ConnectError> {
         let connector = Connector::new(
             config.engine.clone(),
@@ -72,15 +78,60 @@ impl Agent {
         })
     }
 
-    /// Starts an agent and waits until it has a channel.
+    /// Starts an agent and waits until it has a channel. Faults of the network are retried, within
+    /// [`Config::connect_timeout`] and [`Config::connect_attempts`].
     ///
     /// # Errors
-    /// As [`Agent::start`], or when the engine refuses the agent. What a network can cause is no
-    /// error: the wait goes on.
+    /// As [`Agent::start`]; or the first lasting fault ([`ConnectError::is_lasting`]), such as
+    /// [`ConnectError::Certificate`] and [`ConnectError::Refused`]; or
+    /// [`ConnectError::ConnectTimeout`] or [`ConnectError::ConnectAttempts`], with the last fault as
+    /// their source.
+    ///
+    /// # Panics
+    /// As [`Agent::start`].
+    ///
+    /// # Cancellation
+    /// Safe: dropping the future ends the agent.
     pub async fn connect(config: Config) -> Result<Self, ConnectError> {
+        let (limit, attempts) = (config.connect_timeout, config.connect_attempts);
         let agent = Self::start(config)?;
-        agent.online().await?;
+        let online = agent.first_channel(attempts);
+        match limit {
+            None => online.await?,
+            Some(limit) => match tokio::time::timeout(limit, online).await {
+                Ok(opened) => opened?,
+                Err(_elapsed) => {
+                    let source = agent.owner.failures().borrow().last.clone().map(Box::new);
+                    return Err(ConnectError::ConnectTimeout { limit, source });
+                }
+            },
+        }
         Ok(agent)
+    }
+
+    async fn first_channel(&self, attempts: Option<NonZeroU32>) -> Result<(), ConnectError> {
+        let mut failures = self.owner.failures();
+        let online = self.online();
+        tokio::pin!(online);
+        loop {
+            let Failures { count, last } = failures.borrow_and_update().clone();
+            if let Some(error) = last {
+                if error.is_lasting() {
+                    return Err(error);
+                }
+                if attempts.is_some_and(|most| count >= most.get()) {
+                    return Err(ConnectError::ConnectAttempts {
+                        attempts: count,
+                        source: Box::new(error),
+                    });
+                }
+            }
+            tokio::select! {
+                biased;
+                Ok(()) = failures.changed() => {}
+                opened = &mut online => return opened.map(drop),
+            }
+        }
     }
 
     /// Where the agent stands, and every change of it.
@@ -103,12 +154,22 @@ impl Agent {
     /// The same, with something about it that is good for a while alone, such as a signed label:
     /// `renew` is called each time that the engine is asked, also after a reconnect. It must not
     /// block.
-    pub fn open_renewed(&self, properties: Properties, renew: Renew) -> Tunnel {
-        let (entry, streams) = self.owner.add(properties, Some(renew));
+    pub fn open_renewed(
+        &self,
+        properties: Properties,
+        renew: impl Fn(&mut Properties) + Send + Sync + 'static,
+    ) -> Tunnel {
+        let (entry, streams) = self.owner.add(properties, Some(Arc::new(renew)));
         Tunnel::new(Arc::clone(&self.owner), entry, streams)
     }
 
     /// Opens a stream to a private tunnel of the same engine, with the agent's own token.
+    ///
+    /// # Errors
+    /// As [`dial`](crate::dial()).
+    ///
+    /// # Cancellation
+    /// Safe: dropping the future closes the connection.
     pub async fn dial(&self, name_or_id: &str) -> Result<Stream, ConnectError> {
         crate::dial(self.owner.config(), name_or_id).await
     }
@@ -118,6 +179,10 @@ impl Agent {
     /// ([`Tunnel::accept`]) are waited for as well, but cutting them is left to it.
     ///
     /// Returns whether every stream ended by itself.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves an agent that takes no further streams, and cuts none of those that
+    /// run.
     pub async fn close(&self, deadline: Duration) -> bool {
         self.owner.stop.cancel();
         let mut status = self.status();
@@ -138,7 +203,10 @@ impl Agent {
     /// Waits until the agent has a channel.
     ///
     /// # Errors
-    /// When it is refused. What a network can cause is no error: the wait goes on.
+    /// When it is refused or closed. What a network can cause is no error: the wait goes on.
+    ///
+    /// # Cancellation
+    /// Safe: nothing is lost, the agent goes on.
     pub async fn online(&self) -> Result<String, ConnectError> {
         let mut status = self.status();
         let seen = status

@@ -6,22 +6,26 @@
 mod call;
 mod error;
 mod events;
+mod query;
 mod websocket;
 
-pub use call::{Download, path};
-pub use error::{ApiError, Problem};
+pub use bytes::Bytes;
+pub use call::{Call, Download, path};
+pub use error::{ApiError, HttpError, Problem};
 pub use events::{Event, Events};
+pub use http::Method;
+pub use query::{EventQuery, Filters, ListQuery, Transport};
+pub use serde_json::Value;
 
 use std::time::Duration;
 
-use http::{Method, Request, StatusCode, header};
+use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{Config, ConnectError, HostPort, Token, connect::Connector, error::Step};
+use crate::{Config, ConnectError, HostPort, Token, Tokens, connect::Connector, error::Step};
 
 /// A reader of one engine's API.
 ///
@@ -29,26 +33,13 @@ use crate::{Config, ConnectError, HostPort, Token, connect::Connector, error::St
 #[derive(Clone)]
 pub struct Api {
     connector: Connector,
-    token: Token,
+    tokens: Tokens,
     agent: String,
-}
-
-/// What a list or an event stream is narrowed to: the `filters` of one kind of object, as the
-/// Engine API writes them.
-pub type Filters = serde_json::Map<String, Value>;
-
-/// How events travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
-    /// Server-sent events, an answer that does not end.
-    #[default]
-    Sse,
-    /// A text frame for each event.
-    WebSocket,
 }
 
 /// How an engine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Standing {
     /// Its link to the platform; absent in an engine that has none.
     pub platform: Option<PlatformLink>,
@@ -56,6 +47,7 @@ pub struct Standing {
 
 /// An engine's link to its platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PlatformLink {
     /// Whether it stands. While it does not, the engine serves with what it knows.
     pub is_up: bool,
@@ -64,6 +56,11 @@ pub struct PlatformLink {
 }
 
 impl PlatformLink {
+    /// A link of this state.
+    pub fn new(is_up: bool, silence: Duration) -> Self {
+        Self { is_up, silence }
+    }
+
     /// `up;silence=3`. What a later engine adds is passed over; a word that is none is no link.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
@@ -88,7 +85,7 @@ impl Api {
         let agent = format!("{}/{}", config.details.agent, config.details.version);
         Ok(Self {
             connector,
-            token: config.token.clone(),
+            tokens: config.tokens.clone(),
             agent,
         })
     }
@@ -96,7 +93,10 @@ impl Api {
     /// `GET /api/auth`: that the engine takes the token, and how it does itself.
     ///
     /// # Errors
-    /// As every call; the engine's refusal of the token is [`ApiError::Refused`].
+    /// As [`call`](Self::call); the engine's refusal of the token is [`ApiError::Refused`].
+    ///
+    /// # Cancellation
+    /// Safe: dropping the future closes the connection.
     pub async fn standing(&self) -> Result<Standing, ApiError> {
         let response = self
             .send(
@@ -112,62 +112,36 @@ impl Api {
     }
 
     /// `GET /api/clients` (EN-1).
-    pub async fn clients(
-        &self,
-        filters: &Filters,
-        limit: Option<u32>,
-    ) -> Result<Vec<Value>, ApiError> {
-        self.list("/api/clients", filters, limit).await
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancellation
+    /// Safe: dropping the future closes the connection.
+    pub async fn clients(&self, query: &ListQuery) -> Result<Vec<Value>, ApiError> {
+        self.list("/api/clients", query).await
     }
 
     /// `GET /api/tunnels` (EN-1).
-    pub async fn tunnels(
-        &self,
-        filters: &Filters,
-        limit: Option<u32>,
-    ) -> Result<Vec<Value>, ApiError> {
-        self.list("/api/tunnels", filters, limit).await
-    }
-
-    /// The snapshot, then every change (`GET /api/sse`, EN-3). Without filters of a kind, all of
-    /// that kind.
-    pub async fn events(
-        &self,
-        clients: Option<&Filters>,
-        tunnels: Option<&Filters>,
-    ) -> Result<Events, ApiError> {
-        self.events_over(Transport::Sse, clients, tunnels).await
-    }
-
-    /// The same over the transport of choice (`GET /api/websocket`, EN-4).
     ///
     /// # Errors
-    /// As every call; the engine's refusal is [`ApiError::Refused`] over both.
-    pub async fn events_over(
-        &self,
-        transport: Transport,
-        clients: Option<&Filters>,
-        tunnels: Option<&Filters>,
-    ) -> Result<Events, ApiError> {
-        let mut params = serde_json::Map::new();
-        for (key, filters) in [("clients", clients), ("tunnels", tunnels)] {
-            if let Some(filters) = filters {
-                params.insert(key.to_owned(), Value::Object(filters.clone()));
-            }
-        }
-        self.follow(transport, params).await
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancellation
+    /// Safe: dropping the future closes the connection.
+    pub async fn tunnels(&self, query: &ListQuery) -> Result<Vec<Value>, ApiError> {
+        self.list("/api/tunnels", query).await
     }
 
-    /// The same with `params` as the Engine API takes them: what the stream is narrowed to, and
-    /// which families of events it has beside those of clients and tunnels.
+    /// The snapshot, then every change (`GET /api/sse`, EN-3, or `GET /api/websocket`, EN-4).
     ///
     /// # Errors
-    /// As [`events_over`](Self::events_over).
-    pub async fn follow(
-        &self,
-        transport: Transport,
-        params: serde_json::Map<String, Value>,
-    ) -> Result<Events, ApiError> {
+    /// As [`call`](Self::call); the engine's refusal is [`ApiError::Refused`] over both.
+    ///
+    /// # Cancellation
+    /// Safe: dropping the future closes the connection.
+    pub async fn events(&self, query: EventQuery) -> Result<Events, ApiError> {
+        let EventQuery { transport, params } = query;
         match transport {
             Transport::Sse => {
                 let response = self.get("/api/sse", params, "text/event-stream").await?;
@@ -176,26 +150,38 @@ impl Api {
             Transport::WebSocket => {
                 let host = authority(self.connector.address());
                 let url = format!("wss://{host}{}", target("/api/websocket", params));
-                let stream = self.connector.connect().await?;
-                let socket = websocket::open(&url, &self.token, &self.agent, stream).await?;
-                Ok(Events::of_socket(socket))
+                let token = self.tokens.token().await?;
+                let opened = self.open_socket(&url, &token).await;
+                let socket = match self.replacement(&token, &opened).await? {
+                    Some(token) => self.open_socket(&url, &token).await,
+                    None => opened,
+                };
+                Ok(Events::of_socket(socket?))
             }
         }
     }
 
-    async fn list(
+    async fn open_socket(&self, url: &str, token: &Token) -> Result<websocket::Socket, ApiError> {
+        let stream = self.connector.connect().await?;
+        websocket::open(url, token, &self.agent, stream).await
+    }
+
+    /// Another token, where the engine has refused this one and the provider has another.
+    async fn replacement<T>(
         &self,
-        path: &str,
-        filters: &Filters,
-        limit: Option<u32>,
-    ) -> Result<Vec<Value>, ApiError> {
-        let mut params = serde_json::Map::new();
-        if !filters.is_empty() {
-            params.insert("filters".to_owned(), Value::Object(filters.clone()));
+        token: &Token,
+        answer: &Result<T, ApiError>,
+    ) -> Result<Option<Token>, ConnectError> {
+        match answer {
+            Err(ApiError::Refused(problem)) if problem.status == StatusCode::UNAUTHORIZED => {
+                self.tokens.replacement(token).await
+            }
+            _ => Ok(None),
         }
-        if let Some(limit) = limit {
-            params.insert("limit".to_owned(), limit.into());
-        }
+    }
+
+    async fn list(&self, path: &str, query: &ListQuery) -> Result<Vec<Value>, ApiError> {
+        let params = query.params();
         let response = self.get(path, params, "application/json").await?;
         let body = read(response.into_body()).await?;
         serde_json::from_slice(&body)
@@ -229,31 +215,43 @@ impl Api {
         .await
     }
 
-    /// One request; an answer that is not expected is an error.
+    /// One request, repeated where the token is refused and the provider has another one; an answer that
+    /// is not expected is an error.
     async fn ask<E: Fn(&StatusCode) -> bool>(
         &self,
         asked: Asked<'_, E>,
     ) -> Result<http::Response<Incoming>, ApiError> {
+        let token = self.tokens.token().await?;
+        let answer = self.ask_with(&asked, &token).await;
+        match self.replacement(&token, &answer).await? {
+            Some(token) => self.ask_with(&asked, &token).await,
+            None => answer,
+        }
+    }
+
+    async fn ask_with<E: Fn(&StatusCode) -> bool>(
+        &self,
+        asked: &Asked<'_, E>,
+        token: &Token,
+    ) -> Result<http::Response<Incoming>, ApiError> {
         let mut request = Request::builder()
-            .method(asked.method)
-            .uri(asked.target)
+            .method(asked.method.clone())
+            .uri(&asked.target)
             .header(header::HOST, authority(self.connector.address()))
-            .header(
-                header::AUTHORIZATION,
-                format!("Bearer {}", self.token.expose()),
-            )
+            .header(header::AUTHORIZATION, format!("Bearer {}", token.expose()))
             .header(header::ACCEPT, asked.accept)
             .header(header::USER_AGENT, &self.agent);
         if asked.body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let request = request
-            .body(Full::new(asked.body.unwrap_or_default()))
+            .body(Full::new(asked.body.clone().unwrap_or_default()))
             // A token with control characters in it, from a file that holds something else.
             .map_err(|_invalid| ApiError::Unexpected("the token cannot be sent".to_owned()))?;
         let stream = self.connector.connect().await?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(HttpError)?;
         // Owned by the response: it ends when the body has been read or dropped.
         tokio::spawn(async move {
             // The error, if any, is told to whoever reads the body.
@@ -261,7 +259,8 @@ impl Api {
         });
         let response = timeout(ANSWER, sender.send_request(request))
             .await
-            .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))??;
+            .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))?
+            .map_err(HttpError)?;
         if (asked.expected)(&response.status()) {
             return Ok(response);
         }

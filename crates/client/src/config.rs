@@ -1,21 +1,37 @@
-//! What an agent is told once, at its start.
+//! What an agent is given at its start.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
 use tokio::runtime::Handle;
 
-use crate::{Trust, address::HostPort, backoff::Backoff};
+use crate::{Tokens, Trust, address::HostPort, backoff::Backoff};
 
-/// Where the engine is, who we are, and how we keep the connection.
+/// Where the engine is, with which token, and how an agent keeps its connection.
+///
+/// Each option has a method that sets it and returns the configuration:
+///
+/// ```
+/// use std::{num::NonZeroU32, time::Duration};
+/// use svc_client::{Config, Token, Trust};
+///
+/// # fn configure() -> Result<Config, Box<dyn std::error::Error>> {
+/// let config = Config::new("engine.example.com:443".parse()?, Token::new("…"))
+///     .with_trust(Trust::CaFile("ca.pem".into()))
+///     .with_label("site", "bern")
+///     .with_connect_timeout(Duration::from_secs(20));
+/// # Ok(config)
+/// # }
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// The base address of the engine; its host is also the SNI.
     pub engine: HostPort,
-    /// The credential of the agent.
-    pub token: Token,
-    /// Whose certificates are believed. Default: the platform's.
+    /// The credential of the agent: a [`Token`](crate::Token), or a provider that renews it.
+    pub tokens: Tokens,
+    /// Whose certificates are trusted. Default: the platform's.
     pub trust: Trust,
-    /// What the agent says about itself.
+    /// What the agent reports about itself.
     pub details: Details,
     /// Labels of the client, shown in the Engine API. Default: none.
     pub labels: BTreeMap<String, String>,
@@ -24,8 +40,14 @@ pub struct Config {
     pub heartbeat: Duration,
     /// The waits between attempts. Default: 100 ms, doubling to 15 s.
     pub backoff: Backoff,
+    /// How long [`Agent::connect`](crate::Agent::connect) waits for the first channel. Default: no
+    /// limit. It has no effect afterwards: an agent that loses its channel tries again without end.
+    pub connect_timeout: Option<Duration>,
+    /// After how many attempts [`Agent::connect`](crate::Agent::connect) ends without a channel.
+    /// Default: no limit.
+    pub connect_attempts: Option<NonZeroU32>,
     /// The runtimes on which data connections live, in turn: those of
-    /// [`transport::Workers`] in a process whose main work is to carry streams. Default: none,
+    /// [`Workers`](crate::Workers) in a process whose main work is to carry streams. Default: none,
     /// which means the runtime that starts the agent. They must outlive the agent.
     pub runtimes: Vec<Handle>,
     /// Whether standing connections are offered to the engine (`pool/1`). Default: true. Without
@@ -37,47 +59,87 @@ pub struct Config {
 }
 
 impl Config {
-    /// An agent of this engine, with the defaults of every other field.
-    pub fn new(engine: HostPort, token: Token) -> Self {
+    /// An agent of this engine, with the defaults of every other option. `tokens` is a
+    /// [`Token`](crate::Token), or [`Tokens::from_provider`].
+    pub fn new(engine: HostPort, tokens: impl Into<Tokens>) -> Self {
         Self {
             engine,
-            token,
+            tokens: tokens.into(),
             trust: Trust::default(),
             details: Details::default(),
             labels: BTreeMap::new(),
             heartbeat: Duration::from_secs(5),
             backoff: Backoff::default(),
+            connect_timeout: None,
+            connect_attempts: None,
             runtimes: Vec::new(),
             standing: true,
             lanes: true,
         }
     }
-}
 
-/// The credential of an agent or a dialler. It is shown to the engine alone.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
-
-impl Token {
-    /// Takes a token as it was given; surrounding white space is cut, as files end in it.
-    pub fn new(token: &str) -> Self {
-        Self(token.trim().to_owned())
+    /// Sets [`trust`](Self::trust).
+    #[must_use]
+    pub fn with_trust(self, trust: Trust) -> Self {
+        Self { trust, ..self }
     }
 
-    /// The token itself, for the one place that sends it.
-    pub fn expose(&self) -> &str {
-        &self.0
+    /// Sets [`details`](Self::details).
+    #[must_use]
+    pub fn with_details(self, details: Details) -> Self {
+        Self { details, ..self }
+    }
+
+    /// Adds to [`labels`](Self::labels).
+    #[must_use]
+    pub fn with_label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Sets [`heartbeat`](Self::heartbeat).
+    #[must_use]
+    pub fn with_heartbeat(self, heartbeat: Duration) -> Self {
+        Self { heartbeat, ..self }
+    }
+
+    /// Sets [`backoff`](Self::backoff).
+    #[must_use]
+    pub fn with_backoff(self, backoff: Backoff) -> Self {
+        Self { backoff, ..self }
+    }
+
+    /// Sets [`connect_timeout`](Self::connect_timeout).
+    #[must_use]
+    pub fn with_connect_timeout(self, limit: Duration) -> Self {
+        Self {
+            connect_timeout: Some(limit),
+            ..self
+        }
+    }
+
+    /// Sets [`connect_attempts`](Self::connect_attempts).
+    #[must_use]
+    pub fn with_connect_attempts(self, attempts: NonZeroU32) -> Self {
+        Self {
+            connect_attempts: Some(attempts),
+            ..self
+        }
+    }
+
+    /// Sets [`runtimes`](Self::runtimes).
+    #[must_use]
+    pub fn with_runtimes(self, runtimes: impl Into<Vec<Handle>>) -> Self {
+        Self {
+            runtimes: runtimes.into(),
+            ..self
+        }
     }
 }
 
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
-
-/// What a client says about itself; shown in `/api/clients` and usable there as a filter.
+/// What a client reports about itself; shown in `/api/clients` and usable there as a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Details {
     /// The program.
     pub agent: String,
@@ -91,8 +153,19 @@ pub struct Details {
     pub arch: String,
 }
 
+impl Details {
+    /// A program of this name and version on this machine.
+    pub fn of_program(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self {
+            agent: name.into(),
+            version: version.into(),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for Details {
-    /// This library on this machine; a program puts its own name and version in.
+    /// This library on this machine.
     fn default() -> Self {
         Self {
             agent: "svc-sdk".to_owned(),
@@ -107,6 +180,7 @@ impl Default for Details {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Token;
 
     #[test]
     fn a_token_does_not_print_itself() {
@@ -114,7 +188,8 @@ mod tests {
             "engine.localhost:8443".parse().unwrap(),
             Token::new("se.cr.et\n"),
         );
-        assert!(!format!("{config:?}").contains("se.cr.et"));
-        assert_eq!(config.token.expose(), "se.cr.et");
+        let token = config.tokens.fixed().unwrap();
+        assert_eq!(token.expose(), "se.cr.et");
+        assert!(!format!("{config:?} {token:?}").contains("se.cr.et"));
     }
 }

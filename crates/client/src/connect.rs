@@ -54,12 +54,15 @@ impl Connector {
         let addresses = bounded(Step::Resolve, RESOLVE, self.address.resolve()).await?;
         let socket = dial_first(&addresses).await?;
         let tls = transport::connect(Arc::clone(&self.tls), self.name.clone(), socket);
-        let stream = bounded(Step::Handshake, HANDSHAKE, tls).await?;
+        let stream = match timeout(HANDSHAKE, tls).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(ConnectError::handshake(error)),
+            Err(_elapsed) => return Err(ConnectError::TimedOut(Step::Handshake)),
+        };
         // A peer that ignores ALPN is no engine; rustls itself refuses one that invents a name.
         if stream.get_ref().1.alpn_protocol().is_none() {
-            return Err(ConnectError::Protocol(
-                "it does not speak the protocol".to_owned(),
-            ));
+            let silent = io::Error::other("it agrees on no protocol");
+            return Err(ConnectError::not_an_engine(silent));
         }
         Ok(stream)
     }
@@ -92,7 +95,7 @@ pub(crate) async fn bounded<T>(
 ) -> Result<T, ConnectError> {
     match timeout(limit, work).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(source)) => Err(ConnectError::Network { step, source }),
+        Ok(Err(source)) => Err(ConnectError::network(step, source)),
         Err(_elapsed) => Err(ConnectError::TimedOut(step)),
     }
 }

@@ -8,16 +8,40 @@ use transport::TlsStream;
 use wire::{Decoder, Kind, message::StreamOutcome};
 
 use crate::{
-    Config, ConnectError, Stream,
+    Config, ConnectError, Stream, Token,
     agent::{channel::encode, hello},
     connect::{Connector, bounded},
     error::Step,
 };
 
 /// Opens a stream to the private tunnel with this name or id, and waits until the agent there has
-/// it: a refusal is seen before a byte is sent.
+/// it: a refusal is seen before a byte is sent. One attempt, without retries.
+///
+/// # Errors
+/// [`ConnectError::Refused`] where there is no such tunnel or the token does not allow it, and what
+/// keeps from reaching the engine.
+///
+/// # Cancellation
+/// Safe: dropping the future closes the connection, and the engine gives the stream up.
 pub async fn dial(config: &Config, name_or_id: &str) -> Result<Stream, ConnectError> {
-    let mut stream = request(config, name_or_id, false).await?;
+    let connector = connector(config)?;
+    let token = config.tokens.token().await?;
+    match dial_with(config, &connector, &token, name_or_id).await {
+        Err(error) if error.is_unauthorized() => match config.tokens.replacement(&token).await? {
+            Some(token) => dial_with(config, &connector, &token, name_or_id).await,
+            None => Err(error),
+        },
+        dialled => dialled,
+    }
+}
+
+async fn dial_with(
+    config: &Config,
+    connector: &Connector,
+    token: &Token,
+    name_or_id: &str,
+) -> Result<Stream, ConnectError> {
+    let mut stream = request(connector, hello::dial(config, token, name_or_id, false)).await?;
     let answer = timeout(ANSWER, answer(&mut stream))
         .await
         .map_err(|_elapsed| ConnectError::TimedOut(Step::Hello))??;
@@ -36,25 +60,32 @@ pub async fn dial(config: &Config, name_or_id: &str) -> Result<Stream, ConnectEr
 }
 
 /// As [`dial()`], without waiting: the first bytes travel with the request. A refusal is an early
-/// end of the stream.
+/// end of the stream, so a token that is refused is not renewed here.
+///
+/// # Errors
+/// What keeps from reaching the engine.
+///
+/// # Cancellation
+/// Safe: dropping the future closes the connection.
 pub async fn dial_zero_rtt(config: &Config, name_or_id: &str) -> Result<Stream, ConnectError> {
-    let stream = request(config, name_or_id, true).await?;
+    let connector = connector(config)?;
+    let token = config.tokens.token().await?;
+    let stream = request(&connector, hello::dial(config, &token, name_or_id, true)).await?;
     Ok(Stream::new(Box::new(stream), String::new(), None))
 }
 
-async fn request(
-    config: &Config,
-    name_or_id: &str,
-    zero_rtt: bool,
-) -> Result<TlsStream, ConnectError> {
-    let connector = Connector::new(
+fn connector(config: &Config) -> Result<Connector, ConnectError> {
+    Connector::new(
         config.engine.clone(),
         &config.trust,
         &[wire::handshake::ALPN_SVC],
-    )?;
+    )
+}
+
+async fn request(connector: &Connector, hello: Kind) -> Result<TlsStream, ConnectError> {
     let mut stream = connector.connect().await?;
     let mut frame = Vec::new();
-    encode(hello::dial(config, name_or_id, zero_rtt), &mut frame)?;
+    encode(hello, &mut frame)?;
     bounded(Step::Hello, WRITE, async {
         stream.write_all(&frame).await?;
         stream.flush().await

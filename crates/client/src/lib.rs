@@ -3,7 +3,7 @@
 //! An [`Agent`] keeps one control channel to an engine and restores it, with every tunnel on it,
 //! for as long as it lives. [`Agent::open`] asks for a [`Tunnel`]; [`Tunnel::accept`] hands its
 //! visitors to the caller, [`Tunnel::forward`] joins each of them to a [`Destination`]. [`dial()`] opens a
-//! stream to a private tunnel. [`api`] reads the Engine API.
+//! stream to a private tunnel. The module `api` reads the Engine API.
 //!
 //! ```no_run
 //! use svc_client::{Agent, Config, Properties, Target, Token};
@@ -12,7 +12,7 @@
 //! let agent = Agent::start(Config::new("engine.example.com:443".parse()?, Token::new("…")))?;
 //! let mut tunnel = agent.open(Properties::http().named("web"));
 //! println!("visitors use {}", tunnel.online().await?.forwarding);
-//! tunnel.forward("localhost:3000".parse::<Target>()?, None).await;
+//! tunnel.forward("localhost:3000".parse::<Target>()?).await;
 //! # Ok(())
 //! # }
 //! ```
@@ -32,12 +32,22 @@
 //! # }
 //! ```
 //!
-//! Programs to begin with are in `examples`: `publish`, `dial`, and `accept`, where axum answers the
-//! streams of a tunnel without a socket of its own.
+//! Programs to begin with are in `examples`: `publish` (axum answers the streams of a tunnel without a
+//! socket), `forward`, `dial` and `watch`.
 //!
-//! What fails says whether it is worth while to try again: a [`Refusal`] is the engine's no, every
-//! other [`ConnectError`] may pass. Agents and tunnels try again by themselves and tell where they
-//! stand ([`Agent::status`], [`Tunnel::status`]); dials and calls of the API do not.
+//! Errors report whether another attempt is worth while: [`ConnectError::is_transient`] and
+//! [`ConnectError::is_lasting`]. [`Agent::connect`] ends with a lasting one. An agent that was connected
+//! tries again, and [`Agent::status`] and [`Tunnel::status`] show each change; dials and calls of the API
+//! are one attempt each.
+//!
+//! Features: `api` (default) has the Engine API, `serde` has [`Properties`] as JSON, `axum` has a tunnel
+//! as a listener of `axum::serve`, `tower` has dialling as a connector of hyper and tonic.
+//!
+//! # Panics and cancellation
+//!
+//! [`Agent::start`] and [`Agent::connect`] panic outside a tokio runtime, as do calls that use the
+//! network outside one with IO and time. Nothing else panics. Each asynchronous function states what
+//! dropping its future does under `Cancellation`.
 //!
 //! The crate needs a tokio runtime with IO and time, and knows nothing of the engine's inside: it
 //! meets it through `wire` (the protocol) and `transport` (the data path). It reads no environment,
@@ -45,30 +55,46 @@
 //!
 //! Start reading at [`agent`].
 #![deny(missing_docs)]
+#![warn(rustdoc::private_intra_doc_links)]
 
 pub mod address;
 pub mod agent;
+#[cfg(feature = "api")]
 pub mod api;
 pub mod backoff;
 pub mod config;
 mod connect;
+#[cfg(feature = "tower")]
+mod connector;
 pub mod dial;
 pub mod error;
+#[cfg(feature = "axum")]
+mod listener;
 pub mod properties;
 pub mod stream;
 pub mod tap;
 pub mod target;
+pub mod token;
 pub mod trust;
 pub mod tunnel;
 
+/// Certificates and keys, as [`Trust::Roots`] and [`tap::Opener`] take them.
+pub use rustls_pki_types as pki_types;
+pub use transport::Workers;
+
 pub use address::HostPort;
 pub use agent::Agent;
-pub use config::{Config, Details, Token};
+pub use config::{Config, Details};
+#[cfg(feature = "tower")]
+pub use connector::{Dialling, TunnelConnector};
 pub use dial::dial;
-pub use error::{ConnectError, Refusal, RefusalKind};
+pub use error::{CertificateFault, ConnectError, Refusal, RefusalKind};
+#[cfg(feature = "axum")]
+pub use listener::{TunnelListener, Visitor};
 pub use properties::Properties;
 pub use stream::Stream;
-pub use target::{Destination, HostHeader, ProxyProtocol, Target};
+pub use target::{Destination, Forwarding, HostHeader, ProxyProtocol, Target};
+pub use token::{Token, TokenError, TokenFuture, TokenProvider, Tokens};
 pub use trust::Trust;
 pub use tunnel::{Closed, Connection, Status, Tunnel};
 

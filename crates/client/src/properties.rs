@@ -1,112 +1,121 @@
 //! What is asked of a tunnel, and what the engine made of it.
 
+mod words;
+
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use wire::message::{TunnelProperties, text};
+
+pub use words::{HttpVersion, Protocol, TlsMode, TlsVersion, TunnelKind};
 
 /// The properties of a tunnel, under the names of the Engine API.
 ///
-/// What is absent is the engine's choice. Values are the engine's to judge, not this crate's: a
+/// Begin with a constructor, such as [`Properties::http`], and set the rest with the methods of the
+/// fields' names, or the fields themselves. What is absent is the engine's choice. Values are the engine's to judge, not this crate's: a
 /// library that checked them here would refuse what a newer engine offers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[non_exhaustive]
 pub struct Properties {
     /// `name`: how a private tunnel is dialled; also the stem of a published address.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub name: Option<String>,
-    /// `type`: `bytestream` or `datagram`.
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    /// `type`: bytes or datagrams.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "type", skip_serializing_if = "Option::is_none")
+    )]
+    pub kind: Option<TunnelKind>,
     /// `publish`: whether there is a public address. Default: true.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub publish: Option<bool>,
-    /// `protocol`: `http`, `tls`, `tcp`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<String>,
+    /// `protocol` of visitors.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub protocol: Option<Protocol>,
     /// `labels` of the tunnel.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "BTreeMap::is_empty"))]
     pub labels: BTreeMap<String, String>,
     /// `geo_ip`: countries of visitors, ISO 3166-1 alpha-2.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub geo_ip: Vec<String>,
     /// `trusted_ips`: addresses and networks of visitors.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub trusted_ips: Vec<String>,
-    /// `tls_mode`: `terminated` or `passthrough`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tls_mode: Option<String>,
+    /// `tls_mode`: where TLS ends.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub tls_mode: Option<TlsMode>,
     /// `tls_alpns` offered to visitors.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub tls_alpns: Vec<String>,
-    /// `tls_min_version`: `tls1.2` or `tls1.3`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tls_min_version: Option<String>,
+    /// `tls_min_version` of visitors.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub tls_min_version: Option<TlsVersion>,
     /// `mtls_auth`: visitors prove themselves with a client certificate.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub mtls_auth: Option<bool>,
-    /// `http_version` towards the service: `http/1.1`, `h2c`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub http_version: Option<String>,
+    /// `http_version` towards the service.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub http_version: Option<HttpVersion>,
     /// `token_auth`: visitors prove themselves with a token.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub token_auth: Option<bool>,
     /// `svc_auth`: visitors sign in with a browser session.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub svc_auth: Option<bool>,
     /// `challenge_mode`: a challenge comes before anything else.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub challenge_mode: Option<bool>,
     /// `hostname`: the public name, wanted or given.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub hostname: Option<String>,
     /// `port`: the public port, wanted or given.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub port: Option<u16>,
     /// `upstream_tls`: the edge speaks TLS to the service.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub upstream_tls: Option<bool>,
     /// `allow_cross_region_routing`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub allow_cross_region_routing: Option<bool>,
     /// `share`: agents of one identity may serve the name together, when all of them say so.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub share: Option<bool>,
     /// `allowed_origins`: origins of other pages that may use people's sessions.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub allowed_origins: Vec<String>,
     /// `pass_headers`: headers of proxies that visitors may send.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub pass_headers: Vec<String>,
     /// `id`: the engine's; ignored when asking.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub id: Option<String>,
     /// `host`: the public authority (host and port); the engine's, ignored when asking.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub host: Option<String>,
 }
 
 impl Properties {
     /// A published HTTP tunnel.
     pub fn http() -> Self {
-        Self::published("http")
+        Self::published(Protocol::Http)
     }
 
     /// A published TLS tunnel.
     pub fn tls() -> Self {
-        Self::published("tls")
+        Self::published(Protocol::Tls)
     }
 
     /// A published TCP tunnel.
     pub fn tcp() -> Self {
-        Self::published("tcp")
+        Self::published(Protocol::Tcp)
     }
 
     /// A private byte stream, dialled by its name.
     pub fn private(name: impl Into<String>) -> Self {
         Self {
             name: Some(name.into()),
-            kind: Some("bytestream".to_owned()),
+            kind: Some(TunnelKind::Bytestream),
             publish: Some(false),
             ..Self::default()
         }
@@ -121,6 +130,13 @@ impl Properties {
         }
     }
 
+    /// The same with a label.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
     /// What a visitor uses: `https://…`, `host:port`, or `svc://…` of a private tunnel.
     ///
     /// `engine_port` is the port on which the agent reached the engine, the only one known here
@@ -132,9 +148,9 @@ impl Properties {
             return format!("svc://{}", name.map_or("", String::as_str));
         };
         let port = self.port.unwrap_or(engine_port);
-        match self.protocol.as_deref() {
-            Some("http") if port == 443 => format!("https://{hostname}"),
-            Some("http") => format!("https://{hostname}:{port}"),
+        match self.protocol {
+            Some(Protocol::Http) if port == 443 => format!("https://{hostname}"),
+            Some(Protocol::Http) => format!("https://{hostname}:{port}"),
             _ => format!("{hostname}:{port}"),
         }
     }
@@ -143,18 +159,21 @@ impl Properties {
     pub(crate) fn to_wire(&self) -> TunnelProperties {
         TunnelProperties {
             name: self.name.as_deref().map(Into::into),
-            r#type: self.kind.as_deref().map(Into::into),
+            r#type: self.kind.as_ref().map(|word| word.as_str().into()),
             publish: self.publish.map(Into::into),
-            protocol: self.protocol.as_deref().map(Into::into),
+            protocol: self.protocol.as_ref().map(|word| word.as_str().into()),
             labels: self.labels.clone(),
             geoip: self.geo_ip.clone(),
             trusted_ips: self.trusted_ips.clone(),
             allowed_origins: self.allowed_origins.clone(),
-            tls_mode: self.tls_mode.as_deref().map(Into::into),
+            tls_mode: self.tls_mode.as_ref().map(|word| word.as_str().into()),
             tls_alpns: self.tls_alpns.clone(),
-            tls_min_version: self.tls_min_version.as_deref().map(Into::into),
+            tls_min_version: self
+                .tls_min_version
+                .as_ref()
+                .map(|word| word.as_str().into()),
             mtls_auth: self.mtls_auth.map(Into::into),
-            http_version: self.http_version.as_deref().map(Into::into),
+            http_version: self.http_version.as_ref().map(|word| word.as_str().into()),
             token_auth: self.token_auth.map(Into::into),
             svc_auth: self.svc_auth.map(Into::into),
             challenge_mode: self.challenge_mode.map(Into::into),
@@ -173,18 +192,18 @@ impl Properties {
         let owned = |value| text(value).map(str::to_owned);
         Self {
             name: owned(wire.name.as_ref()),
-            kind: owned(wire.r#type.as_ref()),
+            kind: text(wire.r#type.as_ref()).map(Into::into),
             publish: wire.publish.map(|flag| flag.value),
-            protocol: owned(wire.protocol.as_ref()),
+            protocol: text(wire.protocol.as_ref()).map(Into::into),
             labels: wire.labels.clone(),
             geo_ip: wire.geoip.clone(),
             trusted_ips: wire.trusted_ips.clone(),
             allowed_origins: wire.allowed_origins.clone(),
-            tls_mode: owned(wire.tls_mode.as_ref()),
+            tls_mode: text(wire.tls_mode.as_ref()).map(Into::into),
             tls_alpns: wire.tls_alpns.clone(),
-            tls_min_version: owned(wire.tls_min_version.as_ref()),
+            tls_min_version: text(wire.tls_min_version.as_ref()).map(Into::into),
             mtls_auth: wire.mtls_auth.map(|flag| flag.value),
-            http_version: owned(wire.http_version.as_ref()),
+            http_version: text(wire.http_version.as_ref()).map(Into::into),
             token_auth: wire.token_auth.map(|flag| flag.value),
             svc_auth: wire.svc_auth.map(|flag| flag.value),
             challenge_mode: wire.challenge_mode.map(|flag| flag.value),
@@ -199,13 +218,51 @@ impl Properties {
         }
     }
 
-    fn published(protocol: &str) -> Self {
+    fn published(protocol: Protocol) -> Self {
         Self {
             publish: Some(true),
-            protocol: Some(protocol.to_owned()),
+            protocol: Some(protocol),
             ..Self::default()
         }
     }
+}
+
+/// A method for each property: the same with this value.
+macro_rules! setters {
+    ($($name:ident: $argument:ty => $value:expr,)+) => {
+        impl Properties {$(
+            #[doc = concat!("The same with [`", stringify!($name), "`](field@Self::", stringify!($name), ").")]
+            #[must_use]
+            pub fn $name(mut self, $name: $argument) -> Self {
+                self.$name = $value;
+                self
+            }
+        )+}
+    };
+}
+
+setters! {
+    kind: impl Into<TunnelKind> => Some(kind.into()),
+    publish: bool => Some(publish),
+    protocol: impl Into<Protocol> => Some(protocol.into()),
+    labels: BTreeMap<String, String> => labels,
+    geo_ip: Vec<String> => geo_ip,
+    trusted_ips: Vec<String> => trusted_ips,
+    tls_mode: impl Into<TlsMode> => Some(tls_mode.into()),
+    tls_alpns: Vec<String> => tls_alpns,
+    tls_min_version: impl Into<TlsVersion> => Some(tls_min_version.into()),
+    mtls_auth: bool => Some(mtls_auth),
+    http_version: impl Into<HttpVersion> => Some(http_version.into()),
+    token_auth: bool => Some(token_auth),
+    svc_auth: bool => Some(svc_auth),
+    challenge_mode: bool => Some(challenge_mode),
+    hostname: impl Into<String> => Some(hostname.into()),
+    port: u16 => Some(port),
+    upstream_tls: bool => Some(upstream_tls),
+    allow_cross_region_routing: bool => Some(allow_cross_region_routing),
+    share: bool => Some(share),
+    allowed_origins: Vec<String> => allowed_origins,
+    pass_headers: Vec<String> => pass_headers,
 }
 
 #[cfg(test)]

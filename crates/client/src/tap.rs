@@ -26,12 +26,23 @@ pub use opener::Opener;
 
 /// Who visits.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Visit {
     /// The engine's id of the stream.
     pub stream_id: String,
     /// The visitor for whom the stream was opened. A stream of an `http` tunnel may carry the
     /// requests of others afterwards.
     pub source_ip: Option<IpAddr>,
+}
+
+impl Visit {
+    /// A visit over the stream with this id.
+    pub fn new(stream_id: impl Into<String>, source_ip: Option<IpAddr>) -> Self {
+        Self {
+            stream_id: stream_id.into(),
+            source_ip,
+        }
+    }
 }
 
 /// Chooses the streams of a tunnel that are looked at.
@@ -64,10 +75,11 @@ pub trait StreamTap: Send {
 ///
 /// # Errors
 /// As connecting has them, and `TimedOut` after ten seconds.
-pub async fn connect(to: &Target) -> io::Result<Box<dyn transport::Stream>> {
-    let connected = tokio::time::timeout(SERVICE_DIAL, dial_target(to)).await;
-    let service = connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))?;
-    Ok(service.into_stream())
+///
+/// # Cancellation
+/// Safe: dropping the future closes the connection.
+pub async fn connect(to: &Target) -> io::Result<ServiceStream> {
+    dialled(to).await.map(ServiceStream)
 }
 
 /// A session with the service behind a target that speaks TLS, as the edge has one through the
@@ -75,13 +87,55 @@ pub async fn connect(to: &Target) -> io::Result<Box<dyn transport::Stream>> {
 ///
 /// # Errors
 /// As [`connect`], or the handshake failed.
-pub async fn connect_tls(
-    to: &Target,
-    name: &str,
-    protocol: &str,
-) -> io::Result<Box<dyn transport::Stream>> {
-    let service = connect(to).await?;
-    Ok(Box::new(opener::connect(name, protocol, service).await?))
+///
+/// # Cancellation
+/// Safe: dropping the future closes the connection.
+pub async fn connect_tls(to: &Target, name: &str, protocol: &str) -> io::Result<ServiceStream> {
+    let session = opener::connect(name, protocol, dialled(to).await?).await?;
+    Ok(ServiceStream(Box::new(session)))
+}
+
+async fn dialled(to: &Target) -> io::Result<Box<dyn transport::Stream>> {
+    let connected = tokio::time::timeout(SERVICE_DIAL, dial_target(to)).await;
+    let service = connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))?;
+    Ok(service.into_stream())
+}
+
+/// A connection to a private service, whatever it is made of.
+pub struct ServiceStream(Box<dyn transport::Stream>);
+
+impl std::fmt::Debug for ServiceStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServiceStream").finish_non_exhaustive()
+    }
+}
+
+impl AsyncRead for ServiceStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for ServiceStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
 }
 
 /// The service's side of a stream, seen by a tap.

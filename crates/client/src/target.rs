@@ -1,14 +1,19 @@
 //! The private service behind a tunnel: how it is written.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
-use crate::address::{HostPort, parse_port};
+use crate::{
+    address::{HostPort, parse_port},
+    tap::Tap,
+    tunnel::{Connection, Observer},
+};
 
 /// Where an agent takes the streams of a tunnel.
 ///
 /// Written `8080` (on this machine), `host:port`, `http://host[:port]`, `https://host[:port]` or
 /// `unix:/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
     /// A TCP service; bytes are passed as they are.
     Tcp(HostPort),
@@ -75,6 +80,7 @@ impl FromStr for Target {
 
 /// Where the visitors of a tunnel go, and whether the service is told who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Destination {
     /// The service.
     pub target: Target,
@@ -88,6 +94,33 @@ pub struct Destination {
 }
 
 impl Destination {
+    /// The service, which is told nothing of its visitors beside what they send.
+    pub fn new(target: Target) -> Self {
+        Self {
+            target,
+            proxy_protocol: None,
+            host_header: None,
+        }
+    }
+
+    /// Sets [`proxy_protocol`](Self::proxy_protocol).
+    #[must_use]
+    pub fn with_proxy_protocol(self, version: ProxyProtocol) -> Self {
+        Self {
+            proxy_protocol: Some(version),
+            ..self
+        }
+    }
+
+    /// Sets [`host_header`](Self::host_header).
+    #[must_use]
+    pub fn with_host_header(self, host: HostHeader) -> Self {
+        Self {
+            host_header: Some(host),
+            ..self
+        }
+    }
+
     /// What requests shall have as their `Host`, where that is not the public name.
     pub(crate) fn host(&self) -> Option<String> {
         match self.host_header.as_ref()? {
@@ -98,13 +131,69 @@ impl Destination {
 }
 
 impl From<Target> for Destination {
-    /// A service that is told nothing.
     fn from(target: Target) -> Self {
+        Self::new(target)
+    }
+}
+
+/// How [`Tunnel::forward`](crate::Tunnel::forward) carries the streams of a tunnel: where to, and who is
+/// told of them.
+///
+/// ```
+/// # use svc_client::{Forwarding, Target};
+/// # fn forwarding() -> Result<Forwarding, Box<dyn std::error::Error>> {
+/// let forwarding = Forwarding::to("3000".parse::<Target>()?)
+///     .with_observer(|connection| println!("{connection:?}"));
+/// # Ok(forwarding)
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Forwarding {
+    pub(crate) to: Destination,
+    pub(crate) observer: Option<Observer>,
+    pub(crate) tap: Option<Arc<dyn Tap>>,
+}
+
+impl Forwarding {
+    /// To this service: a [`Target`] or a [`Destination`].
+    pub fn to(destination: impl Into<Destination>) -> Self {
         Self {
-            target,
-            proxy_protocol: None,
-            host_header: None,
+            to: destination.into(),
+            observer: None,
+            tap: None,
         }
+    }
+
+    /// Has `observer` told of each stream that begins or ends. It must not block.
+    #[must_use]
+    pub fn with_observer(self, observer: impl Fn(Connection) + Send + Sync + 'static) -> Self {
+        Self {
+            observer: Some(Arc::new(observer)),
+            ..self
+        }
+    }
+
+    /// Has `tap` look at what passes.
+    #[must_use]
+    pub fn with_tap(self, tap: Arc<dyn Tap>) -> Self {
+        Self {
+            tap: Some(tap),
+            ..self
+        }
+    }
+}
+
+impl<T: Into<Destination>> From<T> for Forwarding {
+    fn from(to: T) -> Self {
+        Self::to(to)
+    }
+}
+
+impl fmt::Debug for Forwarding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forwarding")
+            .field("to", &self.to)
+            .finish_non_exhaustive()
     }
 }
 
@@ -114,6 +203,7 @@ impl From<Target> for Destination {
 ///
 /// Written `rewrite`, or as the host itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HostHeader {
     /// The host and the port of the target.
     Rewrite,
@@ -140,6 +230,7 @@ pub struct ParseHostHeaderError;
 
 /// A version of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ProxyProtocol {
     /// A line of text.
     V1,

@@ -11,6 +11,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 
 /// The certificate authorities that may vouch for an engine.
 #[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Trust {
     /// What the operating system trusts.
     #[default]
@@ -24,10 +25,13 @@ pub enum Trust {
 impl Trust {
     /// A TLS client for connections that speak one of `alpn`, best first.
     ///
+    /// For the crates of this project: the types are those of one version of rustls.
+    ///
     /// TLS 1.3 alone: every peer is an engine or another program of this project, and those speak it.
     ///
     /// # Errors
     /// The authorities cannot be read or used.
+    #[doc(hidden)]
     pub fn client_config(&self, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, TrustError> {
         let provider = Arc::new(CryptoProvider {
             cipher_suites: CIPHERS.to_vec(),
@@ -35,9 +39,9 @@ impl Trust {
         });
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(TrustError::Tls)?;
+            .map_err(TrustError::tls)?;
         let builder = match self {
-            Self::Platform => builder.with_platform_verifier().map_err(TrustError::Tls)?,
+            Self::Platform => builder.with_platform_verifier().map_err(TrustError::tls)?,
             Self::CaFile(path) => {
                 let pem = std::fs::read(path).map_err(|source| TrustError::Unreadable {
                     path: path.clone(),
@@ -71,6 +75,7 @@ impl fmt::Debug for Trust {
 
 /// The authorities cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TrustError {
     /// The file is not there or may not be read.
     #[error("cannot read the CA file {}", path.display())]
@@ -88,13 +93,24 @@ pub enum TrustError {
     },
     /// The TLS library refuses them.
     #[error("the trusted certificates cannot be used")]
-    Tls(#[source] rustls::Error),
+    Tls(#[source] TlsError),
 }
+
+impl TrustError {
+    fn tls(error: rustls::Error) -> Self {
+        Self::Tls(TlsError(error))
+    }
+}
+
+/// An error of the TLS library.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct TlsError(pub(crate) rustls::Error);
 
 fn store(roots: Vec<CertificateDer<'static>>) -> Result<RootCertStore, TrustError> {
     let mut store = RootCertStore::empty();
     for root in roots {
-        store.add(root).map_err(TrustError::Tls)?;
+        store.add(root).map_err(TrustError::tls)?;
     }
     Ok(store)
 }

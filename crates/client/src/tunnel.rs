@@ -5,9 +5,8 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    ConnectError, Destination, Properties, Refusal, Stream,
+    ConnectError, Forwarding, Properties, Refusal, Stream,
     agent::{Owner, forward::serve_raw, shared::Entry},
-    tap::Tap,
 };
 
 /// A published or private tunnel of an [`Agent`](crate::Agent).
@@ -22,7 +21,7 @@ pub struct Tunnel {
     streams: Waiting,
 }
 
-/// Where a tunnel stands.
+/// Where a tunnel stands. These four are all; what they hold may grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It was never online yet.
@@ -30,6 +29,7 @@ pub enum Status {
     /// Visitors reach it.
     Online(Arc<Online>),
     /// It was online, or was tried, and is being brought back.
+    #[non_exhaustive]
     Disconnected {
         /// What failed.
         error: Arc<str>,
@@ -42,6 +42,7 @@ pub enum Status {
 
 /// What is known of a tunnel while it is online.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Online {
     /// The engine's id of the tunnel; a new one after each reconnect.
     pub tunnel_id: String,
@@ -53,8 +54,26 @@ pub struct Online {
     pub forwarding: String,
 }
 
+impl Online {
+    /// A tunnel that is online, for tests of programs that show one.
+    pub fn new(
+        tunnel_id: impl Into<String>,
+        client_id: impl Into<String>,
+        properties: Properties,
+        forwarding: impl Into<String>,
+    ) -> Self {
+        Self {
+            tunnel_id: tunnel_id.into(),
+            client_id: client_id.into(),
+            properties,
+            forwarding: forwarding.into(),
+        }
+    }
+}
+
 /// Why a tunnel is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Closed {
     /// Its owner closed it.
     Asked,
@@ -66,6 +85,7 @@ pub enum Closed {
 
 /// A stream that begins or ends at a forwarded tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Connection {
     /// The engine's id of the stream.
     pub stream_id: String,
@@ -77,12 +97,34 @@ pub struct Connection {
     pub error: Option<String>,
 }
 
+impl Connection {
+    /// A stream that begins.
+    pub fn begun(stream_id: impl Into<String>, source_ip: Option<IpAddr>) -> Self {
+        Self {
+            stream_id: stream_id.into(),
+            source_ip,
+            active: true,
+            error: None,
+        }
+    }
+
+    /// The same when it ends, for this reason where it failed.
+    #[must_use]
+    pub fn ended(self, error: Option<String>) -> Self {
+        Self {
+            active: false,
+            error,
+            ..self
+        }
+    }
+}
+
 /// Visitors that were taken and not accepted yet. Boxed: the queue keeps room for 32 of them, in
 /// each tunnel, whether anybody waits or not.
 pub(crate) type Waiting = mpsc::Receiver<Box<Stream>>;
 
 /// Told of each stream of a forwarded tunnel; must not block.
-pub type Observer = Arc<dyn Fn(Connection) + Send + Sync>;
+pub(crate) type Observer = Arc<dyn Fn(Connection) + Send + Sync>;
 
 impl Tunnel {
     pub(crate) fn new(owner: Arc<Owner>, entry: Arc<Entry>, streams: Waiting) -> Self {
@@ -104,6 +146,9 @@ impl Tunnel {
     ///
     /// # Errors
     /// When it is over instead. What a network can cause is no error: the wait goes on.
+    ///
+    /// # Cancellation
+    /// Safe: nothing is lost, the tunnel goes on.
     pub async fn online(&mut self) -> Result<Arc<Online>, ConnectError> {
         loop {
             match &*self.status.borrow_and_update() {
@@ -119,9 +164,12 @@ impl Tunnel {
         }
     }
 
-    /// The next visitor; `None` when the tunnel is over. Cancel safe.
+    /// The next visitor; `None` when the tunnel is over.
     ///
     /// At most [`MAX_WAITING`] visitors wait to be accepted, further ones are refused.
+    ///
+    /// # Cancellation
+    /// Safe: a visitor that was not returned waits for the next call.
     pub async fn accept(&mut self) -> Option<Stream> {
         tokio::select! {
             biased;
@@ -131,25 +179,16 @@ impl Tunnel {
     }
 
     /// Joins every visitor to a service, from now until the tunnel is over, and says why it ended.
+    /// `to` is a [`Target`](crate::Target), a [`Destination`](crate::Destination), or a [`Forwarding`]
+    /// with more options.
     ///
     /// A visitor is refused when the service cannot be reached, before any byte is taken from it.
-    /// Dropping the future leaves the streams that run; dropping the tunnel ends it.
-    pub async fn forward(
-        &mut self,
-        to: impl Into<Destination>,
-        observer: Option<Observer>,
-    ) -> Closed {
-        self.forward_tapped(to, observer, None).await
-    }
-
-    /// As [`forward`](Self::forward), with a tap that may look at what passes.
-    pub async fn forward_tapped(
-        &mut self,
-        to: impl Into<Destination>,
-        observer: Option<Observer>,
-        tap: Option<Arc<dyn Tap>>,
-    ) -> Closed {
-        let forward = self.entry.forward_to(to.into(), observer, tap);
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves the streams that run, and further visitors are still joined to the
+    /// service while the tunnel lives; dropping the tunnel ends that.
+    pub async fn forward(&mut self, to: impl Into<Forwarding>) -> Closed {
+        let forward = self.entry.forward_to(to.into());
         loop {
             tokio::select! {
                 () = closed(&mut self.status) => break,
@@ -166,6 +205,9 @@ impl Tunnel {
     }
 
     /// Closes the tunnel and waits until the engine knows, or is gone.
+    ///
+    /// # Cancellation
+    /// Dropping the future closes the tunnel without the wait.
     pub async fn close(mut self) {
         self.entry.ask_to_close();
         self.owner.wake();

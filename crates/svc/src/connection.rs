@@ -203,7 +203,7 @@ mod tests {
     fn a_context_fills_in_what_is_not_given() {
         let config = Connection::default().merge(Some(context())).unwrap();
         assert_eq!(config.engine.to_string(), "engine.localhost:8443");
-        assert_eq!(config.token.expose(), "kept.kept.kept");
+        assert_eq!(config.tokens.fixed().unwrap().expose(), "kept.kept.kept");
         assert!(matches!(config.trust, Trust::CaFile(_)));
     }
 
@@ -214,7 +214,13 @@ mod tests {
             ..Connection::default()
         };
         assert_eq!(
-            given.merge(Some(context())).unwrap().token.expose(),
+            given
+                .merge(Some(context()))
+                .unwrap()
+                .tokens
+                .fixed()
+                .unwrap()
+                .expose(),
             "a.b.c"
         );
     }

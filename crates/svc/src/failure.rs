@@ -198,7 +198,10 @@ impl From<ConnectError> for Failure {
             ConnectError::Network {
                 step: Step::Handshake,
                 source,
-            } => of_handshake(source).unwrap_or_else(|| {
+                ..
+            }
+            | ConnectError::Certificate { source, .. }
+            | ConnectError::NotAnEngine { source, .. } => of_handshake(source).unwrap_or_else(|| {
                 failed("engine_handshake").hint("an engine with a private CA needs --ca-file")
             }),
             ConnectError::Network {
@@ -311,11 +314,7 @@ mod tests {
     use super::*;
 
     fn code(kind: RefusalKind) -> Code {
-        Failure::from(&Refusal {
-            kind,
-            message: "no".to_owned(),
-        })
-        .code
+        Failure::from(&Refusal::new(kind, "no")).code
     }
 
     #[test]
@@ -332,10 +331,7 @@ mod tests {
     #[test]
     fn what_others_said_is_only_text() {
         let hostile = "no\u{1b}]52;c;cm0=\u{7}\nhint: do that";
-        let refusal = Refusal {
-            kind: RefusalKind::Invalid,
-            message: hostile.to_owned(),
-        };
+        let refusal = Refusal::new(RefusalKind::Invalid, hostile);
         let body = json!({"status": 404, "code": hostile, "detail": hostile, "field": hostile});
         let problem = client::api::Problem::parse(404, body.to_string().as_bytes());
         for failure in [

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use api::webtty::SESSIONS;
 use client::{
-    api::{Api, ApiError, Event, Filters, Transport},
+    api::{Api, ApiError, Call, Event, EventQuery, Filters, Transport},
     backoff::Backoff,
 };
-use http::Method;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -94,7 +93,7 @@ impl Feed {
 
     /// Follows one stream to its end; whether it said anything, and why it ended.
     async fn once(&self, to: &mpsc::Sender<News>) -> (bool, End) {
-        let opened = self.api.follow(self.transport, self.params()).await;
+        let opened = self.api.events(self.query()).await;
         let mut events = match opened {
             Ok(events) => events,
             Err(error) => return (false, End::Failed(error)),
@@ -125,17 +124,20 @@ impl Feed {
 }
 
 impl Feed {
-    fn params(&self) -> Filters {
+    fn query(&self) -> EventQuery {
         let of = |filters: &Option<Filters>| filters.clone().map(Value::Object);
         let asked = [
             ("clients", of(&self.clients)),
             ("tunnels", of(&self.tunnels)),
             ("webtty", self.sessions.is_some().then_some(true.into())),
         ];
-        let asked = asked.into_iter();
+        let query = EventQuery::new().over(self.transport);
         asked
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect()
+            .into_iter()
+            .fold(query, |query, (name, value)| match value {
+                Some(value) => query.with_param(name, value),
+                None => query,
+            })
     }
 
     /// Puts the sessions into a snapshot. The engine lists them by themselves; what changes
@@ -149,7 +151,10 @@ impl Feed {
         if !filters.is_empty() {
             params.insert("filters".to_owned(), filters.clone().into());
         }
-        let sessions = self.api.call(Method::GET, SESSIONS, params, None).await?;
+        let sessions = self
+            .api
+            .call(Call::get(SESSIONS).with_params(params))
+            .await?;
         if let Some(Value::Object(members)) = event.value.get_mut("object") {
             members.insert("webtty_sessions".to_owned(), sessions);
         }

@@ -12,7 +12,7 @@ use api::webtty::{
 use base64::Engine as _;
 use client::{
     Config,
-    api::{Api, ApiError, path},
+    api::{Api, ApiError, Call, path},
 };
 use http::Method;
 use serde::de::DeserializeOwned;
@@ -132,8 +132,12 @@ impl Joined {
         };
         let stream = path(STREAM, &[("id", session_id), ("participant_id", &own.id)]);
         let address = format!("wss://{}{stream}", config.engine);
-        let endpoint = Endpoint::url(&address, Some(config.token.clone()), config.trust.clone())
-            .map_err(|error| Failure::of("the stream has no address", error))?;
+        let endpoint = Endpoint::url(
+            &address,
+            config.tokens.fixed().cloned(),
+            config.trust.clone(),
+        )
+        .map_err(|error| Failure::of("the stream has no address", error))?;
         let (participant, input) = Participant::start(endpoint, attachment);
         let mut joined = Self {
             asking: Asking {
@@ -402,7 +406,13 @@ async fn read<T: DeserializeOwned>(
     path: &str,
     body: Option<&Value>,
 ) -> Result<T, ApiError> {
-    let answer = api.call(method, path, Map::new(), body).await?;
+    let answer = {
+        let mut call = Call::new(method, path);
+        if let Some(body) = body {
+            call = call.with_body(body);
+        }
+        api.call(call).await?
+    };
     serde_json::from_value(answer).map_err(|error| ApiError::Unexpected(error.to_string()))
 }
 

@@ -118,8 +118,8 @@ pub(crate) fn stream_text(stream: &Connection) -> String {
 pub(crate) fn why(closed: &Closed) -> Option<&str> {
     match closed {
         Closed::Refused(refusal) => Some(&refusal.message),
-        Closed::ByEngine => Some("the engine closed the tunnel"),
         Closed::Asked => None,
+        _ => Some("the engine closed the tunnel"),
     }
 }
 
@@ -129,15 +129,12 @@ mod tests {
 
     #[test]
     fn a_line_has_the_fields_that_programs_read_and_no_others() {
-        let online = Online {
-            tunnel_id: "tun_1".to_owned(),
-            client_id: "cli_1".to_owned(),
-            properties: client::Properties {
-                hostname: Some("web.t.engine.localhost".to_owned()),
-                ..client::Properties::http()
-            },
-            forwarding: "https://web.t.engine.localhost:8443".to_owned(),
-        };
+        let online = Online::new(
+            "tun_1",
+            "cli_1",
+            client::Properties::http().hostname("web.t.engine.localhost"),
+            "https://web.t.engine.localhost:8443",
+        );
         assert_eq!(
             serde_json::to_string(&StatusLine::online(
                 &online,

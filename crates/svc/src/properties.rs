@@ -1,7 +1,10 @@
 //! The fields of a tunnel as flags.
 
 use clap::{ArgAction, ArgGroup, Args};
-use client::{Properties, Target};
+use client::{
+    Properties, Target,
+    properties::{HttpVersion, Protocol, TunnelKind},
+};
 
 use crate::failure::Failure;
 
@@ -12,10 +15,12 @@ const TLS: &str = "TLS of visitors";
 
 /// What a service speaks, where that is not the plain HTTP/1.1 whose `Host` can be rewritten.
 pub(crate) fn speaks_other(properties: &Properties) -> Option<&str> {
-    let protocol = properties.protocol.as_deref();
-    match properties.http_version.as_deref() {
-        _ if protocol != Some("http") => Some(protocol.unwrap_or("a byte stream")),
-        Some(version) if version != "http/1.1" => Some(version),
+    let protocol = properties.protocol.as_ref();
+    match &properties.http_version {
+        _ if protocol != Some(&Protocol::Http) => {
+            Some(protocol.map_or("a byte stream", Protocol::as_str))
+        }
+        Some(version) if *version != HttpVersion::Http11 => Some(version.as_str()),
         _ if properties.upstream_tls == Some(true) => Some("TLS"),
         _ => None,
     }
@@ -149,50 +154,56 @@ pub(crate) fn lower_case(names: &[String]) -> Vec<String> {
 impl TunnelFlags {
     /// What is asked of the engine for a tunnel to `target`.
     pub(crate) fn properties(&self, target: &Target) -> Result<Properties, Failure> {
-        let protocol = self.protocol.clone().or_else(|| self.short_form());
+        let protocol = word(self.protocol.as_ref()).or_else(|| self.short_form());
         // A byte stream without a protocol has no public form. Without a name it is dialled by its id.
         let private = self.no_publish || self.bytestream;
-        let wanted = Properties {
-            name: self.name.clone(),
-            kind: if self.bytestream {
-                Some("bytestream".to_owned())
-            } else {
-                self.kind.clone()
-            },
-            publish: Some(!private),
-            protocol,
-            labels: self.labels.iter().cloned().collect(),
-            geo_ip: self.geoip.clone(),
-            trusted_ips: self.trusted_ips.clone(),
-            allowed_origins: self.allowed_origins.clone(),
-            tls_mode: self.tls_mode.clone(),
-            tls_alpns: self.tls_alpns.clone(),
-            tls_min_version: self.tls_min_version.clone(),
-            mtls_auth: self.mtls_auth,
-            http_version: self.http_version.clone(),
-            token_auth: self.token_auth,
-            svc_auth: self.svc_auth,
-            challenge_mode: self.challenge_mode,
-            share: self.share,
-            pass_headers: lower_case(&self.pass_headers),
-            hostname: self.hostname.clone(),
-            port: self.port,
-            upstream_tls: self.upstream_tls,
-            allow_cross_region_routing: self.allow_cross_region_routing,
-            ..Properties::default()
+        let mut wanted = Properties::default();
+        wanted.name.clone_from(&self.name);
+        wanted.kind = if self.bytestream {
+            Some(TunnelKind::Bytestream)
+        } else {
+            word(self.kind.as_ref())
         };
+        wanted.publish = Some(!private);
+        wanted.protocol = protocol;
+        wanted.labels = self.labels.iter().cloned().collect();
+        wanted.geo_ip.clone_from(&self.geoip);
+        wanted.trusted_ips.clone_from(&self.trusted_ips);
+        wanted.allowed_origins.clone_from(&self.allowed_origins);
+        wanted.tls_mode = word(self.tls_mode.as_ref());
+        wanted.tls_alpns.clone_from(&self.tls_alpns);
+        wanted.tls_min_version = word(self.tls_min_version.as_ref());
+        wanted.mtls_auth = self.mtls_auth;
+        wanted.http_version = word(self.http_version.as_ref());
+        wanted.token_auth = self.token_auth;
+        wanted.svc_auth = self.svc_auth;
+        wanted.challenge_mode = self.challenge_mode;
+        wanted.share = self.share;
+        wanted.pass_headers = lower_case(&self.pass_headers);
+        wanted.hostname.clone_from(&self.hostname);
+        wanted.port = self.port;
+        wanted.upstream_tls = self.upstream_tls;
+        wanted.allow_cross_region_routing = self.allow_cross_region_routing;
         complete(wanted, target).map_err(|Contradiction| {
             Failure::usage("--upstream-tls=false contradicts an https:// target")
         })
     }
 
-    fn short_form(&self) -> Option<String> {
-        let forms = [(self.http, "http"), (self.tls, "tls"), (self.tcp, "tcp")];
+    fn short_form(&self) -> Option<Protocol> {
+        let forms = [
+            (self.http, Protocol::Http),
+            (self.tls, Protocol::Tls),
+            (self.tcp, Protocol::Tcp),
+        ];
         forms
-            .iter()
-            .find(|(given, _)| *given)
-            .map(|(_, protocol)| (*protocol).to_owned())
+            .into_iter()
+            .find_map(|(given, protocol)| given.then_some(protocol))
     }
+}
+
+/// A word as it was written: the engine judges those that this program does not have.
+pub(crate) fn word<T: for<'w> From<&'w str>>(written: Option<&String>) -> Option<T> {
+    written.map(|word| T::from(word))
 }
 
 /// Fills in what a command decides where the author of a tunnel to `target` did not: it is published,
@@ -202,7 +213,7 @@ pub(crate) fn complete(
     target: &Target,
 ) -> Result<Properties, Contradiction> {
     if *wanted.publish.get_or_insert(true) {
-        wanted.protocol.get_or_insert_with(|| "http".to_owned());
+        wanted.protocol.get_or_insert(Protocol::Http);
     }
     if target.wants_upstream_tls() && !*wanted.upstream_tls.get_or_insert(true) {
         return Err(Contradiction);

@@ -19,7 +19,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use client::{
     Config,
-    api::{Api, Filters},
+    api::{Api, ListQuery},
 };
 use http::{Response, StatusCode};
 use parking_lot::Mutex;
@@ -113,7 +113,11 @@ impl Terminals {
     /// request.
     pub(crate) async fn answer(&self, config: Config, ask: TerminalAsk) -> Response<Bytes> {
         // A place in a session is of one credential: who signs in as somebody else has none.
-        let who = digest(&SHA256, config.token.expose().as_bytes());
+        let token = match config.tokens.token().await {
+            Ok(token) => token,
+            Err(error) => return told(&error.into()).response(),
+        };
+        let who = digest(&SHA256, token.expose().as_bytes());
         let who = who.as_ref().to_vec();
         match Box::pin(self.act(config, who, ask)).await {
             Ok(value) => Response::new(value.to_string().into()),
@@ -227,7 +231,7 @@ impl Terminals {
 /// The servers of an engine.
 async fn servers(config: &Config) -> Result<Vec<inventory::Server>, Refused> {
     let api = Api::new(config).map_err(|error| told(&error.into()))?;
-    let tunnels = api.tunnels(&Filters::new(), None).await;
+    let tunnels = api.tunnels(&ListQuery::new()).await;
     let tunnels = tunnels.map_err(|error| told(&error.into()))?;
     Ok(inventory::servers(&tunnels))
 }

@@ -242,10 +242,7 @@ mod tests {
     };
 
     fn words(list: &mut List, event: Value) -> Vec<String> {
-        let event = Event {
-            text: String::new(),
-            value: event,
-        };
+        let event = Event::from(event);
         let changes = list.apply(&KIND, &event);
         let word = |(change, object): &(Change, Value)| format!("{} {}", change.word(), id(object));
         changes.iter().map(word).collect()

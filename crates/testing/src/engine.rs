@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use client::properties::HttpVersion;
 use client::{Agent, Config, HostPort, Properties, Target, Token, Trust};
 use daemon::shutdown::Shutdown;
 use engine::clock::{Clock, SystemClock};
@@ -237,28 +238,14 @@ impl TestEngine {
 
     /// Publishes a service that speaks HTTP/2 without TLS.
     pub async fn publish_h2c(&self, service: SocketAddr) -> TestTunnel {
-        let http_version = Some("h2c".to_owned());
-        self.publish_as(
-            Properties {
-                http_version,
-                ..Properties::http()
-            },
-            service,
-        )
-        .await
+        let h2c = Properties::http().http_version(HttpVersion::H2c);
+        self.publish_as(h2c, service).await
     }
 
     /// Publishes a service that speaks HTTP over TLS.
     pub async fn publish_tls(&self, service: SocketAddr) -> TestTunnel {
-        let upstream_tls = Some(true);
-        self.publish_as(
-            Properties {
-                upstream_tls,
-                ..Properties::http()
-            },
-            service,
-        )
-        .await
+        self.publish_as(Properties::http().upstream_tls(true), service)
+            .await
     }
 
     /// Opens a tunnel to a service, by an agent of its own.

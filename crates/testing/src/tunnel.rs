@@ -28,7 +28,7 @@ impl TestTunnel {
         let (close, mut closing) = oneshot::channel();
         let forwarding = tokio::spawn(async move {
             tokio::select! {
-                _closed = tunnel.forward(to, None) => {}
+                _closed = tunnel.forward(to) => {}
                 // Asked for, or dropped.
                 _asked = &mut closing => tunnel.close().await,
             }

@@ -42,12 +42,15 @@ async fn keep_online(shared: &Arc<Shared>) -> Option<crate::Refusal> {
             backoff.reset();
             away_since = Instant::now();
         }
+        shared.note_failure(&error);
         if !error.is_transient() {
-            warn!(error = %error, "the engine refuses this agent");
-            return Some(match error {
-                ConnectError::Refused(refusal) => refusal,
-                other => crate::Refusal::new(crate::RefusalKind::Invalid, chain(&other)),
-            });
+            warn!(error = chain(&error), "the agent is refused");
+            let kind = match error {
+                ConnectError::Refused(refusal) => return Some(refusal),
+                ConnectError::Token(_) => crate::RefusalKind::Unauthorized,
+                _ => crate::RefusalKind::Invalid,
+            };
+            return Some(crate::Refusal::new(kind, chain(&error)));
         }
         let retry_in = wait_after(&error, away_since.elapsed(), &mut backoff, random());
         let text: Arc<str> = chain(&error).into();
@@ -141,10 +144,7 @@ mod tests {
     use crate::error::Step;
 
     fn failed(step: Step, kind: io::ErrorKind) -> ConnectError {
-        ConnectError::Network {
-            step,
-            source: kind.into(),
-        }
+        ConnectError::network(step, kind.into())
     }
 
     #[test]
@@ -182,10 +182,7 @@ mod tests {
 
     #[test]
     fn an_error_is_told_with_its_causes_once() {
-        let error = ConnectError::Network {
-            step: Step::Dial,
-            source: io::Error::other("connection refused"),
-        };
+        let error = ConnectError::network(Step::Dial, io::Error::other("connection refused"));
         assert_eq!(chain(&error), "cannot reach the engine: connection refused");
     }
 }

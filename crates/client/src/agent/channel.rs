@@ -54,15 +54,10 @@ impl Reader {
             }
             self.buffer.clear();
             let read = self.io.read_buf(&mut self.buffer).await;
-            let read = read.map_err(|source| ConnectError::Network {
-                step: Step::Exchange,
-                source,
-            })?;
+            let read = read.map_err(|source| ConnectError::network(Step::Exchange, source))?;
             if read == 0 {
-                return Err(ConnectError::Network {
-                    step: Step::Exchange,
-                    source: io::ErrorKind::UnexpectedEof.into(),
-                });
+                let ended = io::ErrorKind::UnexpectedEof.into();
+                return Err(ConnectError::network(Step::Exchange, ended));
             }
             self.decoder.push(&self.buffer);
         }

@@ -68,10 +68,7 @@ mod tests {
 
     fn fail(path: &DataPath, times: u32, number: i32) {
         let source = io::Error::from_raw_os_error(number);
-        let error = ConnectError::Network {
-            step: Step::Dial,
-            source,
-        };
+        let error = ConnectError::network(Step::Dial, source);
         (0..times).for_each(|_| path.failed(&error));
     }
 

@@ -14,6 +14,7 @@ use crate::{
     Destination, HostPort, ProxyProtocol, Stream, Target,
     connect::keepalive,
     tap::{Opener, StreamTap, Tap, Tapped},
+    target::Forwarding,
     tunnel::{Connection, Observer},
 };
 
@@ -29,11 +30,8 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
-    pub(crate) fn new(
-        to: Destination,
-        observer: Option<Observer>,
-        tap: Option<Arc<dyn Tap>>,
-    ) -> Self {
+    pub(crate) fn new(forwarding: Forwarding) -> Self {
+        let Forwarding { to, observer, tap } = forwarding;
         Self {
             host: to.host().map(Arc::from),
             to,

@@ -8,10 +8,10 @@ use wire::{
     },
 };
 
-use crate::{Config, ConnectError, Refusal, RefusalKind};
+use crate::{Config, ConnectError, Refusal, RefusalKind, Token};
 
 /// Opens a control channel.
-pub(crate) fn control(config: &Config, liveness: ControlChannelLiveness) -> Kind {
+pub(crate) fn control(config: &Config, token: &Token, liveness: ControlChannelLiveness) -> Kind {
     let mut details = details(config);
     details.labels.clone_from(&config.labels);
     if config.standing {
@@ -20,7 +20,7 @@ pub(crate) fn control(config: &Config, liveness: ControlChannelLiveness) -> Kind
             details.extensions.push(EXT_LANE.to_owned());
         }
     }
-    details.token = Some(config.token.expose().into());
+    details.token = Some(token.expose().into());
     Kind::OpenControlChannelReq(OpenControlChannelReq {
         client_details: Some(details),
         liveness: Some(liveness),
@@ -42,9 +42,9 @@ pub(crate) fn data(config: &Config, stream_id: String, secret: Secret) -> Kind {
 }
 
 /// Dials a private tunnel.
-pub(crate) fn dial(config: &Config, id_or_name: &str, zero_rtt: bool) -> Kind {
+pub(crate) fn dial(config: &Config, token: &Token, id_or_name: &str, zero_rtt: bool) -> Kind {
     let mut details = details(config);
-    details.token = Some(config.token.expose().into());
+    details.token = Some(token.expose().into());
     Kind::StreamReq(StreamReq {
         client_details: Some(details),
         tunnel_id_name: id_or_name.to_owned(),

@@ -147,10 +147,7 @@ async fn stand(
     let Some(stream) = over.run_until_cancelled(Box::pin(dialling)).await else {
         return Ok(None);
     };
-    let broken = |source| ConnectError::Network {
-        step: Step::Exchange,
-        source,
-    };
+    let broken = |source| ConnectError::network(Step::Exchange, source);
     let mut standing = Standing::new(stream?, Side::Agent);
     loop {
         // A wait that is cut short takes the connection with it, which is what is wanted.

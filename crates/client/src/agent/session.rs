@@ -35,7 +35,7 @@ use super::{
     shared::{Entry, Shared},
 };
 use crate::{
-    ConnectError, Properties, Refusal, RefusalKind,
+    ConnectError, Properties, Refusal, RefusalKind, Token,
     backoff::{Backoff, random},
     error::Step,
     tunnel::{Closed, Online, Status},
@@ -91,15 +91,28 @@ enum Progress {
 }
 
 impl Session {
-    /// Connects and says hello.
+    /// Connects and says hello; once more where the engine refuses the token and the provider has
+    /// another one.
     ///
     /// Cancel safe: dropping it closes the connection.
     pub(crate) async fn open(shared: &Arc<Shared>) -> Result<Self, ConnectError> {
+        let tokens = &shared.config().tokens;
+        let token = tokens.token().await?;
+        match Self::open_with(shared, &token).await {
+            Err(error) if error.is_unauthorized() => match tokens.replacement(&token).await? {
+                Some(token) => Self::open_with(shared, &token).await,
+                None => Err(error),
+            },
+            opened => opened,
+        }
+    }
+
+    async fn open_with(shared: &Arc<Shared>, token: &Token) -> Result<Self, ConnectError> {
         let (reader, mut writer) = split(shared.connector().connect().await?);
         let mut reader = reader;
         let config = shared.config();
         let proposal = AgentLiveness::propose(config.heartbeat);
-        writer.send(hello::control(config, proposal)).await?;
+        writer.send(hello::control(config, token, proposal)).await?;
         let answer = timeout(HELLO, reader.next())
             .await
             .map_err(|_elapsed| ConnectError::TimedOut(Step::Hello))??;

@@ -25,10 +25,11 @@ use wire::lane::DOWN_LIMIT;
 
 use super::{AgentStatus, forward::Forward, inbound::MAX_UNDER_WAY, lanes::OnRuntime};
 use crate::{
-    Config, Destination, Properties, Stream,
+    Config, ConnectError, Properties, Stream,
     connect::Connector,
-    tap::Tap,
-    tunnel::{Closed, MAX_WAITING, Observer, Status, Waiting},
+    properties::Protocol,
+    target::Forwarding,
+    tunnel::{Closed, MAX_WAITING, Status, Waiting},
 };
 
 /// The state of one agent.
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     lanes: Vec<Arc<AtomicUsize>>,
     turn: AtomicUsize,
     status: watch::Sender<AgentStatus>,
+    failures: watch::Sender<Failures>,
     round_trip: watch::Sender<Option<Duration>>,
     tunnels: Mutex<BTreeMap<u64, Arc<Entry>>>,
     next_id: AtomicU64,
@@ -72,6 +74,7 @@ impl Shared {
             lanes,
             turn: AtomicUsize::new(0),
             status: watch::Sender::new(AgentStatus::Connecting),
+            failures: watch::Sender::default(),
             round_trip: watch::Sender::new(None),
             tunnels: Mutex::default(),
             next_id: AtomicU64::new(1),
@@ -102,6 +105,18 @@ impl Shared {
             self.set_round_trip(None);
         }
         self.status.send_replace(status);
+    }
+
+    pub(crate) fn failures(&self) -> watch::Receiver<Failures> {
+        self.failures.subscribe()
+    }
+
+    /// Counts an attempt that failed, or a channel that was lost.
+    pub(crate) fn note_failure(&self, error: &ConnectError) {
+        self.failures.send_modify(|failures| {
+            failures.count = failures.count.saturating_add(1);
+            failures.last = Some(error.clone());
+        });
     }
 
     pub(crate) fn round_trip(&self) -> watch::Receiver<Option<Duration>> {
@@ -234,6 +249,13 @@ impl Shared {
     }
 }
 
+/// The attempts of an agent that failed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failures {
+    pub(crate) count: u32,
+    pub(crate) last: Option<ConnectError>,
+}
+
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
@@ -258,7 +280,7 @@ pub(crate) struct Entry {
 }
 
 /// Changes what is asked for, just before it is.
-pub type Renew = Arc<dyn Fn(&mut Properties) + Send + Sync>;
+pub(crate) type Renew = Arc<dyn Fn(&mut Properties) + Send + Sync>;
 
 /// Who takes the streams of a tunnel.
 #[derive(Clone)]
@@ -306,7 +328,7 @@ impl Entry {
 
     /// Remembers the name under which visitors find it. A TCP tunnel has a port instead.
     pub(crate) fn remember(&self, granted: &Properties) {
-        if granted.protocol.as_deref() != Some("tcp") {
+        if granted.protocol != Some(Protocol::Tcp) {
             self.drawn.lock().clone_from(&granted.hostname);
         }
     }
@@ -318,8 +340,8 @@ impl Entry {
 
     /// What its streams may say on a lane. A published one is of HTTP where nothing is said.
     pub(crate) fn budget(&self) -> Budget {
-        match (self.wanted.protocol.as_deref(), self.wanted.publish) {
-            (Some("http"), _) | (None, None | Some(true)) => Budget::exchanges(DOWN_LIMIT),
+        match (&self.wanted.protocol, self.wanted.publish) {
+            (Some(Protocol::Http), _) | (None, None | Some(true)) => Budget::exchanges(DOWN_LIMIT),
             _ => Budget::bytes(),
         }
     }
@@ -337,13 +359,8 @@ impl Entry {
     }
 
     /// Takes every later stream to its destination. What it gives takes those that wait.
-    pub(crate) fn forward_to(
-        &self,
-        to: Destination,
-        observer: Option<Observer>,
-        tap: Option<Arc<dyn Tap>>,
-    ) -> Arc<Forward> {
-        let forward = Arc::new(Forward::new(to, observer, tap));
+    pub(crate) fn forward_to(&self, to: Forwarding) -> Arc<Forward> {
+        let forward = Arc::new(Forward::new(to));
         *self.handler.lock() = Handler::Forward(Arc::clone(&forward));
         forward
     }

@@ -6,7 +6,7 @@ use hyper::body::{Bytes, Incoming};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use super::{Api, ApiError, Asked, events::SILENCE, percent_encoded, read, target};
+use super::{Api, ApiError, Asked, HttpError, events::SILENCE, percent_encoded, read, target};
 use crate::{ConnectError, error::Step};
 
 /// An answer that is read as it comes.
@@ -16,10 +16,13 @@ pub struct Download {
 }
 
 impl Download {
-    /// The next piece; `None` at the end. Cancel safe.
+    /// The next piece; `None` at the end.
     ///
     /// # Errors
     /// The answer broke off, or nothing comes any more.
+    ///
+    /// # Cancellation
+    /// Safe: a piece that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
             let frame = timeout(SILENCE, self.body.frame())
@@ -27,36 +30,75 @@ impl Download {
                 .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))?;
             let Some(frame) = frame else { return Ok(None) };
             // Trailers say nothing here.
-            if let Ok(bytes) = frame?.into_data() {
+            if let Ok(bytes) = frame.map_err(HttpError)?.into_data() {
                 return Ok(Some(bytes));
             }
         }
     }
 }
 
+/// One operation of the Engine API. Build its path with [`path`] where it has parameters.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    method: Method,
+    path: &'a str,
+    params: Map<String, Value>,
+    body: Option<&'a Value>,
+}
+
+impl<'a> Call<'a> {
+    /// This operation.
+    pub fn new(method: Method, path: &'a str) -> Self {
+        Self {
+            method,
+            path,
+            params: Map::new(),
+            body: None,
+        }
+    }
+
+    /// A read.
+    pub fn get(path: &'a str) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    /// With these `params` in the query, as the Engine API takes them.
+    #[must_use]
+    pub fn with_params(self, params: Map<String, Value>) -> Self {
+        Self { params, ..self }
+    }
+
+    /// With this body, as JSON.
+    #[must_use]
+    pub fn with_body(self, body: &'a Value) -> Self {
+        Self {
+            body: Some(body),
+            ..self
+        }
+    }
+
+    fn asked(self, accept: &'static str) -> Asked<'static, fn(&StatusCode) -> bool> {
+        Asked {
+            method: self.method,
+            target: target(self.path, self.params),
+            accept,
+            body: self.body.map(Value::to_string).map(Bytes::from),
+            expected: StatusCode::is_success,
+        }
+    }
+}
+
 impl Api {
-    /// Calls an operation. `params` go into the query as the Engine API takes them, a body goes
-    /// along as JSON. The answer is `null` where there is none.
+    /// Calls an operation. The answer is `null` where there is none.
     ///
     /// # Errors
-    /// As every call; what the engine refuses is [`ApiError::Refused`].
-    pub async fn call(
-        &self,
-        method: Method,
-        path: &str,
-        params: Map<String, Value>,
-        body: Option<&Value>,
-    ) -> Result<Value, ApiError> {
-        let body = body.map(Value::to_string).map(Bytes::from);
-        let response = self
-            .ask(Asked {
-                method,
-                target: target(path, params),
-                accept: "application/json",
-                body,
-                expected: StatusCode::is_success,
-            })
-            .await?;
+    /// [`ApiError::Refused`] with what the engine says, [`ApiError::Connect`] where it is not reached
+    /// or answers too late, and where its answer is no HTTP or no JSON.
+    ///
+    /// # Cancellation
+    /// Dropping the future closes the connection; the engine may have done what was asked.
+    pub async fn call(&self, call: Call<'_>) -> Result<Value, ApiError> {
+        let response = self.ask(call.asked("application/json")).await?;
         let body = read(response.into_body()).await?;
         if body.is_empty() {
             return Ok(Value::Null);
@@ -68,13 +110,12 @@ impl Api {
     /// Reads an answer of any length.
     ///
     /// # Errors
-    /// As every call; what the engine refuses is [`ApiError::Refused`].
-    pub async fn download(
-        &self,
-        path: &str,
-        params: Map<String, Value>,
-    ) -> Result<Download, ApiError> {
-        let response = self.get(path, params, "*/*").await?;
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancellation
+    /// Safe: dropping the future closes the connection.
+    pub async fn download(&self, call: Call<'_>) -> Result<Download, ApiError> {
+        let response = self.ask(call.asked("*/*")).await?;
         let body = response.into_body();
         Ok(Download { body })
     }

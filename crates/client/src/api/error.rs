@@ -16,11 +16,16 @@ pub enum ApiError {
     Connect(#[from] ConnectError),
     /// The answer breaks HTTP.
     #[error("the engine's answer cannot be read")]
-    Http(#[from] hyper::Error),
+    Http(#[from] HttpError),
     /// The answer is HTTP but not what was asked for.
     #[error("the engine's answer is not understood: {0}")]
     Unexpected(String),
 }
+
+/// What the HTTP library did not understand.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct HttpError(#[from] pub(super) hyper::Error);
 
 impl ApiError {
     /// Whether the same call could succeed later without anybody changing its input.
@@ -36,6 +41,7 @@ impl ApiError {
 
 /// A problem response (RFC 9457) as a caller sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
 pub struct Problem {
     /// The HTTP status.
     pub status: u16,

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{ApiError, websocket::Socket};
+use super::{ApiError, HttpError, websocket::Socket};
 use crate::{ConnectError, error::Step};
 
 /// The live events of an engine: first `state.initial`, then changes.
@@ -24,6 +24,7 @@ enum Source {
 
 /// One event.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Event {
     /// The JSON as the engine wrote it.
     pub text: String,
@@ -47,7 +48,11 @@ impl Events {
 
     /// The next event; `None` when the engine ended the stream (a drain, an expired token).
     ///
-    /// Cancel safe: what was read stays here.
+    /// # Errors
+    /// The connection broke, is silent, or carries something else than events.
+    ///
+    /// # Cancellation
+    /// Safe: what was read stays here.
     pub async fn next(&mut self) -> Result<Option<Event>, ApiError> {
         let text = match &mut self.source {
             Source::Socket(socket) => socket.next().await?,
@@ -66,10 +71,21 @@ impl Events {
 }
 
 impl Event {
-    fn read(text: String) -> Result<Self, ApiError> {
+    /// Reads an event that has the text of one message.
+    ///
+    /// # Errors
+    /// The text is no JSON.
+    pub fn read(text: String) -> Result<Self, ApiError> {
         let value = serde_json::from_str(&text)
             .map_err(|error| ApiError::Unexpected(format!("not an event: {error}")))?;
         Ok(Self { text, value })
+    }
+}
+
+impl From<Value> for Event {
+    fn from(value: Value) -> Self {
+        let text = value.to_string();
+        Self { text, value }
     }
 }
 
@@ -82,7 +98,7 @@ async fn next_of(body: &mut Incoming, parser: &mut Parser) -> Result<Option<Stri
             .await
             .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))?;
         let Some(frame) = frame else { return Ok(None) };
-        if let Some(bytes) = frame?.data_ref() {
+        if let Some(bytes) = frame.map_err(HttpError)?.data_ref() {
             parser.push(bytes)?;
         }
     }

@@ -88,17 +88,12 @@ fn failed(error: Error) -> ApiError {
             let body = response.body().as_deref().unwrap_or_default();
             ApiError::Refused(Problem::parse(response.status().as_u16(), body))
         }
-        Error::Io(source) => ConnectError::Network {
-            step: Step::Exchange,
-            source,
-        }
-        .into(),
+        Error::Io(source) => ConnectError::network(Step::Exchange, source).into(),
         // A line that breaks ends without a close.
-        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => ConnectError::Network {
-            step: Step::Exchange,
-            source: std::io::ErrorKind::UnexpectedEof.into(),
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
+            let ended = std::io::ErrorKind::UnexpectedEof.into();
+            ConnectError::network(Step::Exchange, ended).into()
         }
-        .into(),
         other => ApiError::Unexpected(other.to_string()),
     }
 }

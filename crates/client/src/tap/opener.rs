@@ -32,6 +32,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream};
 use transport::{Pumped, Stream, pump, service_client};
 
 use super::{StreamTap, Tapped};
+use crate::trust::TlsError;
 
 /// Lets a tap read the streams of a tunnel in which the edge speaks TLS with the service.
 #[derive(Clone)]
@@ -48,6 +49,13 @@ impl Opener {
     /// # Errors
     /// The key is not that of the certificate, or of no kind that can sign.
     pub fn new(
+        certificate: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, TlsError> {
+        Self::configured(certificate, key).map_err(TlsError)
+    }
+
+    fn configured(
         certificate: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, rustls::Error> {

@@ -67,7 +67,7 @@ async fn what_is_asked_for_is_renewed_after_a_reconnect() {
             .labels
             .insert("turn".to_owned(), turn.to_string());
     };
-    let _tunnel = agent.open_renewed(Properties::http(), std::sync::Arc::new(renew));
+    let _tunnel = agent.open_renewed(Properties::http(), renew);
     for turn in ["1", "2"] {
         let mut channel = engine.control().await;
         let asked = channel.tunnel_request().await;
@@ -243,10 +243,7 @@ async fn a_tunnel_that_the_engine_cannot_serve_now_is_asked_for_again() {
 async fn a_refused_tunnel_is_over_and_the_others_go_on() {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
-    let mut refused = agent.open(Properties {
-        challenge_mode: Some(true),
-        ..Properties::http()
-    });
+    let mut refused = agent.open(Properties::http().challenge_mode(true));
     let mut channel = engine.control().await;
     let asked = channel.tunnel_request().await;
     channel

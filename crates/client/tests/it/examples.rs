@@ -66,40 +66,62 @@ fn built(name: &str) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_is_published() {
+async fn a_service_is_forwarded() {
     let engine = TestEngine::start().await;
     let service = Upstream::http1().await;
     let target = service.addr().to_string();
-    let mut example = Example::run(&engine, "publish", &[&target]);
+    let mut example = Example::run(&engine, "forward", &[&target]);
     let host = example.host().await;
     let answer = engine.visitor().http1(&host).await.get("/a", &host).await;
     assert_eq!(
         (answer.status, &answer.json()["target"]),
         (200, &json!("/a"))
     );
+    assert!(example.line().await.contains("active: true"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_private_tunnel_is_dialled() {
+async fn an_axum_service_is_published_without_a_socket() {
     let engine = TestEngine::start().await;
-    let service = Upstream::tcp().await;
+    let mut example = Example::run(&engine, "publish", &[]);
+    let host = example.host().await;
+    let mut visitor = engine.visitor().http1(&host).await;
+    for path in ["/a", "/b"] {
+        let answer = visitor.get(path, &host).await;
+        assert_eq!(answer.text(), format!("hello from {path} to 127.0.0.1\n"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_private_http_service_is_dialled() {
+    let engine = TestEngine::start().await;
+    let service = Upstream::http1().await;
     let _tunnel = engine
-        .publish_as(Properties::private("db"), service.addr())
+        .publish_as(Properties::private("billing"), service.addr())
         .await;
-    let mut example = Example::run(&engine, "dial", &["db", "hello"]);
-    assert_eq!(example.line().await, "hello");
+    let mut example = Example::run(&engine, "dial", &["http://billing/invoices"]);
+    assert_eq!(example.line().await, "200 OK");
+    let answer: serde_json::Value = serde_json::from_str(&example.line().await).unwrap();
+    assert_eq!(answer["target"], "/invoices");
     let ended = within("its end", example.child.wait()).await.unwrap();
     assert!(ended.success(), "{ended}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_are_served_without_a_socket() {
+async fn tunnels_are_watched() {
     let engine = TestEngine::start().await;
-    let mut example = Example::run(&engine, "accept", &[]);
-    let host = example.host().await;
-    let mut visitor = engine.visitor().http1(&host).await;
-    for path in ["/a", "/b"] {
-        let answer = visitor.get(path, &host).await;
-        assert_eq!(answer.text(), format!("hello from {path}\n"));
-    }
+    let service = Upstream::tcp().await;
+    let mut example = Example::run(&engine, "watch", &[]);
+    assert!(example.line().await.contains("state.initial"));
+    let _tunnel = engine
+        .publish_as(Properties::private("db"), service.addr())
+        .await;
+    // Its agent comes before it.
+    let event = loop {
+        let event = example.line().await;
+        if event.contains("tunnel.") {
+            break event;
+        }
+    };
+    assert!(event.contains("\"db\""), "{event}");
 }

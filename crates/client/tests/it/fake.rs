@@ -69,6 +69,27 @@ impl FakeEngine {
         config
     }
 
+    /// Has the certificate of another engine from now on, and returns its own.
+    pub(crate) fn swap_certificate(&mut self, other: &Self) -> TlsAcceptor {
+        std::mem::replace(&mut self.acceptor, other.acceptor.clone())
+    }
+
+    pub(crate) fn restore_certificate(&mut self, own: TlsAcceptor) {
+        self.acceptor = own;
+    }
+
+    /// Refuses the next control channel, and returns the token that was shown.
+    pub(crate) async fn refuse_next(&self, error: wire::Error) -> String {
+        let mut peer = self.accept().await;
+        let hello = peer.hello().await;
+        let outcome = Some(ControlChannelOutcome::Error(error));
+        peer.send(Kind::OpenControlChannelRsp(OpenControlChannelRsp {
+            outcome,
+        }))
+        .await;
+        token(&hello)
+    }
+
     pub(crate) fn agent(&self) -> Agent {
         Agent::start(self.config()).unwrap()
     }
@@ -122,6 +143,12 @@ impl FakeEngine {
         peer.grant(&asked, "t-1").await;
         peer
     }
+}
+
+/// The token of a hello.
+pub(crate) fn token(hello: &OpenControlChannelReq) -> String {
+    let details = hello.client_details.clone().unwrap();
+    details.token.unwrap().value
 }
 
 /// The engine's end of one connection.

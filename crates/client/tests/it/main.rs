@@ -6,10 +6,12 @@
 )]
 
 mod channel;
+mod connect;
 mod dial;
 mod examples;
 mod fake;
 mod streams;
+mod tokens;
 
 use svc_client::{Status, Tunnel};
 use tokio::{

@@ -1,9 +1,9 @@
 //! Visitors: one by one, and on standing connections.
 
-use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{net::Ipv4Addr, time::Duration};
 
 use svc_client::{
-    Agent, Connection, Destination, Properties, ProxyProtocol, Status, Target, Tunnel,
+    Agent, Connection, Destination, Forwarding, Properties, ProxyProtocol, Status, Target, Tunnel,
 };
 use testing::Nobody;
 use tokio::{
@@ -50,11 +50,11 @@ async fn forwarding_to(
     let channel = engine.control_with_tunnel().await;
     until(&tunnel, |status| matches!(status, Status::Online(_))).await;
     let (told, streams) = mpsc::unbounded_channel();
-    let observer: svc_client::tunnel::Observer = Arc::new(move |connection| {
+    let forwarding = Forwarding::to(to).with_observer(move |connection| {
         // The receiver is gone in tests that do not look.
         drop(told.send(connection));
     });
-    tokio::spawn(async move { tunnel.forward(to, Some(observer)).await });
+    tokio::spawn(async move { tunnel.forward(forwarding).await });
     (agent, channel, streams)
 }
 
@@ -174,7 +174,7 @@ async fn a_unix_socket_is_a_service_too() {
     let engine = FakeEngine::start().await;
     let (_agent, mut channel, mut tunnel) = accepting(&engine).await;
     let target: Target = format!("unix:{}", path.display()).parse().unwrap();
-    tokio::spawn(async move { tunnel.forward(target, None).await });
+    tokio::spawn(async move { tunnel.forward(target).await });
     channel.send(visitor()).await;
     let mut data = engine.accept().await;
     data_hello(&mut data).await;
@@ -353,10 +353,7 @@ async fn a_close_waits_for_the_streams_of_the_program() {
 
 /// A service that sends back what it gets shows the header in front of it.
 fn introduced(port: u16, proxy_protocol: ProxyProtocol) -> Destination {
-    Destination {
-        proxy_protocol: Some(proxy_protocol),
-        ..target(port).into()
-    }
+    Destination::new(target(port)).with_proxy_protocol(proxy_protocol)
 }
 
 #[tokio::test]

@@ -39,10 +39,7 @@ async fn each_request_leaves_one_record_without_secrets() {
     let log = directory.path().join("access.log");
     let engine = TestEngine::start_with(&format!("access_log: {{path: {log:?}}}\n")).await;
     let service = Upstream::http1().await;
-    let properties = Properties {
-        token_auth: Some(true),
-        ..Properties::http()
-    };
+    let properties = Properties::http().token_auth(true);
     let tunnel = engine.publish_as(properties, service.addr()).await;
     let host = tunnel.hostname();
     let token = engine.token(json!({"sourceCredentialId": "crd_1"}));

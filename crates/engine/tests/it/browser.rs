@@ -87,10 +87,7 @@ impl Site {
 }
 
 pub(crate) fn with_sessions() -> Properties {
-    Properties {
-        svc_auth: Some(true),
-        ..Properties::http()
-    }
+    Properties::http().svc_auth(true)
 }
 
 /// A browser's cookies for one host.

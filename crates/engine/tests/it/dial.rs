@@ -105,10 +105,7 @@ async fn the_agent_learns_the_diallers_address_and_the_streams_id() {
 async fn en_7_who_may_dial() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
-    let private = Properties {
-        labels: [("tier".to_owned(), "data".to_owned())].into(),
-        ..Properties::private("db")
-    };
+    let private = Properties::private("db").labels([("tier".to_owned(), "data".to_owned())].into());
     let _tunnel = engine.publish_as(private, upstream.addr()).await;
     let connect = |scope: Value| {
         json!({"resources": {"tunnels": {
@@ -204,7 +201,7 @@ async fn a_refused_dial_that_did_not_wait_is_closed_without_bytes() {
         .publish_as(Properties::private("db"), upstream.addr())
         .await;
     let mut weak = engine.agent_config();
-    weak.token = Token::new(&engine.token(json!({"permissions": [READ]})));
+    weak.tokens = Token::new(&engine.token(json!({"permissions": [READ]}))).into();
     for (config, key) in [(engine.agent_config(), "nothing"), (weak, "db")] {
         let mut stream = dial_zero_rtt(&config, key).await.unwrap();
         // May fail already: the engine does not wait for it.

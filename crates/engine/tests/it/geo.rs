@@ -49,10 +49,7 @@ async fn ed_8_countries_of_a_project_and_of_a_tunnel() {
     let world = World::with(&sections).await;
     let service = Upstream::http1().await;
     let open = world.publish(Properties::http(), &service).await;
-    let french = Properties {
-        geo_ip: vec!["FR".to_owned(), "NZ".to_owned()],
-        ..Properties::http()
-    };
+    let french = Properties::http().geo_ip(vec!["FR".to_owned(), "NZ".to_owned()]);
     let french = world.publish(french, &service).await;
     let all = [FRANCE, AMERICA, ZEALAND, NOWHERE, PRIVATE];
     for (geo, of_open, of_french) in [
@@ -151,10 +148,7 @@ async fn ed_8_the_file_of_countries_is_read_again_when_it_changes() {
     std::fs::copy(PLACES, &file).unwrap();
     let world = World::with(&config(&file)).await;
     let service = Upstream::http1().await;
-    let in_belgium = Properties {
-        geo_ip: vec!["BE".to_owned()],
-        ..Properties::http()
-    };
+    let in_belgium = Properties::http().geo_ip(vec!["BE".to_owned()]);
     let tunnel = world.publish(in_belgium, &service).await;
     let host = tunnel.hostname();
     assert_eq!(world.comes_from(FRANCE, host).await, 403);

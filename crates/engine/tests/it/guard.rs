@@ -13,11 +13,10 @@ use testing::{Answer, H2Visitor, ScriptedUpstream, TestEngine, TestTunnel, Upstr
 use crate::support::{READ, STREAMS, signed};
 
 fn guarded() -> Properties {
-    Properties {
-        token_auth: Some(true),
-        labels: [("tier".to_owned(), "web".to_owned())].into(),
-        ..Properties::http().named("web")
-    }
+    Properties::http()
+        .named("web")
+        .token_auth(true)
+        .labels([("tier".to_owned(), "web".to_owned())].into())
 }
 
 /// Sends a GET on a connection of its own; `fields` are lines with their ends.
@@ -455,10 +454,7 @@ async fn ed_1_two_secrets_are_valid_during_a_rotation() {
 async fn trusted_ips_come_before_every_credential() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
-    let elsewhere = Properties {
-        trusted_ips: vec!["192.0.2.0/24".to_owned()],
-        ..guarded()
-    };
+    let elsewhere = guarded().trusted_ips(vec!["192.0.2.0/24".to_owned()]);
     let tunnel = engine.publish_as(elsewhere, upstream.addr()).await;
     let good = bearer(&engine.token(json!({})));
     let claimed = format!("{good}X-Forwarded-For: 192.0.2.7\r\nForwarded: for=192.0.2.7\r\n");

@@ -106,10 +106,7 @@ async fn a_project_takes_so_many_requests_over_all_of_its_tunnels() {
     let world = World::with("").await;
     let engine = &world.engine;
     let service = Upstream::http1().await;
-    let guarded = Properties {
-        token_auth: Some(true),
-        ..Properties::http()
-    };
+    let guarded = Properties::http().token_auth(true);
     let guarded = world.publish(guarded, &service).await;
     let one = world.publish(Properties::http(), &service).await;
     let echoes = Upstream::tcp().await;
@@ -168,10 +165,7 @@ async fn bytes_go_no_faster_than_the_plan_allows() {
     let world = World::with("").await;
     let engine = &world.engine;
     let services = [Upstream::http1().await, Upstream::h2c().await];
-    let h2c = Properties {
-        http_version: Some("h2c".to_owned()),
-        ..Properties::http()
-    };
+    let h2c = Properties::http().http_version("h2c");
     let tunnels = [
         world.publish(Properties::http(), &services[0]).await,
         world.publish(h2c, &services[1]).await,

@@ -91,10 +91,7 @@ impl World {
 }
 
 fn guarded() -> Properties {
-    Properties {
-        mtls_auth: Some(true),
-        ..Properties::http()
-    }
+    Properties::http().mtls_auth(true)
 }
 
 fn code(answer: &Answer) -> (u16, Value) {
@@ -299,11 +296,7 @@ async fn ed_3_a_certificate_is_not_spoilt_by_others_who_register_it() {
 async fn ed_5_a_certificate_beside_another_proof_is_ambiguous() {
     let world = World::new().await;
     let service = Upstream::http1().await;
-    let both = Properties {
-        token_auth: Some(true),
-        svc_auth: Some(true),
-        ..guarded()
-    };
+    let both = guarded().token_auth(true).svc_auth(true);
     let tunnel = world.publish(both, &service).await;
     let only = world.publish(guarded(), &service).await;
     let (host, only) = (tunnel.hostname(), only.hostname());
@@ -359,10 +352,7 @@ async fn ed_5_a_certificate_beside_another_proof_is_ambiguous() {
 async fn ed_3_a_connection_without_http_is_judged_once() {
     let world = World::new().await;
     let service = Upstream::tcp().await;
-    let properties = Properties {
-        mtls_auth: Some(true),
-        ..Properties::tls()
-    };
+    let properties = Properties::tls().mtls_auth(true);
     let tunnel = world.publish(properties, &service).await;
     let identity = world.pki.self_signed("own", "ec", 30);
     let path = json!({"tunnels": {"scopes": {"tunnels": {"connect":
@@ -452,9 +442,8 @@ async fn ed_3_no_ticket_stands_in_for_a_certificate() {
 async fn ed_3_a_connection_proves_nothing_to_another_tunnel() {
     let world = World::new().await;
     let service = Upstream::http1().await;
-    let named = |properties: Properties, slug: &str| Properties {
-        hostname: Some(format!("{slug}-{A}.t.engine.localhost")),
-        ..properties
+    let named = |properties: Properties, slug: &str| {
+        properties.hostname(format!("{slug}-{A}.t.engine.localhost"))
     };
     let tunnel = world.publish(named(guarded(), "one"), &service).await;
     let other = world.publish(named(guarded(), "two"), &service).await;
@@ -496,10 +485,7 @@ async fn ed_8_the_newer_of_both_minimum_versions_holds() {
             .publish(Properties::tls(), &Upstream::tcp().await)
             .await,
     ];
-    let strict = Properties {
-        tls_min_version: Some("tls1.3".to_owned()),
-        ..Properties::http()
-    };
+    let strict = Properties::http().tls_min_version("tls1.3");
     let strict = world.publish(strict, &service).await;
     let old = world.pki.self_signed("any", "ec", 30);
     let old = old.client(&world.engine, &[], &[&version::TLS12]);

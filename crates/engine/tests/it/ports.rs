@@ -16,12 +16,9 @@ fn free_range() -> String {
 /// Opens a tunnel of `user`'s, named like the user, and says its port.
 async fn publish(engine: &TestEngine, user: &str, service: &Upstream) -> (TestTunnel, u16) {
     let mut config = engine.agent_config();
-    config.token = Token::new(&engine.token(json!({"userId": user})));
+    config.tokens = Token::new(&engine.token(json!({"userId": user}))).into();
     let agent = Agent::connect(config).await.unwrap();
-    let properties = Properties {
-        name: Some(user.to_owned()),
-        ..Properties::tcp()
-    };
+    let properties = Properties::tcp().named(user.to_owned());
     let target: Target = service.addr().to_string().parse().unwrap();
     let tunnel = TestTunnel::open(agent, properties, target).await;
     let port = tunnel.online().properties.port.unwrap();

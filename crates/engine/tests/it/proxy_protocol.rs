@@ -116,10 +116,7 @@ async fn a_visitor_behind_a_trusted_proxy_has_its_own_address_everywhere() {
 async fn trusted_ips_are_about_the_visitor_and_not_the_proxy() {
     let engine = TestEngine::start_with(TRUST).await;
     let service = Upstream::http1().await;
-    let properties = Properties {
-        trusted_ips: vec!["203.0.113.0/24".to_owned()],
-        ..Properties::http()
-    };
+    let properties = Properties::http().trusted_ips(vec!["203.0.113.0/24".to_owned()]);
     let tunnel = engine.publish_as(properties, service.addr()).await;
     let host = tunnel.hostname();
     for (header, status) in [(V1, 200), (&v2(), 403), (b"", 403)] {
@@ -184,15 +181,8 @@ async fn tcp_tunnel() -> (TestEngine, TestTunnel, Upstream, SocketAddr) {
     let engine =
         TestEngine::start_with(&format!("{TRUST}tcp: {{port_range: {port}-{port}}}\n")).await;
     let service = Upstream::tcp().await;
-    let to = Destination {
-        proxy_protocol: Some(ProxyProtocol::V1),
-        ..service
-            .addr()
-            .to_string()
-            .parse::<client::Target>()
-            .unwrap()
-            .into()
-    };
+    let target: client::Target = service.addr().to_string().parse().unwrap();
+    let to = Destination::new(target).with_proxy_protocol(ProxyProtocol::V1);
     let tunnel = TestTunnel::open(engine.agent().await, Properties::tcp(), to).await;
     (engine, tunnel, service, SocketAddr::from((ANYBODY, port)))
 }

@@ -200,10 +200,7 @@ async fn a_takeover_does_not_wait_for_an_agent_that_is_frozen() {
     old.open(wired::http("web")).await.unwrap();
     relay.freeze(1);
     let service = named_service("new").await;
-    let asked = Properties {
-        hostname: Some("web".to_owned()),
-        ..Properties::http()
-    };
+    let asked = Properties::http().hostname("web");
     let new = engine.publish_as(asked, service.addr()).await;
     assert_eq!(get(&engine, new.hostname()).await, (200, "new".to_owned()));
     let clients = list(&engine, "clients").await;
@@ -219,17 +216,14 @@ async fn a_displaced_agent_does_not_come_back_for_its_tunnel() {
     let engine = TestEngine::start().await;
     let relay = Relay::start(&engine).await;
     let services = (named_service("old").await, named_service("new").await);
-    let asked = || Properties {
-        hostname: Some("web".to_owned()),
-        ..Properties::http().named("web")
-    };
+    let asked = || Properties::http().named("web").hostname("web");
     let old = Agent::connect(relay.agent_config(&engine)).await.unwrap();
     let mut displaced = old.open(asked());
     let mut kept = old.open(Properties::private("kept"));
     within("tunnel", displaced.online()).await.unwrap();
     let before = within("tunnel", kept.online()).await.unwrap();
     let target: Target = services.0.addr().to_string().parse().unwrap();
-    let forwarding = tokio::spawn(async move { displaced.forward(target, None).await });
+    let forwarding = tokio::spawn(async move { displaced.forward(target).await });
     let host = "web.t.engine.localhost";
     assert_eq!(get(&engine, host).await, (200, "old".to_owned()));
 
@@ -263,10 +257,7 @@ async fn a_displaced_agent_does_not_come_back_for_its_tunnel() {
 async fn a_visitor_stays_connected_through_a_takeover() {
     let engine = TestEngine::start().await;
     let services = (Upstream::http1().await, Upstream::http1().await);
-    let asked = || Properties {
-        hostname: Some("web".to_owned()),
-        ..Properties::http()
-    };
+    let asked = || Properties::http().hostname("web");
     let old = engine.publish_as(asked(), services.0.addr()).await;
     let host = old.hostname();
     let mut visitor = engine.visitor().http1(host).await;
@@ -309,7 +300,7 @@ async fn en_9_accepted_streams_outlive_the_control_channel_and_a_takeover() {
     let mut status = tunnel.agent().status();
     relay.cut(1);
     let back = status.wait_for(
-        |status| matches!(status, AgentStatus::Online { client_id } if *client_id != first),
+        |status| matches!(status, AgentStatus::Online { client_id, .. } if *client_id != first),
     );
     within("reconnect", back).await.unwrap();
     expect(&mut visitor, &source.send("with a new channel")).await;
@@ -463,11 +454,10 @@ async fn agents_of_http_2_services_that_share_a_name_serve_it_together() {
 /// Services `one` and `two` have the same name, and the first of them dies.
 async fn serve_it_together(http_version: Option<&str>, services: (Upstream, Upstream)) {
     let engine = TestEngine::start().await;
-    let asked = || Properties {
-        name: Some("web".to_owned()),
-        share: Some(true),
-        http_version: http_version.map(str::to_owned),
-        ..Properties::http()
+    let asked = || {
+        let mut asked = Properties::http().named("web").share(true);
+        asked.http_version = http_version.map(Into::into);
+        asked
     };
     let one = engine.publish_as(asked(), services.0.addr()).await;
     let two = engine.publish_as(asked(), services.1.addr()).await;
@@ -502,11 +492,11 @@ async fn an_http_2_service_that_failed_is_not_asked_again_at_once() {
         named_h2c_service("well").await,
         named_h2c_service("dead").await,
     );
-    let asked = || Properties {
-        name: Some("web".to_owned()),
-        share: Some(true),
-        http_version: Some("h2c".to_owned()),
-        ..Properties::http()
+    let asked = || {
+        Properties::http()
+            .named("web")
+            .share(true)
+            .http_version("h2c")
     };
     let tunnel = engine.publish_as(asked(), well.addr()).await;
     let _other = engine.publish_as(asked(), dead.addr()).await;
@@ -535,12 +525,12 @@ async fn an_http_2_service_that_failed_is_not_asked_again_at_once() {
 async fn a_boundary_reaches_each_tunnel_of_a_shared_name_or_not() {
     let engine = TestEngine::start().await;
     let services = (named_service("blue").await, named_service("green").await);
-    let asked = |colour: &str| Properties {
-        name: Some("web".to_owned()),
-        share: Some(true),
-        token_auth: Some(true),
-        labels: [("colour".to_owned(), colour.to_owned())].into(),
-        ..Properties::http()
+    let asked = |colour: &str| {
+        Properties::http()
+            .named("web")
+            .share(true)
+            .token_auth(true)
+            .labels([("colour".to_owned(), colour.to_owned())].into())
     };
     let blue = engine.publish_as(asked("blue"), services.0.addr()).await;
     let _green = engine.publish_as(asked("green"), services.1.addr()).await;

@@ -295,7 +295,7 @@ async fn a_port_that_is_another_tunnels_now_is_not_taken_back() {
     let port = first.online().properties.port;
     first.close().await;
     let mut config = engine.agent_config();
-    config.token = Token::new(&engine.token(json!({"userId": "usr_other"})));
+    config.tokens = Token::new(&engine.token(json!({"userId": "usr_other"}))).into();
     let other = Agent::connect(config).await.unwrap();
     let mut others = Vec::new();
     // The other port, and then the one that is free again.
@@ -453,10 +453,7 @@ async fn a_service_that_breaks_off_is_seen_as_a_reset() {
 async fn trusted_ips_keep_others_away_from_the_service() {
     let engine = engine(2).await;
     let upstream = Upstream::tcp().await;
-    let trusting = |range: &str| Properties {
-        trusted_ips: vec![range.to_owned()],
-        ..Properties::tcp()
-    };
+    let trusting = |range: &str| Properties::tcp().trusted_ips(vec![range.to_owned()]);
     let foreign = engine.publish_as(trusting("192.0.2.0/24"), upstream.addr());
     let foreign = foreign.await;
     assert!(is_reset(&foreign).await);

@@ -18,10 +18,7 @@ use wire::message::TunnelProperties;
 use crate::wired::{self, PlainAgent};
 
 fn properties(label: &str) -> Properties {
-    Properties {
-        hostname: Some(label.to_owned()),
-        ..Properties::tls()
-    }
+    Properties::tls().hostname(label.to_owned())
 }
 
 /// A client that trusts `ca` and speaks these versions alone.
@@ -103,10 +100,7 @@ async fn line(stream: &mut TlsStream<TcpStream>) -> String {
 async fn a_terminated_tunnel_speaks_the_protocols_of_its_owner() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
-    let asked = Properties {
-        tls_alpns: vec!["mqtt".to_owned(), "h2".to_owned()],
-        ..properties("broker")
-    };
+    let asked = properties("broker").tls_alpns(vec!["mqtt".to_owned(), "h2".to_owned()]);
     let tunnel = engine.publish_as(asked, upstream.addr()).await;
     let edge = engine.addr();
     for (offered, agreed) in [
@@ -154,10 +148,7 @@ async fn both_sides_of_a_terminated_tunnel_end_for_themselves() {
 async fn tls_min_version_keeps_older_clients_out() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
-    let modern = Properties {
-        tls_min_version: Some("tls1.3".to_owned()),
-        ..properties("modern")
-    };
+    let modern = properties("modern").tls_min_version("tls1.3");
     let modern = engine.publish_as(modern, upstream.addr()).await;
     let any = engine.publish_as(properties("any"), upstream.addr()).await;
     let tls12 = || client(engine.ca(), &[&version::TLS12], &[]);
@@ -238,10 +229,7 @@ async fn a_passthrough_visitor_sees_the_services_own_certificate() {
     let own = TestCa::new();
     let host = "own.t.engine.localhost";
     let upstream = tls_service(&own, host, &["secret/1"]).await;
-    let asked = Properties {
-        tls_mode: Some("passthrough".to_owned()),
-        ..properties("own")
-    };
+    let asked = properties("own").tls_mode("passthrough");
     let tunnel = engine.publish_as(asked, upstream.addr()).await;
     assert_eq!(tunnel.hostname(), host);
     let config = own.client(&["secret/1"]);
@@ -265,10 +253,7 @@ async fn a_client_hello_in_pieces_finds_its_tunnel() {
     let own = TestCa::new();
     let host = "own.t.engine.localhost";
     let upstream = tls_service(&own, host, &[]).await;
-    let asked = Properties {
-        tls_mode: Some("passthrough".to_owned()),
-        ..properties("own")
-    };
+    let asked = properties("own").tls_mode("passthrough");
     let _tunnel = engine.publish_as(asked, upstream.addr()).await;
     let name = ServerName::try_from(host).unwrap();
     let mut session = rustls::ClientConnection::new(own.client(&[]), name).unwrap();
@@ -310,11 +295,9 @@ async fn upstream_tls_encrypts_again_towards_the_service() {
     let engine = TestEngine::start().await;
     let own = TestCa::new();
     let upstream = tls_service(&own, "inside.example", &["mqtt", "other"]).await;
-    let asked = Properties {
-        upstream_tls: Some(true),
-        tls_alpns: vec!["mqtt".to_owned()],
-        ..properties("broker")
-    };
+    let asked = properties("broker")
+        .upstream_tls(true)
+        .tls_alpns(vec!["mqtt".to_owned()]);
     let tunnel = engine.publish_as(asked, upstream.addr()).await;
     for (offered, agreed) in [(&["mqtt"][..], "mqtt"), (&[], "none")] {
         let config = engine.ca().client(offered);
@@ -344,10 +327,7 @@ async fn upstream_tls_with_a_plain_service_is_seen_as_a_reset() {
         stream.read_to_end(&mut Vec::new()).await.ok();
     })
     .await;
-    let asked = Properties {
-        upstream_tls: Some(true),
-        ..properties("mail")
-    };
+    let asked = properties("mail").upstream_tls(true);
     let tunnel = engine.publish_as(asked, upstream.addr()).await;
     let config = engine.ca().client(&[]);
     let connecting = connect(engine.addr(), tunnel.hostname(), config);
@@ -363,11 +343,9 @@ async fn trusted_ips_keep_others_away_from_a_tls_service() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
     for mode in ["terminated", "passthrough"] {
-        let asked = Properties {
-            tls_mode: Some(mode.to_owned()),
-            trusted_ips: vec!["192.0.2.0/24".to_owned()],
-            ..properties(mode)
-        };
+        let asked = properties(mode)
+            .tls_mode(mode.to_owned())
+            .trusted_ips(vec!["192.0.2.0/24".to_owned()]);
         let tunnel: TestTunnel = engine.publish_as(asked, upstream.addr()).await;
         let config = engine.ca().client(&[]);
         let kind = match connect(engine.addr(), tunnel.hostname(), config).await {
@@ -387,10 +365,7 @@ async fn trusted_ips_keep_others_away_from_a_tls_service() {
 async fn en_10_the_agent_protocol_is_spoken_on_the_base_host_alone() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
-    let asked = Properties {
-        tls_alpns: vec!["svc/1".to_owned(), "rstrm/1".to_owned()],
-        ..properties("trap")
-    };
+    let asked = properties("trap").tls_alpns(vec!["svc/1".to_owned(), "rstrm/1".to_owned()]);
     let trap = engine.publish_as(asked, upstream.addr()).await;
     for alpn in ["svc/1", "rstrm/1"] {
         let config = || engine.ca().client(&[alpn]);

@@ -21,10 +21,7 @@ pub(crate) fn inspector_stream(bytes: &[u8]) {
 fn follow(mut bytes: &[u8], piece: usize) -> Inspector {
     let inspector = Inspector::new(When::Always);
     let to = "localhost:1".parse().unwrap();
-    let visit = Visit {
-        stream_id: String::new(),
-        source_ip: None,
-    };
+    let visit = Visit::new("", None);
     let mut stream = inspector.tap(to).stream(&visit).unwrap();
     while let Some((head, rest)) = bytes.split_first() {
         let length = usize::from(head & 0x7F) * 4;

@@ -41,10 +41,7 @@ fn own(at: SocketAddr) -> String {
 }
 
 fn recorded(inspector: &Inspector, to: &str, bytes: &[(&str, &str)]) {
-    let visit = Visit {
-        stream_id: String::new(),
-        source_ip: None,
-    };
+    let visit = Visit::new("", None);
     let mut stream = inspector.tap(to.parse().unwrap()).stream(&visit).unwrap();
     for (asked, told) in bytes {
         stream.to_service(asked.as_bytes());

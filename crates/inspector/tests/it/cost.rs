@@ -9,10 +9,7 @@ use inspector::{Inspector, When};
 #[test]
 fn recording_a_request_takes_microseconds() {
     let inspector = Inspector::new(When::Always);
-    let visit = Visit {
-        stream_id: String::new(),
-        source_ip: None,
-    };
+    let visit = Visit::new("", None);
     let mut stream = inspector
         .tap("3000".parse().unwrap())
         .stream(&visit)

@@ -9,10 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, copy_bidire
 
 /// A visitor's end and a service's end; what passes between them is tapped.
 fn joined(inspector: &Inspector) -> (DuplexStream, DuplexStream) {
-    let visit = Visit {
-        stream_id: "str_1".to_owned(),
-        source_ip: Some([192, 0, 2, 7].into()),
-    };
+    let visit = Visit::new("str_1", Some([192, 0, 2, 7].into()));
     let (visitor, mut near) = duplex(64 * 1024);
     let (far, service) = duplex(64 * 1024);
     let tap = inspector
@@ -149,10 +146,7 @@ async fn bytes_pass_as_they_are_also_where_they_cannot_be_read() {
 fn nobody_looks_and_nothing_is_tapped() {
     let inspector = Inspector::new(When::Watched);
     let tap = inspector.tap("3000".parse().unwrap());
-    let visit = Visit {
-        stream_id: String::new(),
-        source_ip: None,
-    };
+    let visit = Visit::new("", None);
     assert!(tap.stream(&visit).is_none());
     let looking = inspector.subscribe();
     assert!(tap.stream(&visit).is_some());
@@ -164,10 +158,7 @@ fn nobody_looks_and_nothing_is_tapped() {
 async fn who_is_too_slow_is_told_to_read_the_list_anew() {
     let inspector = Inspector::new(When::Always);
     let mut subscription = inspector.subscribe();
-    let visit = Visit {
-        stream_id: String::new(),
-        source_ip: None,
-    };
+    let visit = Visit::new("", None);
     let mut stream = inspector
         .tap("3000".parse().unwrap())
         .stream(&visit)

@@ -1,7 +1,7 @@
 //! `svc clients`: who is connected now.
 
 use clap::Parser;
-use client::api::Api;
+use client::api::{Api, ListQuery};
 use serde_json::Value;
 
 use crate::{
@@ -45,7 +45,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     if args.watch {
         return watch::watch(api, &KIND, filters, args.output).await;
     }
-    let clients = api.clients(&filters, args.limit).await?;
+    let query = ListQuery::new()
+        .with_filters(filters)
+        .with_limit(args.limit);
+    let clients = api.clients(&query).await?;
     match args.output {
         Format::Json => output::json(&clients),
         Format::Text => output::table(KIND.heading, &clients.iter().map(row).collect::<Vec<_>>()),

@@ -4,7 +4,7 @@ mod local;
 mod serve;
 
 use clap::Parser;
-use client::Config;
+use client::{Config, api::ListQuery};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::local::Local;
@@ -156,9 +156,8 @@ async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> 
 /// The names of private tunnels, as far as the token may see them.
 async fn names(config: &Config) -> Result<Vec<String>, client::api::ApiError> {
     let filters = [("publish".to_owned(), false.into())].into_iter().collect();
-    let list = client::api::Api::new(config)?
-        .tunnels(&filters, None)
-        .await?;
+    let query = ListQuery::new().with_filters(filters);
+    let list = client::api::Api::new(config)?.tunnels(&query).await?;
     let name = |tunnel: &serde_json::Value| Some(tunnel.get("name")?.as_str()?.to_owned());
     Ok(list.iter().filter_map(name).collect())
 }

@@ -17,7 +17,7 @@ use api::control::whoami::{WHOAMI, Whoami};
 use clap::Parser;
 use client::{
     Config,
-    api::{Api, ApiError, Filters, PlatformLink, Standing},
+    api::{Api, ApiError, ListQuery, PlatformLink, Standing},
 };
 
 use self::check::{Check, Report};
@@ -143,7 +143,7 @@ async fn of_engine(config: &Config, args: &Args, report: &mut Report) -> Result<
         }
     };
     report.add(Check::pass("engine", format!("{} answers", config.engine)))?;
-    let Standing { platform } = match standing {
+    let Standing { platform, .. } = match standing {
         Ok(standing) => standing,
         Err(error) => {
             report.add(token::refused(config, error))?;
@@ -153,10 +153,10 @@ async fn of_engine(config: &Config, args: &Args, report: &mut Report) -> Result<
     report.add(token::taken(config))?;
     report.add(token::permissions(config))?;
     report.add(of_link(platform))?;
-    let all = Filters::new();
-    let tunnels = async { of_list("engine_tunnels", api.tunnels(&all, None).await) };
+    let all = ListQuery::new();
+    let tunnels = async { of_list("engine_tunnels", api.tunnels(&all).await) };
     report.add(within(args.timeout, "engine_tunnels", tunnels).await)?;
-    let clients = async { of_list("engine_clients", api.clients(&all, None).await) };
+    let clients = async { of_list("engine_clients", api.clients(&all).await) };
     report.add(within(args.timeout, "engine_clients", clients).await)?;
     if args.no_tunnel {
         report.add(Check::skip("tunnel", "left out by --no-tunnel"))?;
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_lost_platform_is_a_warning_and_no_platform_is_none() {
         let silence = Duration::from_secs(62);
-        let link = |is_up| Some(PlatformLink { is_up, silence });
+        let link = |is_up| Some(PlatformLink::new(is_up, silence));
         assert_eq!(of_link(link(true)).status, Status::Pass);
         assert_eq!(of_link(None).status, Status::Skip);
         let lost = of_link(link(false));

@@ -21,8 +21,8 @@ use std::{
 
 use clap::{Parser, ValueHint};
 use client::{
-    Agent, Closed, Connection as StreamEvent, Destination, HostHeader, Properties, ProxyProtocol,
-    Target, tap::Tap, tunnel::Observer,
+    Agent, Closed, Connection as StreamEvent, Destination, Forwarding, HostHeader, Properties,
+    ProxyProtocol, Target, properties::Protocol, tap::Tap,
 };
 use inspector::{Inspector, Subscription, Update, When};
 use tokio::{runtime::Handle, sync::mpsc};
@@ -183,7 +183,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             tap = tap.or(own);
         }
     }
-    let forwarding = tunnel.forward_tapped(destination, Some(observer), tap);
+    let mut forwarding = Forwarding::to(destination).with_observer(observer);
+    if let Some(tap) = tap {
+        forwarding = forwarding.with_tap(tap);
+    }
+    let forwarding = tunnel.forward(forwarding);
     let stopping = async {
         shutdown.drain().cancelled().await;
         tokio::select! {
@@ -252,8 +256,7 @@ impl Args {
 
     /// What is told to the service, as far as it can be.
     fn destination(&self, target: Target, properties: &Properties) -> Result<Destination, Failure> {
-        let protocol = properties.protocol.as_deref();
-        let is_http = protocol == Some("http");
+        let is_http = properties.protocol == Some(Protocol::Http);
         let has_tls = properties.upstream_tls == Some(true);
         if matches!(self.source, Source::Folder(_)) && (!is_http || has_tls) {
             return Err(Failure::usage(
@@ -289,11 +292,10 @@ impl Args {
                 "--qr is for public http tunnels: no phone opens another address",
             ));
         }
-        Ok(Destination {
-            target,
-            proxy_protocol: self.proxy_protocol,
-            host_header: self.host_header.clone(),
-        })
+        let mut destination = Destination::new(target);
+        destination.proxy_protocol = self.proxy_protocol;
+        destination.host_header.clone_from(&self.host_header);
+        Ok(destination)
     }
 }
 
@@ -305,15 +307,15 @@ struct Streams {
 }
 
 impl Streams {
-    fn observe(&self) -> (Observer, mpsc::Receiver<StreamEvent>) {
+    fn observe(&self) -> (impl Fn(StreamEvent) + use<>, mpsc::Receiver<StreamEvent>) {
         let (told, streams) = mpsc::channel(LINES);
         let lost = Arc::clone(&self.lost);
-        let observer: Observer = Arc::new(move |stream| {
+        let observer = move |stream| {
             // A full queue loses the line, not the stream.
             if told.try_send(stream).is_err() {
                 lost.fetch_add(1, Ordering::Relaxed);
             }
-        });
+        };
         (observer, streams)
     }
 }
@@ -413,9 +415,9 @@ impl Advice {
 pub(crate) fn ended(closed: &Closed) -> Failure {
     match closed {
         Closed::Refused(refusal) => refusal.into(),
-        Closed::ByEngine => Failure::new(Code::Failed, "the engine closed the tunnel")
-            .hint("its log says why; run the command again to open it anew"),
         Closed::Asked => Failure::new(Code::Failed, "the agent ended"),
+        _ => Failure::new(Code::Failed, "the engine closed the tunnel")
+            .hint("its log says why; run the command again to open it anew"),
     }
 }
 

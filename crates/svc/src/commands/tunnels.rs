@@ -1,7 +1,7 @@
 //! `svc tunnels`: what is published now.
 
 use clap::Parser;
-use client::api::Api;
+use client::api::{Api, ListQuery};
 use serde_json::Value;
 
 use crate::{
@@ -46,7 +46,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     if args.watch {
         return watch::watch(api, &KIND, filters, args.output).await;
     }
-    let tunnels = api.tunnels(&filters, args.limit).await?;
+    let query = ListQuery::new()
+        .with_filters(filters)
+        .with_limit(args.limit);
+    let tunnels = api.tunnels(&query).await?;
     match args.output {
         Format::Json => output::json(&tunnels),
         Format::Text => output::table(KIND.heading, &tunnels.iter().map(row).collect::<Vec<_>>()),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use client::{Config, Token};
+use client::{Config, Token, Tokens};
 use serde::Serialize;
 use serde_json::Value;
 use types::id::{TunnelId, WebttyServerId};
@@ -281,7 +281,7 @@ impl Server {
             return match Url::parse(&address) {
                 Ok(url) => Ok(Endpoint::Url {
                     url,
-                    bearer: self.bearer(bearer, config.token),
+                    bearer: self.bearer(bearer, &config.tokens),
                     trust: config.trust,
                 }),
                 Err(_) => Err(NoWay::Address(address)),
@@ -304,8 +304,9 @@ impl Server {
     /// What it is shown at its public address: what was `given` for it, or else the token of its
     /// engine where that asks for one. Where nobody asks, the engine passes it on to the owner of the
     /// tunnel, who is not to have it.
-    pub fn bearer(&self, given: Option<Token>, engine: Token) -> Option<Token> {
-        given.or_else(|| (self.managed || self.token_auth).then_some(engine))
+    pub fn bearer(&self, given: Option<Token>, engine: &Tokens) -> Option<Token> {
+        let own = || engine.fixed().filter(|_| self.managed || self.token_auth);
+        given.or_else(|| own().cloned())
     }
 
     /// Whether a session that is not sealed must not be opened.

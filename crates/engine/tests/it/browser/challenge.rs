@@ -7,10 +7,7 @@ use testing::Answer;
 use super::{Jar, PAGE, Site, parameter, seen, with_sessions};
 
 fn challenged() -> Properties {
-    Properties {
-        challenge_mode: Some(true),
-        ..Properties::http()
-    }
+    Properties::http().challenge_mode(true)
 }
 
 /// The value of a `data-` attribute of the page.
@@ -153,10 +150,7 @@ async fn ed_6_apis_are_told_and_tokens_pass() {
 /// ED-6: the challenge comes before the session, and a token in its stead is no session.
 #[tokio::test]
 async fn ed_6_the_challenge_comes_before_the_sign_in() {
-    let properties = Properties {
-        challenge_mode: Some(true),
-        ..with_sessions()
-    };
+    let properties = with_sessions().challenge_mode(true);
     let site = Site::start(properties).await;
     let text = page(&site, "/").await;
     let answer = site

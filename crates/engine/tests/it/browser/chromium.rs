@@ -17,11 +17,7 @@ use crate::world::{A, World};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ed_2_ed_6_people_come_through_in_chromium() {
     let session = Site::start(with_sessions()).await;
-    let both = Site::start(Properties {
-        challenge_mode: Some(true),
-        ..with_sessions()
-    })
-    .await;
+    let both = Site::start(with_sessions().challenge_mode(true)).await;
     let address = |site: &Site| format!("https://{}:{}", site.host(), site.engine.addr().port());
     let given = json!({"session": address(&session), "both": address(&both)});
     run("edge.mjs", &given["session"], &given).await;
@@ -57,16 +53,10 @@ async fn people_learn_why_they_are_not_served_in_chromium() {
     let timeout = world.publish(Properties::http(), &silent).await;
     let agent = world.engine.agent_at(A, &world.token).await;
     let unreachable = TestTunnel::open(agent, Properties::http(), down).await;
-    let token = Properties {
-        token_auth: Some(true),
-        ..Properties::http()
-    };
+    let token = Properties::http().token_auth(true);
     let token = world.publish(token, &service).await;
     let session = world.publish(with_sessions(), &service).await;
-    let elsewhere = Properties {
-        trusted_ips: vec!["198.51.100.0/24".to_owned()],
-        ..Properties::http()
-    };
+    let elsewhere = Properties::http().trusted_ips(vec!["198.51.100.0/24".to_owned()]);
     let elsewhere = world.publish(elsewhere, &service).await;
     let open = world.publish(Properties::http(), &service).await;
 

@@ -11,10 +11,7 @@ use super::{A, PAGE, Site, seen, with_sessions};
 /// ED-4: the token is judged first and is final; the service hears of nothing that is refused.
 #[tokio::test]
 async fn ed_4_a_token_is_judged_before_the_session_and_is_final() {
-    let properties = Properties {
-        token_auth: Some(true),
-        ..with_sessions()
-    };
+    let properties = with_sessions().token_auth(true);
     let site = Site::start(properties).await;
     let good = site.token.clone();
     let (_, barred) = site.platform.add_pat("usr_eve");
@@ -80,10 +77,7 @@ async fn ed_2_a_service_cannot_set_the_edges_cookies() {
 /// Times are for visitors who proved who they are, and asked.
 #[tokio::test]
 async fn times_are_told_to_those_who_proved_who_they_are() {
-    let properties = Properties {
-        token_auth: Some(true),
-        ..Properties::http()
-    };
+    let properties = Properties::http().token_auth(true);
     let site = Site::start(properties).await;
     let bearer = format!("Authorization: Bearer {}\r\n", site.token);
     let asked = format!("{bearer}svc-debug: timing\r\n");

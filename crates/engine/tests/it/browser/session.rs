@@ -447,19 +447,13 @@ async fn ed_2_a_cookie_does_not_come_to_another_publisher() {
     platform.add_member("usr_mal", &[A]);
     let (_, token) = platform.add_pat("usr_mal");
     let other = engine.agent_at(A, &token).await;
-    let raw = || Properties {
-        hostname: Some(host.clone()),
-        ..Properties::tls()
-    };
+    let raw = || Properties::tls().hostname(host.clone());
     let mut refused = other.open(raw());
     let refused = within("refusal", refused.online()).await.unwrap_err();
     assert!(format!("{refused:?}").contains("signed in"), "{refused:?}");
     // Through a tunnel of HTTP nobody gets it, and whose own it is may see what comes.
     let target = || service.addr().to_string().parse::<Target>().unwrap();
-    let http = Properties {
-        hostname: Some(host.clone()),
-        ..Properties::http()
-    };
+    let http = Properties::http().hostname(host.clone());
     TestTunnel::open(other.clone(), http, target())
         .await
         .close()
@@ -487,10 +481,7 @@ async fn ed_2_a_session_that_was_signed_out_ends_wherever_its_cookie_is() {
         let sockets = Upstream::websocket().await;
         let target: Target = sockets.addr().to_string().parse().unwrap();
         let agent = site.tunnel.agent().clone();
-        let properties = Properties {
-            name: Some("sockets".to_owned()),
-            ..with_sessions()
-        };
+        let properties = with_sessions().named("sockets");
         site.tunnel = TestTunnel::open(agent, properties, target).await;
         let departure = depart(&site, "/", &Jar::default()).await;
         let claims = json!({"jti": "code1", "sid": "ses_1"});
@@ -535,10 +526,7 @@ async fn ed_2_a_session_that_was_signed_out_ends_wherever_its_cookie_is() {
 /// ED-2: the cookie comes with what a page of another tenant's tunnel asks for, too.
 #[tokio::test]
 async fn ed_2_pages_of_other_origins_change_nothing_in_a_session() {
-    let listed = Properties {
-        allowed_origins: vec!["https://app.example.com".to_owned()],
-        ..with_sessions()
-    };
+    let listed = with_sessions().allowed_origins(vec!["https://app.example.com".to_owned()]);
     let site = Site::start(listed).await;
     let jar = signed_in(&site).await;
     let own = format!("https://{}", site.host());

@@ -365,10 +365,7 @@ async fn of_two_agents_on_one_name_one_dies_unnoticed() {
     let site = Site::start().await;
     let engine = &site.engine;
     let service = Upstream::http1().await;
-    let shared = || Properties {
-        share: Some(true),
-        ..Properties::http().named("web")
-    };
+    let shared = || Properties::http().named("web").share(true);
     let target: Target = service.addr().to_string().parse().unwrap();
     let lasting = engine.publish_as(shared(), service.addr()).await;
     let host = lasting.hostname();

@@ -25,11 +25,9 @@ impl Herd {
             for tunnel in 0..TUNNELS {
                 let name = format!("a{number}-t{tunnel}");
                 let hostname = (tunnel % 2 == 0).then(|| name.clone());
-                herd.push(agent.open(Properties {
-                    name: Some(name),
-                    hostname,
-                    ..Properties::http()
-                }));
+                let mut asked = Properties::http().named(name);
+                asked.hostname = hostname;
+                herd.push(agent.open(asked));
             }
         }
         Self(herd)
@@ -122,7 +120,7 @@ async fn serves(engine: &TestEngine, mut herd: Herd) {
     let online = within("tunnel", tunnel.online()).await.unwrap();
     let host = online.properties.hostname.clone().expect("it is published");
     let target: Target = service.addr().to_string().parse().unwrap();
-    let forwarding = tokio::spawn(async move { tunnel.forward(target, None).await });
+    let forwarding = tokio::spawn(async move { tunnel.forward(target).await });
     let mut visitor = engine.visitor().http1(&host).await;
     assert_eq!(visitor.get("/", &host).await.status, 200);
     forwarding.abort();

@@ -491,13 +491,7 @@ async fn a_loop_ends_at_a_limit() {
     let edge = engine.addr();
     // TLS that nobody ends: the hello names the same tunnel every time.
     let raw = engine
-        .publish_as(
-            client::Properties {
-                tls_mode: Some("passthrough".to_owned()),
-                ..client::Properties::tls()
-            },
-            edge,
-        )
+        .publish_as(client::Properties::tls().tls_mode("passthrough"), edge)
         .await;
     let config = engine.ca().client(&[]);
     let visitor = engine.visitor();

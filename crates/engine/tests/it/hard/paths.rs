@@ -274,10 +274,7 @@ impl Guarded {
     async fn start() -> Self {
         let engine = TestEngine::start().await;
         let service = Upstream::http1().await;
-        let guarded = Properties {
-            token_auth: Some(true),
-            ..Properties::http()
-        };
+        let guarded = Properties::http().token_auth(true);
         let tunnel = engine.publish_as(guarded, service.addr()).await;
         Self {
             engine,

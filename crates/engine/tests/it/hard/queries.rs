@@ -293,10 +293,7 @@ impl Door {
         let access_log = format!("access_log: {{path: {path:?}}}\n{sections}");
         let engine = TestEngine::start_with(&access_log).await;
         let service = Upstream::http1().await;
-        let guarded = Properties {
-            token_auth: Some(true),
-            ..Properties::http()
-        };
+        let guarded = Properties::http().token_auth(true);
         let tunnel = engine.publish_as(guarded, service.addr()).await;
         let token = engine.token(json!({}));
         Self {

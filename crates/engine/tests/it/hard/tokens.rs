@@ -29,10 +29,7 @@ async fn a_bent_token_opens_nothing() {
     let now = clock.now().as_second();
     let engine = TestEngine::start_at("", &[("SVC_AUTH__JWT__PUBLIC_KEYS", &keys)], clock).await;
     let service = Upstream::http1().await;
-    let guarded = Properties {
-        token_auth: Some(true),
-        ..Properties::http()
-    };
+    let guarded = Properties::http().token_auth(true);
     let tunnel = engine.publish_as(guarded, service.addr()).await;
     let host = tunnel.hostname();
 

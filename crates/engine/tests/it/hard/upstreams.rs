@@ -301,10 +301,7 @@ async fn an_h2_visitor_may_send_everything_before_it_reads() {
 async fn a_request_that_a_service_read_is_not_sent_again() {
     let engine = TestEngine::start().await;
     let service = ScriptedUpstream::start(|_| vec![Step::ReadHead, Step::Reset]).await;
-    let shared = || Properties {
-        share: Some(true),
-        ..Properties::http().named("web")
-    };
+    let shared = || Properties::http().named("web").share(true);
     let first = engine.publish_as(shared(), service.addr()).await;
     let _second = engine.publish_as(shared(), service.addr()).await;
     let host = first.hostname();

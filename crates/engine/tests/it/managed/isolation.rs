@@ -112,10 +112,7 @@ async fn en_11_a_hostname_of_another_project_or_of_nobody_is_refused() {
     } = Two::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::http1().await;
-    let named = |hostname: &str| Properties {
-        hostname: Some(hostname.to_owned()),
-        ..Properties::http()
-    };
+    let named = |hostname: &str| Properties::http().hostname(hostname.to_owned());
     let of_ann = engine.agent_at(A, &ann).await;
     let web = publish(of_ann, named("web"), &service).await;
     assert_eq!(web.hostname(), "web-aaaaaaaa.t.engine.localhost");

@@ -34,10 +34,7 @@ async fn a_visit_is_an_access_record_without_its_secrets() {
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::http1().await;
     let agent = engine.agent_at(A, &ann).await;
-    let properties = Properties {
-        token_auth: Some(true),
-        ..Properties::http()
-    };
+    let properties = Properties::http().token_auth(true);
     let tunnel = publish(agent, properties, &service).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().http1(host).await;
@@ -176,10 +173,7 @@ async fn usage_of_uploads_to_an_http_2_service_adds_up() {
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::h2c().await;
     let agent = engine.agent_at(A, &ann).await;
-    let h2c = Properties {
-        http_version: Some("h2c".to_owned()),
-        ..Properties::http()
-    };
+    let h2c = Properties::http().http_version("h2c");
     let tunnel = publish(agent, h2c, &service).await;
     let host = tunnel.hostname();
     let body = vec![b'7'; SENT];

@@ -44,10 +44,7 @@ async fn open(agent: Agent, properties: Properties, service: &Upstream) -> TestT
 }
 
 fn guarded() -> Properties {
-    Properties {
-        token_auth: Some(true),
-        ..Properties::http()
-    }
+    Properties::http().token_auth(true)
 }
 
 /// A request over HTTP/1.1 whose answer has begun.
@@ -383,10 +380,7 @@ async fn a_reserved_port_is_given_to_its_project_and_taken_back() {
     platform.add_project_with(A, reserve);
     let engine = TestEngine::managed(&platform).await;
     let service = endless().await;
-    let asked = || Properties {
-        port: Some(port),
-        ..Properties::tcp()
-    };
+    let asked = || Properties::tcp().port(port);
     let mut foreign = engine.agent_at(B, &token).await.open(asked());
     let refused = within("a refusal", foreign.online()).await.unwrap_err();
     assert!(refused.to_string().contains("not reserved"), "{refused:?}");

@@ -74,11 +74,9 @@ impl Host {
 }
 
 fn private(labels: BTreeMap<String, String>) -> Properties {
-    Properties {
-        protocol: Some("webtty".to_owned()),
-        labels,
-        ..Properties::private("build")
-    }
+    Properties::private("build")
+        .protocol("webtty")
+        .labels(labels)
 }
 
 async fn opened(agent: &Agent, labels: BTreeMap<String, String>) -> Tunnel {

@@ -92,14 +92,12 @@ impl TestServer {
         let now = jiff::Timestamp::now();
         let proof = admission::sign(&keys.0.signing, "wks", subject, nonce, now).unwrap();
         labels.insert(LABEL.to_owned(), proof);
-        let properties = Properties {
-            name: Some(id.to_owned()),
-            kind: Some("bytestream".to_owned()),
-            publish: Some(publish),
-            protocol: Some("webtty".to_owned()),
-            labels,
-            ..Properties::default()
-        };
+        let properties = Properties::default()
+            .named(id.to_owned())
+            .kind("bytestream")
+            .publish(publish)
+            .protocol("webtty")
+            .labels(labels);
         let mut tunnel = agent.open(properties);
         let online = within("the tunnel", tunnel.online()).await.unwrap();
         let (send, sessions) = mpsc::unbounded_channel();

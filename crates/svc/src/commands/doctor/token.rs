@@ -88,7 +88,8 @@ const NEEDED: [(Permission, &str); 3] = [
 ];
 
 fn claims(config: &Config) -> Value {
-    let seen = credentials::inspect(config.token.expose());
+    let token = config.tokens.fixed();
+    let seen = token.and_then(|token| credentials::inspect(token.expose()));
     seen.and_then(|mut seen| Some(seen.get_mut("claims")?.take()))
         .unwrap_or_default()
 }

@@ -44,10 +44,11 @@ pub(super) async fn look(
             return Ok(());
         }
     };
-    let mut tunnel = agent.open(Properties {
-        token_auth: Some(true),
-        ..Properties::http().named(format!("doctor-{}", random::hex::<4>()?))
-    });
+    let mut tunnel = agent.open(
+        Properties::http()
+            .named(format!("doctor-{}", random::hex::<4>()?))
+            .token_auth(true),
+    );
     let looked = match online(&mut tunnel, limit).await {
         Ok((online, check)) => {
             report.add(check)?;
@@ -134,7 +135,7 @@ async fn visits(
     let visitor = Visitor {
         address,
         tls: Arc::new(tls),
-        token: config.token.clone(),
+        token: config.tokens.token().await?,
     };
     // Who cannot visit at all is told once.
     let check = within(limit, LATENCY, told(LATENCY, latency(&visitor))).await;

@@ -108,10 +108,7 @@ mod tests {
     #[test]
     fn an_event_without_an_id_gets_one() {
         let value = json!({"type": "tunnel.created", "object": {}});
-        let event = Event {
-            text: value.to_string(),
-            value,
-        };
+        let event = Event::from(value);
         let post = Post::of(&event).unwrap();
         assert!(post.event_id.starts_with("evt_cli_"));
         let body: Value = serde_json::from_str(&post.body).unwrap();

@@ -9,6 +9,7 @@ use std::{
 
 use client::{
     Properties, Status, Target,
+    properties::Protocol,
     tap::{Opener, Tap},
 };
 use inspector::{About, Inspector, Serving, Settings, Subscription, When, serve};
@@ -166,7 +167,7 @@ impl Inspection {
 
 /// Why nothing of a tunnel's streams can be read, where that is so.
 fn unseen(properties: &Properties) -> Option<&'static str> {
-    if properties.protocol.as_deref() != Some("http") {
+    if properties.protocol != Some(Protocol::Http) {
         return Some("only http tunnels are inspected");
     }
     let private = properties.publish == Some(false);

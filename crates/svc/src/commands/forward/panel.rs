@@ -284,7 +284,9 @@ impl Showing {
         self.model.state = match status {
             Status::Connecting => State::Connecting,
             Status::Online(_) => State::Online,
-            Status::Disconnected { error, retry_in } => State::Disconnected {
+            Status::Disconnected {
+                error, retry_in, ..
+            } => State::Disconnected {
                 error,
                 until: Instant::now() + retry_in,
             },

@@ -59,7 +59,9 @@ impl Report {
     pub(crate) fn status(&mut self, status: &Status) -> Result<(), Failure> {
         match status {
             Status::Online(online) => self.online(online),
-            Status::Disconnected { error, retry_in } => {
+            Status::Disconnected {
+                error, retry_in, ..
+            } => {
                 if self.trouble.as_deref() != Some(error) {
                     output::message(&format!(
                         "not connected to {}: {error}; trying again",

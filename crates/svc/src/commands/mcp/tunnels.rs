@@ -102,16 +102,14 @@ impl Tunnels {
             0 => return Err("port: expected 1 to 65535".to_owned()),
             port => port.to_string().parse().map_err(|error| chain(&error))?,
         };
-        let properties = Properties {
-            name: wanted.name.clone(),
-            publish: Some(wanted.publish),
-            token_auth: wanted.token_auth,
-            ..match wanted.protocol {
-                Protocol::Http => Properties::http(),
-                Protocol::Tls => Properties::tls(),
-                Protocol::Tcp => Properties::tcp(),
-            }
+        let mut properties = match wanted.protocol {
+            Protocol::Http => Properties::http(),
+            Protocol::Tls => Properties::tls(),
+            Protocol::Tcp => Properties::tcp(),
         };
+        properties.publish = Some(wanted.publish);
+        properties.name.clone_from(&wanted.name);
+        properties.token_auth = wanted.token_auth;
         let (id, mut status) = self.open(&wanted, properties, target).await?;
         let seen = timeout(SOON, async {
             status
@@ -171,7 +169,7 @@ impl Tunnels {
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             tokio::select! {
-                _closed = tunnel.forward(target, None) => {}
+                _closed = tunnel.forward(target) => {}
                 () = stopped.cancelled() => {}
             }
             tunnel.close().await;
@@ -217,14 +215,14 @@ impl Open {
 
 /// Whether both name the same engine, trusted by the same certificates, and the same token.
 fn leads_where(one: &Config, other: &Config) -> bool {
-    (&one.engine, &one.token, &one.trust) == (&other.engine, &other.token, &other.trust)
+    (&one.engine, &one.tokens, &one.trust) == (&other.engine, &other.tokens, &other.trust)
 }
 
 fn ended(closed: &Closed) -> String {
     match closed {
         Closed::Refused(refusal) => format!("the engine refuses: {}", refusal.message),
-        Closed::ByEngine => "the engine closed the tunnel".to_owned(),
         Closed::Asked => "the tunnel was stopped".to_owned(),
+        _ => "the engine closed the tunnel".to_owned(),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use crate::properties::lower_case;
+use crate::properties::{lower_case, word};
 use client::Properties;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
@@ -165,35 +165,32 @@ pub(super) struct TunnelSection {
 }
 
 impl TunnelSection {
-    /// What is asked of the engine. Every field is named: one that the library learns has to be
-    /// thought of here.
+    /// What is asked of the engine: each property of the library but those that the engine sets.
     pub(super) fn properties(&self) -> Properties {
-        Properties {
-            name: self.name.clone(),
-            kind: self.kind.clone(),
-            publish: self.publish,
-            protocol: self.protocol.clone(),
-            labels: self.labels.clone(),
-            geo_ip: self.geo_ip.clone(),
-            trusted_ips: self.trusted_ips.clone(),
-            allowed_origins: self.allowed_origins.clone(),
-            tls_mode: self.tls_mode.clone(),
-            tls_alpns: self.tls_alpns.clone(),
-            tls_min_version: self.tls_min_version.clone(),
-            mtls_auth: self.mtls_auth,
-            http_version: self.http_version.clone(),
-            token_auth: self.token_auth,
-            svc_auth: self.svc_auth,
-            challenge_mode: self.challenge_mode,
-            hostname: self.hostname.clone(),
-            port: self.port.and_then(|port| u16::try_from(port).ok()),
-            upstream_tls: self.upstream_tls,
-            allow_cross_region_routing: self.allow_cross_region_routing,
-            share: self.share,
-            pass_headers: lower_case(&self.pass_headers),
-            id: None,
-            host: None,
-        }
+        let mut asked = Properties::default();
+        asked.name.clone_from(&self.name);
+        asked.kind = word(self.kind.as_ref());
+        asked.publish = self.publish;
+        asked.protocol = word(self.protocol.as_ref());
+        asked.labels.clone_from(&self.labels);
+        asked.geo_ip.clone_from(&self.geo_ip);
+        asked.trusted_ips.clone_from(&self.trusted_ips);
+        asked.allowed_origins.clone_from(&self.allowed_origins);
+        asked.tls_mode = word(self.tls_mode.as_ref());
+        asked.tls_alpns.clone_from(&self.tls_alpns);
+        asked.tls_min_version = word(self.tls_min_version.as_ref());
+        asked.mtls_auth = self.mtls_auth;
+        asked.http_version = word(self.http_version.as_ref());
+        asked.token_auth = self.token_auth;
+        asked.svc_auth = self.svc_auth;
+        asked.challenge_mode = self.challenge_mode;
+        asked.hostname.clone_from(&self.hostname);
+        asked.port = self.port.and_then(|port| u16::try_from(port).ok());
+        asked.upstream_tls = self.upstream_tls;
+        asked.allow_cross_region_routing = self.allow_cross_region_routing;
+        asked.share = self.share;
+        asked.pass_headers = lower_case(&self.pass_headers);
+        asked
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use client::{Agent, Config, Refusal, Status, agent::AgentStatus};
+use client::{Agent, Config, Refusal, Status, agent::AgentStatus, properties::Protocol};
 use daemon::shutdown::Shutdown;
 use tokio::{
     runtime::Handle,
@@ -342,7 +342,7 @@ impl Crew {
 /// Whether an agent of the one configuration is one of the other.
 fn is_same(one: &Config, other: &Config) -> bool {
     one.engine == other.engine
-        && one.token == other.token
+        && one.tokens == other.tokens
         && one.trust == other.trust
         && one.labels == other.labels
         && one.heartbeat == other.heartbeat
@@ -353,7 +353,7 @@ fn keeps_address(wanted: &Wanted) -> bool {
     let asked = &wanted.properties;
     asked.hostname.is_none()
         && asked.publish != Some(false)
-        && asked.protocol.as_deref() != Some("tcp")
+        && asked.protocol != Some(Protocol::Tcp)
 }
 
 /// How long streams may go on at an agent that another one stands in for: nobody waits for them,

@@ -209,14 +209,13 @@ impl Wanted {
             );
             return Err(vec![ConfigError::new("host_header", message)]);
         }
+        let mut destination = Destination::new(target);
+        destination.proxy_protocol = proxy_protocol;
+        destination.host_header = host_header;
         Ok(Self {
             engine: section.engine.clone(),
             properties,
-            destination: Destination {
-                proxy_protocol,
-                host_header,
-                ..target.into()
-            },
+            destination,
         })
     }
 

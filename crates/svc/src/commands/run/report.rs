@@ -93,7 +93,9 @@ impl Report {
                     }
                 }
             }
-            Status::Disconnected { error, retry_in } => {
+            Status::Disconnected {
+                error, retry_in, ..
+            } => {
                 if self.troubles.get(key).map(String::as_str) != Some(error) {
                     output::message(&format!("{key}: not connected: {error}; trying again"));
                     self.troubles

@@ -3,9 +3,8 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use client::{
-    Agent, Closed, Connection, Properties, Refusal, Status, Target, Tunnel,
+    Agent, Closed, Connection, Forwarding, Refusal, Status, Target, Tunnel,
     backoff::{Backoff, random},
-    tunnel::Observer,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -142,7 +141,8 @@ async fn hold(
     let mut status = tunnel.status();
     status.mark_changed();
     let observer = observe(key, told);
-    let forwarding = tunnel.forward(order.wanted.destination.clone(), Some(observer));
+    let forwarding =
+        tunnel.forward(Forwarding::to(order.wanted.destination.clone()).with_observer(observer));
     tokio::pin!(forwarding);
     let mut over = false;
     let mut joined = false;
@@ -179,15 +179,10 @@ async fn hold(
 
 impl Order {
     fn open(&self) -> Tunnel {
-        let properties = Properties {
-            hostname: self
-                .wanted
-                .properties
-                .hostname
-                .clone()
-                .or_else(|| self.address.clone()),
-            ..self.wanted.properties.clone()
-        };
+        let mut properties = self.wanted.properties.clone();
+        if properties.hostname.is_none() {
+            properties.hostname.clone_from(&self.address);
+        }
         self.on.agent.open(properties)
     }
 
@@ -215,13 +210,13 @@ fn is_over(tunnel: &Tunnel) -> bool {
 }
 
 /// Streams are told through a bounded queue: a reader that does not keep up must not hold visitors.
-fn observe(key: &Arc<str>, told: &mpsc::Sender<Told>) -> Observer {
+fn observe(key: &Arc<str>, told: &mpsc::Sender<Told>) -> impl Fn(Connection) + use<> {
     let (key, told) = (Arc::clone(key), told.clone());
-    Arc::new(move |stream| {
+    move |stream| {
         let key = Arc::clone(&key);
         // A full queue loses the line, not the stream.
         drop(told.try_send(Told::Stream { key, stream }));
-    })
+    }
 }
 
 /// As long as an engine that is reached may take to answer.

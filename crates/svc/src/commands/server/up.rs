@@ -248,18 +248,15 @@ impl Demo {
             .await
             .map_err(|error| Failure::of("the demo service cannot start", error))?;
         let agent = Agent::start(engine)?;
-        let properties = Properties {
-            // The engine puts the rest behind it.
-            hostname: Some(DEMO.to_owned()),
-            ..Properties::http().named(DEMO)
-        };
+        // The engine puts the rest behind the host name.
+        let properties = Properties::http().named(DEMO).hostname(DEMO);
         let mut tunnel = agent.open(properties);
         let online = tunnel.online().await?;
         let target: Target = service
             .to_string()
             .parse()
             .map_err(|error| Failure::of("the demo service has no address", error))?;
-        let forwarding = tokio::spawn(async move { tunnel.forward(target, None).await });
+        let forwarding = tokio::spawn(async move { tunnel.forward(target).await });
         Ok(Self {
             agent,
             url: online.forwarding.clone(),

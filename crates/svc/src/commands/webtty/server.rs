@@ -6,7 +6,10 @@ mod settings;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, ValueEnum};
-use client::{Agent, Status, Tunnel};
+use client::{
+    Agent, Status, Tunnel,
+    properties::{HttpVersion, Protocol, TunnelKind},
+};
 use daemon::shutdown::Shutdown;
 use terminal::{
     inventory::{self, Host, Transport},
@@ -302,37 +305,32 @@ impl Args {
         let offer = self.offer(registered, settings, speaks);
         let labels = inventory::labels(&offer, &Host::this());
         let publish = self.publish || !self.no_publish;
-        let properties = client::Properties {
-            name: self.name.clone(),
-            hostname: self.host.clone(),
-            publish: Some(publish),
-            labels,
-            ..client::Properties::default()
-        };
+        let mut properties = client::Properties::default()
+            .publish(publish)
+            .labels(labels);
+        properties.name.clone_from(&self.name);
+        properties.hostname.clone_from(&self.host);
         if let Some(registered) = registered {
-            return Ok(client::Properties {
-                name: properties.name.or_else(|| Some(registered.id().to_owned())),
-                kind: Some("bytestream".to_owned()),
-                protocol: Some("webtty".to_owned()),
-                ..properties
-            });
+            properties
+                .name
+                .get_or_insert_with(|| registered.id().to_owned());
+            return Ok(properties
+                .kind(TunnelKind::Bytestream)
+                .protocol(Protocol::Webtty));
         }
         if !publish && self.name.is_none() {
             return Err(Failure::usage("a private server needs a name")
                 .hint("give --name: it is what clients dial"));
         }
         Ok(match speaks {
-            Transport::WebSocket => client::Properties {
-                protocol: Some("http".to_owned()),
-                http_version: Some("http/1.1".to_owned()),
+            Transport::WebSocket => {
                 // A terminal is for nobody who shows nothing.
-                token_auth: publish.then_some(true),
-                ..properties
-            },
-            Transport::Plain => client::Properties {
-                kind: Some("bytestream".to_owned()),
-                ..properties
-            },
+                properties.token_auth = publish.then_some(true);
+                properties
+                    .protocol(Protocol::Http)
+                    .http_version(HttpVersion::Http11)
+            }
+            Transport::Plain => properties.kind(TunnelKind::Bytestream),
         })
     }
 }

@@ -12,8 +12,7 @@ mod verify;
 
 use base64::Engine as _;
 use clap::{Args, Subcommand};
-use client::api::{self, Api};
-use http::Method;
+use client::api::{self, Api, Call};
 use serde_json::{Map, Value};
 
 use crate::{cli::Format, connection::Connection, failure::Failure, output};
@@ -111,7 +110,7 @@ impl On {
 
 /// Reads one thing.
 async fn get(api: &Api, path: &str, params: Map<String, Value>) -> Result<Value, Failure> {
-    Ok(api.call(Method::GET, path, params, None).await?)
+    Ok(api.call(Call::get(path).with_params(params)).await?)
 }
 
 /// Reads a list.

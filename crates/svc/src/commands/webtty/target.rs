@@ -77,7 +77,7 @@ impl Reach {
     /// All servers that the engine lists.
     pub(super) async fn servers(&self) -> Result<Vec<Server>, Failure> {
         let api = Api::new(&self.connection.resolve()?)?;
-        let tunnels = api.tunnels(&client::api::Filters::new(), None).await?;
+        let tunnels = api.tunnels(&client::api::ListQuery::new()).await?;
         Ok(inventory::servers(&tunnels))
     }
 
@@ -95,7 +95,7 @@ impl Reach {
         {
             server = listed.into_iter().find(|server| is_at(server, &url));
             if let Some(server) = &server {
-                bearer = server.bearer(bearer, config.token);
+                bearer = server.bearer(bearer, &config.tokens);
                 trust = config.trust;
             }
         }

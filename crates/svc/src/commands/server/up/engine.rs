@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use client::{Config, HostPort, Token, Trust, api::Api, api::ApiError};
+use client::{Config, HostPort, Token, Trust, api::Api, api::ApiError, api::ListQuery};
 use credentials::{Identity, MintRequest, Secret, SigningKey, TokenKind};
 use engine::config::EngineConfig;
 use jiff::Timestamp;
@@ -219,7 +219,7 @@ pub(super) async fn believes(config: &Config) -> Result<(), Failure> {
     let api = Api::new(config)?;
     let asking = async {
         loop {
-            match api.tunnels(&client::api::Filters::new(), Some(1)).await {
+            match api.tunnels(&ListQuery::new().with_limit(1)).await {
                 // Not yet told of the token, of its owner, of the project, of anything.
                 Err(ApiError::Refused(problem))
                     if matches!(problem.status, 401 | 403 | 421 | 503) =>

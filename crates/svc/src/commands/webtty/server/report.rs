@@ -47,7 +47,9 @@ impl Report {
                     Format::Text => output::line(&format!("{} -> {TERMINALS}", online.forwarding)),
                 }
             }
-            Status::Disconnected { error, retry_in } => {
+            Status::Disconnected {
+                error, retry_in, ..
+            } => {
                 if self.trouble.as_deref() != Some(error) {
                     output::message(&format!(
                         "not connected to {}: {error}; trying again",

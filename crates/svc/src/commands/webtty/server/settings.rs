@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use client::{Properties, agent::Renew};
+use client::{
+    Properties,
+    properties::{Protocol, TunnelKind},
+};
 use jiff::Timestamp;
 use terminal::{
     enrollment::Enrollment,
@@ -23,6 +26,9 @@ use tty::{
 
 use super::{Args, Carried, Mode};
 use crate::{commands::webtty::asked, failure::Failure, random};
+
+/// Puts into the properties of a tunnel what is good for a moment alone.
+pub(super) type Renew = Box<dyn Fn(&mut Properties) + Send + Sync>;
 
 /// A registered server, as its host knows it.
 #[derive(Debug)]
@@ -53,13 +59,13 @@ impl Registered {
     pub(super) fn admission(&self) -> Result<Renew, Failure> {
         let identity = self.identity()?;
         let enrollment = self.enrollment.clone();
-        Ok(Arc::new(move |properties: &mut Properties| {
+        Ok(Box::new(move |properties: &mut Properties| {
             properties.labels.remove(admission::LABEL);
             let subject = Subject {
                 project_id: &enrollment.project_id,
                 server_id: &enrollment.server_id,
-                tunnel_protocol: properties.protocol.as_deref().unwrap_or_default(),
-                tunnel_type: properties.kind.as_deref().unwrap_or_default(),
+                tunnel_protocol: properties.protocol.as_ref().map_or("", Protocol::as_str),
+                tunnel_type: properties.kind.as_ref().map_or("", TunnelKind::as_str),
                 labels: &properties.labels,
             };
             // Without a proof the engine refuses, and says so.

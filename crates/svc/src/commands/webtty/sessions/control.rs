@@ -2,8 +2,9 @@
 
 use api::webtty::{CONTROL_REQUEST, CONTROL_REQUESTS, PARTICIPANT, SESSION};
 use clap::Parser;
+use client::api::Call;
 use http::Method;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use types::webtty::ControlAction;
 
 use super::{On, Written, given, write_one};
@@ -123,7 +124,7 @@ pub(super) async fn request(args: RequestArgs) -> Result<(), Failure> {
     ]);
     let path = args.on.path(CONTROL_REQUESTS);
     let body = Value::Object(body);
-    let made = api.call(Method::POST, &path, Map::new(), Some(&body));
+    let made = api.call(Call::new(Method::POST, &path).with_body(&body));
     write_one(args.written.output, &made.await?, FIELDS)
 }
 
@@ -142,7 +143,7 @@ pub(super) async fn resolve(args: ResolveArgs) -> Result<(), Failure> {
         .on
         .path_of(CONTROL_REQUEST, "request_id", &args.request);
     let body = Value::Object(body);
-    let answered = api.call(Method::POST, &path, Map::new(), Some(&body));
+    let answered = api.call(Call::new(Method::POST, &path).with_body(&body));
     write_one(args.written.output, &answered.await?, FIELDS)
 }
 
@@ -154,7 +155,7 @@ pub(super) async fn kick(args: KickArgs) -> Result<(), Failure> {
         .path_of(PARTICIPANT, "participant_id", &args.participant);
     let body = given([("reason", args.reason.map(Value::String))]);
     let body = Value::Object(body);
-    api.call(Method::POST, &path, Map::new(), Some(&body))
+    api.call(Call::new(Method::POST, &path).with_body(&body))
         .await?;
     output::message(&format!("{} has left", args.participant));
     Ok(())
@@ -176,7 +177,7 @@ pub(super) async fn terminate(args: TerminateArgs) -> Result<(), Failure> {
     }
     let api = args.on.api()?;
     let path = args.on.path(SESSION);
-    api.call(Method::DELETE, &path, Map::new(), None).await?;
+    api.call(Call::new(Method::DELETE, &path)).await?;
     output::message(&format!("{session} is ending"));
     Ok(())
 }

@@ -8,8 +8,7 @@ use std::{
 
 use api::webtty::EXPORT;
 use clap::{Args, Parser, ValueEnum};
-use client::api::{Api, Download};
-use serde_json::Map;
+use client::api::{Api, Call, Download};
 
 use super::On;
 use crate::{
@@ -130,7 +129,7 @@ pub(super) async fn begin(
             path.extend(["&", name, "=", &number.to_string()]);
         }
     }
-    Ok(api.download(&path, Map::new()).await?)
+    Ok(api.download(Call::get(&path)).await?)
 }
 
 async fn copy(mut download: Download, out: &mut impl Write) -> Result<u64, Failure> {

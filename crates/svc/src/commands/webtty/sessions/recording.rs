@@ -2,9 +2,9 @@
 
 use api::webtty::{RECORDING, SEARCH};
 use clap::Parser;
-use client::api::Api;
+use client::api::{Api, Call};
 use http::Method;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{On, Written, cell, get, given, write_list};
 use crate::{
@@ -114,7 +114,7 @@ pub(super) async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     }
     let api = args.on.api()?;
     let path = args.on.path(RECORDING);
-    api.call(Method::DELETE, &path, Map::new(), None).await?;
+    api.call(Call::new(Method::DELETE, &path)).await?;
     output::message(&format!("{what} is deleted"));
     Ok(())
 }

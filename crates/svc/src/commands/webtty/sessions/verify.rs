@@ -12,9 +12,8 @@ use std::{
 
 use api::webtty::{RecordingVerdict, VERIFY};
 use clap::Parser;
-use client::api::ApiError;
-use http::Method;
-use serde_json::{Map, Value, json};
+use client::api::{ApiError, Call};
+use serde_json::{Value, json};
 use tty::recording::{Broken, Fault, Head, Record, Verifier};
 
 use super::{
@@ -102,7 +101,7 @@ async fn of_engine(on: &On) -> Result<Found, Failure> {
     let api = on.api()?;
     // The end is asked for first: what is recorded meanwhile comes behind it.
     let path = on.path(VERIFY);
-    let asked = api.call(Method::GET, &path, Map::new(), None);
+    let asked = api.call(Call::get(&path));
     let answer = match asked.await {
         Ok(answer) => answer,
         // An engine that only exports.

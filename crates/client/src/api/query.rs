@@ -1,0 +1,97 @@
+//! What is asked of the Engine API's lists and event streams.
+
+use serde_json::{Map, Value};
+
+/// What a list or an event stream is narrowed to: the `filters` of one kind of object, as the
+/// Engine API writes them.
+pub type Filters = Map<String, Value>;
+
+/// What a list has. By default, everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListQuery {
+    filters: Filters,
+    limit: Option<u32>,
+}
+
+impl ListQuery {
+    /// Everything.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What matches these filters alone.
+    #[must_use]
+    pub fn with_filters(self, filters: Filters) -> Self {
+        Self { filters, ..self }
+    }
+
+    /// At most so many; `None` is the engine's own limit.
+    #[must_use]
+    pub fn with_limit(self, limit: impl Into<Option<u32>>) -> Self {
+        Self {
+            limit: limit.into(),
+            ..self
+        }
+    }
+
+    pub(super) fn params(&self) -> Filters {
+        let mut params = Filters::new();
+        if !self.filters.is_empty() {
+            params.insert("filters".to_owned(), self.filters.clone().into());
+        }
+        if let Some(limit) = self.limit {
+            params.insert("limit".to_owned(), limit.into());
+        }
+        params
+    }
+}
+
+/// What an event stream has. By default every event of clients and tunnels, as server-sent events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventQuery {
+    pub(super) transport: Transport,
+    pub(super) params: Filters,
+}
+
+impl EventQuery {
+    /// Every event of clients and tunnels.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Of clients, the events of those that match these filters.
+    #[must_use]
+    pub fn with_clients(self, filters: Filters) -> Self {
+        self.with_param("clients", filters)
+    }
+
+    /// Of tunnels, the events of those that match these filters.
+    #[must_use]
+    pub fn with_tunnels(self, filters: Filters) -> Self {
+        self.with_param("tunnels", filters)
+    }
+
+    /// A parameter as the Engine API takes it, such as another family of events.
+    #[must_use]
+    pub fn with_param(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.params.insert(name.into(), value.into());
+        self
+    }
+
+    /// Over this transport.
+    #[must_use]
+    pub fn over(self, transport: Transport) -> Self {
+        Self { transport, ..self }
+    }
+}
+
+/// How events travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transport {
+    /// Server-sent events, an answer that does not end.
+    #[default]
+    Sse,
+    /// A text frame for each event.
+    WebSocket,
+}
