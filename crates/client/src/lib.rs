@@ -102,3 +102,8 @@ pub use tunnel::{Closed, Connection, Status, Tunnel};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadMe;
+
+/// Those of the page for developers compile, with all features.
+#[cfg(all(doctest, feature = "api", feature = "axum", feature = "tower"))]
+#[doc = include_str!("../guide.md")]
+struct Guide;
