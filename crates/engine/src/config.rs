@@ -226,6 +226,8 @@ pub struct Limits {
     pub max_streams_per_client: usize,
     /// Visits under way at once.
     pub max_streams: usize,
+    /// Those of one source over HTTP/2.
+    pub max_streams_per_source: usize,
     /// Bytes that all streams together hold for readers that do not take them.
     pub max_buffered_bytes: usize,
     /// Watchers (SSE and WebSocket) at once.

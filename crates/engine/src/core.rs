@@ -24,6 +24,7 @@ use crate::directory::Project;
 use crate::edge::Upstreams;
 use crate::edge::hold::Holds;
 use crate::geo::Countries;
+use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts};
 use crate::live::{Live, LiveTunnel, Namespace};
 use crate::managed::Reports;
@@ -49,6 +50,7 @@ pub(crate) struct Core {
     pub(crate) tls: crate::listen::TlsConfigs,
     pub(crate) handshakes: Handshakes,
     pub(crate) connections: Arc<Connections>,
+    pub(crate) source_visits: Arc<SourceVisits>,
     pub(crate) tcp_ports: TcpPorts,
     /// The countries of addresses, where there is a file of them.
     pub(crate) countries: Option<Arc<Countries>>,

@@ -32,6 +32,7 @@ use crate::directory::{Directory, Project};
 use crate::edge::Upstreams;
 use crate::edge::hold::{self, Holds};
 use crate::geo::{Countries, GeoError};
+use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
 use crate::live::{HostnameRefused, Live, LiveLimits, Namespace};
 use crate::managed::{Following, Managed};
@@ -248,6 +249,7 @@ pub async fn start_with_clock(
     let core = Arc::new(Core {
         handshakes: Handshakes::new(config.limits.max_handshakes_per_source),
         connections: Connections::new(&config.limits),
+        source_visits: SourceVisits::new(config.limits.max_streams_per_source),
         tcp_ports: TcpPorts::new(&config, workers.count(), Arc::clone(&clock)),
         config,
         clock,

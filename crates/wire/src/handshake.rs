@@ -144,6 +144,8 @@ mod tests {
         assert_eq!(named(&[]), Vec::<&str>::new());
         assert_eq!(named(&["later/9", EXT_POOL, EXT_POOL]), [EXT_POOL]);
         assert_eq!(named(&[EXT_LANE, EXT_POOL]), [EXT_POOL, EXT_LANE]);
+        // Other lanes are none.
+        assert_eq!(named(&["lane/1", EXT_POOL]), [EXT_POOL]);
         // A lane is made of a standing connection.
         assert_eq!(named(&[EXT_LANE, "pool/2"]), Vec::<&str>::new());
     }

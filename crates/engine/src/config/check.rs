@@ -389,6 +389,11 @@ fn limits(section: &LimitsSection) -> Checked<Limits> {
         max_tunnels_per_client: count("max_tunnels_per_client", section.max_tunnels_per_client)?,
         max_streams_per_client: count("max_streams_per_client", section.max_streams_per_client)?,
         max_streams: count("max_streams", section.max_streams)?,
+        max_streams_per_source: match section.max_streams_per_source {
+            Some(given) => count("max_streams_per_source", given)?,
+            // Several sources that do their worst leave room; a browser has one connection.
+            None => count("max_streams", (section.max_streams / 8).max(256))?,
+        },
         // Below it a few slow downloads are the limit.
         max_buffered_bytes: limit(
             "max_buffered_bytes",

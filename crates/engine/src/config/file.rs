@@ -281,6 +281,13 @@ pub(super) struct LimitsSection {
     /// Visits (requests, connections, dials) that are under way at once, of all agents; further
     /// ones are 503.
     pub(super) max_streams: u32,
+    /// Requests over HTTP/2 that are under way at once from one source, an IPv4 address or an IPv6
+    /// network of 64 bits; further ones are 503. Connections of HTTP/1.1 and of `tls` and `tcp`
+    /// tunnels are one visit each and have `max_connections_per_source`. The addresses of
+    /// `edge.trusted_proxies` are exempt: behind one that tells no addresses, all visitors are one
+    /// source. Without this key it is an eighth of `max_streams`, at least 256.
+    #[schemars(example = 12_500)]
+    pub(super) max_streams_per_source: Option<u32>,
     /// Bytes that all streams together hold for readers that do not take them. From a half of it
     /// on buffers are small; beyond it those streams end whose readers have taken nothing for the
     /// longest. Each of `max_streams` costs some 40 KiB beside it. 16777216 to 4294967295.
@@ -339,6 +346,7 @@ impl Default for LimitsSection {
             max_streams_per_client: 10_000,
             // At some 20 KiB each where they only wait, 2 GiB.
             max_streams: 100_000,
+            max_streams_per_source: None,
             // A thousand downloads over slow links with buffers of the largest size.
             max_buffered_bytes: 256 * 1024 * 1024,
             // Each holds a queue of events and gets every change.

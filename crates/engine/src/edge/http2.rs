@@ -29,6 +29,8 @@ use super::seen::Seen;
 use super::stall::Streams;
 use super::terminal;
 use crate::core::Worker;
+use crate::limits::VisitCount;
+use crate::listen::{is_trusted, site};
 
 /// Requests of one visitor at the same time: what browsers use is below it.
 const STREAMS: u32 = 256;
@@ -52,7 +54,11 @@ const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// Serves one connection to its end.
 pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
     let activity = Arc::new(Activity::default());
+    let core = &worker.core;
+    let is_proxy = is_trusted(&core.config.trusted_proxies, seen.source);
+    let visits = (!is_proxy).then(|| core.source_visits.of(site(seen.source)));
     let visitor = Arc::new(Visitor {
+        visits,
         seen,
         worker: Arc::clone(&worker),
         activity: Arc::clone(&activity),
@@ -96,6 +102,8 @@ pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
 /// A visitor's connection.
 #[derive(Debug)]
 struct Visitor {
+    /// Those of its source; `None` for a proxy that tells no addresses.
+    visits: Option<Arc<VisitCount>>,
     seen: Seen,
     worker: Arc<Worker>,
     activity: Arc<Activity>,
@@ -153,6 +161,10 @@ impl Visitor {
             record.decided("http", Some(problem.detail.clone()));
             record.ended(Outcome::Refused);
             record.answer(problem, form)
+        };
+        match self.visits.as_ref().map(VisitCount::enter).transpose() {
+            Ok(visit) => visit.map(|visit| record.of_source(visit)),
+            Err(busy) => return Err(malformed(record, &busy.into())),
         };
         let invalid = |reason: &'static str| Problem::invalid_request(reason);
         if head_size::is_too_large(request, self.worker.core.config.limits.header_bytes) {

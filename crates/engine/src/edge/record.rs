@@ -24,7 +24,7 @@ use crate::access::{Proof, Rule, Visitor};
 use crate::agents::{Agent, random_bytes};
 use crate::core::Worker;
 use crate::directory::Project;
-use crate::limits::{NoPlace, Place};
+use crate::limits::{NoPlace, Place, SourceVisit};
 use crate::live::LiveTunnel;
 use crate::managed::Meter;
 
@@ -40,6 +40,7 @@ pub(crate) struct Record {
     report: Option<Box<Report>>,
     hold: Option<Hold>,
     place: Option<Place>,
+    source_visit: Option<SourceVisit>,
     /// The visit keeps its connection from being idle.
     occupied: Option<Occupied>,
     /// What goes to the service, where another task sends it.
@@ -174,6 +175,7 @@ impl Record {
             report,
             hold: None,
             place: None,
+            source_visit: None,
             occupied: None,
             sent: None,
             opened: None,
@@ -189,6 +191,11 @@ impl Record {
     /// Counts the visit on a connection that others share, to its end.
     pub(crate) fn occupy(&mut self, activity: &Arc<Activity>) {
         self.occupied = Some(Activity::begin(activity));
+    }
+
+    /// Counts the visit among those of its source, to its end.
+    pub(crate) fn of_source(&mut self, visit: SourceVisit) {
+        self.source_visit = Some(visit);
     }
 
     fn wanted(&self) -> bool {

@@ -11,6 +11,7 @@ mod messages;
 mod order;
 mod places;
 mod shaped;
+mod sources;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,6 +24,7 @@ pub(crate) use self::messages::{ChangeRate, MessageRate, monotonic};
 pub(crate) use self::order::Order;
 pub(crate) use self::places::{NoPlace, Place, Places};
 pub(crate) use self::shaped::Shaped;
+pub(crate) use self::sources::{SourceVisit, SourceVisits, VisitCount};
 use crate::clock::Clock;
 use crate::directory::Project;
 

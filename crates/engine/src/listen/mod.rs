@@ -23,6 +23,7 @@ mod socket;
 mod tcp_ports;
 mod tls;
 
+pub(crate) use self::admit::is_trusted;
 pub(crate) use self::connections::{Connections, Refused};
 pub(crate) use self::handshakes::{Handshakes, site};
 pub(crate) use self::plain::serve_plain;

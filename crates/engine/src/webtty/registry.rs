@@ -240,3 +240,27 @@ const PAST: usize = 8192;
 
 /// Seconds after which a further session may be tried.
 const RETRY: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_and_an_engine_have_so_many_sessions() {
+        let sessions = Arc::<Sessions>::default();
+        let mut held = Vec::new();
+        for project in 0..MOST / OF_PROJECT {
+            let project: Arc<str> = format!("prj_{project}").into();
+            held.extend((0..OF_PROJECT).map(|_| sessions.reserve(&project).unwrap()));
+            if held.len() < MOST {
+                assert_eq!(sessions.reserve(&project).unwrap_err(), Full::Project);
+            }
+        }
+        let other: Arc<str> = "prj_other".into();
+        assert_eq!(sessions.reserve(&other).unwrap_err(), Full::Engine);
+        held.pop();
+        held.push(sessions.reserve(&other).unwrap());
+        drop(held);
+        assert!(sessions.table.lock().projects.is_empty());
+    }
+}

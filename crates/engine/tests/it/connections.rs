@@ -1,7 +1,15 @@
 //! How many connections there may be, in all and of one source, and how long they may do nothing.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
+use bytes::Bytes;
 use client::Properties;
-use testing::{TestEngine, Upstream, within};
+use h2::client::{ResponseFuture, SendRequest};
+use rustls::pki_types::ServerName;
+use testing::{ScriptedUpstream, TestEngine, Upstream, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::world::{A, World};
@@ -49,6 +57,123 @@ async fn visitors_leave_room_for_agents_and_the_engine_api() {
     let mut caller = visitor.http1(&own).await;
     caller.request("GET", "/api/tunnels", &own, &bearer).await;
     assert_eq!(caller.answer().await.status, 200);
+}
+
+/// The plain listener counts with the other: what one source has there it does not have here.
+#[tokio::test]
+async fn connections_to_the_plain_listener_count() {
+    const MOST: usize = 8;
+    let sections = "http: {enabled: true, listen_addr: '127.0.0.1:0'}\n\
+                    limits: {max_connections_per_source: 8}";
+    let engine = TestEngine::start_with(sections).await;
+    let http = engine.running().http_addr().unwrap();
+    let mut held = Vec::new();
+    for _ in 0..MOST {
+        held.push(engine.visitor().h2(engine.host()).await);
+    }
+    let answer = async |source: [u8; 4]| {
+        let mut visitor = from(source.into(), http).await;
+        let request = "GET / HTTP/1.1\r\nHost: engine.localhost\r\n\r\n";
+        visitor.write_all(request.as_bytes()).await.ok();
+        let mut answer = Vec::new();
+        // A connection that is closed unread may be reset.
+        within("end", visitor.read_to_end(&mut answer)).await.ok();
+        String::from_utf8(answer).unwrap()
+    };
+    assert_eq!(answer([127, 0, 0, 1]).await, "");
+    let other = answer([127, 0, 0, 2]).await;
+    assert!(other.starts_with("HTTP/1.1 308"), "{other}");
+    drop(held);
+}
+
+async fn from(source: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((source, 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+/// Visitors over HTTP/2 from one address.
+struct Visitors {
+    sender: SendRequest<Bytes>,
+    _connection: AbortOnDropHandle<Result<(), h2::Error>>,
+}
+
+impl Visitors {
+    async fn connect(engine: &TestEngine, source: [u8; 4], host: &str) -> Self {
+        let connector = TlsConnector::from(engine.ca().client(&["h2"]));
+        let name = ServerName::try_from(host.to_owned()).unwrap();
+        let socket = from(source.into(), engine.addr()).await;
+        let connecting = connector.connect(name, socket);
+        let stream = within("TLS session", connecting).await.unwrap();
+        let (sender, connection) = h2::client::handshake(stream).await.unwrap();
+        Self {
+            sender,
+            _connection: AbortOnDropHandle::new(tokio::spawn(connection)),
+        }
+    }
+
+    async fn ask(&self, host: &str) -> ResponseFuture {
+        let request = http::Request::get(format!("https://{host}/")).body(());
+        let mut sender = self.sender.clone().ready().await.unwrap();
+        sender.send_request(request.unwrap(), true).unwrap().0
+    }
+
+    async fn status(&self, host: &str) -> u16 {
+        let answer = within("answer", self.ask(host).await).await.unwrap();
+        answer.status().as_u16()
+    }
+}
+
+/// One source does not use up what a project has, with as many connections as it likes; a proxy that
+/// tells no addresses is no source.
+#[tokio::test]
+async fn requests_of_one_source_over_http2_have_a_limit() {
+    const MOST: usize = 4;
+    let sections = "edge: {trusted_proxies: [127.0.0.2]}\nlimits: {max_streams_per_source: 4}";
+    let engine = TestEngine::start_with(sections).await;
+    let hanging = ScriptedUpstream::never_answers().await;
+    let tunnel = engine.publish(hanging.addr()).await;
+    let host = tunnel.hostname();
+    let (first, second) = (
+        Visitors::connect(&engine, [127, 0, 0, 1], host).await,
+        Visitors::connect(&engine, [127, 0, 0, 1], host).await,
+    );
+    let mut waiting = Vec::new();
+    for number in 0..MOST {
+        let visitors = if number % 2 == 0 { &first } else { &second };
+        waiting.push(visitors.ask(host).await);
+        hanging.next_head().await;
+    }
+    assert_eq!(first.status(host).await, 503);
+    assert_eq!(second.status(host).await, 503);
+    let other = Visitors::connect(&engine, [127, 0, 0, 3], host).await;
+    waiting.push(other.ask(host).await);
+    hanging.next_head().await;
+    let proxy = Visitors::connect(&engine, [127, 0, 0, 2], host).await;
+    for _ in 0..=MOST {
+        waiting.push(proxy.ask(host).await);
+        hanging.next_head().await;
+    }
+}
+
+/// The visits of all projects and sources have a limit.
+#[tokio::test]
+async fn visits_have_a_limit() {
+    const MOST: usize = 4;
+    let engine = TestEngine::start_with("limits: {max_streams: 4}").await;
+    let hanging = ScriptedUpstream::never_answers().await;
+    let tunnel = engine.publish(hanging.addr()).await;
+    let host = tunnel.hostname();
+    let mut waiting = Vec::new();
+    for _ in 0..MOST {
+        let mut visitor = engine.visitor().http1(host).await;
+        visitor.request("GET", "/", host, "").await;
+        hanging.next_head().await;
+        waiting.push(visitor);
+    }
+    let refused = engine.visitor().http1(host).await.get("/", host).await;
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert_eq!(refused.header("retry-after"), Some("1"));
 }
 
 /// A connection of the Engine API without a request ends, whatever came before; a stream that is

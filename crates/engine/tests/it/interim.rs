@@ -172,3 +172,71 @@ async fn an_upgrade_that_nobody_asked_for_is_a_502() {
         502
     );
 }
+
+/// Interim answers go first, and bytes on both sides of a switch arrive, however early they came.
+#[tokio::test]
+async fn a_switch_behind_interim_answers_loses_no_bytes() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::start(|_| {
+        vec![
+            Step::ReadHead,
+            Step::write(
+                "HTTP/1.1 100 Continue\r\n\r\n\
+                 HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n\
+                 HTTP/1.1 101 Switching Protocols\r\nupgrade: echo\r\nconnection: upgrade\r\n\r\n\
+                 from the service",
+            ),
+            Step::ReadBytes(16),
+            Step::write(", and more"),
+        ]
+    })
+    .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    let head =
+        format!("GET / HTTP/1.1\r\nHost: {host}\r\nUpgrade: echo\r\nConnection: upgrade\r\n");
+    // The first bytes of the new protocol do not wait for the answer.
+    visitor.send(head + "\r\nfrom the ").await;
+    let mut interim = Vec::new();
+    let switched = loop {
+        let head = visitor.head().await;
+        match head.status {
+            100 | 103 => interim.push(head.status),
+            _ => break head,
+        }
+    };
+    assert_eq!(switched.status, 101);
+    assert!(interim.contains(&103), "{interim:?}");
+    assert_eq!(visitor.read_exact(16).await.unwrap(), b"from the service");
+    visitor.send("visitor").await;
+    assert_eq!(visitor.read_exact(10).await.unwrap(), b", and more");
+    upstream.head().await;
+    let report = upstream.report().await;
+    assert_eq!(report, Report::Bytes(b"from the visitor".to_vec()));
+}
+
+/// A service that switches while the visitor still sends its body has not read the request: what of
+/// it belongs to which protocol nobody could tell.
+#[tokio::test]
+async fn a_switch_within_a_request_is_refused() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::start(|_| {
+        vec![
+            Step::ReadHead,
+            Step::write(
+                "HTTP/1.1 101 Switching Protocols\r\nupgrade: echo\r\nconnection: upgrade\r\n\r\n",
+            ),
+            Step::ReadToEnd,
+        ]
+    })
+    .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    let fields = "Upgrade: echo\r\nConnection: upgrade\r\nContent-Length: 8\r\n";
+    visitor.request("POST", "/", host, fields).await;
+    visitor.send("half").await;
+    let head = visitor.head().await;
+    assert!(head.status >= 400, "{head:?}");
+}

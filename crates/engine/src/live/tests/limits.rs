@@ -90,6 +90,36 @@ fn one_project_of_several_has_a_share() {
 }
 
 #[test]
+fn a_project_has_what_its_plan_allows() {
+    let live = limited(LiveLimits::default());
+    let directory = crate::directory::Directory::default();
+    let told = json!({
+        "id": "prj_aaaaaaaa", "endpoint": "aaaaaaaa", "workspace_id": "wks_1", "plan": "basic",
+        "provider": "other", "limits": {"clients": 2, "tunnels": 3},
+    });
+    let told = serde_json::from_value(told).unwrap();
+    directory.apply(vec![api::link::Item::Project(Box::new(told))]);
+    let project = directory.project_at("aaaaaaaa").unwrap();
+    let connect = || live.add_client(Client::online(live.new_client_id()), &project);
+    let agents = [connect().unwrap(), connect().unwrap()];
+    assert_eq!(connect().unwrap_err(), ClientsFull::Project(2));
+    let owner = |agent: &Client| Owner {
+        identity: Identity::new(&project.id, &credentials::Identity::User("ann".to_owned())),
+        project: Arc::clone(&project),
+        client_id: agent.id,
+        agent: Arc::new("an agent"),
+    };
+    let [first, second] = agents.each_ref().map(|agent| owner(agent));
+    for name in ["a", "b", "c"] {
+        open(&live, &first, json!({"name": name})).unwrap();
+    }
+    let fourth = open(&live, &second, json!({"name": "d"}));
+    assert_eq!(fourth.unwrap_err(), OpenRefused::ProjectFull(3));
+    // What is taken over is not one more.
+    open(&live, &second, json!({"name": "a"})).unwrap();
+}
+
+#[test]
 fn a_full_engine_still_lets_a_name_be_taken_over() {
     let live = limited(LiveLimits {
         tunnels: 1,

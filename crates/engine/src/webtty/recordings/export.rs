@@ -2,12 +2,11 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::timeout;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 use tty::recording::Record;
 use tty::recording::export::{self, Cast, CastOptions, Hashes, TextOptions};
@@ -16,6 +15,7 @@ use types::webtty::{RecordType, StreamType};
 
 use super::layout::Stored;
 use super::read::{Reader, Unreadable};
+use super::readers::{Patience, ReaderPermit, STALL};
 use super::{Inner, Recorder};
 
 /// A form of an export.
@@ -76,9 +76,6 @@ const WAITING: usize = 4;
 /// Bytes of one piece.
 const PIECE: usize = 64 * 1024;
 
-/// How long an export waits for its reader.
-const STALL: Duration = Duration::from_mins(1);
-
 impl Recorder {
     /// An export as a stream of pieces. It ends with an error where the recording does not go on as
     /// it was recorded: what was cut must not look whole.
@@ -93,7 +90,7 @@ impl Recorder {
         export: Export,
     ) -> Result<mpsc::Receiver<io::Result<Bytes>>, Unreadable> {
         let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
-        let permit = inner.permit()?;
+        let permit = inner.readers.permit(project_id)?;
         let (stored, _) = inner.open(project_id, id.as_str(), export.from_seq).await?;
         if stored.sealed && !matches!(export.format, Format::Json | Format::Ndjson) {
             return Err(Unreadable::Sealed);
@@ -123,7 +120,7 @@ struct Job {
     export: Export,
     stored: Stored,
     to: mpsc::Sender<io::Result<Bytes>>,
-    _permit: OwnedSemaphorePermit,
+    _permit: ReaderPermit,
 }
 
 impl Job {
@@ -132,6 +129,7 @@ impl Job {
             to: self.to.clone(),
             handle: handle.clone(),
             piece: Vec::new(),
+            patience: Patience::default(),
         };
         if let Err(error) = self.write(handle, &mut out).and_then(|()| out.flush()) {
             warn!(session = self.id, %error, "an export ends early");
@@ -253,6 +251,7 @@ struct Pieces {
     to: mpsc::Sender<io::Result<Bytes>>,
     handle: Handle,
     piece: Vec<u8>,
+    patience: Patience,
 }
 
 impl Write for Pieces {
@@ -269,9 +268,12 @@ impl Write for Pieces {
             return Ok(());
         }
         let piece = Bytes::from(std::mem::take(&mut self.piece));
+        let (bytes, begun) = (piece.len(), Instant::now());
+        let left = self.patience.left();
         let sent = self
             .handle
-            .block_on(async { timeout(STALL, self.to.send(Ok(piece))).await });
+            .block_on(async { timeout(left, self.to.send(Ok(piece))).await });
+        self.patience.taken(bytes, begun.elapsed());
         match sent {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),

@@ -16,6 +16,7 @@ mod layout;
 mod place;
 mod queue;
 mod read;
+mod readers;
 mod search;
 mod tend;
 mod usage;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -37,6 +38,7 @@ use types::webtty::RecordingMode;
 
 use self::layout::{Store, Stored};
 use self::queue::{End, Queue};
+use self::readers::Readers;
 use self::usage::Usage;
 use crate::clock::Clock;
 use crate::config::{RecordingPolicy, Recordings};
@@ -118,7 +120,9 @@ struct Inner {
     /// Metadata of sessions that are over, for lists.
     ended: Mutex<HashMap<String, Arc<Stored>>>,
     /// Exports, verifications and searches at the same time: each has a thread and some megabytes.
-    readers: Arc<Semaphore>,
+    readers: Arc<Readers>,
+    /// Lists at the same time: each asks the store for up to thousands of objects.
+    lists: Arc<Readers>,
     tasks: TaskTracker,
     /// The engine stops: nothing is tried again and again any more.
     stop: CancellationToken,
@@ -126,6 +130,9 @@ struct Inner {
 
 /// See [`Inner::readers`].
 const MAX_READERS: usize = 8;
+
+/// See [`Inner::lists`]. A list asks for 16 objects at once.
+const MAX_LISTS: usize = 32;
 
 impl Recorder {
     /// Takes the place that the configuration names, and looks after it from now on. The calling
@@ -150,7 +157,8 @@ impl Recorder {
             usage: Usage::default(),
             running: Mutex::default(),
             ended: Mutex::default(),
-            readers: Arc::new(Semaphore::new(MAX_READERS)),
+            readers: Readers::new(MAX_READERS, MAX_READERS / 2),
+            lists: Readers::new(MAX_LISTS, MAX_LISTS / 4),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::warn;
 use tty::recording::{Broken, Head, Record, Verifier};
 use types::id::WebttySessionId;
@@ -72,7 +71,7 @@ impl Recorder {
     /// began.
     ///
     /// # Errors
-    /// The store fails.
+    /// The store fails, or too many lists are being made.
     pub async fn sessions(
         &self,
         project_id: &str,
@@ -82,6 +81,7 @@ impl Recorder {
         let Some(inner) = &self.inner else {
             return Ok(Vec::new());
         };
+        let _permit = inner.lists.permit(project_id)?;
         let found = inner
             .newest(project_id, limit, |stored| {
                 wanted(&stored.session, &stored.tunnel)
@@ -122,7 +122,7 @@ impl Recorder {
         limit: usize,
     ) -> Result<(Vec<Record>, bool), Unreadable> {
         let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
-        let _permit = inner.permit()?;
+        let _permit = inner.readers.permit(project_id)?;
         let (stored, mut reader) = inner.open(project_id, id.as_str(), from).await?;
         let (mut records, mut bytes) = (Vec::new(), 0);
         while let Some(part) = reader.next().await? {
@@ -149,7 +149,7 @@ impl Recorder {
         id: &WebttySessionId,
     ) -> Result<Verdict, Unreadable> {
         let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
-        let _permit = inner.permit()?;
+        let _permit = inner.readers.permit(project_id)?;
         let (_, mut reader) = inner.open(project_id, id.as_str(), 1).await?;
         let broken = loop {
             match reader.next().await {
@@ -218,11 +218,6 @@ impl Stored {
 const MAX_PAGE: usize = 4 * 1024 * 1024;
 
 impl Inner {
-    pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, Unreadable> {
-        let permit = Arc::clone(&self.readers).try_acquire_owned();
-        permit.map_err(|_| Unreadable::Busy)
-    }
-
     pub(super) async fn find(&self, project: &str, id: &str) -> Result<Stored, Unreadable> {
         match self.store.get_session(project, id).await {
             Err(error) if error.is_missing() => Err(Unreadable::NotFound),

@@ -84,7 +84,7 @@ impl Recorder {
         let Some(inner) = &self.inner else {
             return Ok(SearchAnswer::default());
         };
-        let permit = inner.permit()?;
+        let permit = inner.readers.permit(project_id)?;
         let wanted = |stored: &Stored| {
             let session = &stored.session;
             let is = |wanted: &Option<String>, has: Option<&str>| {

@@ -1,0 +1,135 @@
+//! How many requests over HTTP/2 of one source are served at once.
+//!
+//! A connection of HTTP/1.1, and a raw one, is one visit, so connections bound what a source has of
+//! them (`limits.max_connections_per_source`). One of HTTP/2 carries hundreds. A connection looks its
+//! source up once ([`SourceVisits::of`]); a request counts without a lock.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use types::problem::Problem;
+
+/// The sources that have a connection of HTTP/2. Its size is bounded by their number.
+#[derive(Debug)]
+pub(crate) struct SourceVisits {
+    most: usize,
+    by_source: Mutex<HashMap<IpAddr, Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    connections: usize,
+    visits: Arc<AtomicUsize>,
+}
+
+/// The visits of one source, for one of its connections.
+#[derive(Debug)]
+pub(crate) struct VisitCount {
+    visits: Arc<SourceVisits>,
+    source: IpAddr,
+    count: Arc<AtomicUsize>,
+}
+
+/// One visit, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct SourceVisit(Arc<VisitCount>);
+
+/// The source has as many visits in flight as one may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("your address has as many requests in flight as one may have here: {0}")]
+pub(crate) struct SourceBusy(usize);
+
+impl SourceVisits {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            by_source: Mutex::default(),
+        })
+    }
+
+    /// The count of a source: an IPv4 address, or an IPv6 network of 64 bits.
+    pub(crate) fn of(self: &Arc<Self>, source: IpAddr) -> Arc<VisitCount> {
+        let mut by_source = self.by_source.lock();
+        let shared = by_source.entry(source).or_default();
+        shared.connections += 1;
+        Arc::new(VisitCount {
+            visits: Arc::clone(self),
+            source,
+            count: Arc::clone(&shared.visits),
+        })
+    }
+}
+
+impl VisitCount {
+    pub(crate) fn enter(self: &Arc<Self>) -> Result<SourceVisit, SourceBusy> {
+        let most = self.visits.most;
+        let visit = SourceVisit(Arc::clone(self));
+        // Counted first, and given back with the visit.
+        if self.count.fetch_add(1, Ordering::Relaxed) >= most {
+            return Err(SourceBusy(most));
+        }
+        Ok(visit)
+    }
+}
+
+impl Drop for SourceVisit {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for VisitCount {
+    fn drop(&mut self) {
+        let mut by_source = self.visits.by_source.lock();
+        if let Entry::Occupied(mut shared) = by_source.entry(self.source) {
+            shared.get_mut().connections -= 1;
+            if shared.get().connections == 0 {
+                shared.remove();
+            }
+        }
+    }
+}
+
+impl From<SourceBusy> for Problem {
+    fn from(busy: SourceBusy) -> Self {
+        Self::unavailable()
+            .with_detail(format!("This tunnel cannot be visited now: {busy}."))
+            .with_retry_after(RETRY)
+    }
+}
+
+/// Seconds after which a visitor may try again: most visits last less.
+const RETRY: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_connections_of_a_source_share_a_count() {
+        let visits = SourceVisits::new(2);
+        let of = |source: &str| visits.of(source.parse().unwrap());
+        let (first, second) = (of("192.0.2.1"), of("192.0.2.1"));
+        let (one, two) = (first.enter().unwrap(), second.enter().unwrap());
+        assert_eq!(first.enter().unwrap_err(), SourceBusy(2));
+        assert_eq!(
+            second.enter().unwrap_err(),
+            SourceBusy(2),
+            "a refusal takes none"
+        );
+        let other = of("192.0.2.2");
+        drop(other.enter().unwrap());
+        // A visit counts until its end, whatever becomes of its connection.
+        drop((first, other));
+        assert_eq!(visits.by_source.lock().len(), 1);
+        drop(one);
+        drop(of("192.0.2.1").enter().unwrap());
+        drop(second);
+        drop(two);
+        assert!(visits.by_source.lock().is_empty());
+    }
+}

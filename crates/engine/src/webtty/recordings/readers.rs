@@ -1,0 +1,140 @@
+//! How much of the recordings is read at the same time, in all and for one project.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::read::Unreadable;
+use crate::directory::Project;
+
+/// Work of one kind that is done at the same time.
+#[derive(Debug)]
+pub(super) struct Readers {
+    most: usize,
+    of_project: usize,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    by_project: HashMap<Box<str>, usize>,
+}
+
+/// A part of that work, until this is dropped.
+#[derive(Debug)]
+pub(super) struct ReaderPermit {
+    readers: Arc<Readers>,
+    project: Box<str>,
+}
+
+impl Readers {
+    /// So many in all; a project of several may have `of_project`.
+    pub(super) fn new(most: usize, of_project: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            of_project,
+            counts: Mutex::default(),
+        })
+    }
+
+    pub(super) fn permit(self: &Arc<Self>, project: &str) -> Result<ReaderPermit, Unreadable> {
+        let is_alone = project == Project::COMMUNITY;
+        let most = if is_alone { self.most } else { self.of_project };
+        let mut counts = self.counts.lock();
+        let of_project = counts.by_project.get(project).copied().unwrap_or_default();
+        if counts.all >= self.most || of_project >= most {
+            return Err(Unreadable::Busy);
+        }
+        counts.all += 1;
+        counts.by_project.insert(project.into(), of_project + 1);
+        Ok(ReaderPermit {
+            readers: Arc::clone(self),
+            project: project.into(),
+        })
+    }
+}
+
+impl Drop for ReaderPermit {
+    fn drop(&mut self) {
+        let mut counts = self.readers.counts.lock();
+        counts.all = counts.all.saturating_sub(1);
+        if let Some(count) = counts.by_project.get_mut(&self.project) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.by_project.remove(&self.project);
+            }
+        }
+    }
+}
+
+/// How long an export waits for its client: for one piece, and for all of them by how much the client
+/// has read.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    waited: Duration,
+    bytes: usize,
+}
+
+impl Patience {
+    /// How long it waits for the next piece at most.
+    pub(super) fn left(&self) -> Duration {
+        let seconds = u64::try_from(self.bytes / SLOWEST_READER).unwrap_or(u64::MAX);
+        let all = STALL + Duration::from_secs(seconds);
+        all.saturating_sub(self.waited).min(STALL)
+    }
+
+    /// A piece was taken after so long.
+    pub(super) fn taken(&mut self, bytes: usize, waited: Duration) {
+        self.waited += waited;
+        self.bytes += bytes;
+    }
+}
+
+/// How long an export waits for its client.
+pub(super) const STALL: Duration = Duration::from_mins(1);
+
+/// Bytes a second that a client of an export reads on average: a bad mobile line does.
+const SLOWEST_READER: usize = 32 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_of_several_has_a_part_of_the_readers() {
+        let readers = Readers::new(4, 2);
+        let own: Vec<_> = (0..2).map(|_| readers.permit("prj_a").unwrap()).collect();
+        assert!(matches!(readers.permit("prj_a"), Err(Unreadable::Busy)));
+        let others: Vec<_> = (0..2).map(|_| readers.permit("prj_b").unwrap()).collect();
+        assert!(matches!(readers.permit("prj_c"), Err(Unreadable::Busy)));
+        drop(own);
+        readers.permit("prj_c").unwrap();
+        drop(others);
+        assert!(readers.counts.lock().by_project.is_empty());
+        let alone: Vec<_> = (0..4)
+            .map(|_| readers.permit(Project::COMMUNITY).unwrap())
+            .collect();
+        assert!(readers.permit(Project::COMMUNITY).is_err());
+        drop(alone);
+    }
+
+    /// A client that reads a piece just before each deadline does not hold a reader for ever.
+    #[test]
+    fn a_client_that_trickles_runs_out_of_patience() {
+        const PIECE: usize = 64 * 1024;
+        let (mut trickling, mut pieces) = (Patience::default(), 0);
+        while trickling.left() > Duration::from_secs(30) {
+            trickling.taken(PIECE, Duration::from_secs(30));
+            pieces += 1;
+            assert!(pieces < 10, "{trickling:?}");
+        }
+        let mut reading = Patience::default();
+        for _ in 0..10_000 {
+            reading.taken(PIECE, Duration::from_secs(2));
+        }
+        assert_eq!(reading.left(), STALL);
+    }
+}
