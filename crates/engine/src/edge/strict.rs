@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Collected};
 use http1::{
     BodyLength, BodyReader, Limits, Progress, Refusal, Slots, may_complete, parse_request,
 };
@@ -105,9 +105,7 @@ impl<T: Stream> StrictRequests<T> {
                 }
                 State::Body(reader) => {
                     let room = unread.len().min(buf.remaining());
-                    let Some(offered) = unread.get(..room).filter(|bytes| !bytes.is_empty()) else {
-                        return None;
-                    };
+                    let offered = unread.get(..room).filter(|bytes| !bytes.is_empty())?;
                     match reader.advance_verbatim(offered) {
                         Ok(step) if step.consumed > 0 => {
                             buf.put_slice(offered.get(..step.consumed).unwrap_or_default());
@@ -186,7 +184,7 @@ async fn refuse<T: Stream>(mut io: Buffered<T>, refusal: Refusal, now: Timestamp
     let (parts, body): (_, Body) = response.into_parts();
     // A problem document is there at once.
     let body = body.collect().now_or_never().and_then(Result::ok);
-    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body.map(Collected::to_bytes).unwrap_or_default();
     let mut answer = event_stream::head(&parts, Some(body.len() as u64), now);
     answer.extend_from_slice(&body);
     let written = async {
