@@ -197,7 +197,7 @@ async fn what_is_wrong_with_a_credential_is_named() {
     let ada = control.person("ada").await;
     let rsa = "-----BEGIN PUBLIC KEY-----\nMFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf\n9Cnzj4p4WGeKLs1Pt8QuKUpRKfFLfRYC9AIKjbJTWit+CqvjWYzvQwECAwEAAQ==\n-----END PUBLIC KEY-----\n";
     for (body, at) in [
-        (json!({"type": "pat"}), ""),
+        (json!({"type": "pat"}), "name"),
         (json!({"type": "pat", "name": "  "}), "name"),
         (json!({"type": "pat", "name": "a\nb"}), "name"),
         (json!({"type": "pat", "name": "a".repeat(101)}), "name"),
@@ -205,7 +205,7 @@ async fn what_is_wrong_with_a_credential_is_named() {
         (json!({"type": "pat", "name": "a", "secret": "x"}), "secret"),
         (
             json!({"type": "pat", "name": "a", "permissions": ["x"]}),
-            "permissions[0]",
+            "permissions.0",
         ),
         (
             json!({"type": "pat", "name": "a", "expiresAt": "soon"}),

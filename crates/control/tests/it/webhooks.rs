@@ -247,7 +247,7 @@ async fn what_is_wrong_with_a_webhook_is_named(control: TestControl) {
         (json!({"name": "a".repeat(101)}), "name"),
         (json!({"description": "a".repeat(1001)}), "description"),
         (json!({"events": []}), "events"),
-        (json!({"events": ["tunnel.updated"]}), "events[0]"),
+        (json!({"events": ["tunnel.updated"]}), "events.0"),
         (json!({"status": "paused"}), "status"),
         (
             json!({"destinationType": "amazon_eventbridge"}),

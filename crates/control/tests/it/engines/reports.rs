@@ -197,7 +197,7 @@ async fn what_is_malformed_is_refused_by_name(control: TestControl) {
     let mut broken = stream(id, next());
     broken["outcome"] = json!("lost");
     let answer = report(&control, SECRET, 1, json!([counted(id), broken])).await;
-    assert_eq!(answer.refused(400).1.as_deref(), Some("records[1].outcome"));
+    assert_eq!(answer.refused(400).1.as_deref(), Some("records.1.outcome"));
     // Nothing of it counts, and its number is free.
     assert_eq!(usage_of(&control, project.id).await.0.streams, 0);
     let many: Vec<_> = (0..1001).map(|_| counted(id)).collect();
@@ -209,7 +209,7 @@ async fn what_is_malformed_is_refused_by_name(control: TestControl) {
     let answer = send(&control, SECRET, body.to_string()).await;
     assert_eq!(answer.refused(400).1.as_deref(), Some("reporter"));
     let answer = report(&control, SECRET, 1, json!([{"record": "usage"}])).await;
-    assert_eq!(answer.refused(400).1.as_deref(), Some("records[0]"));
+    assert_eq!(answer.refused(400).1.as_deref(), Some("records.0.project_id"));
     assert_eq!(send(&control, SECRET, "{".to_owned()).await.status, 400);
     let large = format!("{}{{}}", " ".repeat(4 * 1024 * 1024));
     assert_eq!(send(&control, SECRET, large).await.status, 413);
