@@ -209,7 +209,10 @@ async fn what_is_malformed_is_refused_by_name(control: TestControl) {
     let answer = send(&control, SECRET, body.to_string()).await;
     assert_eq!(answer.refused(400).1.as_deref(), Some("reporter"));
     let answer = report(&control, SECRET, 1, json!([{"record": "usage"}])).await;
-    assert_eq!(answer.refused(400).1.as_deref(), Some("records.0.project_id"));
+    assert_eq!(
+        answer.refused(400).1.as_deref(),
+        Some("records.0.project_id")
+    );
     assert_eq!(send(&control, SECRET, "{".to_owned()).await.status, 400);
     let large = format!("{}{{}}", " ".repeat(4 * 1024 * 1024));
     assert_eq!(send(&control, SECRET, large).await.status, 413);
