@@ -6,8 +6,16 @@ use crate::program;
 use crate::repository::Repository;
 use crate::tidy::graph;
 
-/// Packs what is committed, and builds each package by itself; nothing is uploaded.
+/// Packs what is committed, and builds each package by itself, the client library without its features,
+/// too; nothing is uploaded.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
+    let mut small = program::cargo();
+    let client = graph::package("client");
+    small
+        .current_dir(repository.root())
+        .args(["check", "--locked", "--no-default-features"])
+        .args(["--package", &client]);
+    program::run(&mut small)?;
     pack(repository, &["--locked"])?;
     let packages = repository.target_directory()?.join("package");
     eprintln!("the packages are in {}", packages.display());
