@@ -136,7 +136,7 @@ async fn cp_11_what_does_not_fit_is_named() {
         );
     }
     for (body, field) in [
-        (json!({}), ""),
+        (json!({}), "permissions"),
         (json!({"permissions": "x"}), "permissions"),
         (json!({"permissions": ["x"]}), "permissions.0"),
         (json!({"permissions": null, "ttlSeconds": 0}), "ttlSeconds"),

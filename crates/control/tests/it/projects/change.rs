@@ -46,7 +46,7 @@ async fn a_project_is_renamed(control: TestControl) {
         (json!({"name": ""}), Some("name")),
         (json!({"name": "a\u{202e}b"}), Some("name")),
         (json!({"plan": "pro", "name": "x"}), Some("plan")),
-        (json!({}), None),
+        (json!({}), Some("name")),
     ] {
         assert_eq!(
             rename(body.clone()).await.refused(400).1.as_deref(),
