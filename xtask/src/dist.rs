@@ -1,15 +1,24 @@
 //! `cargo xtask dist`: what is shipped, made on the machine that it is for.
 //!
 //! The program is built with the profile `dist`, once whole and once as a small agent, and each is
-//! packed as a tarball and as a Debian package, with a file of checksums beside them. Manual pages,
-//! completions and their texts come from the program itself, services and configurations from
-//! `deploy`.
+//! packed as a tarball and as a Debian package, with a bill of materials, a file of checksums and, where
+//! there is a key, a signature of it beside them. Manual pages, completions and their texts come from
+//! the program itself, services and configurations from `deploy`, licences from the crates' sources.
 
+mod build;
 mod contents;
+mod copyright;
 mod debian;
+mod documents;
+mod inventory;
+mod licence;
+mod sbom;
+mod signature;
+mod stage;
 #[cfg(test)]
 mod tests;
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,9 +26,11 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use self::contents::Contents;
+use self::inventory::Inventory;
+use self::licence::Allowed;
+use self::signature::SigningKey;
 use crate::program;
 use crate::repository::Repository;
-use crate::web;
 
 /// One of the two programs that are shipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,6 +50,12 @@ impl Flavour {
         }
     }
 
+    fn named(package: &str) -> Result<Self> {
+        let flavours = [Self::Whole, Self::Agent];
+        let named = flavours.into_iter().find(|one| one.package() == package);
+        named.with_context(|| format!("there is no package {package}\n\n{USAGE}"))
+    }
+
     fn features(self) -> &'static [&'static str] {
         match self {
             Self::Whole => &[],
@@ -51,6 +68,8 @@ impl Flavour {
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     let mut out = repository.target_directory()?.join("packages");
     let mut given = Vec::new();
+    let mut only = None;
+    let mut key = None;
     let mut args = args.iter();
     while let Some(flag) = args.next() {
         let value = args
@@ -60,57 +79,80 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
             "--out" => out = value?.into(),
             "--svc" => given.push((Flavour::Whole, PathBuf::from(value?))),
             "--agent" => given.push((Flavour::Agent, PathBuf::from(value?))),
+            "--only-build" => only = Some(Flavour::named(value?)?),
+            "--sign" => key = Some(PathBuf::from(value?)),
             _ => bail!("{USAGE}"),
         }
     }
     fs::create_dir_all(&out)?;
+    if let Some(flavour) = only {
+        let program = build::build(repository, flavour, &out)?;
+        eprintln!("    {}", program.display());
+        return Ok(());
+    }
+    // Before the build: a key that is not there ends it after minutes otherwise.
+    let key = SigningKey::find(repository, key)?;
     if given.is_empty() {
-        // What is shipped has all pages.
-        web::run(repository)?;
         for flavour in [Flavour::Whole, Flavour::Agent] {
-            given.push((flavour, build(repository, flavour, &out)?));
+            given.push((flavour, build::build(repository, flavour, &out)?));
         }
     }
-    let packing = Packing {
-        repository,
-        out: &out,
-        effort: Effort::Shipped,
-    };
     let mut packages = Vec::new();
     for (flavour, program) in given {
+        build::check(repository, flavour, &program)?;
+        let packing = Packing {
+            repository,
+            out: &out,
+            effort: Effort::Shipped,
+            inventory: &Inventory::gather(repository, flavour)?,
+            allowed: Allowed::read(repository)?,
+        };
         packages.extend(packing.pack(flavour, &program)?);
     }
     checksums(&out, &packages)?;
+    sign(repository, &out, key.as_ref())?;
     for name in packages {
         eprintln!("    {}", out.join(name).display());
     }
     Ok(())
 }
 
-const USAGE: &str = "\
-Usage: cargo xtask dist [--out DIR] [--svc PROGRAM] [--agent PROGRAM]
-
-Without programs both are built.";
-
-/// Builds one program and puts it aside: the other has the same name.
-fn build(repository: &Repository, flavour: Flavour, out: &Path) -> Result<PathBuf> {
-    program::run(
-        program::cargo()
-            .current_dir(repository.root())
-            .args(["build", "--profile", "dist", "--locked", "-p", "svc"])
-            .args(flavour.features()),
-    )?;
-    let built = repository.target_directory()?.join("dist/svc");
-    let aside = out.join(format!("{}.program", flavour.package()));
-    fs::copy(&built, &aside).with_context(|| format!("cannot copy {}", built.display()))?;
-    Ok(aside)
+/// Signs the checksums, or says that nothing was signed.
+fn sign(repository: &Repository, out: &Path, key: Option<&SigningKey>) -> Result<()> {
+    let Some(key) = key else {
+        signature::remove(out)?;
+        eprintln!(
+            "    nothing is signed: no key was given (--sign, {})",
+            signature::VARIABLE
+        );
+        return Ok(());
+    };
+    key.sign(out)?;
+    if !SigningKey::is_published(repository, out) {
+        eprintln!(
+            "    {} lacks this key: nobody can verify the signature",
+            signature::SIGNERS
+        );
+    }
+    Ok(())
 }
+
+const USAGE: &str = "\
+Usage: cargo xtask dist [--out DIR] [--svc PROGRAM] [--agent PROGRAM] [--sign KEY]
+       cargo xtask dist [--out DIR] --only-build svc|svc-agent
+
+Without programs both are built. KEY is a private key of OpenSSH, or the public half of one that an agent
+holds; SVC_SIGNING_KEY names it, too. --only-build packs nothing: the program is DIR/svc.program or
+DIR/svc-agent.program.";
 
 /// Where packages come from and go to.
 struct Packing<'a> {
     repository: &'a Repository,
     out: &'a Path,
     effort: Effort,
+    /// What the program is made of.
+    inventory: &'a Inventory,
+    allowed: Allowed,
 }
 
 /// How small packages are made.
@@ -134,19 +176,34 @@ impl Effort {
 }
 
 impl Packing<'_> {
-    /// Packs a program, and gives the names of the packages.
+    /// Packs a program, and gives the names of the packages and of its bill of materials.
     fn pack(&self, flavour: Flavour, program: &Path) -> Result<Vec<String>> {
         let version = version(program)?;
-        let contents = Contents::gather(self.repository, flavour, program)?;
+        let mut contents = Contents::gather(self.repository, flavour, program)?;
+        contents.add_document(LICENCES, copyright::third_party(self.inventory)?);
+        let bill = self.bill(flavour, &version, program)?;
+        contents.add_document(BILL, bill.clone());
         let stage = self.out.join(format!("{}.stage", flavour.package()));
         let tarball = self.tarball(flavour, &version, &contents, &stage)?;
-        let mut packages = vec![tarball];
+        let beside = tarball.replace(".tar.gz", ".cdx.json");
+        fs::write(self.out.join(&beside), bill)?;
+        let mut packages = vec![tarball, beside];
         // Other systems have the tarball.
         if program::find("dpkg-deb").is_some() {
             packages.push(debian::package(self, flavour, &version, &contents, &stage)?);
         }
         remove(&stage)?;
         Ok(packages)
+    }
+
+    fn bill(&self, flavour: Flavour, version: &str, program: &Path) -> Result<String> {
+        let sum = program::output(Command::new("sha256sum").arg(program))?;
+        let sum = sum.split_whitespace().next().context("no sum")?;
+        let mut date = Command::new("date");
+        date.args(["--utc", "+%Y-%m-%dT%H:%M:%SZ", "--date"])
+            .arg(format!("@{}", self.time()?));
+        let time = program::output(&mut date)?;
+        sbom::bill(self.inventory, flavour, version, sum, time.trim())
     }
 
     fn tarball(
@@ -159,14 +216,16 @@ impl Packing<'_> {
         let package = flavour.package();
         let folder = format!("{package}-{version}");
         remove(stage)?;
-        contents.write(&stage.join(&folder), &contents::TARBALL)?;
+        let root = stage.join(&folder);
+        stage::write(&root, &contents.entries(&contents::TARBALL))?;
+        stage::settle(&root, self.time()?)?;
         let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
         let name = format!("{package}-{version}-{os}-{arch}.tar.gz");
         // The same sources and the same program make the same bytes.
         program::run(
             Command::new("tar")
-                .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
-                .arg(format!("--mtime=@{}", self.time()))
+                .args(["--format=gnu", "--sort=name"])
+                .args(["--owner=0", "--group=0", "--numeric-owner"])
                 .arg("--directory")
                 .arg(stage)
                 .args(["--use-compress-program", self.effort.compressors().0])
@@ -177,14 +236,17 @@ impl Packing<'_> {
         Ok(name)
     }
 
-    /// When the sources were written, in seconds since 1970; 0 where no history tells it.
-    fn time(&self) -> String {
+    /// When the sources were written, in seconds since 1970: what `SOURCE_DATE_EPOCH` says, or the
+    /// history; 0 where neither tells it.
+    fn time(&self) -> Result<u64> {
+        if let Ok(time) = env::var("SOURCE_DATE_EPOCH") {
+            return time.parse().context("SOURCE_DATE_EPOCH is no number");
+        }
         let mut git = Command::new("git");
         git.current_dir(self.repository.root())
             .args(["log", "-1", "--format=%ct"]);
         let time = program::output(&mut git).unwrap_or_default();
-        let time = time.trim();
-        if time.is_empty() { "0" } else { time }.to_owned()
+        Ok(time.trim().parse().unwrap_or_default())
     }
 }
 
@@ -203,7 +265,7 @@ fn version(program: &Path) -> Result<String> {
 /// `SHA256SUMS`, as `sha256sum --check` reads it.
 fn checksums(out: &Path, packages: &[String]) -> Result<()> {
     let sums = program::output(Command::new("sha256sum").current_dir(out).args(packages))?;
-    fs::write(out.join("SHA256SUMS"), sums)?;
+    fs::write(out.join(signature::SUMS), sums)?;
     Ok(())
 }
 
@@ -214,3 +276,8 @@ fn remove(directory: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+/// The texts of the licences of everything that the program contains.
+const LICENCES: &str = "THIRD-PARTY-LICENSES";
+/// The bill of materials, within a package.
+const BILL: &str = "sbom.cdx.json";

@@ -6,7 +6,7 @@
 mod bans;
 pub(crate) mod graph;
 mod limits;
-mod links;
+pub(crate) mod links;
 mod manifests;
 mod sources;
 

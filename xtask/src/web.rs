@@ -69,6 +69,9 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 const SOURCE: &str = "crates/control/web";
 
+/// The lock file of what is fetched.
+pub(crate) const LOCK: &str = "crates/control/web/package-lock.json";
+
 /// Where each file is in the packages, and what the program calls it.
 const FILES: [(&str, &str); 4] = [
     ("@xterm/xterm/lib/xterm.mjs", "xterm.mjs"),

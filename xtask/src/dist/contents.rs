@@ -1,13 +1,13 @@
 //! What a package holds, and where each part lies in it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::Flavour;
+use super::stage::Entry;
+use super::{Flavour, documents};
 use crate::program;
 use crate::repository::Repository;
 
@@ -28,8 +28,9 @@ struct Part {
 enum Kind {
     Program,
     Unit,
-    Configuration,
+    Example,
     Users,
+    Rotation,
     Manual,
     Completion,
     Document,
@@ -39,8 +40,9 @@ enum Kind {
 pub(super) struct Layout {
     program: &'static str,
     units: &'static str,
-    configurations: &'static str,
+    examples: Option<&'static str>,
     users: Option<&'static str>,
+    rotation: &'static str,
     manuals: &'static str,
     /// Whether completions have a directory for each shell.
     completions: Option<&'static str>,
@@ -51,19 +53,22 @@ pub(super) struct Layout {
 pub(super) const TARBALL: Layout = Layout {
     program: "",
     units: "systemd",
-    configurations: "etc",
+    examples: Some("etc"),
     users: None,
+    rotation: "logrotate",
     manuals: "man",
     completions: Some("completions"),
     documents: Some(""),
 };
 
-/// The file system of Debian.
+/// The file system of Debian. Examples lie with the documents: a service starts where somebody has
+/// written its configuration.
 pub(super) const DEBIAN: Layout = Layout {
     program: "usr/bin",
     units: "usr/lib/systemd/system",
-    configurations: "etc/svc",
+    examples: None,
     users: Some("usr/lib/sysusers.d"),
+    rotation: "etc/logrotate.d",
     manuals: "usr/share/man/man1",
     completions: None,
     documents: None,
@@ -81,19 +86,6 @@ const SERVERS: [&str; 3] = [
     "svc-engine.service",
     "svc-platform.service",
     "svc-turn.service",
-];
-
-/// What is read on the machine that has a package.
-const DOCUMENTS: [&str; 9] = [
-    "CHANGELOG.md",
-    "LICENSE",
-    "README.md",
-    "docs/command-line.md",
-    "docs/configuration.md",
-    "docs/edge.md",
-    "docs/managed-engines.md",
-    "docs/metrics.md",
-    "docs/turn.md",
 ];
 
 impl Contents {
@@ -116,13 +108,15 @@ impl Contents {
         }
         if flavour == Flavour::Whole {
             for file in listed(&root.join("deploy/etc"))? {
-                contents.add_file(Kind::Configuration, &file)?;
+                contents.add_file(Kind::Example, &file)?;
             }
             let users = fs::read(root.join("deploy/debian/svc.sysusers"))?;
             contents.add(Kind::Users, "svc.conf", users);
+            let rotation = fs::read(root.join("deploy/debian/svc.logrotate"))?;
+            contents.add(Kind::Rotation, "svc", rotation);
         }
-        for document in DOCUMENTS {
-            contents.add_file(Kind::Document, &root.join(document))?;
+        for (path, text) in documents::gather(repository)? {
+            contents.add(Kind::Document, &path.to_string_lossy(), text.into_bytes());
         }
         contents.ask(program)?;
         Ok(contents)
@@ -156,6 +150,11 @@ impl Contents {
         Ok(())
     }
 
+    /// Adds a page that is made with the package.
+    pub(super) fn add_document(&mut self, name: &str, text: String) {
+        self.add(Kind::Document, name, text.into_bytes());
+    }
+
     fn add(&mut self, kind: Kind, name: &str, bytes: Vec<u8>) {
         self.parts.push(Part {
             kind,
@@ -170,33 +169,34 @@ impl Contents {
         program.map_or(&[], |part| &part.bytes)
     }
 
-    /// Writes everything below `root`.
-    pub(super) fn write(&self, root: &Path, layout: &Layout) -> Result<()> {
-        for part in &self.parts {
-            let Some(folder) = self.place(part, layout) else {
-                continue;
-            };
-            let folder = root.join(folder);
-            fs::create_dir_all(&folder)?;
-            let path = folder.join(&part.name);
-            fs::write(&path, &part.bytes)?;
-            let mode = if part.kind == Kind::Program {
-                0o755
-            } else {
-                0o644
-            };
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
-        }
-        Ok(())
+    /// Every part at its place.
+    pub(super) fn entries(&self, layout: &Layout) -> Vec<Entry> {
+        let parts = self.parts.iter().filter_map(|part| {
+            let path = self.place(part, layout)?.join(&part.name);
+            let bytes = part.bytes.clone();
+            Some(match part.kind {
+                Kind::Program => Entry::executable(path, bytes),
+                _ => Entry::new(path, bytes),
+            })
+        });
+        parts.collect()
+    }
+
+    /// Where Debian has documents of the package.
+    pub(super) fn documents(&self) -> PathBuf {
+        Path::new("usr/share/doc").join(self.flavour.package())
     }
 
     fn place(&self, part: &Part, layout: &Layout) -> Option<PathBuf> {
-        let package = self.flavour.package();
         Some(match part.kind {
             Kind::Program => layout.program.into(),
             Kind::Unit => layout.units.into(),
-            Kind::Configuration => layout.configurations.into(),
+            Kind::Example => match layout.examples {
+                Some(folder) => folder.into(),
+                None => self.documents().join("examples"),
+            },
             Kind::Users => layout.users?.into(),
+            Kind::Rotation => layout.rotation.into(),
             Kind::Manual => layout.manuals.into(),
             Kind::Completion => {
                 let shell = SHELLS.iter().find(|(_, name, _)| *name == part.name);
@@ -205,7 +205,7 @@ impl Contents {
             }
             Kind::Document => match layout.documents {
                 Some(folder) => folder.into(),
-                None => Path::new("usr/share/doc").join(package),
+                None => self.documents(),
             },
         })
     }

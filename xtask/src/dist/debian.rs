@@ -1,15 +1,14 @@
 //! Debian packages, made with `dpkg-deb`.
 
-use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
 use super::contents::{Contents, DEBIAN};
-use super::{Flavour, Packing, remove};
+use super::stage::{self, Entry};
+use super::{Flavour, Packing, copyright, remove};
 use crate::program;
 
 /// Makes the package of a program, and gives its name.
@@ -21,35 +20,23 @@ pub(super) fn package(
     stage: &Path,
 ) -> Result<String> {
     remove(stage)?;
-    contents.write(stage, &DEBIAN)?;
-    let control = stage.join("DEBIAN");
-    fs::create_dir_all(&control)?;
+    stage::write(stage, &contents.entries(&DEBIAN))?;
+    stage::write(stage, &told(packing, version, contents)?)?;
+    compress(stage, contents)?;
+    if flavour == Flavour::Whole {
+        // Configurations are written there; until then no service starts.
+        fs::create_dir_all(stage.join("etc/svc"))?;
+    }
     let architecture = program::output(Command::new("dpkg").arg("--print-architecture"))?;
     let architecture = architecture.trim();
-    fs::write(control.join("md5sums"), sums(stage)?)?;
-    fs::write(
-        control.join("control"),
-        described(
-            flavour,
-            version,
-            architecture,
-            contents.program(),
-            size(stage)?,
-        ),
-    )?;
-    if flavour == Flavour::Whole {
-        let sources = packing.repository.root().join("deploy/debian");
-        fs::copy(sources.join("conffiles"), control.join("conffiles"))?;
-        for script in ["postinst", "prerm", "postrm"] {
-            let path = control.join(script);
-            fs::copy(sources.join(script), &path)?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-        }
-    }
+    let version = &debian_version(version);
+    let control = control(packing, flavour, version, architecture, contents, stage)?;
+    stage::write(&stage.join(CONTROL), &control)?;
+    stage::settle(stage, packing.time()?)?;
     let name = format!("{}_{version}_{architecture}.deb", flavour.package());
     program::run(
         Command::new("dpkg-deb")
-            .env("SOURCE_DATE_EPOCH", packing.time())
+            .env("SOURCE_DATE_EPOCH", packing.time()?.to_string())
             .args([
                 "--root-owner-group",
                 "-Z",
@@ -62,6 +49,90 @@ pub(super) fn package(
     Ok(name)
 }
 
+/// What Debian wants to be told: whose everything is, and what changed.
+fn told(packing: &Packing<'_>, version: &str, contents: &Contents) -> Result<Vec<Entry>> {
+    let documents = contents.documents();
+    let package = contents.flavour.package();
+    let copyright = copyright::debian(packing.inventory, &packing.allowed, package)?;
+    let changes = packing.repository.read("CHANGELOG.md")?;
+    let mut date = Command::new("date");
+    date.env("LC_ALL", "C")
+        .args(["--utc", "--rfc-email", "--date"])
+        .arg(format!("@{}", packing.time()?));
+    let date = program::output(&mut date)?;
+    let entry = format!(
+        "{package} ({}) unstable; urgency=medium\n\n  * Release {version}: changelog.gz has what \
+         changed.\n\n -- {MAINTAINER}  {}\n",
+        debian_version(version),
+        date.trim()
+    );
+    Ok(vec![
+        Entry::new(documents.join("copyright"), copyright),
+        Entry::new(documents.join("changelog"), changes),
+        Entry::new(documents.join("changelog.Debian"), entry),
+    ])
+}
+
+/// Manual pages, changelogs and the texts of licences, as Debian's policy has them.
+fn compress(stage: &Path, contents: &Contents) -> Result<()> {
+    let documents = contents.documents();
+    let mut paths: Vec<_> = [
+        "changelog",
+        "changelog.Debian",
+        super::LICENCES,
+        super::BILL,
+    ]
+    .map(|name| documents.join(name))
+    .into();
+    let manuals = stage::files(&stage.join("usr/share/man"), CONTROL).unwrap_or_default();
+    paths.extend(
+        manuals
+            .iter()
+            .map(|page| Path::new("usr/share/man").join(page)),
+    );
+    let mut gzip = Command::new("gzip");
+    gzip.current_dir(stage).args(["-9", "--no-name", "--force"]);
+    program::run(gzip.args(paths))
+}
+
+/// The control part.
+fn control(
+    packing: &Packing<'_>,
+    flavour: Flavour,
+    version: &str,
+    architecture: &str,
+    contents: &Contents,
+    stage: &Path,
+) -> Result<Vec<Entry>> {
+    let described = described(
+        flavour,
+        version,
+        architecture,
+        contents.program(),
+        size(stage)?,
+    );
+    let mut entries = vec![
+        Entry::new("md5sums", sums(stage)?),
+        Entry::new("control", described),
+    ];
+    if flavour == Flavour::Whole {
+        let sources = packing.repository.root().join("deploy/debian");
+        let read = |name: &str| {
+            fs::read(sources.join(name)).with_context(|| format!("cannot read {name}"))
+        };
+        entries.push(Entry::new("conffiles", read("conffiles")?));
+        for script in ["postinst", "prerm", "postrm"] {
+            entries.push(Entry::executable(script, read(script)?));
+        }
+    }
+    Ok(entries)
+}
+
+/// The version with the revision of the package. A version before a release sorts before it.
+fn debian_version(version: &str) -> String {
+    format!("{}-1", version.replace('-', "~"))
+}
+
 /// The control file.
 fn described(
     flavour: Flavour,
@@ -71,25 +142,31 @@ fn described(
     kibibytes: u64,
 ) -> String {
     let package = flavour.package();
-    // Both have the same program in the same place; the whole one is an agent, too.
+    // Both have the same program in the same place; the whole one is an agent, too. daemontools has
+    // another program of this name there.
     let (relations, summary, text) = match flavour {
         Flavour::Whole => (
-            "Provides: svc-agent\nConflicts: svc-agent\nReplaces: svc-agent\n",
+            "Provides: svc-agent\nConflicts: svc-agent, daemontools\nReplaces: svc-agent\n",
             "tunnel platform: agent, engine, control plane, TURN relay",
-            " Gives private services public names: an agent beside the service dials out to an\n \
-             engine, and visitors come in through the engine. One program holds all parts.\n",
+            " Gives private services public names: an agent beside the service dials out\n \
+             to an engine, and visitors come in through the engine. One program holds all\n \
+             parts.\n",
         ),
         Flavour::Agent => (
-            "Conflicts: svc\nReplaces: svc\n",
+            "Conflicts: svc, daemontools\nReplaces: svc\n",
             "tunnel platform: the agent and the command line",
-            " Gives private services public names through an engine elsewhere. This is the small\n \
-             program without the servers; the package svc has all parts.\n",
+            " Gives private services public names through an engine elsewhere. This is the\n \
+             small program without the servers; the package svc has all parts.\n",
         ),
     };
-    let depends = depends(program);
+    let mut depends = depends(program);
+    if flavour == Flavour::Whole {
+        // Its script makes the user of the services.
+        depends.push_str(", systemd | systemd-standalone-sysusers | systemd-sysusers");
+    }
     format!(
         "Package: {package}\nVersion: {version}\nArchitecture: {architecture}\n\
-         Maintainer: svc maintainers <maintainers@svc.invalid>\nInstalled-Size: {kibibytes}\n\
+         Maintainer: {MAINTAINER}\nInstalled-Size: {kibibytes}\n\
          Section: net\nPriority: optional\nDepends: {depends}\nRecommends: ca-certificates\n\
          {relations}Description: {summary}\n{text}"
     )
@@ -111,41 +188,18 @@ fn depends(program: &[u8]) -> String {
 
 /// `md5sums`, which `dpkg --verify` compares.
 fn sums(stage: &Path) -> Result<String> {
-    let mut sums = String::new();
-    for path in files(stage)? {
-        let line = program::output(Command::new("md5sum").current_dir(stage).arg(&path))?;
-        let sum = line.split_whitespace().next().context("no sum")?;
-        writeln!(sums, "{sum}  {}", path.display())?;
-    }
-    Ok(sums)
+    let files = stage::files(stage, CONTROL)?;
+    program::output(Command::new("md5sum").current_dir(stage).args(files))
 }
 
 /// What the files take, in KiB.
 fn size(stage: &Path) -> Result<u64> {
     let mut kibibytes = 0;
-    for path in files(stage)? {
+    for path in stage::files(stage, CONTROL)? {
         kibibytes += fs::metadata(stage.join(path))?.len().div_ceil(1024);
     }
     Ok(kibibytes)
 }
 
-/// Every file but those of the control part, relative to `stage`.
-fn files(stage: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let mut folders = vec![stage.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let path = path.strip_prefix(stage)?;
-                if !path.starts_with("DEBIAN") {
-                    files.push(path.to_owned());
-                }
-            }
-        }
-    }
-    files.sort();
-    Ok(files)
-}
+const MAINTAINER: &str = "svc maintainers <maintainers@svc.invalid>";
+const CONTROL: &str = "DEBIAN";

@@ -1,8 +1,7 @@
 //! Packages of the program that the tests run, installed below a directory by the real `dpkg`.
 
-use std::env;
-
 use super::*;
+use crate::tidy::links;
 
 /// What the tests need is never skipped: it is missing loudly.
 fn needed(name: &str) -> PathBuf {
@@ -38,14 +37,46 @@ fn packed(name: &str, flavour: Flavour) -> (PathBuf, Vec<String>) {
             .arg(svc()),
     )
     .unwrap();
-    let packing = Packing {
-        repository: &Repository::of_this_package().unwrap(),
-        out: &out,
-        effort: Effort::Quick,
-    };
-    let packages = packing.pack(flavour, &program).unwrap();
-    checksums(&out, &packages).unwrap();
+    let packages = packed_program(&out, flavour, &program);
     (out, packages)
+}
+
+/// Packs a script that answers as the program does, for what does not depend on the program.
+fn packed_script(out: &Path, flavour: Flavour) -> Vec<String> {
+    let program = out.join("svc.program");
+    fs::write(&program, SCRIPT).unwrap();
+    program::run(Command::new("chmod").arg("755").arg(&program)).unwrap();
+    packed_program(out, flavour, &program)
+}
+
+fn packed_program(out: &Path, flavour: Flavour, program: &Path) -> Vec<String> {
+    let repository = Repository::of_this_package().unwrap();
+    let packing = Packing {
+        repository: &repository,
+        out,
+        effort: Effort::Quick,
+        inventory: &Inventory::gather(&repository, flavour).unwrap(),
+        allowed: Allowed::read(&repository).unwrap(),
+    };
+    let packages = packing.pack(flavour, program).unwrap();
+    checksums(out, &packages).unwrap();
+    packages
+}
+
+const SCRIPT: &str = r#"#!/bin/sh
+case "$*" in
+--version) echo svc 1.2.3-rc.1 ;;
+"man --dir "*) mkdir -p "$3" && echo .TH svc 1 >"$3/svc.1" ;;
+completions*) echo complete ;;
+esac
+"#;
+
+/// The files of a Debian package, unpacked.
+fn unpacked(out: &Path, deb: &str) -> PathBuf {
+    let folder = out.join("unpacked");
+    let mut unpack = Command::new(needed("dpkg-deb"));
+    program::run(unpack.arg("--extract").arg(out.join(deb)).arg(&folder)).unwrap();
+    folder
 }
 
 fn deb(packages: &[String]) -> &str {
@@ -114,14 +145,16 @@ fn the_package_installs_keeps_its_configurations_and_goes() {
     let said = program::output(Command::new(root.path("usr/bin/svc")).arg("--version")).unwrap();
     assert!(said.starts_with("svc "), "{said}");
     for file in [
-        "etc/svc/engine.yaml",
-        "etc/svc/platform.yaml",
-        "etc/svc/turn.yaml",
+        "etc/logrotate.d/svc",
+        "usr/share/doc/svc/examples/engine.yaml",
+        "usr/share/doc/svc/examples/platform.yaml",
+        "usr/share/doc/svc/examples/turn.yaml",
+        "usr/share/man/man1/svc.1.gz",
         "usr/lib/systemd/system/svc-engine.service",
         "usr/lib/systemd/system/svc-platform.service",
         "usr/lib/systemd/system/svc-turn.service",
         "usr/lib/sysusers.d/svc.conf",
-        "usr/share/doc/svc/configuration.md",
+        "usr/share/doc/svc/docs/configuration.md",
         "usr/share/doc/svc/LICENSE",
     ] {
         assert!(root.path(file).is_file(), "{file}");
@@ -139,12 +172,12 @@ fn the_package_installs_keeps_its_configurations_and_goes() {
     ];
     let known = root.dpkg("dpkg-query", &show);
     assert!(known.starts_with("ii "), "{known}");
-    for name in ["engine", "platform", "turn"] {
-        assert!(
-            known.contains(&format!(" /etc/svc/{name}.yaml ")),
-            "{known}"
-        );
-    }
+    assert!(known.contains(" /etc/logrotate.d/svc "), "{known}");
+    let written = fs::read_dir(root.path("etc/svc")).unwrap().count();
+    assert_eq!(
+        written, 0,
+        "a configuration is there when somebody wrote it"
+    );
     assert_eq!(
         root.dpkg("dpkg", &["--verify", "svc"]),
         "",
@@ -153,19 +186,35 @@ fn the_package_installs_keeps_its_configurations_and_goes() {
 
     the_tarball_is_one_folder_and_its_sum_is_right(&out, &packages);
 
-    // What an administrator has written stays through an upgrade and a removal.
-    let engine = root.path("etc/svc/engine.yaml");
-    fs::write(&engine, "engine: {host: mine.example.com}\n").unwrap();
+    // What an administrator has written stays through an upgrade and a removal, and secrets are
+    // gone after a purge. A key of TLS and what the services keep are not the package's.
+    let written = [
+        "etc/svc/engine.yaml",
+        "etc/svc/engine.env",
+        "etc/svc/engine.secret",
+        "etc/svc/enrolment-token",
+    ];
+    let left = [
+        "etc/svc/tls/privkey.pem",
+        "var/lib/svc/platform/platform.db",
+    ];
+    for file in written.iter().chain(&left) {
+        fs::create_dir_all(root.path(file).parent().unwrap()).unwrap();
+        fs::write(root.path(file), "mine\n").unwrap();
+    }
+    let are_there = |files: &[&str]| {
+        let mut files = files.iter().map(|file| root.path(file));
+        files.all(|file| fs::read_to_string(file).is_ok_and(|text| text == "mine\n"))
+    };
     root.install(&out.join(deb));
-    assert!(
-        fs::read_to_string(&engine)
-            .unwrap()
-            .contains("mine.example.com")
-    );
+    assert!(are_there(&written) && are_there(&left));
     root.dpkg("dpkg", &["--force-script-chrootless", "--remove", "svc"]);
-    assert!(engine.is_file() && !root.path("usr/bin/svc").exists());
+    assert!(are_there(&written) && are_there(&left) && !root.path("usr/bin/svc").exists());
     root.dpkg("dpkg", &["--force-script-chrootless", "--purge", "svc"]);
-    assert!(!engine.exists());
+    assert!(are_there(&left));
+    for file in written {
+        assert!(!root.path(file).exists(), "{file}");
+    }
 }
 
 fn the_tarball_is_one_folder_and_its_sum_is_right(out: &Path, packages: &[String]) {
@@ -206,15 +255,133 @@ fn an_agent_comes_without_servers() {
     };
     let held = list("--contents");
     assert!(held.contains("./usr/bin/svc\n"), "{held}");
-    for server in ["engine.yaml", "svc-engine.service", "sysusers"] {
-        assert!(!held.contains(server), "{held}");
+    // Pages tell of servers, too.
+    let installed = |line: &&str| !line.contains("./usr/share/doc/");
+    let installed = held
+        .lines()
+        .filter(installed)
+        .collect::<Vec<_>>()
+        .join("\n");
+    for server in ["/etc/", "systemd", "sysusers"] {
+        assert!(!installed.contains(server), "{installed}");
     }
     let told = list("--field");
     assert!(
-        told.contains("Package: svc-agent\n") && told.contains("Conflicts: svc\n"),
+        told.contains("Package: svc-agent\n") && told.contains("Conflicts: svc, daemontools\n"),
         "{told}"
     );
     assert!(told.contains("libc6 (>= 2."), "{told}");
+}
+
+/// Both programs are built and packed with the rights that the umask leaves.
+#[test]
+fn the_same_bytes_come_of_any_umask() {
+    const OUT: &str = "SVC_XTASK_PACK_INTO";
+    if let Some(out) = env::var_os(OUT) {
+        packed_script(Path::new(&out), Flavour::Whole);
+        return;
+    }
+    let mut sums = Vec::new();
+    for umask in ["002", "022", "077"] {
+        let out = directory(&format!("umask-{umask}"));
+        let mut shell = Command::new("sh");
+        let script = format!("umask {umask} && exec \"$0\" \"$@\"");
+        shell
+            .args(["-c", &script])
+            .arg(env::current_exe().unwrap())
+            .args(["--exact", "dist::tests::the_same_bytes_come_of_any_umask"])
+            .env(OUT, &out);
+        program::output(&mut shell).unwrap();
+        sums.push(fs::read_to_string(out.join(signature::SUMS)).unwrap());
+    }
+    assert_eq!(sums[0].lines().count(), 3, "{}", sums[0]);
+    assert!(sums.iter().all(|one| *one == sums[0]), "{sums:#?}");
+}
+
+/// Debian's policy, and readers: a package tells whose it is, what changed, and its pages lead on.
+#[test]
+fn pages_of_the_package_are_whole() {
+    let out = directory("pages");
+    let packages = packed_script(&out, Flavour::Whole);
+    assert_eq!(deb(&packages).split('_').nth(1), Some("1.2.3~rc.1-1"));
+    let root = unpacked(&out, deb(&packages));
+    let documents = root.join("usr/share/doc/svc");
+    for file in [
+        "copyright",
+        "changelog.gz",
+        "changelog.Debian.gz",
+        "THIRD-PARTY-LICENSES.gz",
+        "sbom.cdx.json.gz",
+        "docs/upgrading.md",
+    ] {
+        assert!(documents.join(file).is_file(), "{file}");
+    }
+    let mut pages = 0;
+    for file in stage::files(&documents, "none").unwrap() {
+        let name = file.to_str().unwrap();
+        if !documents::is_page(name) {
+            continue;
+        }
+        pages += 1;
+        let text = fs::read_to_string(documents.join(&file)).unwrap();
+        for target in links::targets(&text) {
+            let target = documents.join(links::resolve(name, target));
+            assert!(target.exists(), "{name} leads to {}", target.display());
+        }
+    }
+    assert!(pages > 20, "{pages}");
+    // What examples and units name is there.
+    for folder in [
+        documents.join("examples"),
+        root.join("usr/lib/systemd/system"),
+    ] {
+        for file in stage::files(&folder, "none").unwrap() {
+            let text = fs::read_to_string(folder.join(file)).unwrap();
+            for named in text
+                .split_whitespace()
+                .filter(|word| word.starts_with("/usr/share/"))
+            {
+                let named = named.trim_matches('/').trim_end_matches('.');
+                assert!(root.join(named).exists(), "{named}");
+            }
+        }
+    }
+}
+
+/// Every stanza has what the form of Debian asks for, and every licence that is named has its text.
+#[test]
+fn copyright_names_every_component() {
+    let repository = Repository::of_this_package().unwrap();
+    let inventory = Inventory::gather(&repository, Flavour::Whole).unwrap();
+    let allowed = Allowed::read(&repository).unwrap();
+    let file = copyright::debian(&inventory, &allowed, "svc").unwrap();
+    let (mut named, mut explained) = (Vec::new(), Vec::new());
+    let mut count = 0;
+    for stanza in file.split("\n\n").skip(1) {
+        let licence = stanza
+            .lines()
+            .find_map(|line| line.strip_prefix("License: "));
+        let licence = licence.unwrap();
+        if stanza.starts_with("Files: ") {
+            count += 1;
+            let (_, holders) = stanza.split_once("\nCopyright: ").unwrap();
+            assert!(!holders.starts_with('\n'), "{stanza}");
+            named.extend(licence.split(" or ").flat_map(|part| part.split(" and ")));
+        } else {
+            assert!(stanza.lines().count() > 1, "{stanza}");
+            explained.push(licence);
+        }
+    }
+    assert_eq!(count, inventory.others.len() + 1);
+    for licence in named {
+        assert!(explained.contains(&licence), "{licence}");
+    }
+    let page = copyright::third_party(&inventory).unwrap();
+    for component in &inventory.others {
+        assert!(!component.notices.is_empty(), "{}", component.name);
+        let line = format!("\n{} {}: ", component.name, component.version);
+        assert!(page.contains(&line), "{line}");
+    }
 }
 
 /// systemd reads every unit without a word, and finds little that an attacker could use.
@@ -259,18 +426,49 @@ const SERVERS_ONLY: [&str; 3] = [
     "svc-turn.service",
 ];
 
-/// Units start what is installed, with the configurations that are installed.
+/// Units start with the configurations that somebody wrote, and no package brings one.
 #[test]
-fn units_and_configurations_fit() {
+fn units_wait_for_a_configuration() {
     let repository = Repository::of_this_package().unwrap();
-    let read = |path: &str| fs::read_to_string(repository.root().join(path)).unwrap();
-    let conffiles = read("deploy/debian/conffiles");
+    let out = directory("conditions");
+    let packages = packed_script(&out, Flavour::Whole);
+    let root = unpacked(&out, deb(&packages));
     for name in ["engine", "platform", "turn"] {
-        let unit = read(&format!("deploy/systemd/svc-{name}.service"));
+        let unit = repository.read(&format!("deploy/systemd/svc-{name}.service"));
+        let unit = unit.unwrap();
         let file = format!("/etc/svc/{name}.yaml");
         assert!(unit.contains(&format!("ExecStart=/usr/bin/svc {name} -c {file}\n")));
         assert!(unit.contains(&format!("ConditionPathExists={file}\n")));
-        assert!(conffiles.lines().any(|line| line == file));
+        assert!(!root.join(file.trim_start_matches('/')).exists(), "{file}");
     }
-    assert_eq!(conffiles.lines().count(), 3);
+}
+
+/// The file that is rotated is the one of the example, and the unit opens it anew when it is told.
+#[test]
+fn the_access_log_is_rotated() {
+    let repository = Repository::of_this_package().unwrap();
+    let read = |path: &str| repository.read(path).unwrap();
+    let rotation = read("deploy/debian/svc.logrotate");
+    assert!(rotation.contains("\n/var/log/svc/*.log {\n"));
+    assert!(rotation.contains("systemctl reload svc-engine.service\n"));
+    assert!(!rotation.contains("copytruncate"));
+    assert!(read("deploy/etc/engine.yaml").contains("path: /var/log/svc/access.log\n"));
+    let unit = read("deploy/systemd/svc-engine.service");
+    assert!(unit.contains("ExecReload=/bin/kill -HUP $MAINPID\n"));
+    assert!(unit.contains("LogsDirectory=svc\n"));
+}
+
+/// Shells read the scripts of the package, and an upgrade restarts every service.
+#[test]
+fn scripts_of_the_package_are_read() {
+    let repository = Repository::of_this_package().unwrap();
+    for script in ["postinst", "prerm", "postrm"] {
+        let path = repository.path(&format!("deploy/debian/{script}"));
+        program::run(Command::new("sh").arg("-n").arg(path)).unwrap();
+    }
+    let postinst = repository.read("deploy/debian/postinst").unwrap();
+    assert!(postinst.contains("try-restart"));
+    for name in ["engine", "platform", "turn"] {
+        assert!(postinst.contains(&format!("svc-{name}")), "{name}");
+    }
 }

@@ -22,7 +22,7 @@ pub(super) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// The relative targets of the document's inline links, without their fragments.
-fn targets(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn targets(text: &str) -> impl Iterator<Item = &str> {
     let links = text
         .split("](")
         .skip(1)
@@ -31,7 +31,8 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
     files.filter(|target| !target.is_empty() && !target.contains("://"))
 }
 
-fn leads_somewhere(files: &BTreeMap<String, String>, from: &str, target: &str) -> bool {
+/// Where a link of the document `from` leads, from the root of the repository.
+pub(crate) fn resolve(from: &str, target: &str) -> String {
     let mut path = PathBuf::from(from);
     path.pop();
     for component in Path::new(target).components() {
@@ -41,6 +42,11 @@ fn leads_somewhere(files: &BTreeMap<String, String>, from: &str, target: &str) -
             other => path.push(other),
         }
     }
+    path.to_string_lossy().into_owned()
+}
+
+fn leads_somewhere(files: &BTreeMap<String, String>, from: &str, target: &str) -> bool {
+    let path = resolve(from, target);
     // A directory is there when a file below it is.
     files.keys().any(|file| Path::new(file).starts_with(&path))
 }

@@ -1,0 +1,184 @@
+//! Building a program that tells nothing about the machine that built it.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::Flavour;
+use crate::program;
+use crate::repository::Repository;
+use crate::web;
+
+/// Builds one program and puts it aside: the other has the same name.
+///
+/// Flags are those of this task alone (`RUSTFLAGS` is not read), so that everybody who builds the same
+/// sources with the same Rust gets the same bytes. No other build has these flags, and cargo keeps
+/// what it builds with the profile `dist` apart.
+pub(super) fn build(repository: &Repository, flavour: Flavour, out: &Path) -> Result<PathBuf> {
+    let remapping = Remapping::of(repository)?;
+    let mut cargo = program::cargo();
+    cargo
+        .current_dir(repository.root())
+        .args(["build", "--profile", "dist", "--locked", "-p", "svc"])
+        .args(flavour.features())
+        .env("CARGO_ENCODED_RUSTFLAGS", remapping.rust_flags())
+        .env("CFLAGS", remapping.c_flags());
+    for unification in UNIFICATION {
+        cargo.env_remove(unification);
+    }
+    if flavour == Flavour::Whole {
+        // Named, the terminal of the pages is part of the program or the build fails.
+        cargo.env("SVC_WEB_DIR", web::run(repository)?);
+    }
+    program::run(&mut cargo)?;
+    let built = repository.target_directory()?.join("dist/svc");
+    let aside = out.join(format!("{}.program", flavour.package()));
+    fs::copy(&built, &aside).with_context(|| format!("cannot copy {}", built.display()))?;
+    remapping.check(&fs::read(&aside)?)?;
+    Ok(aside)
+}
+
+/// What a program that is shipped must have.
+pub(super) fn check(repository: &Repository, flavour: Flavour, program: &Path) -> Result<()> {
+    if flavour == Flavour::Agent {
+        return Ok(());
+    }
+    let style = fs::read(web::run(repository)?.join("xterm.css"))?;
+    let held = fs::read(program)?;
+    ensure!(
+        contains(&held, &style),
+        "{} was built without the terminal of the pages: run `cargo xtask web` before the build",
+        program.display()
+    );
+    Ok(())
+}
+
+/// Folders of this machine, and what stands for them in the program: in messages of panics, in
+/// debugging information, in what the preprocessor of C writes for a file's name.
+struct Remapping(Vec<(PathBuf, &'static str)>);
+
+impl Remapping {
+    fn of(repository: &Repository) -> Result<Self> {
+        let sysroot = program::output(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let home = match env::var_os("CARGO_HOME") {
+            Some(home) => PathBuf::from(home),
+            None => PathBuf::from(env::var_os("HOME").context("no HOME")?).join(".cargo"),
+        };
+        // Where several match, the compiler takes the last.
+        Ok(Self(vec![
+            (repository.root().to_owned(), "/svc"),
+            (repository.target_directory()?, "/svc/target"),
+            (home, "/cargo"),
+            (sysroot.trim().into(), "/rust"),
+        ]))
+    }
+
+    /// As `CARGO_ENCODED_RUSTFLAGS` has them.
+    fn rust_flags(&self) -> OsString {
+        let mut flags = OsString::new();
+        for (from, to) in &self.0 {
+            if !flags.is_empty() {
+                flags.push("\x1f");
+            }
+            flags.push("--remap-path-prefix=");
+            flags.push(from);
+            flags.push("=");
+            flags.push(to);
+        }
+        flags
+    }
+
+    /// As gcc and clang take them.
+    fn c_flags(&self) -> OsString {
+        let mut flags = OsString::new();
+        for (from, to) in &self.0 {
+            flags.push(" -ffile-prefix-map=");
+            flags.push(from);
+            flags.push("=");
+            flags.push(to);
+        }
+        flags
+    }
+
+    /// No folder is named in the program.
+    fn check(&self, program: &[u8]) -> Result<()> {
+        for (folder, _) in &self.0 {
+            let named = folder.join("");
+            if contains(program, named.as_os_str().as_encoded_bytes()) {
+                bail!("the program names {}", named.display());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `part` occurs in `bytes`.
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    let Some((first, rest)) = part.split_first() else {
+        return true;
+    };
+    let mut left = bytes;
+    while let Some(at) = left.iter().position(|byte| byte == first) {
+        left = left.get(at + 1..).unwrap_or_default();
+        if left.starts_with(rest) {
+            return true;
+        }
+    }
+    false
+}
+
+/// What makes cargo build dependencies with the features of the whole workspace.
+const UNIFICATION: [&str; 2] = [
+    "CARGO_RESOLVER_FEATURE_UNIFICATION",
+    "CARGO_UNSTABLE_FEATURE_UNIFICATION",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program whose panic names its source, compiled with the flags and without.
+    #[test]
+    fn no_folder_of_the_build_is_in_the_program() {
+        let repository = Repository::of_this_package().unwrap();
+        let target = repository.target_directory().unwrap();
+        let folder = target.join("dist-tests/remapping");
+        fs::create_dir_all(&folder).unwrap();
+        let source = folder.join("program.rs");
+        let text = "fn main() { assert!(std::env::args().count() > 1, \"none\"); }";
+        fs::write(&source, text).unwrap();
+        let remapping = Remapping::of(&repository).unwrap();
+        let flags = remapping.rust_flags().into_string().unwrap();
+        let compiled = |flags: &str| {
+            let program = folder.join("program");
+            let mut rustc = Command::new("rustc");
+            rustc.args(flags.split('\x1f').filter(|flag| !flag.is_empty()));
+            program::run(rustc.arg(&source).arg("-o").arg(&program)).unwrap();
+            remapping.check(&fs::read(program).unwrap())
+        };
+        let named = compiled("").unwrap_err().to_string();
+        assert!(named.starts_with("the program names /"), "{named}");
+        compiled(&flags).unwrap();
+    }
+
+    #[test]
+    fn bytes_are_found_where_they_are() {
+        for (bytes, part, is_there) in [
+            ("abcabd", "abd", true),
+            ("aab", "ab", true),
+            ("ab", "abc", false),
+            ("", "a", false),
+            ("abc", "", true),
+        ] {
+            assert_eq!(
+                contains(bytes.as_bytes(), part.as_bytes()),
+                is_there,
+                "{part}"
+            );
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The pages that a package holds: `README.md`, and everything that its links lead to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+
+use crate::repository::Repository;
+use crate::tidy::links;
+
+/// Every page and file by its path in the repository, which is its path below the folder of documents,
+/// too: so each link leads where it leads in the repository.
+pub(super) fn gather(repository: &Repository) -> Result<BTreeMap<PathBuf, String>> {
+    let files = repository.text_files()?;
+    let mut packed = BTreeMap::new();
+    let mut left: BTreeSet<String> = [START.to_owned()].into();
+    while let Some(path) = left.pop_first() {
+        let below = format!("{path}/");
+        let found: Vec<_> = files
+            .iter()
+            .filter(|(file, _)| **file == path || file.starts_with(&below))
+            .filter(|(file, _)| !is_hidden(file))
+            .collect();
+        ensure!(
+            !found.is_empty(),
+            "a link leads to {path}, which is not there"
+        );
+        for (file, text) in found {
+            if packed.insert(PathBuf::from(file), text.clone()).is_none() && is_page(file) {
+                left.extend(links::targets(text).map(|target| links::resolve(file, target)));
+            }
+        }
+    }
+    Ok(packed)
+}
+
+/// Pages have links; other files are only packed.
+pub(super) fn is_page(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|end| end == "md")
+}
+
+fn is_hidden(file: &str) -> bool {
+    file.split('/').any(|name| name.starts_with('.'))
+}
+
+/// Where a reader begins.
+const START: &str = "README.md";

@@ -1,0 +1,122 @@
+//! The texts of licences that come with a crate.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::Component;
+use crate::dist::licence::standard_text;
+
+/// A text that has to be passed on with the program.
+#[derive(Clone, PartialEq)]
+pub(in crate::dist) struct Notice(pub(in crate::dist) String);
+
+/// Every text of a licence in the sources of a crate, those of what it bundles too.
+pub(super) fn of_crate(folder: &Path, component: &Component) -> Result<Vec<Notice>> {
+    let mut notices: Vec<Notice> = Vec::new();
+    for file in found(folder)? {
+        let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let notice = Notice(String::from_utf8_lossy(&bytes).trim().to_owned());
+        if !notice.0.is_empty() && !notices.contains(&notice) {
+            notices.push(notice);
+        }
+    }
+    let substitute = WITHOUT_TEXT
+        .iter()
+        .find(|(name, _)| *name == component.name);
+    match (notices.is_empty(), substitute) {
+        (false, None) => Ok(notices),
+        (true, Some((_, licence))) => Ok(vec![standard(licence, component)?]),
+        (true, None) => bail!("its sources have no text of a licence"),
+        (false, Some(_)) => bail!("it has a text of its licence now: take it off the list"),
+    }
+}
+
+/// The text that SPDX has, with the authors that the manifest names.
+fn standard(licence: &str, component: &Component) -> Result<Notice> {
+    let names = component
+        .licence
+        .alternatives()
+        .any(|alternative| alternative == licence);
+    ensure!(names, "it is not under {licence}");
+    let id = spdx::license_id(licence).context("not a licence")?;
+    let authors = component.authors.join(", ");
+    Ok(Notice(standard_text(id, &authors)))
+}
+
+/// Files with the names that texts of licences have, in the order of their paths.
+fn found(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![(folder.to_owned(), false)];
+    while let Some((folder, is_licences)) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            let kind = entry.file_type()?;
+            let is_text = is_text_of_licence(&path);
+            if kind.is_dir() {
+                folders.push((path, is_text));
+            } else if kind.is_file() && (is_text || is_licences) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is_text_of_licence(path: &Path) -> bool {
+    let upper = |part: Option<&std::ffi::OsStr>| {
+        part.unwrap_or_default()
+            .to_string_lossy()
+            .to_ascii_uppercase()
+    };
+    let name = upper(path.file_name());
+    let extension = upper(path.extension());
+    NAMES.iter().any(|start| name.starts_with(start)) && !SOURCES.contains(&extension.as_str())
+}
+
+const NAMES: [&str; 6] = [
+    "LICENSE",
+    "LICENCE",
+    "UNLICENSE",
+    "COPYING",
+    "COPYRIGHT",
+    "NOTICE",
+];
+
+/// Programs about licences.
+const SOURCES: [&str; 9] = ["RS", "C", "H", "GO", "PY", "SH", "TOML", "JSON", "HTML"];
+
+/// Crates whose packages in the registry have no text, and the one of their licences that is taken:
+/// where there is a choice the one that asks for no list of holders.
+const WITHOUT_TEXT: [(&str, &str); 8] = [
+    ("alloc-stdlib", "BSD-3-Clause"),
+    ("asn1-rs-impl", "Apache-2.0"),
+    ("dav-server", "Apache-2.0"),
+    ("htmlescape", "Apache-2.0"),
+    ("stun-proto", "Apache-2.0"),
+    ("stun-types", "Apache-2.0"),
+    ("turn-types", "Apache-2.0"),
+    ("xml-rs", "MIT"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_licences_have_names_of_their_own() {
+        for (name, is_one) in [
+            ("LICENSE-MIT", true),
+            ("license.md", true),
+            ("COPYING", true),
+            ("LICENSES", true),
+            ("license.rs", false),
+            ("README.md", false),
+        ] {
+            assert_eq!(is_text_of_licence(Path::new(name)), is_one, "{name}");
+        }
+    }
+}
