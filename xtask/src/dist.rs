@@ -86,9 +86,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     }
     fs::create_dir_all(&out)?;
     if let Some(flavour) = only {
-        let program = build::build(repository, flavour, &out)?;
-        eprintln!("    {}", program.display());
-        return Ok(());
+        return only_build(repository, flavour, &out);
     }
     // Before the build: a key that is not there ends it after minutes otherwise.
     let key = SigningKey::find(repository, key)?;
@@ -114,6 +112,25 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     for name in packages {
         eprintln!("    {}", out.join(name).display());
     }
+    Ok(())
+}
+
+/// Builds a program for an image of containers, with what has to go with it.
+fn only_build(repository: &Repository, flavour: Flavour, out: &Path) -> Result<()> {
+    let program = build::build(repository, flavour, out)?;
+    let packing = Packing {
+        repository,
+        out,
+        effort: Effort::Shipped,
+        inventory: &Inventory::gather(repository, flavour)?,
+        allowed: Allowed::read(repository)?,
+    };
+    let package = flavour.package();
+    let licences = copyright::third_party(packing.inventory)?;
+    fs::write(out.join(format!("{package}.{LICENCES}")), licences)?;
+    let bill = packing.bill(flavour, &version(&program)?, &program)?;
+    fs::write(out.join(format!("{package}.cdx.json")), bill)?;
+    eprintln!("    {}", program.display());
     Ok(())
 }
 
@@ -143,7 +160,7 @@ Usage: cargo xtask dist [--out DIR] [--svc PROGRAM] [--agent PROGRAM] [--sign KE
 
 Without programs both are built. KEY is a private key of OpenSSH, or the public half of one that an agent
 holds; SVC_SIGNING_KEY names it, too. --only-build packs nothing: the program is DIR/svc.program or
-DIR/svc-agent.program.";
+DIR/svc-agent.program, with its licences and its bill of materials beside it.";
 
 /// Where packages come from and go to.
 struct Packing<'a> {

@@ -5,7 +5,7 @@
 //! person's browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's
 //! programs as visitors that judge or attack, systemd's verifier of units, Prometheus' checker of
 //! metrics and rules, asciinema as a player of recorded terminals, zsh and fish as shells that complete
-//! command lines, and judges and peers written in Python and for Node.
+//! command lines, OpenSSH's signer, and judges and peers written in Python and for Node.
 //! Programs that are there already are used as they are.
 //! The Python packages live in a virtual environment under the target directory, the Node packages
 //! in a directory beside it, and so do an nginx and a promtool that we fetched: their Debian packages
@@ -196,10 +196,12 @@ enum Need {
     Asciinema,
     /// zsh and fish; bash is everywhere.
     Shells,
+    /// OpenSSH's `ssh-keygen`, which signs packages.
+    Signer,
 }
 
 impl Need {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -216,6 +218,7 @@ impl Need {
         Self::Prometheus,
         Self::Asciinema,
         Self::Shells,
+        Self::Signer,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
@@ -242,6 +245,7 @@ impl Need {
             Self::Shells => ["zsh", "fish"]
                 .into_iter()
                 .all(|name| program::find(name).is_some()),
+            Self::Signer => program::find("ssh-keygen").is_some(),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -267,6 +271,7 @@ impl Need {
             prometheus,
             asciinema,
             shells,
+            signer,
         ] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
@@ -285,6 +290,7 @@ impl Need {
             Self::Prometheus => prometheus,
             Self::Asciinema => asciinema,
             Self::Shells => shells,
+            Self::Signer => signer,
         }
     }
 }

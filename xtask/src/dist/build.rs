@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::Flavour;
+use super::{Flavour, inventory};
 use crate::program;
 use crate::repository::Repository;
 use crate::web;
@@ -35,6 +35,15 @@ pub(super) fn build(repository: &Repository, flavour: Flavour, out: &Path) -> Re
         cargo.env("SVC_WEB_DIR", web::run(repository)?);
     }
     program::run(&mut cargo)?;
+    // The inventory reads crates that this build has no use for: those of tests.
+    let fetch = [
+        "fetch",
+        "--quiet",
+        "--locked",
+        "--target",
+        &inventory::host()?,
+    ];
+    program::run(program::cargo().current_dir(repository.root()).args(fetch))?;
     let built = repository.target_directory()?.join("dist/svc");
     let aside = out.join(format!("{}.program", flavour.package()));
     fs::copy(&built, &aside).with_context(|| format!("cannot copy {}", built.display()))?;

@@ -165,7 +165,7 @@ impl Tree {
 }
 
 /// The system that is built for: this one.
-fn host() -> Result<String> {
+pub(super) fn host() -> Result<String> {
     let told = program::output(Command::new("rustc").arg("-vV"))?;
     let host = told.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).context("rustc names no host")

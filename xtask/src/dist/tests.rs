@@ -1,5 +1,7 @@
 //! Packages of the program that the tests run, installed below a directory by the real `dpkg`.
 
+mod image;
+
 use super::*;
 use crate::tidy::links;
 

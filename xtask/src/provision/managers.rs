@@ -4,7 +4,7 @@
 pub(super) struct Manager {
     pub(super) program: &'static str,
     pub(super) install: &'static str,
-    pub(super) packages: [&'static str; 16],
+    pub(super) packages: [&'static str; 17],
 }
 
 /// The first that is found is the system's. `test` drives apt-get itself; with the others
@@ -32,6 +32,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "prometheus",
             "asciinema",
             "zsh fish",
+            "openssh-client",
         ],
     },
     Manager {
@@ -54,6 +55,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "golang-github-prometheus",
             "asciinema",
             "zsh fish",
+            "openssh",
         ],
     },
     Manager {
@@ -76,6 +78,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "prometheus",
             "asciinema",
             "zsh fish",
+            "openssh",
         ],
     },
     Manager {
@@ -99,6 +102,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "prometheus",
             "asciinema",
             "zsh fish",
+            "openssh-keygen",
         ],
     },
     Manager {
@@ -123,6 +127,8 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "prometheus",
             "asciinema",
             "zsh fish",
+            // Part of macOS.
+            "",
         ],
     },
 ];

@@ -104,7 +104,9 @@ fn placed(name: &str, directory: &Path, port: u16) -> Result<PathBuf> {
         ("\"[::]:8443\"", format!("127.0.0.1:{engine}")),
         ("engine_port: 8443", format!("engine_port: {engine}")),
         ("0.0.0.0:3478", format!("127.0.0.1:{relay}")),
-        ("0.0.0.0:9090", "127.0.0.1:0".to_owned()),
+        ("0.0.0.0:9100", "127.0.0.1:0".to_owned()),
+        ("0.0.0.0:9101", "127.0.0.1:0".to_owned()),
+        ("0.0.0.0:9102", "127.0.0.1:0".to_owned()),
     ] {
         text = text.replace(there, &here);
     }

@@ -1,0 +1,150 @@
+//! The Dockerfile: no container is built here, so what it says is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+/// A stage: what it is made from, and its instructions.
+struct Stage {
+    from: String,
+    lines: Vec<String>,
+}
+
+/// The stages by their names, and the images of others that they begin with.
+fn stages() -> (BTreeMap<String, Stage>, BTreeSet<String>) {
+    let repository = Repository::of_this_package().unwrap();
+    let text = repository.read("deploy/Dockerfile").unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let joined = lines.collect::<Vec<_>>().join("\n").replace("\\\n", " ");
+    let mut stages: BTreeMap<String, Stage> = BTreeMap::new();
+    let mut images = BTreeSet::new();
+    let mut last = String::new();
+    for line in joined.lines() {
+        if let ["FROM", from, "AS", stage] = line.split_whitespace().collect::<Vec<_>>()[..] {
+            if !stages.contains_key(from) {
+                images.insert(from.to_owned());
+            }
+            last = stage.to_owned();
+            let from = from.to_owned();
+            let lines = Vec::new();
+            stages.insert(last.clone(), Stage { from, lines });
+        } else if let Some(stage) = stages.get_mut(&last) {
+            stage.lines.push(line.to_owned());
+        } else {
+            assert!(line.is_empty(), "before the first stage: {line}");
+        }
+    }
+    (stages, images)
+}
+
+fn has(stage: &Stage, part: &str) -> bool {
+    stage.lines.iter().any(|line| line.contains(part))
+}
+
+#[test]
+fn bases_are_pinned() {
+    let (_, images) = stages();
+    assert_eq!(images.len(), 3, "{images:?}");
+    for image in images {
+        let (name, tag) = image.split_once(':').unwrap();
+        // A tag such as `1-bookworm` moves, one with all numbers of a version or with a day does not.
+        let first = tag
+            .split('-')
+            .find(|part| part.starts_with(|c: char| c.is_ascii_digit()));
+        let number = first.unwrap();
+        let is_exact = number.split('.').count() == 3 || number.len() == 8;
+        assert!(is_exact || tag.contains("@sha256:"), "{name}: {tag}");
+    }
+    // The compiler of the image reads what the workspace asks for.
+    let repository = Repository::of_this_package().unwrap();
+    let manifest = repository.read("Cargo.toml").unwrap();
+    let wanted = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = "));
+    let wanted: Vec<u32> = numbers(wanted.unwrap().trim_matches('"'));
+    let (stages, _) = stages();
+    let given = numbers(stages["source"].from.strip_prefix("rust:").unwrap());
+    assert!(given >= wanted, "{given:?}");
+}
+
+fn numbers(version: &str) -> Vec<u32> {
+    let version = version.split('-').next().unwrap();
+    version
+        .split('.')
+        .map(|part| part.parse().unwrap())
+        .collect()
+}
+
+/// Each program is built by the task that makes packages: with the terminal of the pages, or not at all.
+#[test]
+fn programs_are_those_of_the_packages() {
+    let (stages, _) = stages();
+    for (build, package, image) in [
+        ("build", "svc", "svc"),
+        ("build-agent", "svc-agent", "agent"),
+    ] {
+        let task = format!("cargo xtask dist --only-build {package} --out /out");
+        let run = stages[build].lines.iter().find(|line| line.contains(&task));
+        let run = run.unwrap();
+        for cache in [
+            "target=/usr/local/cargo/registry",
+            "target=/workspace/svc/target",
+        ] {
+            assert!(run.contains(cache), "{run}");
+        }
+        // Two platforms that are built at once have caches of their own.
+        assert_eq!(run.matches("--mount=type=cache").count(), 2);
+        assert_eq!(run.matches("${TARGETARCH}").count(), 2);
+        let copied = format!("COPY --from={build} /out/{package}");
+        for (file, place) in [
+            (".program", "/usr/bin/svc"),
+            (
+                ".THIRD-PARTY-LICENSES",
+                "/usr/share/doc/svc/THIRD-PARTY-LICENSES",
+            ),
+            (".cdx.json", "/usr/share/doc/svc/sbom.cdx.json"),
+        ] {
+            let line = format!("{copied}{file} {place}");
+            assert!(stages[image].lines.contains(&line), "{line}");
+        }
+        assert!(has(&stages[image], "USER 65532:65532"), "{image}");
+    }
+    assert!(has(&stages["build"], "COPY --from=node "));
+    // The agent's image has nothing of the servers.
+    assert!(
+        !stages["agent"]
+            .lines
+            .iter()
+            .any(|line| line.contains("--from=build "))
+    );
+    assert_eq!(stages["agent"].from, "base");
+    assert!(!has(&stages["base"], "curl"));
+}
+
+/// Each server serves metrics where the image asks for its health: as it is shipped in packages and as
+/// it is in the compose file, and Prometheus asks there too.
+#[test]
+fn the_health_of_each_server_is_asked_where_it_is() {
+    let repository = Repository::of_this_package().unwrap();
+    let (stages, _) = stages();
+    let ports = stages["svc"].lines.iter().find_map(|line| {
+        let ports = line.strip_prefix("ENV HEALTH_PORTS=")?;
+        Some(ports.trim_matches('"').split(' ').collect::<Vec<_>>())
+    });
+    let ports = ports.unwrap();
+    let scraped = repository.read("deploy/prometheus/prometheus.yml").unwrap();
+    let servers = ["engine", "platform", "turn"];
+    assert_eq!(ports.len(), servers.len());
+    for (name, port) in servers.into_iter().zip(ports) {
+        for (folder, address) in [("etc", "127.0.0.1"), ("compose", "0.0.0.0")] {
+            let config = repository
+                .read(&format!("deploy/{folder}/{name}.yaml"))
+                .unwrap();
+            let line = format!("listen_addr: {address}:{port}\n");
+            assert!(config.contains(&line), "{folder}/{name}: {line}");
+        }
+        assert!(scraped.contains(&format!("\"{name}:{port}\"")), "{name}");
+    }
+    assert!(has(&stages["svc"], "HEALTHCHECK "));
+    assert!(has(&stages["svc"], "/readyz"));
+}
