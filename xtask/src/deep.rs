@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::attack;
+use crate::compatibility;
 use crate::fuzz;
 use crate::package;
 use crate::repository::Repository;
@@ -11,6 +12,7 @@ use crate::soak;
 /// Attacks the release program for ten minutes, fuzzes every target, builds the packages of the client
 /// library by themselves, and runs every test once on a busy machine.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
+    compatibility::run(repository, &[])?;
     let seconds = ["--seconds", "600"].map(str::to_owned);
     attack::run(repository, &seconds)?;
     fuzz::run(repository, &[])?;

@@ -15,12 +15,14 @@
 
 mod attack;
 mod bench;
+mod compatibility;
 mod deep;
 mod dist;
 mod fuzz;
 mod package;
 mod program;
 mod provision;
+mod release;
 mod repository;
 mod rules;
 mod soak;
@@ -63,6 +65,8 @@ fn run(args: &[String]) -> Result<()> {
         "web" => no_arguments(rest).and_then(|()| web::run(&repository).map(drop)),
         "fuzz" => fuzz::run(&repository, rest),
         "attack" => attack::run(&repository, rest),
+        "compatibility" => compatibility::run(&repository, rest),
+        "release" => no_arguments(rest).and_then(|()| release::run(&repository)),
         "deep" => no_arguments(rest).and_then(|()| deep::run(&repository)),
         "soak" => soak::run(&repository, rest),
         "systems" => no_arguments(rest).and_then(|()| systems::run(&repository)),
@@ -111,7 +115,8 @@ Usage: cargo xtask <task>
   soak [--rounds N] [--load] [--all] [--seed N] [package…]
                      every test whose passes in tests/soak.txt are too few, in shuffled order,
                      beside busy loops with --load
-  dist [--out DIR]   the packages: tarballs and .deb of the program and of the small agent
+  dist [options]     the packages: tarballs and .deb of the program and of the small agent (--help)
+  release            record the commit that is checked out as the release of its version
   package            the client library and the crates below it, as a registry takes them
   web                fetch the terminal of the platform's pages, which the next build takes in
   systems            the agent, type-checked for Windows and macOS

@@ -1,0 +1,240 @@
+//! One installation: a platform, an engine, an agent, a visitor and a dialler.
+
+use std::fmt;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::server::{Server, eventually, text};
+use crate::program;
+
+/// From which of the two each part is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mixture([bool; 3]);
+
+impl Mixture {
+    /// Every mixture of the two.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        (1..7).map(|bits| Self([bits & 1 > 0, bits & 2 > 0, bits & 4 > 0]))
+    }
+
+    pub(super) fn programs<'a>(self, old: &'a Path, new: &'a Path) -> Programs<'a> {
+        let [platform, engine, agent] = self.0.map(|is_new| if is_new { new } else { old });
+        Programs {
+            platform,
+            engine,
+            agent,
+        }
+    }
+}
+
+impl fmt::Display for Mixture {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [platform, engine, agent] = self.0.map(|is_new| if is_new { "new" } else { "old" });
+        write!(
+            formatter,
+            "{platform} platform, {engine} engine, {agent} agent"
+        )
+    }
+}
+
+/// The program of each part.
+#[derive(Clone, Copy)]
+pub(super) struct Programs<'a> {
+    platform: &'a Path,
+    engine: &'a Path,
+    agent: &'a Path,
+}
+
+/// Publishes, visits, dials and asks for the record of the visit.
+pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
+    let stack = Stack::install(folder, programs.platform)?;
+    // Makes the database, the authority, an administrator and a project.
+    let first = stack.up(programs.platform)?;
+    let ready = first.ready().clone();
+    first.stop()?;
+
+    let platform = stack.server(programs.platform, "platform")?;
+    let engine = stack.server(programs.engine, "engine")?;
+    let told = || format!("platform: {}\nengine: {}", platform.told(), engine.told());
+    let agent = stack.agent(programs.agent, &ready).with_context(told)?;
+    stack.expect_page(&agent).with_context(told)?;
+
+    let echo = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = echo.local_addr()?.port().to_string();
+    thread::spawn(move || answer(&echo));
+    let mut forward = stack.command(programs.agent, &ready)?;
+    forward.args(["forward", &port, "--bytestream", "--no-publish"]);
+    forward.args(["--name", "echo", "--output", "json"]);
+    let _private = Server::start(&mut forward, &stack.log("private"))?;
+    // The dialler is of the other program wherever there are two.
+    for dialler in [programs.platform, programs.engine] {
+        let mut dial = stack.command(dialler, &ready)?;
+        let said = dialled(dial.args(["dial", "svc://echo"]))?;
+        ensure!(said == QUESTION, "the echo is {said:?}");
+    }
+
+    // What the engine reports, the platform lists.
+    eventually("the record of the visit", || {
+        let mut logs = stack.command(programs.agent, &ready)?;
+        logs.args(["project", "logs", "--output", "json", "--project"])
+            .arg(text(&ready, "project_endpoint")?);
+        let listed = program::output(&mut logs)?;
+        ensure!(listed.contains("\"stream.summary\""), "{listed}");
+        Ok(())
+    })
+    .with_context(told)?;
+    drop(agent);
+    engine.stop()?;
+    platform.stop()
+}
+
+/// A folder with what `svc up` keeps, and a page to publish.
+pub(super) struct Stack(PathBuf);
+
+impl Stack {
+    /// Makes the folder anew.
+    pub(super) fn install(folder: &Path, program: &Path) -> Result<Self> {
+        ensure!(program.is_file(), "{} is not there", program.display());
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+        fs::create_dir_all(folder.join("pages"))?;
+        fs::write(folder.join("pages/page.txt"), PAGE)?;
+        Ok(Self(folder.to_owned()))
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.log"))
+    }
+
+    /// Platform, engine and relay of one program, over the same data each time.
+    pub(super) fn up(&self, program: &Path) -> Result<Server> {
+        let mut up = Command::new(program);
+        up.args(["up", "--output", "json", "--data-dir"])
+            .arg(self.0.join("data"))
+            .arg("--config")
+            .arg(self.0.join("config"));
+        for (flag, port) in PORTS {
+            up.args([flag, port]);
+        }
+        Server::start(&mut up, &self.log("up"))
+    }
+
+    /// One of them, with the configuration that `svc up` wrote.
+    fn server(&self, program: &Path, name: &str) -> Result<Server> {
+        let mut server = Command::new(program);
+        server
+            .args([name, "--output", "json", "-c"])
+            .arg(self.0.join(format!("data/{name}.yaml")));
+        Server::start(&mut server, &self.log(name)).with_context(|| name.to_owned())
+    }
+
+    /// An agent that publishes the page.
+    pub(super) fn agent(&self, program: &Path, ready: &Value) -> Result<Server> {
+        let mut forward = self.command(program, ready)?;
+        forward
+            .arg("forward")
+            .arg(self.0.join("pages"))
+            .args(["--name", "pages", "--output", "json"]);
+        Server::start(&mut forward, &self.log("agent")).context("agent")
+    }
+
+    /// A command for the project of `svc up`.
+    fn command(&self, program: &Path, ready: &Value) -> Result<Command> {
+        let engine = text(ready, "engine_url")?;
+        let engine = engine.strip_prefix("https://").context("not https")?;
+        let mut command = Command::new(program);
+        command
+            .env("SVC_CONFIG", self.0.join("config"))
+            .env("SVC_ENGINE", engine)
+            .env("SVC_TOKEN", text(ready, "token")?)
+            .env("SVC_CA_FILE", text(ready, "ca_file")?)
+            .env("SVC_API_URL", text(ready, "base_url")?);
+        Ok(command)
+    }
+
+    /// The page comes through the tunnel of the agent, now or when the agent has reconnected.
+    pub(super) fn expect_page(&self, agent: &Server) -> Result<()> {
+        let url = format!("{}/page.txt", agent.text("forwarding")?);
+        eventually("the page", || {
+            let mut curl = Command::new("curl");
+            curl.args(["--silent", "--show-error", "--fail", "--max-time", "10"])
+                .arg("--cacert")
+                .arg(self.0.join("data/ca.pem"))
+                .arg(&url);
+            let page = program::output(&mut curl)?;
+            ensure!(page == PAGE, "the page is {page:?}");
+            Ok(())
+        })
+        .with_context(|| format!("agent: {}", agent.told()))
+    }
+}
+
+/// Gives back the first bytes of each connection, and closes it.
+fn answer(echo: &TcpListener) {
+    for stream in echo.incoming() {
+        let Ok(mut stream) = stream else { return };
+        let mut bytes = [0; QUESTION.len()];
+        if stream.read_exact(&mut bytes).is_ok() {
+            // The dialler says what is missing.
+            stream.write_all(&bytes).ok();
+        }
+    }
+}
+
+/// What a command answers to the question.
+fn dialled(dial: &mut Command) -> Result<String> {
+    let mut child = dial
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut stdin = child.stdin.take().context("no pipe")?;
+    stdin.write_all(QUESTION.as_bytes())?;
+    drop(stdin);
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "dial: {said}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+const PAGE: &str = "what was published\n";
+const QUESTION: &str = "to the other end and back\n";
+
+/// The same for every program that is started, as on a machine of its own: below what the kernel gives
+/// out, and below what tests lease.
+const PORTS: [(&str, &str); 5] = [
+    ("--port", "9470"),
+    ("--metrics-port", "9471"),
+    ("--platform-port", "9472"),
+    ("--turn-port", "9473"),
+    ("--turn-tls-port", "9474"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mixture_has_both_programs() {
+        let (old, new) = (Path::new("old"), Path::new("new"));
+        let all: Vec<_> = Mixture::all()
+            .map(|mixture| {
+                let programs = mixture.programs(old, new);
+                [programs.platform, programs.engine, programs.agent]
+            })
+            .collect();
+        assert_eq!(all.len(), 6);
+        for (at, programs) in all.iter().enumerate() {
+            assert!(programs.contains(&old) && programs.contains(&new));
+            assert!(!all[..at].contains(programs), "twice: {programs:?}");
+        }
+    }
+}
