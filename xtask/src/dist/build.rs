@@ -175,6 +175,26 @@ mod tests {
     }
 
     #[test]
+    fn a_program_without_the_terminal_of_the_pages_is_not_packed() {
+        let repository = Repository::of_this_package().unwrap();
+        let target = repository.target_directory().unwrap();
+        let folder = target.join("dist-tests/terminal");
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("program");
+        let style = fs::read(web::run(&repository).unwrap().join("xterm.css")).unwrap();
+        for (bytes, is_whole) in [
+            (b"nothing".to_vec(), false),
+            ([b"before".as_slice(), &style, b"after"].concat(), true),
+        ] {
+            fs::write(&program, bytes).unwrap();
+            let checked = check(&repository, Flavour::Whole, &program);
+            assert_eq!(checked.is_ok(), is_whole);
+            // The agent has no pages.
+            check(&repository, Flavour::Agent, &program).unwrap();
+        }
+    }
+
+    #[test]
     fn bytes_are_found_where_they_are() {
         for (bytes, part, is_there) in [
             ("abcabd", "abd", true),
