@@ -107,6 +107,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
         };
         packages.extend(packing.pack(flavour, &program)?);
     }
+    debian::judge(&out, &packages)?;
     checksums(&out, &packages)?;
     sign(repository, &out, key.as_ref())?;
     for name in packages {

@@ -49,6 +49,25 @@ pub(super) fn package(
     Ok(name)
 }
 
+/// Has Debian's own checker judge the packages, where it is there: it brings a hundred packages with it, so
+/// nobody has to install it.
+pub(super) fn judge(out: &Path, packages: &[String]) -> Result<()> {
+    let is_deb = |name: &&String| Path::new(name).extension().is_some_and(|end| end == "deb");
+    let packages: Vec<_> = packages.iter().filter(is_deb).collect();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let Some(lintian) = program::find("lintian") else {
+        eprintln!("    lintian is not here: nobody has judged the Debian packages");
+        return Ok(());
+    };
+    let mut judge = Command::new(lintian);
+    judge
+        .current_dir(out)
+        .args(["--allow-root", "--fail-on", "error"]);
+    program::run(judge.args(packages))
+}
+
 /// What Debian wants to be told: whose everything is, and what changed.
 fn told(packing: &Packing<'_>, version: &str, contents: &Contents) -> Result<Vec<Entry>> {
     let documents = contents.documents();
