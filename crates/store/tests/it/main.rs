@@ -22,6 +22,7 @@ mod plans;
 mod postgres;
 mod projects;
 mod records;
+mod releases;
 mod restore;
 mod tables;
 mod webhooks;
