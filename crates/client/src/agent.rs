@@ -32,7 +32,7 @@ pub struct Agent {
     owner: Arc<Owner>,
 }
 
-/// Where an agent stands. These four are all; what they hold may grow.
+/// The state of an agent. There are these four; their fields may grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentStatus {
     /// It has no channel and is opening one.

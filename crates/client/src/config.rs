@@ -1,4 +1,4 @@
-//! What an agent is given at its start.
+//! The configuration of an agent.
 
 use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 
 use crate::{Tokens, Trust, address::HostPort, backoff::Backoff};
 
-/// Where the engine is, with which token, and how an agent keeps its connection.
+/// The address of the engine, the token, and how an agent keeps its connection.
 ///
 /// Each option has a method that sets it and returns the configuration:
 ///
@@ -31,7 +31,7 @@ pub struct Config {
     pub tokens: Tokens,
     /// Whose certificates are trusted. Default: the platform's.
     pub trust: Trust,
-    /// What the agent reports about itself.
+    /// The description that the agent sends of itself.
     pub details: Details,
     /// Labels of the client, shown in the Engine API. Default: none.
     pub labels: BTreeMap<String, String>,
@@ -137,7 +137,7 @@ impl Config {
     }
 }
 
-/// What a client reports about itself; shown in `/api/clients` and usable there as a filter.
+/// The description that a client sends of itself; shown in `/api/clients` and usable there as a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {

@@ -57,7 +57,7 @@ impl TunnelConnector {
     }
 }
 
-/// What [`TunnelConnector`] returns. Dropping it closes the connection.
+/// A connection that [`TunnelConnector`] returns. Dropping it closes the connection.
 pub type Dialling =
     Pin<Box<dyn Future<Output = Result<TokioIo<Stream>, ConnectError>> + Send + 'static>>;
 

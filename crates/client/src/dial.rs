@@ -63,7 +63,7 @@ async fn dial_with(
 /// end of the stream, so a token that is refused is not renewed here.
 ///
 /// # Errors
-/// What keeps from reaching the engine.
+/// The reason why the engine cannot be reached.
 ///
 /// # Cancellation
 /// Safe: dropping the future closes the connection.

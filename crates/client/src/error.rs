@@ -55,7 +55,7 @@ pub enum ConnectError {
     #[error("{}", Step::Handshake)]
     #[non_exhaustive]
     Certificate {
-        /// What is wrong with it.
+        /// The fault of the certificate.
         fault: CertificateFault,
         /// The same in the words of the TLS library.
         source: Arc<io::Error>,
@@ -64,7 +64,7 @@ pub enum ConnectError {
     #[error("what listens at the address is not an engine")]
     #[non_exhaustive]
     NotAnEngine {
-        /// What it did instead.
+        /// The peer's behaviour instead.
         source: Arc<io::Error>,
     },
     /// The token provider has no token.

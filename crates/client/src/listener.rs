@@ -34,7 +34,7 @@ pub struct TunnelListener {
     tunnel: Tunnel,
 }
 
-/// Who opened a connection that axum serves: `ConnectInfo<Visitor>` in a handler, where the service was
+/// The visitor who opened a connection that axum serves: `ConnectInfo<Visitor>` in a handler, where the service was
 /// made with `into_make_service_with_connect_info::<Visitor>()`.
 ///
 /// A connection of an `http` tunnel carries the requests of many; `X-Forwarded-For` names each.

@@ -65,7 +65,7 @@ pub trait TokenProvider: Send + Sync + 'static {
     fn token<'a>(&'a self, refused: Option<&'a Token>) -> TokenFuture<'a>;
 }
 
-/// What a [`TokenProvider`] returns.
+/// The result of a [`TokenProvider`].
 pub type TokenFuture<'a> = Pin<Box<dyn Future<Output = Result<Token, TokenError>> + Send + 'a>>;
 
 impl TokenProvider for Token {
@@ -133,7 +133,7 @@ impl Error for TokenError {
     }
 }
 
-/// Where the tokens of a configuration come from: a [`Token`] or another [`TokenProvider`].
+/// The source of the tokens of a configuration: a [`Token`] or another [`TokenProvider`].
 #[derive(Clone)]
 pub struct Tokens(Source);
 

@@ -21,7 +21,7 @@ pub struct Tunnel {
     streams: Waiting,
 }
 
-/// Where a tunnel stands. These four are all; what they hold may grow.
+/// The state of a tunnel. There are these four; their fields may grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It was never online yet.

@@ -94,7 +94,7 @@ impl Grant {
         })
     }
 
-    /// What an OAuth client gets of the permissions that it asks for: never more than the person's
+    /// The limits of an OAuth client within the permissions that it asks for: never more than the person's
     /// session has (OA-2). A permission whose action the boundary of the session allows nowhere would
     /// look granted and be refused, so it is left out. The person's roles are judged with each request.
     /// The end is that of the access token, which is set when it is issued.
@@ -110,7 +110,7 @@ impl Grant {
         }
     }
 
-    /// What a person approved for an OAuth client ([`Self::of_oauth_client`]) and was stored since.
+    /// The stored approval of a person for an OAuth client ([`Self::of_oauth_client`]).
     pub(crate) fn approved(
         permissions: Permissions,
         resources: Option<Value>,
@@ -123,7 +123,7 @@ impl Grant {
         }
     }
 
-    /// What a credential has, for the one that replaces it.
+    /// The limits of a credential, for the one that replaces it.
     pub(crate) fn of_successor(old: &Credential) -> Self {
         let parsed = |names: &Vec<String>| names.iter().flat_map(|name| name.parse()).collect();
         Self {

@@ -1,4 +1,4 @@
-//! What a token, a credential or a session may do at most: its permissions, where it reaches, and
+//! The limits of a token, a credential or a session: its permissions, its boundary, and
 //! when it ends.
 //!
 //! A token is limited by itself and by everything it was issued from. [`Limits::and`] is the one place
@@ -61,7 +61,7 @@ impl Limits {
         }
     }
 
-    /// What both allow, until the earlier end.
+    /// The permissions and boundary that both allow, until the earlier end.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Limits {
         self.permissions
     }
 
-    /// Where it reaches.
+    /// The boundary.
     pub fn boundary(&self) -> &Boundary {
         &self.boundary
     }

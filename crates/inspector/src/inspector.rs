@@ -97,7 +97,7 @@ impl Inspector {
         }
     }
 
-    /// What the agent of a tunnel to this target is given: [`client::Forwarding::with_tap`].
+    /// The tap for the agent of a tunnel to this target: [`client::Forwarding::with_tap`].
     pub fn tap(&self, to: Target) -> Arc<dyn Tap> {
         self.tap_opened(to, None)
     }

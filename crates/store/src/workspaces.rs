@@ -137,7 +137,7 @@ statements! {
         WHERE id = $1 AND deleted_at IS NULL";
     DELETE = "UPDATE workspaces SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL \
         AND NOT EXISTS (SELECT 1 FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL)";
-    // What was paid for is kept; members, invitations and keys of creations go along.
+    // Paid records are kept; members, invitations and keys of creations go along.
     PURGE = "DELETE FROM workspaces WHERE id IN (SELECT id FROM workspaces w WHERE deleted_at <= $1 \
         AND NOT EXISTS (SELECT 1 FROM projects WHERE workspace_id = w.id) \
         AND NOT EXISTS (SELECT 1 FROM subscriptions WHERE workspace_id = w.id) \

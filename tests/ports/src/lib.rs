@@ -25,7 +25,7 @@ const BLOCK: u16 = 32;
 /// The first leased port: above those of services that systems start by themselves.
 const FIRST: u16 = 10_000;
 
-/// Where the ports that Linux gives out by itself begin, unless an administrator changed it.
+/// The first port that Linux gives out by itself, unless an administrator changed it.
 const EPHEMERAL: u16 = 32_768;
 
 /// The blocks of this process.
@@ -38,7 +38,7 @@ static LEASES: Mutex<Leases> = Mutex::new(Leases {
 struct Leases {
     /// Locked until the process ends.
     locks: Vec<File>,
-    /// What is left of the last block.
+    /// The unused ports of the last block.
     free: Option<RangeInclusive<u16>>,
     /// The block to try next.
     next_block: u16,
@@ -75,7 +75,7 @@ pub fn lease_range(count: u16) -> RangeInclusive<u16> {
         let left = leases.free.take();
         let left = left.unwrap_or_else(|| leases.lock_block());
         let (first, end) = (*left.start(), *left.end());
-        // What is left of a block and too short is given up.
+        // The rest of a block that is too short is given up.
         if end - first < count - 1 {
             continue;
         }

@@ -80,7 +80,7 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
         ensure!(said == QUESTION, "the echo is {said:?}");
     }
 
-    // What the engine reports, the platform lists.
+    // The platform lists the reports of the engine.
     eventually("the record of the visit", || {
         let mut logs = stack.command(programs.agent, &ready)?;
         logs.args(["project", "logs", "--output", "json", "--project"])
@@ -189,7 +189,7 @@ fn answer(echo: &TcpListener) {
     }
 }
 
-/// What a command answers to the question.
+/// The output of a command.
 fn dialled(dial: &mut Command) -> Result<String> {
     let mut child = dial
         .stdin(Stdio::piped())

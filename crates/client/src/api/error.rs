@@ -22,7 +22,7 @@ pub enum ApiError {
     Unexpected(String),
 }
 
-/// What the HTTP library did not understand.
+/// An error of the HTTP library.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct HttpError(#[from] pub(super) hyper::Error);

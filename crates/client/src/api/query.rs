@@ -1,12 +1,12 @@
-//! What is asked of the Engine API's lists and event streams.
+//! Queries of the Engine API's lists and event streams.
 
 use serde_json::{Map, Value};
 
-/// What a list or an event stream is narrowed to: the `filters` of one kind of object, as the
+/// The filters of a list or an event stream: the `filters` of one kind of object, as the
 /// Engine API writes them.
 pub type Filters = Map<String, Value>;
 
-/// What a list has. By default, everything.
+/// The query of a list. By default it selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListQuery {
     filters: Filters,
@@ -19,7 +19,7 @@ impl ListQuery {
         Self::default()
     }
 
-    /// What matches these filters alone.
+    /// Selects only objects that match these filters.
     #[must_use]
     pub fn with_filters(self, filters: Filters) -> Self {
         Self { filters, ..self }
@@ -46,7 +46,7 @@ impl ListQuery {
     }
 }
 
-/// What an event stream has. By default every event of clients and tunnels, as server-sent events.
+/// The query of an event stream. By default it selects every event of clients and tunnels, as server-sent events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
     pub(super) transport: Transport,

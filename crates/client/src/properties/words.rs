@@ -59,7 +59,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What a tunnel carries.
+    /// The kind of traffic that a tunnel carries.
     TunnelKind {
         /// Streams of bytes.
         Bytestream = "bytestream",
@@ -67,7 +67,7 @@ words! {
         Datagram = "datagram",
     }
 
-    /// What visitors of a published tunnel speak.
+    /// The protocol of the visitors of a published tunnel.
     Protocol {
         /// HTTP, which the edge reads.
         Http = "http",
@@ -83,7 +83,7 @@ words! {
         Webtty = "webtty",
     }
 
-    /// Where TLS of a `tls` tunnel ends.
+    /// The place where TLS of a `tls` tunnel ends.
     TlsMode {
         /// At the edge.
         Terminated = "terminated",
@@ -99,7 +99,7 @@ words! {
         Tls13 = "tls1.3",
     }
 
-    /// What the edge speaks with the service of an `http` tunnel.
+    /// The HTTP version between the edge and the service of an `http` tunnel.
     HttpVersion {
         /// HTTP/1.1.
         Http11 = "http/1.1",

@@ -135,7 +135,7 @@ impl Form {
             let path = path.to_owned();
             return Self::Oauth { path };
         }
-        // What is no route is refused as the API refuses it.
+        // An unknown route is refused as the API refuses it.
         let is_route = parts.extensions.get::<MatchedPath>().is_some();
         let is_document = ["/api/", "/.well-known/", "/keyrings/"]
             .iter()

@@ -66,7 +66,7 @@ async fn no_operation_is_beyond_the_limit() {
             assert_eq!(answer.status, 429, "HEAD {path}");
         }
     }
-    // What asks for no credential counts for its source, and is answered.
+    // A request without a credential counts for its source, and is answered.
     exhaust(&control, &ada.token).await;
     for operation in operations().filter(|operation| operation.access == Access::Public) {
         let token = Some(ada.token.as_str());

@@ -299,7 +299,7 @@ impl Session {
                 }
                 () = resumed => {
                     self.paused_until = None;
-                    // What the agent sent meanwhile was not read.
+                    // Bytes that the agent sent meanwhile were not read.
                     self.liveness.on_frame(Instant::now());
                     if let Err(end) = self.take_messages(&mut decoder) {
                         return end;

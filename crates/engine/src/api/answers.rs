@@ -325,7 +325,7 @@ fn time_for(bytes: usize) -> Duration {
     PATIENCE + Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
 }
 
-/// What is charged, allocated and sent at once: some writes of a TLS connection.
+/// Bytes that are charged, allocated and sent at once: some writes of a TLS connection.
 const PIECE: usize = 64 * 1024;
 
 /// Bytes a second that a client reads on average: a bad mobile line does.

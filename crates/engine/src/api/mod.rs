@@ -55,7 +55,7 @@ pub struct Api<A> {
     pub link: Option<Arc<link::Status>>,
     /// `compat.rstream`: the other brand's spellings too.
     pub compat: bool,
-    /// What lists and first events of streams may hold.
+    /// Bytes that lists and first events of streams may hold.
     pub answers: Arc<AnswerBudget>,
     /// How often callers may ask.
     pub rates: RateLimiter,

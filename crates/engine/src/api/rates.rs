@@ -31,7 +31,7 @@ pub struct RateLimiter {
     sources: Buckets<Option<IpAddr>>,
 }
 
-/// Where a connection comes from: an extension of each request. IPv6 hosts are their networks.
+/// The source of a connection: an extension of each request. IPv6 hosts are their networks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source(pub(crate) IpAddr);
 

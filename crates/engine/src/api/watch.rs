@@ -76,7 +76,7 @@ impl Watch {
         }
     }
 
-    /// What is sent first (EN-3), once.
+    /// The first event (EN-3), sent once.
     pub(super) fn take_initial(&mut self) -> Option<Answer> {
         self.initial.take()
     }

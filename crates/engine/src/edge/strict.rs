@@ -212,7 +212,7 @@ impl<T: Stream> AsyncRead for StrictRequests<T> {
             };
             if let State::Upgrade(waiting) = &mut this.state {
                 *waiting = Some(cx.waker().clone());
-                // What arrives before the answer is kept, once.
+                // Bytes that arrive before the answer are kept, once.
                 if !io.unread().is_empty() {
                     return Poll::Pending;
                 }
@@ -298,7 +298,7 @@ mod tests {
         (StrictRequests::new(Buffered::new(near), limits, now), far)
     }
 
-    /// What the reader gets of these bytes, and what the client gets.
+    /// The bytes that the reader gets, and the bytes that the client gets.
     async fn outcome(sent: &str) -> (String, String) {
         let (mut near, mut far) = strict();
         far.write_all(sent.as_bytes()).await.unwrap();

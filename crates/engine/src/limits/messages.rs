@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::bucket::{Bucket, Nanos, Rate};
 
-/// What one control channel sent lately.
+/// The recent messages of one control channel.
 #[derive(Debug, Default)]
 pub(crate) struct MessageRate {
     messages: Bucket,

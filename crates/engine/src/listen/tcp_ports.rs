@@ -38,7 +38,7 @@ pub(crate) struct TcpPorts {
     ip: IpAddr,
     workers: usize,
     clock: Arc<dyn Clock>,
-    /// What one project of several may have of the memory.
+    /// The share of the memory of one project of several.
     share: Share,
     state: Mutex<State>,
     /// Ports that are bound and wait for their tunnel. Held while a port is tried and taken:

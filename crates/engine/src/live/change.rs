@@ -269,6 +269,6 @@ impl Frame {
     }
 }
 
-/// What stands in front of the JSON of an event, and behind it, in a stream of SSE.
+/// The bytes before and after the JSON of an event in a stream of SSE.
 pub(crate) const PREFIX: &str = "data: ";
 pub(crate) const SUFFIX: &str = "\n\n";

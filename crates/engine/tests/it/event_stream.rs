@@ -108,7 +108,7 @@ async fn who_asked_for_the_end_of_the_connection_gets_it() {
     assert_eq!(watcher.read_to_end().await, b"");
 }
 
-/// What is not one request beyond doubt gets a problem document, on every request of a connection.
+/// Every ambiguous request of a connection gets a problem document.
 #[tokio::test]
 async fn a_malformed_request_gets_a_problem_document() {
     let engine = TestEngine::start().await;

@@ -63,7 +63,7 @@ const SILENT: &[&str] = &[
     // Ports that rest are nobody's.
     "addresses::free_rested",
     "addresses::purge",
-    // What was deleted is gone at engines since then.
+    // Engines forgot the deleted project then.
     "deleted_projects::purge",
     "workspaces::purge",
     "addresses::take_back",

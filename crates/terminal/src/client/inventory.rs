@@ -131,7 +131,7 @@ pub enum NoWay {
     Transport {
         /// What it is called.
         target: String,
-        /// What is wrong with it.
+        /// The fault of the certificate.
         why: String,
     },
     /// It speaks only what this client does not.

@@ -324,7 +324,7 @@ async fn a_project_has_a_bounded_number_of_records(control: TestControl) {
         .collect();
     report(&control, SECRET, 5, json!(many)).await.expect(200);
     assert_eq!(total(&flooded, "events").await, 1000);
-    // What the purge takes makes room again.
+    // Purged rows make room again.
     let stop = tokio_util::sync::CancellationToken::new();
     control.clock.advance(400 * 24 * 3600);
     control::jobs::pass(&control.app, &stop).await;

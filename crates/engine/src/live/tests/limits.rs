@@ -115,7 +115,7 @@ fn a_project_has_what_its_plan_allows() {
     }
     let fourth = open(&live, &second, json!({"name": "d"}));
     assert_eq!(fourth.unwrap_err(), OpenRefused::ProjectFull(3));
-    // What is taken over is not one more.
+    // A tunnel that is taken over is not one more.
     open(&live, &second, json!({"name": "a"})).unwrap();
 }
 

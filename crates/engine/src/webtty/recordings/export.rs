@@ -15,7 +15,7 @@ use types::webtty::{RecordType, StreamType};
 
 use super::layout::Stored;
 use super::read::{Reader, Unreadable};
-use super::readers::{Patience, ReaderPermit, STALL};
+use super::readers::{ReadDeadline, ReaderPermit, STALL};
 use super::{Inner, Recorder};
 
 /// A form of an export.
@@ -129,7 +129,7 @@ impl Job {
             to: self.to.clone(),
             handle: handle.clone(),
             piece: Vec::new(),
-            patience: Patience::default(),
+            deadline: ReadDeadline::default(),
         };
         if let Err(error) = self.write(handle, &mut out).and_then(|()| out.flush()) {
             warn!(session = self.id, %error, "an export ends early");
@@ -251,7 +251,7 @@ struct Pieces {
     to: mpsc::Sender<io::Result<Bytes>>,
     handle: Handle,
     piece: Vec<u8>,
-    patience: Patience,
+    deadline: ReadDeadline,
 }
 
 impl Write for Pieces {
@@ -269,11 +269,11 @@ impl Write for Pieces {
         }
         let piece = Bytes::from(std::mem::take(&mut self.piece));
         let (bytes, begun) = (piece.len(), Instant::now());
-        let left = self.patience.left();
+        let left = self.deadline.left();
         let sent = self
             .handle
             .block_on(async { timeout(left, self.to.send(Ok(piece))).await });
-        self.patience.taken(bytes, begun.elapsed());
+        self.deadline.taken(bytes, begun.elapsed());
         match sent {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),

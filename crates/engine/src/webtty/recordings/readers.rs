@@ -73,12 +73,12 @@ impl Drop for ReaderPermit {
 /// How long an export waits for its client: for one piece, and for all of them by how much the client
 /// has read.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct ReadDeadline {
     waited: Duration,
     bytes: usize,
 }
 
-impl Patience {
+impl ReadDeadline {
     /// How long it waits for the next piece at most.
     pub(super) fn left(&self) -> Duration {
         let seconds = u64::try_from(self.bytes / SLOWEST_READER).unwrap_or(u64::MAX);
@@ -123,15 +123,15 @@ mod tests {
 
     /// A client that reads a piece just before each deadline does not hold a reader for ever.
     #[test]
-    fn a_client_that_trickles_runs_out_of_patience() {
+    fn a_client_that_trickles_reaches_its_deadline() {
         const PIECE: usize = 64 * 1024;
-        let (mut trickling, mut pieces) = (Patience::default(), 0);
+        let (mut trickling, mut pieces) = (ReadDeadline::default(), 0);
         while trickling.left() > Duration::from_secs(30) {
             trickling.taken(PIECE, Duration::from_secs(30));
             pieces += 1;
             assert!(pieces < 10, "{trickling:?}");
         }
-        let mut reading = Patience::default();
+        let mut reading = ReadDeadline::default();
         for _ in 0..10_000 {
             reading.taken(PIECE, Duration::from_secs(2));
         }

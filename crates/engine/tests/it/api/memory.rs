@@ -1,4 +1,4 @@
-//! What clients of the Engine API can make an engine hold for them.
+//! Limits on the memory that clients of the Engine API can make an engine hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
