@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that a change must pass, in order, stopping at the first failure.
 
+use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,6 +14,7 @@ use crate::program;
 use crate::provision::{self, Provisions};
 use crate::repository::Repository;
 use crate::tidy;
+use crate::watch::failures;
 
 /// What `svc` leaves out by default. Lint and test steps select it together with everything else: a
 /// second set of features would compile the dependencies once more, and back again in the next run.
@@ -104,7 +106,15 @@ fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
     for (name, value) in provisions.environment() {
         cargo.env(name, value);
     }
-    program::run(&mut cargo)
+    let folder = repository.target_directory()?.join("test-failures");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    cargo.env(failures::FOLDER, &folder);
+    let ended = program::run(&mut cargo);
+    eprint!("{}", failures::report(&folder)?);
+    ended
 }
 
 /// The program under test, which cargo builds before the tests.

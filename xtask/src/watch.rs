@@ -2,9 +2,13 @@
 //! watches them. A program that runs for so many seconds, or until that time (in seconds since
 //! 1970), hangs: it is ended and named. What it started ends with it in any case: a process left
 //! behind would keep the output open, and whoever reads that would wait for ever.
+//!
+//! The logs of failed tests are also kept for the end of the whole run ([`failures`]).
+
+pub(crate) mod failures;
 
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,24 +26,30 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let until = Duration::from_secs(until.parse().context("UNTIL is no number")?);
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let most = seconds.min(until.saturating_sub(now));
-    let child = Command::new(name)
+    let mut child = Command::new(name)
         .args(args)
+        .stdout(Stdio::piped())
         .process_group(0)
         .spawn()
         .with_context(|| format!("cannot start `{name}`"))?;
     let group = child.id();
+    let output = child.stdout.take().context("the output is not a pipe")?;
+    let copied = failures::copy(output);
     let ended = wait(child, most);
     // The group may be empty, which is what it should be.
     program::succeeds(Command::new("kill").args(["-KILL", "--", &format!("-{group}")]));
-    match ended? {
-        None => bail!(
+    let failed = failures::copied(&copied);
+    let error = match ended? {
+        None => format!(
             "`{name}` hung: it was ended after {} s; the tests that it had not ended are the ones \
              that have no line above",
             most.as_secs()
         ),
-        Some(status) if !status.success() => bail!("`{name}` ended with {status}"),
-        Some(_) => Ok(()),
-    }
+        Some(status) if !status.success() => format!("`{name}` ended with {status}"),
+        Some(_) => return Ok(()),
+    };
+    failures::record(name, &error, &failed)?;
+    bail!(error)
 }
 
 /// The program's own end, if it comes in time.

@@ -1,0 +1,155 @@
+//! The report of failed tests at the end of `cargo xtask test`. The output of a run is long, and the
+//! records of continuous integration may keep its end only: each test program that fails leaves the
+//! logs of its failed tests in a file of a folder, and the last lines of the run are those files.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+/// Names the folder of the reports to the test programs' runner.
+pub(crate) const FOLDER: &str = "SVC_TEST_FAILURES";
+
+/// Lines that the report keeps of the beginning and of the end of one test's log.
+const FIRST: usize = 10;
+const LAST: usize = 40;
+
+/// How long a process outside of the group may hold the output open after the program has ended.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Copies the output of a test program to ours, line by line. The receiver gets the lines from the
+/// harness's list of failures to the end.
+pub(super) fn copy(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut lines = BufReader::new(output);
+        let mut line = Vec::new();
+        let mut is_report = false;
+        while lines
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|read| read > 0)
+        {
+            // A closed output of ours does not stop the tests.
+            drop(std::io::stdout().lock().write_all(&line));
+            let text = String::from_utf8_lossy(&line);
+            is_report |= text.trim_end() == "failures:";
+            if is_report && sender.send(text.into_owned()).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    receiver
+}
+
+/// The copied lines, once the output is closed.
+pub(super) fn copied(lines: &Receiver<String>) -> String {
+    let end = Instant::now() + DRAIN;
+    let mut text = String::new();
+    loop {
+        match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(line) => text.push_str(&line),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return text,
+        }
+    }
+}
+
+/// Writes the report of one failed program, if the environment names a folder for it.
+pub(super) fn record(program: &str, error: &str, failures: &str) -> Result<()> {
+    let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
+        return Ok(());
+    };
+    let name = Path::new(program).file_name().unwrap_or_default();
+    let report = format!("{error}\n{}", shortened(failures));
+    fs::write(folder.join(name), report).context("cannot write the report of failed tests")
+}
+
+/// Every report of the folder, and the names of the failed tests once more at the end.
+pub(crate) fn report(folder: &Path) -> Result<String> {
+    let mut reports = Vec::new();
+    for file in fs::read_dir(folder)? {
+        let file = file?;
+        let program = file.file_name().to_string_lossy().into_owned();
+        reports.push((program, fs::read_to_string(file.path())?));
+    }
+    reports.sort();
+    Ok(joined(&reports))
+}
+
+/// The reports of these programs, and the names of the failed tests.
+fn joined(reports: &[(String, String)]) -> String {
+    let mut text = String::new();
+    let mut names = String::new();
+    for (program, report) in reports {
+        text.push_str(report);
+        for name in report.lines().filter_map(log_of) {
+            names.extend(["failed: ", program, " ", name, "\n"]);
+        }
+    }
+    text + &names
+}
+
+/// The test whose log begins with this line of the harness.
+fn log_of(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
+}
+
+/// The logs without the middle of long ones, and without the harness's list of names.
+fn shortened(failures: &str) -> String {
+    let mut logs: Vec<Vec<&str>> = Vec::new();
+    for line in failures.lines().skip(1) {
+        if line == "failures:" {
+            break;
+        }
+        if log_of(line).is_some() {
+            logs.push(Vec::new());
+        }
+        if let Some(log) = logs.last_mut() {
+            log.push(line);
+        }
+    }
+    let mut text = String::new();
+    for log in logs {
+        let left_out = log.len().saturating_sub(FIRST + LAST);
+        for (number, line) in log.iter().enumerate() {
+            if left_out > 0 && number == FIRST {
+                text.extend(["[", &left_out.to_string(), " lines are left out]\n"]);
+            }
+            if number < FIRST || number >= FIRST + left_out {
+                text.extend([line, "\n"]);
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_run_has_the_logs_and_the_names_of_failed_tests() {
+        let long: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let output = format!(
+            "running 3 tests\ntest a ... ok\n\nfailures:\n\n---- b::c stdout ----\nwhy\n\n\
+             ---- d stdout ----\n{long}\n\nfailures:\n    b::c\n    d\n\ntest result: FAILED.\n"
+        );
+        let failures = copied(&copy(std::io::Cursor::new(output)));
+        assert!(failures.starts_with("failures:\n\n---- b::c"), "{failures}");
+        let report = joined(&[("it-1".to_owned(), shortened(&failures))]);
+        assert!(report.contains("why\n"), "{report}");
+        assert!(
+            report.contains("line 8\n[53 lines are left out]\nline 62\n"),
+            "{report}"
+        );
+        assert!(
+            report.ends_with("failed: it-1 b::c\nfailed: it-1 d\n"),
+            "{report}"
+        );
+    }
+}
