@@ -133,7 +133,7 @@ impl<B: Backend> Server<B> {
     pub async fn call(
         &self,
         tool: &Tool,
-        mut arguments: Map<String, Value>,
+        arguments: Map<String, Value>,
         caller: &Extensions,
         agent: Agent,
     ) -> CallToolResult {
@@ -160,6 +160,25 @@ impl<B: Backend> Server<B> {
         {
             return self.challenge(tool, &Missing::Scope(&missing));
         }
+        let performed = self.perform(tool, arguments, caller, agent).await;
+        match performed {
+            Ok(result) => result,
+            Err(error) => match self.lacked(tool, caller).await {
+                // The credential's permissions were not known here before (MC-6).
+                Some(missing) => self.challenge(tool, &Missing::Scope(&missing)),
+                None => result::bad_argument(&error),
+            },
+        }
+    }
+
+    /// Carries a call out whose caller may make it, as far as is known here.
+    async fn perform(
+        &self,
+        tool: &Tool,
+        mut arguments: Map<String, Value>,
+        caller: &Extensions,
+        agent: Agent,
+    ) -> Performed {
         if let Call::CreateProject = tool.call
             && arguments.remove(CONFIRMED) != Some(Value::Bool(true))
         {
@@ -171,10 +190,8 @@ impl<B: Backend> Server<B> {
         if let Call::Terminal(of) = tool.call {
             return self.terminal(tool, of, arguments, caller, agent).await;
         }
-        match call::choose(tool, &arguments) {
-            Ok(operation) => self.operate(tool, operation, &arguments, caller).await,
-            Err(error) => result::bad_argument(&error),
-        }
+        let operation = call::choose(tool, &arguments)?;
+        self.operate(tool, operation, &arguments, caller).await
     }
 
     async fn operate(
@@ -183,21 +200,18 @@ impl<B: Backend> Server<B> {
         operation: &Operation,
         arguments: &Map<String, Value>,
         caller: &Extensions,
-    ) -> CallToolResult {
-        let request = match call::request(tool, operation, arguments) {
-            Ok(request) => request,
-            Err(error) => return result::bad_argument(&error),
-        };
+    ) -> Performed {
+        let request = call::request(tool, operation, arguments)?;
         let response = self.backend.carry(request, caller).await;
         if let Some(refused) = self.lacks_more(tool, &response, caller).await {
-            return refused;
+            return Ok(refused);
         }
-        result::of_response(
+        Ok(result::of_response(
             &response,
             &scopes(tool),
             &self.resource_metadata(),
             |field| call::argument_of(tool, operation, field),
-        )
+        ))
     }
 
     async fn list_live(
@@ -206,13 +220,10 @@ impl<B: Backend> Server<B> {
         list: &LiveList,
         arguments: Map<String, Value>,
         caller: &Extensions,
-    ) -> CallToolResult {
-        let (project, request) = match list.request(arguments) {
-            Ok(request) => request,
-            Err(error) => return result::bad_argument(&error),
-        };
+    ) -> Performed {
+        let (project, request) = list.request(arguments)?;
         let Some(needed) = list.permission() else {
-            return result::failure(NO_LIST);
+            return Ok(result::failure(NO_LIST));
         };
         let carried = self
             .backend
@@ -220,18 +231,18 @@ impl<B: Backend> Server<B> {
         let response = carried.await;
         if response.status() == StatusCode::OK {
             let answer = list.answer(&response);
-            return answer.map_or_else(|| result::failure(NO_LIST), result::structured);
+            return Ok(answer.map_or_else(|| result::failure(NO_LIST), result::structured));
         }
         if let Some(refused) = self.lacks_more(tool, &response, caller).await {
-            return refused;
+            return Ok(refused);
         }
-        result::of_response(
+        Ok(result::of_response(
             &response,
             &scopes(tool),
             &self.resource_metadata(),
             // The engine calls the parts of `params` as the tool calls its arguments.
             str::to_owned,
-        )
+        ))
     }
 
     async fn terminal(
@@ -241,20 +252,14 @@ impl<B: Backend> Server<B> {
         arguments: Map<String, Value>,
         caller: &Extensions,
         agent: Agent,
-    ) -> CallToolResult {
-        let (project, arguments) = match of.read(arguments) {
-            Ok(read) => read,
-            Err(error) => return result::bad_argument(&error),
-        };
+    ) -> Performed {
+        let (project, arguments) = of.read(arguments)?;
         let Some(needed) = of.scopes.first().copied() else {
-            return result::failure(NO_LIST);
+            return Ok(result::failure(NO_LIST));
         };
         let response = match of.way {
             Way::Operation(verb, path, _) => {
-                let request = match of.request((verb, path), &arguments) {
-                    Ok(request) => request,
-                    Err(error) => return result::bad_argument(&error),
-                };
+                let request = of.request((verb, path), &arguments)?;
                 self.backend
                     .carry_to_engine(project, needed, request, caller)
                     .await
@@ -274,27 +279,23 @@ impl<B: Backend> Server<B> {
             && response.status().is_success()
         {
             let answer = answer.of(&response);
-            return answer.map_or_else(|| result::failure(NO_LIST), result::structured);
+            return Ok(answer.map_or_else(|| result::failure(NO_LIST), result::structured));
         }
         if let Some(refused) = self.lacks_more(tool, &response, caller).await {
-            return refused;
+            return Ok(refused);
         }
-        result::of_response(
+        Ok(result::of_response(
             &response,
             &scopes(tool),
             &self.resource_metadata(),
             |field| of.name_of(field),
-        )
+        ))
     }
 
     /// CP-4g: nothing is created; the answer says what the person has to see.
-    async fn unconfirmed(
-        &self,
-        arguments: &Map<String, Value>,
-        caller: &Extensions,
-    ) -> CallToolResult {
+    async fn unconfirmed(&self, arguments: &Map<String, Value>, caller: &Extensions) -> Performed {
         let Some(preview) = Tool::find("svc_project_creation_options") else {
-            return result::failure(UNCONFIRMED);
+            return Ok(result::failure(UNCONFIRMED));
         };
         let workspace = arguments
             .get("workspace_id")
@@ -302,10 +303,10 @@ impl<B: Backend> Server<B> {
         let asked: Map<String, Value> = workspace.into_iter().collect();
         let shown = self
             .operate(preview, plans::PLAN_CONFIGURATION, &asked, caller)
-            .await;
+            .await?;
         // Who may not even look is told that.
         let Some(options) = shown.structured_content else {
-            return shown;
+            return Ok(shown);
         };
         let plan = arguments.get("plan").and_then(Value::as_str);
         let option = options
@@ -315,11 +316,11 @@ impl<B: Backend> Server<B> {
             .flatten()
             .find(|option| option.get("plan").and_then(Value::as_str) == plan);
         match option {
-            Some(option) => result::failure(format!(
+            Some(option) => Ok(result::failure(format!(
                 "{UNCONFIRMED} It is: {}\nThe preview: {option}",
                 option.get("billingImpact").unwrap_or(&Value::Null),
-            )),
-            None => result::bad_argument(&BadArgument::new("plan", "the preview has no such plan")),
+            ))),
+            None => Err(BadArgument::new("plan", "the preview has no such plan")),
         }
     }
 
@@ -335,18 +336,30 @@ impl<B: Backend> Server<B> {
         if tool.scopes()?.len() < 2 {
             return None;
         }
-        let request = Request::get(whoami::WHOAMI.path).body(Bytes::new()).ok()?;
-        let answer = self.backend.carry(request, caller).await;
-        let whoami: Value = serde_json::from_slice(answer.body()).ok()?;
-        let held = whoami.get("permissions")?.as_array()?.iter();
-        let held: Permissions = held
-            .filter_map(|name| name.as_str()?.parse().ok())
-            .collect();
+        let held = self.permissions(caller).await?;
         // What was refused is missing where the person's role lacks it, too.
         let refused = first.split(' ').filter_map(|name| name.parse().ok());
         let all = missing_of(tool, held).chain(refused);
         let all: Permissions = all.collect();
         Some(self.challenge(tool, &Missing::Scope(&all.to_string())))
+    }
+
+    /// What the tool needs and the credential lacks, as the platform says.
+    async fn lacked(&self, tool: &Tool, caller: &Extensions) -> Option<String> {
+        tool.scopes()?;
+        missing(tool, self.permissions(caller).await?)
+    }
+
+    /// What the platform says that the credential may do; `None` where it does not say.
+    async fn permissions(&self, caller: &Extensions) -> Option<Permissions> {
+        let request = Request::get(whoami::WHOAMI.path).body(Bytes::new()).ok()?;
+        let answer = self.backend.carry(request, caller).await;
+        let whoami: Value = serde_json::from_slice(answer.body()).ok()?;
+        let held = whoami.get("permissions")?.as_array()?.iter();
+        Some(
+            held.filter_map(|name| name.as_str()?.parse().ok())
+                .collect(),
+        )
     }
 
     fn challenge(&self, tool: &Tool, missing: &Missing<'_>) -> CallToolResult {
@@ -358,6 +371,9 @@ impl<B: Backend> Server<B> {
         format!("{base_url}/.well-known/oauth-protected-resource")
     }
 }
+
+/// The result of a call, unless an argument is wrong.
+type Performed = Result<CallToolResult, BadArgument>;
 
 const UNCONFIRMED: &str = "Nothing was created. Show the billing impact of this plan to the \
      person, and call again with confirmed: true and the creation_fingerprint of the preview once \

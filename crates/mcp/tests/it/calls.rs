@@ -111,7 +111,12 @@ async fn bad_arguments_are_named_and_reach_nobody() {
         let text = result["content"][0]["text"].as_str().unwrap();
         assert!(text.starts_with(expected), "{tool} {arguments}: {text}");
     }
-    assert_eq!(platform.asked(), []);
+    let asked = platform.asked();
+    let others: Vec<_> = asked
+        .iter()
+        .filter(|asked| asked.line != "GET /api/whoami")
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
 }
 
 #[tokio::test]
@@ -300,6 +305,31 @@ async fn mc_6_every_tool_names_all_scopes_that_are_missing() {
     assert!(several > 0, "some tool needs more than one");
     assert_eq!(platform.asked(), []);
     assert_eq!(platform.asked_of_engine(), []);
+}
+
+/// MC-6, over every tool: where the server does not know the permissions of the credential, as `svc mcp`
+/// on a person's own machine, a missing permission still comes before a missing argument.
+#[tokio::test]
+async fn mc_6_a_missing_permission_comes_before_a_missing_argument() {
+    let platform = Platform::with(200, json!({"permissions": []}));
+    let mut tools = 0;
+    for tool in mcp::TOOLS {
+        let required = &tool.document()["inputSchema"]["required"];
+        let has_required = required.as_array().is_some_and(|names| !names.is_empty());
+        if tool.scopes().is_none_or(|scopes| scopes.is_empty()) || !has_required {
+            continue;
+        }
+        tools += 1;
+        let result = platform.call(Some("good"), tool.name, json!({})).await;
+        let challenge = result["_meta"]["mcp/www_authenticate"][0].as_str();
+        let expected = "Bearer error=\"insufficient_scope\"";
+        assert!(
+            challenge.is_some_and(|challenge| challenge.starts_with(expected)),
+            "{}: {result}",
+            tool.name
+        );
+    }
+    assert!(tools > 10, "{tools}");
 }
 
 /// MC-6: where the permissions are not known at the door, as on a person's own machine, whoever
