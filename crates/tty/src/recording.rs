@@ -6,8 +6,10 @@
 //! that it has lost its end.
 //!
 //! Most records hold one key that somebody pressed, so a hash over a record alone would tell it to who
-//! tries them all. Random bytes of each record ([`Salt`]) are in its hash, and are shown to nobody who
-//! is not shown its payload.
+//! tries them all. The hash of a record covers its content only through a hash of the content and of
+//! random bytes ([`ContentHash`], [`Salt`]), and the random bytes are shown together with the content
+//! alone. A record without its content ([`Record::withhold_content`]) tells nothing about it, and keeps
+//! its place in a chain that anybody can verify.
 //!
 //! The records are the truth; [`export`] makes transcripts and casts of them, which hold less.
 //! [`vault`] encrypts what is stored.
@@ -157,10 +159,14 @@ pub struct Record {
     /// What happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Random bytes of its own, shown with the payload alone; absent in recordings of before, whose
+    /// Random bytes of its own, shown with the payload alone; absent in the oldest recordings, whose
     /// hashes tell what they are of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub salt: Option<Salt>,
+    /// The hash of salt, payload and detail; absent in older recordings, whose records cannot be
+    /// verified without their content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<ContentHash>,
     /// The hash of the record before it; of the first, of the session's id.
     #[serde(with = "chain::hex")]
     pub prev_hash: [u8; 32],
@@ -176,6 +182,11 @@ pub struct Salt(#[serde(with = "chain::hex")] pub [u8; SALT_LEN]);
 
 /// Length of a [`Salt`], in bytes.
 pub const SALT_LEN: usize = 16;
+
+/// SHA-256 over the content of a record and its [`Salt`], in hex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ContentHash(#[serde(with = "chain::hex")] pub [u8; 32]);
 
 /// Gives what happens its place in the chain, until there is too much of it.
 ///
@@ -292,8 +303,8 @@ impl Recorder {
     }
 }
 
-/// What a record takes beside its payload, in bytes: as JSON, with its salt and both hashes.
-const HEAD_COST: u64 = 440;
+/// What a record takes beside its payload, in bytes: as JSON, with its salt and its three hashes.
+const HEAD_COST: u64 = 520;
 
 const FULL: &str = "full";
 const GAP: &str = "lost: ";

@@ -219,19 +219,22 @@ async fn recorded(home: &Home, id: &str, participant: &str) {
     let text = home.run(&["webtty", "sessions", "export", id]).await;
     ok(&text);
     assert!(text.stdout.contains("agent-6"), "{text:?}");
-    let args = [
-        "webtty",
-        "sessions",
-        "export",
-        id,
-        "--format",
-        "ndjson",
-        "--include-stdin",
-    ];
-    ok(&home
-        .run(&[&args[..], &["--file", "kept.ndjson"]].concat())
-        .await);
+    let export = |more: &[&'static str]| {
+        let export = ["webtty", "sessions", "export", id, "--format", "ndjson"];
+        [&export[..], &["--file", "kept.ndjson"], more].concat()
+    };
     let file = ["webtty", "sessions", "verify", id, "--file", "kept.ndjson"];
+    // Without what was typed, the places of those records are still in the chain.
+    ok(&home.run(&export(&[])).await);
+    let found = home
+        .run(&[&file[..], &["-o", "json"]].concat())
+        .await
+        .json();
+    assert_eq!(found["whole"], true, "{found}");
+    assert_eq!(found["records"], verified["records"], "{found}");
+    assert_ne!(found["withheld"], "0", "{found}");
+    std::fs::remove_file(home.path().join("kept.ndjson")).unwrap();
+    ok(&home.run(&export(&["--include-stdin"])).await);
     let whole = home.run(&file).await;
     ok(&whole);
     let kept = std::fs::read_to_string(home.path().join("kept.ndjson")).unwrap();

@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 
 use aws_lc_rs::digest::{Context, SHA256};
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Entry, Record, Salt};
+use super::{ContentHash, Entry, Record, Salt};
 
 /// The end of a recording: how many records there are, and the hash of the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
@@ -47,9 +48,11 @@ impl Head {
             exit_code: entry.exit_code,
             detail: entry.detail,
             salt: Some(salt),
+            content_hash: None,
             prev_hash: self.hash,
             hash: [0; 32],
         };
+        record.content_hash = Some(record.computed_content_hash(salt));
         record.hash = record.computed_hash();
         record
     }
@@ -64,16 +67,60 @@ impl Record {
         }
     }
 
+    /// The record without payload, detail and salt: its place in the chain can be verified, and
+    /// nothing about its content follows from it. `None` for an older record, whose place can be
+    /// verified only together with its content.
+    #[must_use]
+    pub fn withhold_content(self) -> Option<Self> {
+        self.content_hash?;
+        Some(Self {
+            salt: None,
+            payload: Bytes::new(),
+            detail: None,
+            ..self
+        })
+    }
+
+    /// Whether the content was taken out by [`withhold_content`](Self::withhold_content).
+    pub fn is_withheld(&self) -> bool {
+        self.content_hash.is_some() && self.salt.is_none()
+    }
+
+    /// Whether what the record shows of its content is what the content's hash says.
+    fn has_its_content(&self) -> bool {
+        match (self.content_hash, self.salt) {
+            (Some(hash), Some(salt)) => hash == self.computed_content_hash(salt),
+            (Some(_), None) => self.payload.is_empty() && self.detail.is_none(),
+            (None, _) => true,
+        }
+    }
+
+    /// SHA-256 over salt, payload and detail, each with its length before it.
+    fn computed_content_hash(&self, salt: Salt) -> ContentHash {
+        let mut hasher = Hasher::new(CONTENT);
+        hasher.part(&salt.0);
+        hasher.part(&self.payload);
+        hasher.optional(self.detail.as_deref().map(str::as_bytes));
+        ContentHash(hasher.finish())
+    }
+
     /// SHA-256 over every field but the hash, each with its length before it, so that no two records
-    /// are the same bytes.
+    /// are the same bytes. The content is in it through its own hash; older records have the content
+    /// itself in that place.
     fn computed_hash(&self) -> [u8; 32] {
-        let mut hasher = match &self.salt {
-            Some(Salt(salt)) => {
+        let content = self.content_hash;
+        let mut hasher = match (&content, &self.salt) {
+            (Some(ContentHash(content)), _) => {
+                let mut hasher = Hasher::new(RECORD_OF_CONTENT_HASH);
+                hasher.part(content);
+                hasher
+            }
+            (None, Some(Salt(salt))) => {
                 let mut hasher = Hasher::new(SALTED_RECORD);
                 hasher.part(salt);
                 hasher
             }
-            None => Hasher::new(RECORD),
+            (None, None) => Hasher::new(RECORD),
         };
         hasher.part(&self.prev_hash);
         hasher.part(&self.seq.to_be_bytes());
@@ -83,14 +130,18 @@ impl Record {
         hasher.optional(self.stream_type.map(|stream| stream.as_str().as_bytes()));
         hasher.optional(self.participant_id.as_deref().map(str::as_bytes));
         hasher.part(&self.payload_length.to_be_bytes());
-        hasher.part(&self.payload);
+        if content.is_none() {
+            hasher.part(&self.payload);
+        }
         hasher.part(&[u8::from(self.masked)]);
         let size = self.terminal_size;
         let size = size.map(|size| [size.rows.to_be_bytes(), size.cols.to_be_bytes()].concat());
         hasher.optional(size.as_deref());
         let code = self.exit_code.map(i32::to_be_bytes);
         hasher.optional(code.as_ref().map(<[u8; 4]>::as_slice));
-        hasher.optional(self.detail.as_deref().map(str::as_bytes));
+        if content.is_none() {
+            hasher.optional(self.detail.as_deref().map(str::as_bytes));
+        }
         hasher.finish()
     }
 }
@@ -135,7 +186,7 @@ impl Verifier {
             Fault::Sequence { found: record.seq }
         } else if record.prev_hash != self.head.hash {
             Fault::Link
-        } else if record.hash != record.computed_hash() {
+        } else if !record.has_its_content() || record.hash != record.computed_hash() {
             Fault::Content
         } else {
             self.head = record.head();
@@ -250,6 +301,8 @@ fn micros(at: Timestamp) -> Timestamp {
 const BEGIN: &[u8] = b"svc-webtty-recording-v1";
 const RECORD: &[u8] = b"svc-webtty-record-v1";
 const SALTED_RECORD: &[u8] = b"svc-webtty-record-v2";
+const RECORD_OF_CONTENT_HASH: &[u8] = b"svc-webtty-record-v3";
+const CONTENT: &[u8] = b"svc-webtty-content-v1";
 
 /// A number as decimal text: it may be larger than what JavaScript counts.
 pub(super) mod decimal {

@@ -150,7 +150,7 @@ fn marker(out: &mut impl Write, record: &Record, what: &str) -> io::Result<()> {
 pub enum Hashes {
     /// All of them.
     All,
-    /// Those of records with a salt.
+    /// Those of records whose hash does not tell their content: with a salt, or without their content.
     Salted,
 }
 
@@ -163,7 +163,7 @@ enum Exported {
 }
 
 fn exported(record: Record, hashes: Hashes) -> io::Result<Exported> {
-    if hashes == Hashes::All || record.salt.is_some() {
+    if hashes == Hashes::All || record.salt.is_some() || record.is_withheld() {
         return Ok(Exported::Whole(record));
     }
     let mut fields = match serde_json::to_value(record)? {

@@ -1,3 +1,5 @@
+mod withheld;
+
 use proptest::prelude::*;
 
 use super::export::{
@@ -234,6 +236,7 @@ fn guessed(record: &Record) -> Vec<u8> {
         let guess = Record {
             payload: Bytes::copy_from_slice(&[*key]),
             salt: None,
+            content_hash: None,
             ..record.clone()
         };
         Verifier::from(&guess).check(&guess).is_ok()

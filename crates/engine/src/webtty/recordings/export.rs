@@ -41,7 +41,7 @@ pub struct Export {
     pub format: Format,
     /// The first record, by its number.
     pub from_seq: u64,
-    /// Records at most.
+    /// Records at most, those without their content included.
     pub max_events: u64,
     /// What was typed.
     pub stdin: bool,
@@ -217,7 +217,7 @@ impl Iterator for Records<'_> {
     fn next(&mut self) -> Option<Record> {
         while self.left > 0 {
             if let Some(record) = self.part.next() {
-                if wanted(&record, &self.export) {
+                if let Some(record) = exported(record, &self.export) {
                     self.left -= 1;
                     return Some(record);
                 }
@@ -236,14 +236,23 @@ impl Iterator for Records<'_> {
     }
 }
 
-fn wanted(record: &Record, export: &Export) -> bool {
-    let stream = match (record.record_type, record.stream_type) {
+/// The record as the export has it. Forms with records keep the place of one whose stream is left
+/// out, so that the chain can be verified.
+fn exported(record: Record, export: &Export) -> Option<Record> {
+    if record.seq < export.from_seq {
+        return None;
+    }
+    let is_wanted = match (record.record_type, record.stream_type) {
         (RecordType::Data, Some(StreamType::Stdin)) => export.stdin,
         (RecordType::Data, Some(StreamType::Stdout)) => export.stdout,
         (RecordType::Data, Some(StreamType::Stderr)) => export.stderr,
         _ => true,
     };
-    stream && record.seq >= export.from_seq
+    match export.format {
+        _ if is_wanted => Some(record),
+        Format::Json | Format::Ndjson => record.withhold_content(),
+        Format::Text | Format::Asciicast | Format::AsciicastV3 => None,
+    }
 }
 
 /// Writes pieces to who reads, at their pace.

@@ -3,8 +3,10 @@
 use std::process::Command;
 
 use engine::webtty::recordings::{Export, Format, Unreadable};
+use serde::Deserialize as _;
 use serde_json::Value;
 use tty::recording::export::harmless;
+use tty::recording::{Record, verify};
 
 use super::*;
 
@@ -55,8 +57,22 @@ async fn each_form_has_what_was_asked_for() {
         serde_json::from_str(&exported(&recorder, id, of(Format::Json)).await).unwrap();
     assert_eq!(json["session"]["id"], id.as_str());
     let events = json["events"].as_array().unwrap();
-    assert_eq!(events.len(), 8, "without the two of stdin");
-    assert!(events.iter().all(|event| event["stream_type"] != "stdin"));
+    // The two of stdin keep their places, so that the chain can be verified (WT-4).
+    assert_eq!(events.len(), 10);
+    let typed = |event: &&Value| event["stream_type"] == "stdin";
+    for event in events.iter().filter(typed) {
+        let content = [&event["payload"], &event["salt"], &event["detail"]];
+        assert_eq!(content, [&Value::Null; 3], "{event}");
+    }
+    let records = events
+        .iter()
+        .map(|event| Record::deserialize(event).unwrap());
+    let records: Vec<Record> = records.collect();
+    let verdict = recorder.verify("default", &id).await.unwrap();
+    assert_eq!(
+        verify(id.as_str(), &records, Some(&verdict.head)),
+        Ok(verdict.head.clone())
+    );
     let some = Export {
         from_seq: 3,
         max_events: 2,

@@ -30,10 +30,10 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   svc webtty sessions verify wts_…
-  svc webtty sessions export wts_… --format ndjson --include-stdin --file kept.ndjson
+  svc webtty sessions export wts_… --format ndjson --file kept.ndjson
   svc webtty sessions verify wts_… --file kept.ndjson")]
 pub(crate) struct VerifyArgs {
-    /// Look at this export instead: ndjson or json, with all that was typed. The engine is not asked
+    /// Look at this export instead: ndjson or json. The engine is not asked
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -62,8 +62,8 @@ fn told(broken: Broken, is_file: bool) -> Failure {
     let failure = Failure::new(Code::Failed, message).named("recording_broken");
     match broken.fault {
         Fault::Sequence { .. } if is_file => failure.hint(
-            "an export without --include-stdin, or with --from-seq, has holes: export it anew with \
-             --format ndjson --include-stdin",
+            "an export with --from-seq has holes, and so has one of an old recording without \
+             --include-stdin: export it anew with --format ndjson --include-stdin",
         ),
         _ => failure,
     }
@@ -75,6 +75,7 @@ fn tell(args: &VerifyArgs, found: &Found) -> Result<(), Failure> {
             "session_id": args.on.session,
             "whole": found.broken.is_none(),
             "records": found.end.seq.to_string(),
+            "withheld": found.withheld.to_string(),
             "head": found.end,
             "end_is_known": found.end_is_known,
             "broken": found.broken.map(|broken| json!({
@@ -87,6 +88,12 @@ fn tell(args: &VerifyArgs, found: &Found) -> Result<(), Failure> {
             output::line(&format!(
                 "whole: {records} records, each follows the one before it"
             ))?;
+            if found.withheld > 0 {
+                let withheld = found.withheld;
+                output::message(&format!(
+                    "{withheld} of them are in the export without their content"
+                ));
+            }
             if !found.end_is_known {
                 output::message("whether more were recorded, these records cannot tell");
             }
@@ -166,7 +173,7 @@ fn of_file(session: &str, path: &Path) -> Result<Found, Failure> {
 fn no_export() -> Failure {
     Failure::usage("this is no export with records")
         .named("not_an_export")
-        .hint("export it with --format ndjson --include-stdin")
+        .hint("export it with --format ndjson")
 }
 
 /// The same of an engine.
@@ -179,6 +186,7 @@ struct Chain {
     verifier: Verifier,
     end: Head,
     broken: Option<Broken>,
+    withheld: u64,
     /// What somebody keeps apart from the records.
     kept: Option<Head>,
     /// What is told where there are no records.
@@ -190,6 +198,8 @@ struct Found {
     /// The last record that follows the ones before it.
     end: Head,
     broken: Option<Broken>,
+    /// Records whose content is not there.
+    withheld: u64,
     /// Somebody said how far it has to go.
     end_is_known: bool,
 }
@@ -200,6 +210,7 @@ impl Chain {
             verifier: Verifier::new(session),
             end: Head::begin(session),
             broken: None,
+            withheld: 0,
             kept,
             none,
         }
@@ -230,6 +241,7 @@ impl Chain {
             return Ok(());
         }
         self.end = record.head();
+        self.withheld += u64::from(record.is_withheld());
         let is_other = |kept: &Head| kept.seq == record.seq && kept.hash != record.hash;
         if self.kept.as_ref().is_some_and(is_other) {
             let fault = Fault::Link;
@@ -253,6 +265,7 @@ impl Chain {
         Ok(Found {
             broken: self.broken.or(is_short.then_some(missing)),
             end: self.end,
+            withheld: self.withheld,
             end_is_known: self.kept.is_some(),
         })
     }
