@@ -9,6 +9,8 @@ pub(crate) struct Hosted {
     pub(crate) running: Running,
     pub(crate) base_url: String,
     pub(crate) token: String,
+    /// The session of the operator, as a browser sends it.
+    cookie: String,
 }
 
 impl Hosted {
@@ -47,10 +49,11 @@ impl Hosted {
             .unwrap();
         assert_eq!(signed_in.status(), 303, "{signed_in:?}");
         let cookie = signed_in.headers()["set-cookie"].to_str().unwrap();
+        let cookie = cookie.split(';').next().unwrap().to_owned();
         let issued: Value = client
             .post(format!("{base_url}/api/credentials"))
             .header("origin", &base_url)
-            .header("cookie", cookie.split(';').next().unwrap())
+            .header("cookie", &cookie)
             .json(&json!({"type": "pat", "name": "test"}))
             .send()
             .await
@@ -62,7 +65,30 @@ impl Hosted {
             running,
             base_url,
             token: issued["token"].as_str().unwrap().to_owned(),
+            cookie,
         }
+    }
+
+    /// Opens a page and sends its form, as a person does.
+    pub(crate) async fn submit(&self, page: &str, path: &str) {
+        let client = reqwest::Client::new();
+        let opened = client.get(page).header("cookie", &self.cookie).send();
+        let opened = opened.await.unwrap().text().await.unwrap();
+        let (_, form) = opened.split_once(&format!("action=\"{path}\"")).unwrap();
+        let (form, _) = form.split_once("</form>").unwrap();
+        let fields = form.split("<input").skip(1).filter_map(|input| {
+            let of = |name: &str| input.split_once(name)?.1.split('"').next();
+            Some(format!("{}={}", of(" name=\"")?, encoded(of(" value=\"")?)))
+        });
+        let sent = client
+            .post(format!("{}{path}", self.base_url))
+            .header("origin", &self.base_url)
+            .header("cookie", &self.cookie)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(fields.collect::<Vec<_>>().join("&"))
+            .send();
+        let sent = sent.await.unwrap();
+        assert_eq!(sent.status(), 200, "{}", sent.text().await.unwrap());
     }
 
     /// Signs the command line in.

@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use super::{
+    hosted::Hosted,
     installed::{Up, up},
     program::{Home, SOON},
 };
@@ -360,6 +361,68 @@ async fn the_platform_says_where_the_engine_is() {
     keep(&selected);
     let live = client.good("svc_tunnels_list", project).await;
     assert_eq!(live, json!({"tunnels": []}));
+    client.leave().await;
+}
+
+/// CP-4a, CP-4g: a model that was shown one preview creates one paid project, whatever else it says. The
+/// same call again finds that project.
+#[tokio::test]
+async fn cp_4g_one_confirmed_preview_creates_one_paid_project() {
+    let home = Home::new();
+    let platform = Hosted::start(&home, json!({})).await;
+    platform.login(&home).await;
+    let mut client = Client::start(&home).await;
+    let workspaces = client.good("svc_workspace_list", json!({})).await;
+    let workspace = workspaces["workspaces"][0]["id"].clone();
+    assert!(workspace.is_string(), "{workspaces}");
+    let previewed = async |client: &mut Client| {
+        let asked = json!({"workspace_id": workspace});
+        let preview = client.good("svc_project_creation_options", asked).await;
+        let plans = preview["plans"].as_array().unwrap().iter();
+        plans
+            .clone()
+            .find(|plan| plan["plan"] == "pro")
+            .cloned()
+            .unwrap()
+    };
+    let creation = |plan: &Value, name: &str| {
+        let provider = &plan["providers"][0];
+        json!({"workspace_id": workspace, "name": name, "plan": "pro",
+            "provider": provider["provider"], "region": provider["regions"][0]["region"],
+            "creation_fingerprint": plan["creationFingerprint"], "confirmed": true})
+    };
+    // The first payment is made by a person, on a page.
+    let first = previewed(&mut client).await;
+    let result = client
+        .call("svc_project_create", creation(&first, "first"))
+        .await;
+    let page = result["_meta"]["svc/problem"]["url"].as_str();
+    platform
+        .submit(page.expect("a page"), "/billing/checkout")
+        .await;
+
+    let shown = previewed(&mut client).await;
+    let impact = &shown["billingImpact"]["type"];
+    assert_eq!(impact, "prorated_charge", "{shown}");
+    let created = client
+        .good("svc_project_create", creation(&shown, "second"))
+        .await;
+    for name in ["third", "fourth"] {
+        let told = client
+            .bad("svc_project_create", creation(&shown, name))
+            .await;
+        assert!(told.contains("creation_preview_stale"), "{told}");
+    }
+    let mut keyed = creation(&shown, "second");
+    keyed["idempotency_key"] = json!("another");
+    let told = client.bad("svc_project_create", keyed).await;
+    assert!(told.contains("creation_preview_stale"), "{told}");
+    let again = client
+        .good("svc_project_create", creation(&shown, "second"))
+        .await;
+    assert_eq!(again["id"], created["id"]);
+    let projects = client.good("svc_project_list", json!({})).await;
+    assert_eq!(projects["total"], 2, "{projects}");
     client.leave().await;
 }
 
