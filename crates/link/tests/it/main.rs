@@ -6,6 +6,8 @@ mod corpus;
 #[cfg(test)]
 mod following;
 #[cfg(test)]
+mod releases;
+#[cfg(test)]
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;
 #[cfg(test)]

@@ -9,6 +9,8 @@ mod lanes;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod releases;
+#[cfg(test)]
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;
 #[cfg(test)]
