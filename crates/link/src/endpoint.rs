@@ -108,7 +108,7 @@ impl Endpoint {
             .client
             .request(method, url)
             .header(AUTHORIZATION, bearer)
-            .header("svc-link-version", VERSION))
+            .header(LINK_VERSION, VERSION))
     }
 }
 
@@ -159,6 +159,9 @@ fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// TCP and TLS over a bad line.
+/// The header with [`VERSION`], and the field that a platform of another version names.
+pub(crate) const LINK_VERSION: &str = "svc-link-version";
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A secret is some 50 bytes.
 const MAX_TOKEN_BYTES: u64 = 4096;

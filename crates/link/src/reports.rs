@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::link::{MAX_RECORDS, MAX_REPORT_BYTES, REPORTS, Receipt, Record};
+use api::link::{MAX_RECORDS, MAX_REPORT_BYTES, REPORTS, Receipt, Record, VERSION};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, StatusCode};
 use tokio::sync::{Notify, mpsc};
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, LINK_VERSION};
 use crate::pace::{Pace, random, spread};
 use crate::spool::{Batch, Kind, Spool, SpoolLimits};
 
@@ -82,6 +82,9 @@ enum Unsent {
     /// Sent again it would be answered the same.
     #[error("the platform does not take the report ({0})")]
     Rejected(StatusCode),
+    /// One of the two is older: after its upgrade the report is taken.
+    #[error("the platform speaks another version of the link than this program ({VERSION})")]
+    Version,
     #[error("the platform answered {0}")]
     Status(StatusCode),
     #[error("the connection failed")]
@@ -423,7 +426,7 @@ impl Sender {
                     self.forget(&batch).await;
                     continue;
                 }
-                Unsent::Token(_) | Unsent::Refused(_) => {
+                Unsent::Token(_) | Unsent::Refused(_) | Unsent::Version => {
                     error!(reason = %unsent, "reports wait until this is changed");
                     wait = self.pace.refused.mul_f64(spread());
                 }
@@ -485,9 +488,19 @@ async fn answer(request: reqwest::RequestBuilder) -> Result<Receipt, Unsent> {
         }
         status @ (StatusCode::BAD_REQUEST
         | StatusCode::PAYLOAD_TOO_LARGE
-        | StatusCode::UNPROCESSABLE_ENTITY) => return Err(Unsent::Rejected(status)),
+        | StatusCode::UNPROCESSABLE_ENTITY) => {
+            let body = body(&mut response).await?;
+            return Err(refusal(status, &body));
+        }
         status => return Err(Unsent::Status(status)),
     }
+    let body = body(&mut response).await?;
+    serde_json::from_slice(&body).map_err(|_| Unsent::Receipt)
+}
+
+/// A body of at most [`MAX_RECEIPT_BYTES`].
+async fn body(response: &mut reqwest::Response) -> Result<Vec<u8>, Unsent> {
+    let failed = |error: reqwest::Error| Unsent::Failed(error.without_url());
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(failed)? {
         if body.len() + piece.len() > MAX_RECEIPT_BYTES {
@@ -495,7 +508,19 @@ async fn answer(request: reqwest::RequestBuilder) -> Result<Receipt, Unsent> {
         }
         body.extend_from_slice(&piece);
     }
-    serde_json::from_slice(&body).map_err(|_| Unsent::Receipt)
+    Ok(body)
+}
+
+/// Why a report is refused. Only a problem of the platform is about the report: a proxy before the
+/// platform that answers with the same status is repaired, and the report is sent again.
+fn refusal(status: StatusCode, body: &[u8]) -> Unsent {
+    let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let member = |name| problem.get(name).and_then(serde_json::Value::as_str);
+    match (member("code"), member("field")) {
+        (Some(_), Some(LINK_VERSION)) => Unsent::Version,
+        (Some(_), _) => Unsent::Rejected(status),
+        (None, _) => Unsent::Status(status),
+    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use api::link::{InventoryRecord, Record, StreamRecord};
-use link::{Pace, Records, SpoolLimits, reports};
+use link::{Endpoint, Pace, Records, SpoolLimits, reports};
 use testing::{FakePlatform, within};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +27,10 @@ impl Reporting {
 
     async fn with(platform: &FakePlatform, folder: &Path, limits: SpoolLimits, pace: Pace) -> Self {
         let endpoint = endpoint(&platform.url(), platform.secret(), folder);
+        Self::at(endpoint, folder, limits, pace).await
+    }
+
+    async fn at(endpoint: Endpoint, folder: &Path, limits: SpoolLimits, pace: Pace) -> Self {
         let open = || {
             reports(
                 endpoint.clone(),
@@ -131,6 +138,58 @@ async fn a_lost_receipt_makes_no_record_arrive_twice() {
     reporting.records.push(record(2));
     arrives(&platform, 2).await;
     assert_eq!(numbers(&platform), [1, 2]);
+}
+
+/// Answers each of these requests once, in this order, and counts them.
+async fn answering(answers: Vec<(&'static str, &'static str)>) -> (String, watch::Receiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (count, counted) = watch::channel(0);
+    tokio::spawn(async move {
+        for (status, body) in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"]}") {
+                stream.read_buf(&mut request).await.unwrap();
+            }
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            count.send_modify(|count| *count += 1);
+        }
+    });
+    (url, counted)
+}
+
+/// A platform of another version of the link, or a proxy before the platform, costs no report; one that
+/// the platform cannot read is given up.
+#[tokio::test]
+async fn a_report_is_given_up_only_where_the_platform_cannot_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let version = r#"{"status":400,"code":"invalid_request","field":"svc-link-version"}"#;
+    let unread = r#"{"status":400,"code":"invalid_request","field":"records.0"}"#;
+    let (url, mut answered) = answering(vec![
+        ("400 Bad Request", version),
+        ("413 Content Too Large", "<html>too large</html>"),
+        ("200 OK", r#"{"through":1}"#),
+        ("400 Bad Request", unread),
+    ])
+    .await;
+    let limits = SpoolLimits::default();
+    let endpoint = endpoint(&url, "secret", folder.path());
+    let reporting = Reporting::at(endpoint, folder.path(), limits, pace()).await;
+    reporting.records.push(record(1));
+    let sent = within("a receipt", answered.wait_for(|count| *count == 3)).await;
+    drop(sent.unwrap());
+    reporting.records.push(record(2));
+    let refused = within("a refusal", answered.wait_for(|count| *count == 4)).await;
+    drop(refused.unwrap());
+    let records = reporting.records.clone();
+    reporting.stop().await;
+    let counts = records.counts();
+    assert_eq!((counts.waiting, counts.sent, counts.dropped), (0, 1, 1));
 }
 
 #[tokio::test]
