@@ -154,24 +154,17 @@ pub enum Hashes {
     Salted,
 }
 
-/// A record as an export has it.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Exported {
-    Whole(Record),
-    WithoutHashes(serde_json::Map<String, serde_json::Value>),
-}
-
-fn exported(record: Record, hashes: Hashes) -> io::Result<Exported> {
+/// Writes a record as an export has it.
+fn write_record(record: &Record, hashes: Hashes, out: &mut impl Write) -> io::Result<()> {
     if hashes == Hashes::All || record.salt.is_some() || record.is_withheld() {
-        return Ok(Exported::Whole(record));
+        return Ok(serde_json::to_writer(out, record)?);
     }
     let mut fields = match serde_json::to_value(record)? {
         serde_json::Value::Object(fields) => fields,
         _ => serde_json::Map::new(),
     };
     fields.retain(|name, _| !matches!(name.as_str(), "hash" | "prev_hash"));
-    Ok(Exported::WithoutHashes(fields))
+    Ok(serde_json::to_writer(out, &fields)?)
 }
 
 /// Writes one JSON object: `export_version` 1, when it was made, the session as its API shows it, and
@@ -197,7 +190,7 @@ pub fn json(
             out.write_all(b",")?;
         }
         out.write_all(b"\n")?;
-        serde_json::to_writer(&mut out, &exported(record, hashes)?)?;
+        write_record(&record, hashes, &mut out)?;
     }
     out.write_all(b"\n]}\n")
 }
@@ -220,7 +213,7 @@ pub fn ndjson(
     serde_json::to_writer(&mut out, session)?;
     out.write_all(b"}\n")?;
     for record in records {
-        serde_json::to_writer(&mut out, &exported(record, hashes)?)?;
+        write_record(&record, hashes, &mut out)?;
         out.write_all(b"\n")?;
     }
     Ok(())
