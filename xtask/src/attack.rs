@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::program;
 use crate::repository::Repository;
-use crate::test::FEATURES;
+use crate::test::{FEATURES, in_repository};
 
 /// Builds the release program and the attacking one, and passes `args` on to the latter. `--gate` alone
 /// attacks as `cargo xtask test` does.
@@ -75,7 +75,5 @@ fn cargo<Argument: AsRef<std::ffi::OsStr>>(
     repository: &Repository,
     args: &[Argument],
 ) -> Result<()> {
-    let mut cargo = program::cargo();
-    cargo.current_dir(repository.root()).args(args);
-    program::run(&mut cargo)
+    program::run(in_repository(repository).args(args))
 }

@@ -6,7 +6,7 @@ use engine::webtty::recordings::{Export, Format, Unreadable};
 use serde::Deserialize as _;
 use serde_json::Value;
 use tty::recording::export::harmless;
-use tty::recording::{Record, verify};
+use tty::recording::verify;
 
 use super::*;
 
