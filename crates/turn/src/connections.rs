@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::core::frame::{Frame, frame};
 use crate::core::{Client, place};
@@ -133,7 +133,7 @@ async fn connection(
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
 ) {
-    if let Err(error) = tune(&stream) {
+    if let Err(error) = streams::tune(&stream) {
         tracing::debug!(%error, "a connection is gone already");
         return;
     }
@@ -161,14 +161,21 @@ async fn connection(
             .ok();
         return;
     };
-    match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => {
+    match handshake(&acceptor, stream).await {
+        Some(stream) => {
             exchange(&worker, client, stream, &outbound, true)
                 .await
                 .ok();
         }
-        _ => metrics.refused_handshake.increment(1),
+        None => metrics.refused_handshake.increment(1),
     }
+}
+
+async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+    acceptor: &TlsAcceptor,
+    stream: S,
+) -> Option<TlsStream<S>> {
+    timeout(HANDSHAKE, acceptor.accept(stream)).await.ok()?.ok()
 }
 
 /// What is done when a connection ends, however that comes about.
@@ -198,7 +205,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     let over = tokio::select! {
         read = read_frames(worker, client, &mut read, outbound) => read?,
         written = write_frames(&mut write, outbound, is_tls) => return written,
-        () = idle(worker, client) => return Ok(()),
+        () = idle(|| worker.has_allocation(client)) => return Ok(()),
     };
     let Some((joined, rest)) = over else {
         return Ok(());
@@ -287,31 +294,79 @@ async fn write_frames(
 }
 
 /// Ends when the client has had no allocation for a while.
-async fn idle(worker: &Arc<Worker>, client: Client) {
+async fn idle(has_allocation: impl Fn() -> bool) {
     let mut without = 0;
     while without < 2 {
         tokio::time::sleep(IDLE).await;
-        without = if worker.has_allocation(client) {
-            0
-        } else {
-            without + 1
-        };
+        without = if has_allocation() { 0 } else { without + 1 };
     }
-}
-
-/// Small packets leave at once, and who reads nothing is let go.
-fn tune(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    #[cfg(target_os = "linux")]
-    SockRef::from(stream).set_tcp_user_timeout(Some(STALL))?;
-    Ok(())
 }
 
 /// A good client has its first frame under way.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Half of what a client may do without an allocation: it comes for one.
 const IDLE: Duration = Duration::from_secs(30);
-/// How long what was sent may go unconfirmed.
-const STALL: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::Instant;
+    use tokio_rustls::rustls::ServerConfig;
+    use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+    use tokio_rustls::rustls::server::ResolvesServerCertUsingSni;
+
+    use super::*;
+
+    #[test]
+    fn connections_have_a_limit_in_total_and_of_a_source() {
+        let connections = Connections::new(3, 2);
+        let take = |source: &str| connections.take(source.parse().unwrap());
+        let first = take("192.0.2.1").unwrap();
+        let second = take("::ffff:192.0.2.1").unwrap();
+        assert_eq!(take("192.0.2.1").err(), Some(Full::Source));
+        let third = take("2a00::1").unwrap();
+        assert_eq!(take("192.0.2.2").err(), Some(Full::Whole));
+        drop(first);
+        let fourth = take("2a00::2").unwrap();
+        assert_eq!(take("192.0.2.1").err(), Some(Full::Whole));
+        drop((second, third, fourth));
+        assert!(connections.held.lock().is_empty());
+        assert_eq!(*connections.whole.lock(), 0);
+    }
+
+    /// A client that connects and does not shake hands.
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_has_a_time() {
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let (_client, server) = tokio::io::duplex(64);
+        let began = Instant::now();
+        let shaken = timeout(Duration::from_mins(5), handshake(&acceptor, server)).await;
+        assert!(shaken.expect("it is given up").is_none());
+        assert_eq!(began.elapsed().as_secs(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_an_allocation_ends_within_90_seconds() {
+        let began = Instant::now();
+        let end = timeout(Duration::from_mins(5), idle(|| false)).await;
+        assert!(end.is_ok() && began.elapsed().as_secs() == 60);
+
+        // The allocation ends just after it was looked for.
+        let began = Instant::now();
+        let looks = Cell::new(0);
+        let has_allocation = || looks.replace(looks.get() + 1) < 4;
+        let end = timeout(Duration::from_mins(5), idle(has_allocation)).await;
+        assert!(end.is_ok() && began.elapsed().as_secs() == 4 * 30 + 60);
+
+        let stays = timeout(Duration::from_hours(24), idle(|| true)).await;
+        assert!(stays.is_err(), "who has an allocation stays");
+    }
+}

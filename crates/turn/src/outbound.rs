@@ -101,6 +101,13 @@ mod tests {
         assert!(outbound.take(&mut taken, &mut lengths).await);
         assert_eq!((taken.len(), lengths.len()), (262 * 1000 + 100, 263));
         assert_eq!(taken.last(), Some(&2));
+        taken.clear();
+        lengths.clear();
+        for _ in 0..5000 {
+            outbound.offer(&[1]);
+        }
+        assert!(outbound.take(&mut taken, &mut lengths).await);
+        assert_eq!((taken.len(), lengths.len()), (4096, 4096), "small ones");
         for _ in 0..6 {
             outbound.answer(&vec![2; 100_000]);
         }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::addresses::Addresses;
 use crate::config::RelayConfig;
-use crate::core::{Millis, NotOpened, Open, Opened, Transport};
+use crate::core::{Millis, NotOpened, Open, Opened, Permit, Transport};
 use crate::ports::{Port, Ports};
 use crate::streams::{self, Origin};
 
@@ -25,7 +25,6 @@ pub(crate) struct Relays {
     /// Relayed addresses of allocations.
     relayed: Arc<Mutex<HashSet<Relayed>>>,
     reserved: Mutex<HashMap<u64, Reservation>>,
-    most_reserved: usize,
 }
 
 /// A socket that waits for the holder's next allocation (RFC 8656 section 7.2).
@@ -34,6 +33,8 @@ struct Reservation {
     socket: Socket,
     port: Port,
     holder: Arc<str>,
+    /// Counts it among the allocations of its holder.
+    permit: Permit,
     until: Millis,
 }
 
@@ -89,7 +90,7 @@ const RESERVED_FOR: Millis = Millis::from_seconds(30);
 const TRIES: usize = 8;
 
 impl Relays {
-    pub(crate) fn new(relay: RelayConfig, most_reserved: usize) -> Self {
+    pub(crate) fn new(relay: RelayConfig) -> Self {
         let ports = [
             Ports::new(relay.ports.clone()),
             Ports::new(relay.ports.clone()),
@@ -99,23 +100,23 @@ impl Relays {
             ports,
             relayed: Arc::default(),
             reserved: Mutex::default(),
-            most_reserved,
         }
     }
 
     /// Opens what is asked for, and has it read.
     pub(crate) fn open(
         &self,
-        open: &Open,
+        mut open: Open,
         now: Millis,
         reader: &impl Reader,
     ) -> Result<Opened<RelaySocket>, NotOpened> {
         if let Some(token) = open.token {
-            let (socket, port) = self.claim(token, &open.holder, now)?;
-            let relay = self.serve(0, socket, port, reader)?;
+            let kept = self.claim(token, &open.holder, now)?;
+            let relay = self.serve(0, kept.socket, kept.port, reader)?;
             return Ok(Opened {
                 relays: [Some(relay), None],
                 token: None,
+                permit: Some(kept.permit),
             });
         }
         let mut relays = [None, None];
@@ -126,9 +127,9 @@ impl Relays {
             }
             let opened = if open.transport == Transport::Tcp {
                 self.listen(family, reader)
-            } else if open.reserve {
+            } else if let Some(permit) = open.reserve.take() {
                 let [(socket, port), next] = self.bind_pair(family)?;
-                kept = self.keep(next, &open.holder, now);
+                kept = Some(self.keep(next, &open.holder, permit, now));
                 self.serve(family, socket, port, reader)
             } else {
                 self.bind_one(family, open.even, bind)
@@ -140,12 +141,10 @@ impl Relays {
                 Err(error) => return Err(error),
             }
         }
-        if open.reserve && kept.is_none() {
-            return Err(NotOpened::Capacity);
-        }
         Ok(Opened {
             relays,
             token: kept,
+            permit: None,
         })
     }
 
@@ -259,32 +258,28 @@ impl Relays {
         self.relayed.lock().contains(&key)
     }
 
-    /// Keeps the second of two ports; `None` where as many are kept as may be.
-    fn keep(&self, next: (Socket, Port), holder: &Arc<str>, now: Millis) -> Option<u64> {
+    /// Keeps the second of two ports, under the token that it is claimed with.
+    fn keep(&self, next: (Socket, Port), holder: &Arc<str>, permit: Permit, now: Millis) -> u64 {
         let (socket, port) = next;
         let token = random();
-        let mut reserved = self.reserved.lock();
-        if reserved.len() >= self.most_reserved {
-            return None;
-        }
         let kept = Reservation {
             socket,
             port,
             holder: Arc::clone(holder),
+            permit,
             until: now.after(RESERVED_FOR),
         };
-        reserved.insert(token, kept);
-        Some(token)
+        self.reserved.lock().insert(token, kept);
+        token
     }
 
-    fn claim(&self, token: u64, holder: &str, now: Millis) -> Result<(Socket, Port), NotOpened> {
+    fn claim(&self, token: u64, holder: &str, now: Millis) -> Result<Reservation, NotOpened> {
         let mut reserved = self.reserved.lock();
         let is_theirs = |kept: &Reservation| *kept.holder == *holder && now < kept.until;
         if !reserved.get(&token).is_some_and(is_theirs) {
             return Err(NotOpened::Capacity);
         }
-        let kept = reserved.remove(&token).ok_or(NotOpened::Capacity)?;
-        Ok((kept.socket, kept.port))
+        reserved.remove(&token).ok_or(NotOpened::Capacity)
     }
 }
 
@@ -344,4 +339,75 @@ pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     aws_lc_rs::rand::fill(&mut bytes).ok();
     u64::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{AllocationId, Bandwidth, Quota, Quotas};
+
+    struct Nobody;
+
+    impl Reader for Nobody {
+        fn receive(&self, _socket: Arc<UdpSocket>) -> AbortHandle {
+            tokio::spawn(async {}).abort_handle()
+        }
+
+        fn accept(&self, _listener: TcpListener, _ended: CancellationToken) {}
+    }
+
+    fn relays() -> Relays {
+        Relays::new(RelayConfig {
+            bind: [Some("127.0.0.1".parse().unwrap()), None],
+            announced: [Some("127.0.0.1".parse().unwrap()), None],
+            ports: 61_000..=65_535,
+        })
+    }
+
+    /// What is kept is a place of its holder until it is claimed, or for 30 seconds.
+    #[tokio::test]
+    async fn a_kept_port_is_counted_until_it_is_claimed_or_expires() {
+        let limits = Quota {
+            whole: 9,
+            per_project: 9,
+            per_user: 9,
+            per_source: 9,
+        };
+        let quotas = Quotas::new(limits, Bandwidth::default());
+        let relays = relays();
+        let holder: Arc<str> = "u".into();
+        let open = |reserve, token| Open {
+            id: AllocationId::FIRST,
+            transport: Transport::Udp,
+            families: [true, false],
+            is_v6_optional: false,
+            even: false,
+            reserve,
+            token,
+            holder: Arc::clone(&holder),
+        };
+        let reserve = |now| {
+            let permit = quotas.take(now, &"p".into(), &holder, [192, 0, 2, 1].into());
+            let opened = relays.open(open(permit, None), now, &Nobody).unwrap();
+            opened.token.unwrap()
+        };
+        let at = Millis::from_seconds;
+
+        let token = reserve(at(100));
+        assert_eq!(quotas.taken(), 1);
+        let claimed = relays
+            .open(open(None, Some(token)), at(129), &Nobody)
+            .unwrap();
+        assert!(claimed.permit.is_some() && quotas.taken() == 1);
+        drop(claimed);
+        assert_eq!(quotas.taken(), 0);
+
+        let token = reserve(at(200));
+        relays.expire(at(229));
+        assert_eq!(quotas.taken(), 1);
+        let late = relays.open(open(None, Some(token)), at(230), &Nobody);
+        assert_eq!(late.err(), Some(NotOpened::Capacity));
+        relays.expire(at(230));
+        assert_eq!(quotas.taken(), 0);
+    }
 }

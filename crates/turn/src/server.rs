@@ -211,7 +211,7 @@ fn server(
     });
     Ok(Arc::new(Server {
         core,
-        relays: Relays::new(relay, config.quota.whole),
+        relays: Relays::new(relay),
         connections: Connections::new(config.max_connections, config.max_connections_per_source),
         metrics: TurnMetrics::new(),
         clock,

@@ -107,17 +107,21 @@ pub(crate) async fn dial(
     let dialled = tokio::select! {
         // Nobody waits for it.
         () = ended.cancelled() => return,
-        dialled = timeout(DIAL, connect(address, peer)) => dialled,
+        dialled = reach(address, peer) => dialled,
     };
-    let stream = match dialled {
-        Ok(Ok(stream)) => Ok(PeerStream { stream, ended }),
+    let stream = dialled.map(|stream| PeerStream { stream, ended });
+    worker.dialled(number, stream);
+}
+
+async fn reach(from: SocketAddr, peer: SocketAddr) -> Result<TcpStream, Unreachable> {
+    match timeout(DIAL, connect(from, peer)).await {
+        Ok(Ok(stream)) => Ok(stream),
         Ok(Err(error)) => {
             tracing::debug!(%error, "a peer cannot be reached");
             Err(Unreachable)
         }
         Err(_) => Err(Unreachable),
-    };
-    worker.dialled(number, stream);
+    }
 }
 
 async fn connect(from: SocketAddr, peer: SocketAddr) -> io::Result<TcpStream> {
@@ -135,7 +139,8 @@ async fn connect(from: SocketAddr, peer: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn tune(stream: &TcpStream) -> io::Result<()> {
+/// Small packets leave at once, and who reads nothing is let go.
+pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
     SockRef::from(stream).set_tcp_user_timeout(Some(STALL))?;
@@ -279,5 +284,38 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer whose machine answers nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_dial_has_a_time() {
+        let listener = open("127.0.0.1:0".parse().unwrap()).unwrap();
+        listener
+            .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+            .unwrap();
+        listener.listen(0).unwrap();
+        let peer = listener.local_addr().unwrap().as_socket().unwrap();
+        // The one connection that may wait to be accepted: the system drops what comes now.
+        let _waiting = std::net::TcpStream::connect(peer).unwrap();
+        let from = "127.0.0.1:0".parse().unwrap();
+        let began = Instant::now();
+        let reached = timeout(Duration::from_mins(5), reach(from, peer)).await;
+        assert!(reached.expect("it is given up").is_err());
+        assert_eq!(began.elapsed().as_secs(), 30);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn what_nobody_confirms_ends_a_connection_after_30_seconds() {
+        let listener = listen("127.0.0.1".parse().unwrap(), 0).unwrap();
+        let peer = listener.local_addr().unwrap();
+        let stream = reach("127.0.0.1:0".parse().unwrap(), peer).await.unwrap();
+        let waits = SockRef::from(&stream).tcp_user_timeout().unwrap();
+        assert_eq!(waits, Some(Duration::from_secs(30)));
     }
 }

@@ -215,7 +215,7 @@ impl Worker {
                     worker: self,
                     id: open.id,
                 };
-                let opened = self.server.relays.open(&open, now.at, &reader);
+                let opened = self.server.relays.open(open, now.at, &reader);
                 Taken::Answer(core.opened(now, opened))
             }
             Step::Dial {

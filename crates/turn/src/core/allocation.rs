@@ -68,13 +68,13 @@ pub(super) struct Owner {
     pub(super) key: Key,
     pub(super) secret: Arc<PasswordKey>,
     pub(super) account: Account,
-    pub(super) permit: Permit,
 }
 
 impl<S> Allocation<S> {
     pub(super) fn new(
         id: AllocationId,
         owner: Owner,
+        permit: Permit,
         transport: Transport,
         relays: [Option<S>; 2],
         expires: Millis,
@@ -95,7 +95,7 @@ impl<S> Allocation<S> {
             connections: Vec::new(),
             permissions: Vec::new(),
             channels: Vec::new(),
-            permit: owner.permit,
+            permit,
         }
     }
 

@@ -20,7 +20,7 @@ use super::allocation::Owner;
 use super::attributes::Fault;
 use super::integrity::{Integrity, Key, finish};
 use super::request::MAX_LIFETIME;
-use super::{Client, Millis, NotOpened, Now, Open, Opened, Shared};
+use super::{Client, Millis, NotOpened, Now, Opened, Shared};
 
 /// The answer to a request that is refused.
 pub(super) fn refusal(
@@ -70,7 +70,7 @@ pub(super) fn allocated<S>(
     owner: &Owner,
     integrity: Integrity,
     lifetime: Millis,
-    open: &Open,
+    is_v6_optional: bool,
     opened: &Result<Opened<S>, NotOpened>,
 ) -> Vec<u8> {
     // It was read before.
@@ -98,7 +98,7 @@ pub(super) fn allocated<S>(
     let lifetime = Lifetime::new(seconds);
     let mapped = XorMappedAddress::new(owner.client.address, transaction);
     let token = opened.token.map(ReservationToken::new);
-    let lacks_v6 = open.is_v6_optional && opened.relays.last().is_some_and(Option::is_none);
+    let lacks_v6 = is_v6_optional && opened.relays.last().is_some_and(Option::is_none);
     let missing = ErrorCode::new(440, reason(440)).ok().filter(|_| lacks_v6);
     let missing = missing.map(|error| AddressErrorCode::new(AddressFamily::IPV6, error));
     let mut attributes: Vec<&dyn AttributeWrite> = Vec::with_capacity(6);

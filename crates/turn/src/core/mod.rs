@@ -40,7 +40,7 @@ pub use self::nonce::Nonces;
 use self::packet::{Wrap, channel_data};
 pub use self::peers::Peers;
 pub(crate) use self::quota::place;
-pub use self::quota::{Quota, Quotas};
+pub use self::quota::{Permit, Quota, Quotas};
 pub use self::rate::{Bandwidth, Rates};
 use self::tcp::{Connection, ConnectionNumber, Join, Lane};
 
@@ -156,6 +156,14 @@ pub struct AllocationId {
     generation: u32,
 }
 
+#[cfg(test)]
+impl AllocationId {
+    pub(crate) const FIRST: Self = Self {
+        slot: 0,
+        generation: 0,
+    };
+}
+
 /// What follows from what a client sent.
 #[derive(Debug)]
 pub enum Step<'a, S, P = ()> {
@@ -188,7 +196,7 @@ pub enum Step<'a, S, P = ()> {
 }
 
 /// The relayed addresses that a client asks for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Open {
     /// Names the allocation that is to be.
     pub id: AllocationId,
@@ -200,8 +208,9 @@ pub struct Open {
     pub is_v6_optional: bool,
     /// An even port.
     pub even: bool,
-    /// The port after it as well, kept for a later allocation of the holder.
-    pub reserve: bool,
+    /// The port after it as well, kept for a later allocation of the holder; this counts it for as
+    /// long as it is kept.
+    pub reserve: Option<Permit>,
     /// The port that was kept under this token.
     pub token: Option<u64>,
     /// Who asks: reservations are theirs alone.
@@ -215,6 +224,8 @@ pub struct Opened<S> {
     pub relays: [Option<(SocketAddr, S)>; 2],
     /// The next port is kept under this token.
     pub token: Option<u64>,
+    /// Where the port was kept: the right that counted it, which counts the allocation from now on.
+    pub permit: Option<Permit>,
 }
 
 /// Why there is no relayed address.
@@ -227,7 +238,11 @@ pub enum NotOpened {
 /// An Allocate request that waits for [`Core::opened`].
 #[derive(Debug)]
 struct Pending {
-    open: Open,
+    id: AllocationId,
+    transport: Transport,
+    is_v6_optional: bool,
+    /// None where a port was kept, which is counted already.
+    permit: Option<Permit>,
     owner: Owner,
     integrity: Integrity,
     lifetime: Millis,
@@ -371,28 +386,43 @@ impl<S, P> Core<S, P> {
 
     /// The relayed addresses of the last [`Step::Open`], or why there are none. Returns what is
     /// sent back.
-    pub fn opened(&mut self, now: Now, opened: Result<Opened<S>, NotOpened>) -> Vec<u8> {
+    pub fn opened(&mut self, now: Now, mut opened: Result<Opened<S>, NotOpened>) -> Vec<u8> {
         let Some(pending) = self.pending.take() else {
             return Vec::new();
         };
         let Pending {
-            open,
+            id,
+            transport,
+            is_v6_optional,
+            permit,
             owner,
             integrity,
             lifetime,
             request,
         } = pending;
         let expires = now.at.after(lifetime);
-        let answer = answer::allocated(&request, &owner, integrity, lifetime, &open, &opened);
-        let Ok(opened) = opened else {
+        let kept = opened.as_mut().ok().and_then(|opened| opened.permit.take());
+        let permit = permit.or(kept);
+        if permit.is_none() {
+            opened = Err(NotOpened::Capacity);
+        }
+        let answer = answer::allocated(
+            &request,
+            &owner,
+            integrity,
+            lifetime,
+            is_v6_optional,
+            &opened,
+        );
+        let (Ok(opened), Some(permit)) = (opened, permit) else {
             return answer;
         };
         let relays = opened.relays.map(|relay| relay.map(|(_, socket)| socket));
-        let (id, client) = (open.id, owner.client);
+        let client = owner.client;
         owner.account.meter.allocate();
         self.counts.allocated += 1;
         let kept = answer.clone().into_boxed_slice();
-        let allocation = Allocation::new(id, owner, open.transport, relays, expires, kept);
+        let allocation = Allocation::new(id, owner, permit, transport, relays, expires, kept);
         let slot = self.allocations.insert(allocation);
         self.by_client.insert(client, slot);
         self.ends.insert((expires, id));

@@ -1,5 +1,5 @@
-//! How many allocations there may be: of everybody, and of each user, project and source; and how
-//! fast they are. One count for all workers.
+//! How many allocations and reserved ports there may be: of everybody, and of each user, project and
+//! source; and how fast they are. One count for all workers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::Millis;
 use super::rate::{Bandwidth, Bucket, Rates};
 
-/// How many allocations there may be at once.
+/// How many allocations and reserved ports there may be at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Of all clients.
@@ -47,7 +47,7 @@ struct Place {
     bucket: Option<Arc<Bucket>>,
 }
 
-/// The right to one allocation, given back when it is dropped.
+/// The right to one allocation or one reserved port, given back when it is dropped.
 #[derive(Debug)]
 pub struct Permit {
     project: Arc<str>,

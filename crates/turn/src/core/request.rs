@@ -218,11 +218,14 @@ impl<S, P> Core<S, P> {
             return Err(Fault::Code(508));
         }
         let source = client.address.ip();
-        let permit = self
-            .shared
-            .quotas
-            .take(now.at, &account.project, &account.holder, source);
-        let permit = permit.ok_or(Fault::Code(486))?;
+        let take = || {
+            let quotas = &self.shared.quotas;
+            let permit = quotas.take(now.at, &account.project, &account.holder, source);
+            permit.ok_or(Fault::Code(486))
+        };
+        // A port that was kept has been counted since.
+        let permit = wanted.token.is_none().then(take).transpose()?;
+        let reserve = wanted.reserve.then(take).transpose()?;
         let lifetime = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
         let open = Open {
             id: self.next_id(),
@@ -230,12 +233,15 @@ impl<S, P> Core<S, P> {
             families: wanted.families,
             is_v6_optional: wanted.is_v6_optional,
             even: wanted.even,
-            reserve: wanted.reserve,
+            reserve,
             token: wanted.token,
             holder: Arc::clone(&account.holder),
         };
         self.pending = Some(Pending {
-            open: open.clone(),
+            id: open.id,
+            transport: open.transport,
+            is_v6_optional: open.is_v6_optional,
+            permit,
             owner: Owner {
                 client,
                 transaction: message.transaction_id(),
@@ -243,7 +249,6 @@ impl<S, P> Core<S, P> {
                 key: signed.key,
                 secret: signed.secret,
                 account,
-                permit,
             },
             integrity: signed.integrity,
             lifetime: granted(lifetime, left),

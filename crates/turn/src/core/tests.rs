@@ -74,6 +74,8 @@ struct Relay {
     next_port: u16,
     has_v6: bool,
     asked: Option<Open>,
+    /// Counts the port that is kept.
+    kept: Option<Permit>,
 }
 
 /// What came of a packet.
@@ -142,6 +144,7 @@ impl Relay {
             next_port: 40_000,
             has_v6: true,
             asked: None,
+            kept: None,
         }
     }
 
@@ -157,7 +160,9 @@ impl Relay {
             Step::Nothing => Out::Nothing,
             Step::Answer(bytes) => Out::Answer(bytes),
             Step::Send { socket, peer, data } => Out::Peer(*socket, peer, data.to_vec()),
-            Step::Open(open) => {
+            Step::Open(mut open) => {
+                let claimed = open.token.and_then(|_| self.kept.take());
+                let reserve = open.reserve.take();
                 let port = self.ports.pop().unwrap_or_else(|| {
                     self.next_port += 2;
                     Ok(self.next_port)
@@ -168,8 +173,12 @@ impl Relay {
                         (open.families[1] && self.has_v6).then(|| address("2a00::4", port)),
                     ]
                     .map(|address| address.map(|address| (address, address))),
-                    token: open.reserve.then_some(77),
+                    token: reserve.is_some().then_some(77),
+                    permit: claimed,
                 });
+                if opened.is_ok() && reserve.is_some() {
+                    self.kept = reserve;
+                }
                 self.asked = Some(open);
                 Out::Answer(self.core.opened(now, opened))
             }

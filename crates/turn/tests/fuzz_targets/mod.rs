@@ -128,9 +128,14 @@ fn give(core: &mut Core<()>, client: Client, packet: &[u8]) {
                 v4.then(|| address("198.41.0.4")),
                 v6.then(|| address("2a00::4")),
             ];
-            let token = open.reserve.then_some(7);
+            let token = open.reserve.is_some().then_some(7);
             let id = open.id;
-            check(&core.opened(NOW, Ok(Opened { relays, token })));
+            let opened = Opened {
+                relays,
+                token,
+                permit: open.reserve,
+            };
+            check(&core.opened(NOW, Ok(opened)));
             let peer = "1.1.1.1:9".parse().unwrap();
             assert!(core.accepted(NOW, id, peer, ()).is_none(), "no permission");
         }
@@ -180,10 +185,10 @@ fn key() -> PasswordKey {
 
 fn shared() -> Arc<Shared> {
     let quota = Quota {
-        whole: 1,
-        per_project: 1,
-        per_user: 1,
-        per_source: 1,
+        whole: 2,
+        per_project: 2,
+        per_user: 2,
+        per_source: 2,
     };
     Arc::new(Shared {
         realm: REALM.into(),

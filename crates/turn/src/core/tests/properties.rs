@@ -97,7 +97,8 @@ proptest! {
             }
             let core = &relay.core;
             prop_assert!(core.len() <= quota.whole);
-            prop_assert_eq!(core.shared.quotas.taken(), core.len());
+            let kept = usize::from(relay.kept.is_some());
+            prop_assert_eq!(core.shared.quotas.taken(), core.len() + kept);
             prop_assert_eq!(core.by_client.len(), core.len());
             prop_assert_eq!(core.ends.len(), core.len());
             for (_, allocation) in &core.allocations {

@@ -289,6 +289,51 @@ fn quotas_hold() {
     assert_eq!(callers[4].allocate(&mut relay), 0);
 }
 
+#[test]
+fn a_request_names_so_many_peers() {
+    let mut relay = Relay::new();
+    let mut caller = allocated(&mut relay);
+    assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"; 64]), 0);
+    assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"; 65]), 508);
+}
+
+/// A port that is kept is a place of whoever asked for it; the allocation that claims it takes that
+/// place over.
+#[test]
+fn a_kept_port_counts_as_an_allocation_of_its_user() {
+    for limited in 0..4 {
+        let limit = |index| if index == limited { 2 } else { 9 };
+        let mut relay = Relay::with(Quota {
+            whole: limit(0),
+            per_project: limit(1),
+            per_user: limit(2),
+            per_source: limit(3),
+        });
+        let udp = RequestedTransport::new(17);
+        let (pair, token) = (EvenPort::new(true), ReservationToken::new(77));
+        let mut callers: Vec<_> = (5000..5003)
+            .map(|port| Caller::new(&mut relay, at(&format!("192.0.2.9:{port}")), USER))
+            .collect();
+        let [first, second, third] = callers.as_mut_slice() else {
+            panic!("three");
+        };
+        assert_eq!(third.allocate(&mut relay), 0);
+        let refused = first.ask(&mut relay, ALLOCATE, &[&udp, &pair]).0;
+        assert_eq!(refused, 486, "one place is left, and two are asked for");
+        assert_eq!(relay.core.shared.quotas.taken(), 1);
+        assert_eq!(third.refresh(&mut relay, 0).0, 0);
+
+        assert_eq!(first.ask(&mut relay, ALLOCATE, &[&udp, &pair]).0, 0);
+        assert_eq!(third.allocate(&mut relay), 486);
+        assert_eq!(second.ask(&mut relay, ALLOCATE, &[&udp, &token]).0, 0);
+        assert_eq!(relay.core.shared.quotas.taken(), 2);
+        let again = third.ask(&mut relay, ALLOCATE, &[&udp, &token]).0;
+        assert_eq!(again, 508, "it is claimed");
+        assert_eq!(second.refresh(&mut relay, 0).0, 0);
+        assert_eq!(third.allocate(&mut relay), 0);
+    }
+}
+
 /// What was let in ends when it would not be let in any more (TU-3, TU-5).
 #[test]
 fn tu_5_what_is_no_longer_allowed_ends() {
