@@ -18,6 +18,7 @@ use axum::response::Response;
 use axum::{BoxError, Router};
 use daemon::shutdown::Shutdown;
 use daemon::tls::{CertFiles, ReloadingCert, TlsError};
+use daemon::{head_size, problem};
 use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode, Version};
 use hyper::body::Incoming;
@@ -34,6 +35,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
+use types::problem::Problem;
 
 use self::activity::{Activity, WatchedBody};
 pub(crate) use self::connections::ConnectionLimit;
@@ -240,9 +242,15 @@ fn connection(
     let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
         let guard = requests.begin();
         request.extensions_mut().insert(ConnectInfo(peer));
+        let is_refused = request.version() == Version::HTTP_2
+            && head_size::is_too_large(&request, MAX_HEAD_BYTES);
         let response = router.clone().oneshot(request.map(Body::new));
         async move {
-            let response: Result<Response, Infallible> = response.await;
+            let response: Result<Response, Infallible> = if is_refused {
+                Ok(problem::response(&Problem::header_fields_too_large(), None))
+            } else {
+                response.await
+            };
             response.map(|response| response.map(|body| WatchedBody::new(body, guard)))
         }
     });
@@ -255,7 +263,7 @@ fn connection(
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
+        .max_header_list_size(head_size::hard(MAX_HEAD_BYTES))
         .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(Some(HEAD_TIMEOUT));
     let connection = builder

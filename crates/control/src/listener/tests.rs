@@ -112,6 +112,31 @@ async fn a_head_has_a_size() {
     }
 }
 
+/// Of HTTP/2: the refusal is a problem, and costs its stream alone.
+#[tokio::test(start_paused = true)]
+async fn a_head_of_http2_has_a_size_and_its_refusal_a_reason() {
+    let (client, _serving) = served(64 * 1024);
+    let builder = http2::Builder::new(TokioExecutor::new());
+    let (mut sender, connection) = builder.handshake(TokioIo::new(client)).await.unwrap();
+    let _connection = tokio::spawn(connection);
+    for (bytes, status) in [(31, 200), (33, 431), (100, 431), (1, 200)] {
+        let mut request = request("/");
+        let field = HeaderValue::try_from("x".repeat(bytes * 1024)).unwrap();
+        request.headers_mut().insert("x", field);
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), status, "{bytes} KiB");
+        if status == 431 {
+            assert_eq!(
+                response.headers()["content-type"],
+                "application/problem+json"
+            );
+            let body = response.collect().await.unwrap().to_bytes();
+            let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(problem["code"], "request_header_fields_too_large");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_http2_connection_without_requests_ends() {
     let (client, serving) = served(64 * 1024);

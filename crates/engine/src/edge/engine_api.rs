@@ -22,13 +22,13 @@ use types::problem::Problem;
 
 use super::buffered::Buffered;
 use super::event_stream::{self, Then};
-use super::head_size;
 use super::idle::{Activity, Occupied};
 use super::stall::{self, Streams};
 use super::strict::StrictRequests;
 use crate::api::Source;
 use crate::core::Worker;
 use crate::listen::site;
+use daemon::head_size;
 
 /// How long a request head may take.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);

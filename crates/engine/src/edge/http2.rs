@@ -19,7 +19,6 @@ use types::problem::Problem;
 
 use super::answer::Answer;
 use super::form::Form;
-use super::head_size;
 use super::hold;
 use super::idle::Activity;
 use super::plan::{Inbound, plan};
@@ -31,6 +30,7 @@ use super::terminal;
 use crate::core::Worker;
 use crate::limits::VisitCount;
 use crate::listen::{is_trusted, site};
+use daemon::head_size;
 
 /// Requests of one visitor at the same time: what browsers use is below it.
 const STREAMS: u32 = 256;

@@ -17,7 +17,6 @@ mod event_stream;
 mod exchange;
 mod form;
 mod forwarding;
-mod head_size;
 pub(crate) mod hold;
 mod http1;
 mod http2;
