@@ -4,7 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 use tracing::debug;
 use transport::TlsStream;
 use transport::standing::Standing;
@@ -27,7 +29,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves one connection that chose the agent protocol.
 pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: Arc<Worker>) {
-    let first = match tokio::time::timeout(HELLO_DEADLINE, read_message(&mut stream)).await {
+    let first = match first_message(&mut stream).await {
         Ok(Ok(first)) => first,
         Ok(Err(error)) => {
             debug!(%error, "an agent connection without a hello");
@@ -64,8 +66,7 @@ pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: 
 /// Answers an agent that comes before the engine knows its project: it comes back.
 pub(crate) async fn turn_away(mut stream: TlsStream) {
     // The answer belongs to a question.
-    let Ok(Ok(first)) = tokio::time::timeout(HELLO_DEADLINE, read_message(&mut stream)).await
-    else {
+    let Ok(Ok(first)) = first_message(&mut stream).await else {
         return;
     };
     let error = Error::service_unavailable("the engine waits for its platform");
@@ -127,11 +128,17 @@ async fn bring_stream(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Wo
     }
 }
 
+async fn first_message(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> Result<io::Result<Message>, Elapsed> {
+    timeout(HELLO_DEADLINE, read_message(stream)).await
+}
+
 /// Reads one message and not a byte more: what follows may be a visitor's. Not cancel safe.
 ///
 /// # Errors
 /// Those of the stream; [`FrameError`] inside [`io::ErrorKind::InvalidData`] for a bad frame.
-pub(super) async fn read_message(stream: &mut TlsStream) -> io::Result<Message> {
+pub(super) async fn read_message(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Message> {
     let invalid = |error: FrameError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut decoder = Decoder::new();
     loop {
@@ -167,7 +174,7 @@ pub(super) async fn farewell(stream: &mut TlsStream, message: Message) {
         stream.shutdown().await
     };
     // Whoever does not listen to the reason sees the close.
-    tokio::time::timeout(FAREWELL, closing).await.ok();
+    timeout(FAREWELL, closing).await.ok();
 }
 
 /// The token of a hello; empty where there is none.
@@ -181,6 +188,26 @@ impl super::Agent {
     fn join(&self, worker: usize, standing: Standing<TlsStream>) {
         if let Some(pool) = self.pool(worker) {
             pool.join(standing, Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+
+    /// Nothing, the length of a message, and half of one.
+    #[tokio::test(start_paused = true)]
+    async fn a_first_message_has_a_time() {
+        for sent in [&[][..], &[0, 0, 0, 9], &[0, 0, 0, 9, 1, 2]] {
+            let (mut client, mut server) = duplex(64);
+            client.write_all(sent).await.unwrap();
+            let began = tokio::time::Instant::now();
+            let first = timeout(Duration::from_mins(5), first_message(&mut server)).await;
+            assert!(first.expect("it is given up").is_err(), "{sent:?}");
+            assert_eq!(began.elapsed().as_secs(), 10);
         }
     }
 }

@@ -264,6 +264,19 @@ mod tests {
         (0..1 << 30).find(solves).unwrap().to_string()
     }
 
+    #[test]
+    fn a_target_that_is_too_long_loses_its_query() {
+        let seals = seals();
+        let comes_back = |target: &str| {
+            let page = Challenges::page("/challenge", "a.example", target, &seals).unwrap();
+            let sealed = page.strip_prefix("/challenge?to=").unwrap();
+            Challenges::target("a.example", sealed, &seals).unwrap()
+        };
+        let query = |length: usize| format!("/path?{}", "q".repeat(length - 6));
+        assert_eq!(comes_back(&query(2048)), query(2048));
+        assert_eq!(comes_back(&query(2049)), "/path");
+    }
+
     /// ED-6.
     #[test]
     fn ed_6_a_puzzle_is_solved_once_where_it_was_given_and_in_time() {

@@ -196,6 +196,12 @@ mod tests {
         assert_eq!(ours.open("b.example", &sealed), None);
         assert_eq!(seals("two").open("a.example", &sealed), None);
         assert_eq!(ours.open("a.example", "AAAA"), None);
+        // Of three bytes in four characters, 12 for the nonce and 16 for the tag.
+        let long = ours.seal("a.example", &[b'/'; 3072 - 28]).unwrap();
+        assert_eq!(long.len(), 4096);
+        assert!(ours.open("a.example", &long).is_some());
+        let longer = ours.seal("a.example", &[b'/'; 3072 - 27]).unwrap();
+        assert_eq!(ours.open("a.example", &longer), None, "it is not looked at");
         assert!(Seals::derive(&Secret::new("")).is_err());
     }
 }

@@ -295,3 +295,119 @@ const USED_CODES: usize = 65_536;
 const MAX_STATE_TARGET: usize = 1400;
 /// Longest name and address that are shown, in bytes: cookies are sent with every request.
 const MAX_SHOWN: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use api::control::settings::ProjectSettings;
+    use api::link::{Item, Limits, Platform, Project as Told};
+    use credentials::Secret;
+
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+    const HOST: &str = "web-0000000a.t.engine.localhost";
+
+    fn seals() -> Seals {
+        Seals::derive(&Secret::new("of the cluster")).unwrap()
+    }
+
+    /// An engine that was told of one project.
+    fn directory() -> Directory {
+        let directory = Directory::default();
+        let platform = Platform {
+            base_url: "https://platform.example".to_owned(),
+            cluster_domain: "engine.localhost".to_owned(),
+        };
+        let project = Told {
+            id: "prj_1".to_owned(),
+            endpoint: "0000000a".to_owned(),
+            workspace_id: "wks_1".to_owned(),
+            plan: "basic".to_owned(),
+            provider: "other".to_owned(),
+            region: None,
+            suspended: false,
+            settings: ProjectSettings::default(),
+            limits: Limits::default(),
+            addresses: Vec::new(),
+        };
+        directory.replace(platform, vec![Item::Project(Box::new(project))]);
+        directory
+    }
+
+    /// ED-2: the secret of a browser that is away to sign in is good for half an hour.
+    #[test]
+    fn ed_2_a_browser_is_away_for_half_an_hour_at_most() {
+        let (directory, seals) = (directory(), seals());
+        let project = directory.project("prj_1").unwrap();
+        let depart = |cookie: &str, now| {
+            let asked = Asked {
+                host: HOST,
+                authority: HOST,
+                cookies: EdgeCookies::among(std::iter::once(cookie.as_bytes())),
+                project: &project,
+            };
+            SignIns::depart(asked, "/", &seals, &directory, now).unwrap()
+        };
+        let cookie = depart("", NOW).set_cookie.expect("it holds no secret yet");
+        let cookie = cookie.split(';').next().unwrap();
+        for (now, is_held) in [
+            (NOW - 6, false),
+            (NOW - 5, true),
+            (NOW + 1799, true),
+            (NOW + 1800, false),
+        ] {
+            let departure = depart(cookie, now);
+            assert_eq!(departure.set_cookie.is_none(), is_held, "{}", now - NOW);
+        }
+    }
+
+    /// ED-2: a code that says more of itself than a minute is none of the platform's.
+    #[test]
+    fn ed_2_a_code_is_good_for_a_minute() {
+        let directory = directory();
+        let project = directory.project("prj_1").unwrap();
+        let asked = Asked {
+            host: HOST,
+            authority: HOST,
+            cookies: EdgeCookies::among(std::iter::empty()),
+            project: &project,
+        };
+        for (issued, ends, is_good) in [
+            (0, 60, true),
+            (0, 61, false),
+            (5, 65, true),
+            (6, 66, false),
+            (-59, 1, true),
+            (-60, 0, false),
+        ] {
+            let claims = SignInClaims {
+                iss: "https://platform.example".to_owned(),
+                aud: format!("https://{HOST}"),
+                sub: "ann".to_owned(),
+                nonce: String::new(),
+                jti: "one".to_owned(),
+                iat: NOW + issued,
+                exp: NOW + ends,
+                sid: None,
+                name: None,
+                email: None,
+            };
+            let checked = check(&claims, asked, &directory, NOW);
+            assert_eq!(checked.is_ok(), is_good, "{issued} to {ends}: {checked:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_that_is_too_long_loses_its_query_and_then_its_path() {
+        let seals = seals();
+        let comes_back = |target: &str| {
+            let sealed = Targets::seal(&seals, HOST, "nonce", target, MAX_STATE_TARGET).unwrap();
+            assert!(sealed.len() < 2048, "{}", sealed.len());
+            Targets::open(&seals, HOST, &sealed).unwrap().1
+        };
+        let query = |length: usize| format!("/path?{}", "q".repeat(length - 6));
+        assert_eq!(comes_back(&query(1400)), query(1400));
+        assert_eq!(comes_back(&query(1401)), "/path");
+        assert_eq!(comes_back(&format!("/{}", "p".repeat(1400))), "/");
+    }
+}

@@ -79,11 +79,9 @@ enum Class {
 
 /// Reads the hello and completes the handshake that belongs to it. `None`: the connection is
 /// refused and closed.
-async fn classify(mut socket: Socket, worker: &Arc<Worker>) -> Option<Class> {
+async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<Class> {
     let core = &worker.core;
-    socket.remember(HELLO_BYTES);
-    let acceptor = LazyConfigAcceptor::new(Acceptor::default(), socket);
-    let mut start = match acceptor.await {
+    let mut start = match read(socket).await {
         Ok(start) => start,
         Err(error) => {
             debug!(%error, "no ClientHello");
@@ -131,6 +129,11 @@ async fn classify(mut socket: Socket, worker: &Arc<Worker>) -> Option<Class> {
     let asked = terms.is_some_and(|terms| terms.asks != Asks::Never);
     let seen = Seen::of(&stream, name, asked);
     Some(Class::Http(stream, seen))
+}
+
+async fn read(mut socket: Socket) -> io::Result<StartHandshake<Socket>> {
+    socket.remember(HELLO_BYTES);
+    LazyConfigAcceptor::new(Acceptor::default(), socket).await
 }
 
 /// A tunnel that carries TLS: the engine ends it, or leaves it to the service.
@@ -224,4 +227,41 @@ fn asks_for_agent_protocol(hello: &ClientHello<'_>) -> bool {
 
 fn is_agent_protocol(name: &[u8]) -> bool {
     name == ALPN_SVC || name == ALPN_RSTRM
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A hello that says that it has 60,000 bytes, of which these come.
+    async fn read_of(bytes: usize) -> io::Result<StartHandshake<Socket>> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let mut hello = vec![1, 0, 0xea, 0x60, 3, 3];
+        hello.resize(bytes, 0);
+        let mut sent = Vec::new();
+        for record in hello.chunks(16_000) {
+            let length = u16::try_from(record.len()).unwrap().to_be_bytes();
+            sent.extend_from_slice(&[22, 3, 1]);
+            sent.extend_from_slice(&length);
+            sent.extend_from_slice(record);
+        }
+        client.write_all(&sent).await.unwrap();
+        client.shutdown().await.unwrap();
+        read(Socket::new(stream, peer)).await
+    }
+
+    #[tokio::test]
+    async fn a_client_hello_has_a_size() {
+        let short = read_of(32_000).await.err().unwrap();
+        assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof, "{short}");
+        let long = read_of(33_000).await.err().unwrap();
+        assert_eq!(long.kind(), io::ErrorKind::InvalidData, "{long}");
+    }
 }

@@ -24,15 +24,21 @@ struct Table {
     /// Places that are taken, by sessions that run and those that begin.
     taken: usize,
     projects: HashMap<Arc<str>, OfProject>,
-    /// Whose session ended, oldest first, to forget in that order.
-    ended: VecDeque<Arc<str>>,
+    past: Kept<Arc<Past>>,
 }
 
 #[derive(Debug, Default)]
 struct OfProject {
     taken: usize,
     running: BTreeMap<WebttySessionId, Arc<Running>>,
-    past: VecDeque<Arc<Past>>,
+}
+
+/// The last ones of each project, and of all.
+#[derive(Debug)]
+struct Kept<T> {
+    of: HashMap<Arc<str>, VecDeque<T>>,
+    /// Whose was kept, oldest first, to forget in that order.
+    order: VecDeque<Arc<str>>,
 }
 
 /// What is left of a session that ended.
@@ -113,23 +119,23 @@ impl Sessions {
     /// The session of a project with this id.
     pub(crate) fn find(&self, project: &str, id: &str) -> Option<Known> {
         let table = self.table.lock();
-        let of = table.projects.get(project)?;
-        let running = id.parse().ok().and_then(|id| of.running.get(&id));
+        let of = table.projects.get(project);
+        let running = of.and_then(|of| of.running.get(&id.parse().ok()?));
         if let Some(running) = running {
             return Some(Known::Running(Arc::clone(running)));
         }
-        let past = of.past.iter().rev().find(|past| past.session.id == id);
+        let mut past = table.past.of(project);
+        let past = past.find(|past| past.session.id == id);
         past.map(|past| Known::Past(Arc::clone(past)))
     }
 
     /// The sessions of a project: those that run, the newest first, then those that ended last.
     pub(crate) fn of(&self, project: &str) -> Vec<Known> {
         let table = self.table.lock();
-        let Some(of) = table.projects.get(project) else {
-            return Vec::new();
-        };
-        let running = of.running.values().rev().cloned().map(Known::Running);
-        let past = of.past.iter().rev().cloned().map(Known::Past);
+        let of = table.projects.get(project);
+        let running = of.into_iter().flat_map(|of| of.running.values().rev());
+        let running = running.cloned().map(Known::Running);
+        let past = table.past.of(project).cloned().map(Known::Past);
         running.chain(past).collect()
     }
 }
@@ -145,28 +151,10 @@ impl Reserved {
     /// It has ended.
     pub(super) fn ended(self, session: &Running) {
         let past = Arc::new(session.past());
-        let mut gone = Vec::new();
         let mut table = self.sessions.table.lock();
         let of = table.projects.entry(Arc::clone(&self.project)).or_default();
-        gone.extend(of.running.remove(&session.facts.id));
-        of.past.push_back(past);
-        let mut forgotten = Vec::new();
-        while of.past.len() > PAST_OF_PROJECT {
-            forgotten.extend(of.past.pop_front());
-        }
-        table.ended.push_back(Arc::clone(&self.project));
-        while table.ended.len() > PAST {
-            let Some(project) = table.ended.pop_front() else {
-                break;
-            };
-            // Where the project has fewer by its own limit, its oldest is a newer one: so be it.
-            if let Some(of) = table.projects.get_mut(&project) {
-                forgotten.extend(of.past.pop_front());
-                if of.is_empty() {
-                    table.projects.remove(&project);
-                }
-            }
-        }
+        let gone = of.running.remove(&session.facts.id);
+        let forgotten = table.past.keep(&self.project, past);
         drop(table);
         // Not under the lock.
         drop((gone, forgotten));
@@ -188,7 +176,45 @@ impl Drop for Reserved {
 
 impl OfProject {
     fn is_empty(&self) -> bool {
-        self.taken == 0 && self.running.is_empty() && self.past.is_empty()
+        self.taken == 0 && self.running.is_empty()
+    }
+}
+
+impl<T> Kept<T> {
+    /// Those of a project, the newest first.
+    fn of(&self, project: &str) -> impl Iterator<Item = &T> {
+        self.of.get(project).into_iter().flatten().rev()
+    }
+
+    /// Keeps one more; those that are forgotten for it.
+    fn keep(&mut self, project: &Arc<str>, one: T) -> Vec<T> {
+        let mut forgotten = Vec::new();
+        let of = self.of.entry(Arc::clone(project)).or_default();
+        of.push_back(one);
+        if of.len() > PAST_OF_PROJECT {
+            forgotten.extend(of.pop_front());
+        }
+        self.order.push_back(Arc::clone(project));
+        if self.order.len() > PAST
+            && let Some(project) = self.order.pop_front()
+            // Where the project has fewer by its own limit, its oldest is a newer one: so be it.
+            && let Some(of) = self.of.get_mut(&project)
+        {
+            forgotten.extend(of.pop_front());
+            if of.is_empty() {
+                self.of.remove(&project);
+            }
+        }
+        forgotten
+    }
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self {
+            of: HashMap::new(),
+            order: VecDeque::new(),
+        }
     }
 }
 
@@ -244,6 +270,29 @@ const RETRY: u32 = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_sessions_that_ended_are_kept_of_a_project_and_of_all() {
+        let mut kept = Kept::default();
+        let project = |number: usize| Arc::<str>::from(format!("prj_{number}"));
+        for number in 0..=PAST_OF_PROJECT {
+            let forgotten = kept.keep(&project(0), number);
+            assert_eq!(forgotten.is_empty(), number < 256, "{number}");
+        }
+        assert_eq!(kept.of("prj_0").count(), 256);
+        assert_eq!(kept.of("prj_0").next(), Some(&256), "the newest first");
+        assert_eq!(kept.of("prj_0").last(), Some(&1), "the oldest is forgotten");
+
+        for number in kept.order.len()..8192 {
+            assert!(kept.keep(&project(number), number).is_empty());
+        }
+        assert_eq!(kept.keep(&project(1), 0), [1], "the oldest of all");
+        for number in 0..8192 {
+            kept.keep(&project(8192 + number), number);
+        }
+        assert_eq!(kept.of("prj_0").count(), 0);
+        assert_eq!((kept.of.len(), kept.order.len()), (8192, 8192));
+    }
 
     #[test]
     fn a_project_and_an_engine_have_so_many_sessions() {

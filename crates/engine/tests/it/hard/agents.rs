@@ -7,8 +7,8 @@ use client::{Agent, Properties, Target};
 use testing::{TestEngine, TestTunnel, Upstream, within};
 use tokio::io::AsyncWriteExt;
 use wire::message::{
-    CloseTunnelReq, Heartbeat, OpenControlChannelReq, OpenTunnelReq, ProxyConnRsp, ProxyReq,
-    StreamReq, TunnelProperties,
+    ClientDetails, CloseTunnelReq, Heartbeat, OpenControlChannelReq, OpenTunnelReq, ProxyConnRsp,
+    ProxyReq, StreamReq, TunnelProperties,
 };
 use wire::{ErrorCode, Kind};
 
@@ -186,6 +186,17 @@ async fn properties_have_bounds() {
         assert_eq!(code, Err(ErrorCode::InvalidRequest), "{case}");
     }
     agent.open(wired::http("web")).await.unwrap();
+    for (bytes, is_taken) in [(256, true), (257, false)] {
+        let details = ClientDetails {
+            agent: Some("x".repeat(bytes).into()),
+            ..wired::details(&site.engine, serde_json::json!({}))
+        };
+        let mut channel = Wire::connect(&site.engine).await;
+        let hello = channel.hello(Some(details), None).await;
+        let refused = hello.err().map(|error| error.kind());
+        let expected = (!is_taken).then_some(ErrorCode::InvalidRequest);
+        assert_eq!(refused, expected, "{bytes} bytes of a detail");
+    }
     site.is_untouched().await;
 }
 

@@ -1,19 +1,20 @@
 //! Peers that take their time. The deadlines here are seconds of the real clock, so all of them
 //! run at once in one test; every other test of slowness has a configured deadline of a second.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use testing::{
     H2Visitor, RawVisitor, Report, ScriptedUpstream, Step, TestEngine, TestTunnel, within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::Site;
 use super::frames::{
     ACK, CANCEL, Connection, END_HEADERS, END_STREAM, Fate, HEADERS, PING, SETTINGS, block, frame,
     get,
 };
+use crate::wired::{self, PlainAgent};
 
 /// Reads what comes until the edge ends the connection.
 async fn is_closed(stream: &mut TcpStream) {
@@ -70,10 +71,31 @@ async fn who_does_not_go_on_is_let_go() {
             stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
             is_closed(&mut stream).await;
         },
+        // An agent that brings no stream, and a service that shakes no hands.
+        async {
+            let mut idle = PlainAgent::connect(engine).await;
+            idle.open(wired::http("idle")).await.unwrap();
+            is_given_up(engine, "idle.t.engine.localhost").await;
+        },
+        async {
+            let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let tunnel = engine.publish_tls(silent.local_addr().unwrap()).await;
+            is_given_up(engine, tunnel.hostname()).await;
+        },
         // Others are served all the while.
         site.serves_others(),
     );
     site.is_untouched().await;
+}
+
+/// A visitor gets a 504 long before the time for an answer of the service is over.
+async fn is_given_up(engine: &TestEngine, host: &str) {
+    let began = Instant::now();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor.request("GET", "/", host, "").await;
+    assert_eq!(visitor.answer().await.status, 504, "{host}");
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_secs(25), "{host}: {waited:?}");
 }
 
 /// A body that stands still is given up; the service is told that it is not whole.
