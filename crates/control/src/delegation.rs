@@ -255,3 +255,27 @@ pub fn require_held(who: &Principal, asked: Permissions) -> Answer<()> {
         Err(Problem::insufficient_scope(missing).into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn so_many_leaves_and_targets_are_looked_at() {
+        let looked_at = |count: usize| {
+            let resources = json!({"tunnels": {"AND": vec![json!({}); count]}});
+            leaves(&resources).count()
+        };
+        // With the whole, which is looked at as well.
+        assert_eq!((looked_at(8), looked_at(9), looked_at(1000)), (9, 9, 9));
+
+        let named = |count: u8| {
+            let ids = (0..count).map(|number| ProjectId::new(1, [number; 10]).to_string());
+            only_projects(&json!({"projects": ids.collect::<Vec<_>>()}))
+        };
+        assert_eq!(named(100).map(|ids| ids.len()), Some(100));
+        assert_eq!(named(101), None, "it does not aim at one");
+    }
+}

@@ -126,6 +126,7 @@ mod tests {
             (json!({"geoIp": {}}), "geoIp"),
             (json!({"geoIp": {"allow": ["FR"], "deny": ["DE"]}}), "geoIp"),
             (json!({"geoIp": {"allow": []}}), "geoIp.allow"),
+            (json!({"geoIp": {"allow": vec!["FR"; 257]}}), "geoIp.allow"),
             (json!({"geoIp": {"deny": ["DE", "fr"]}}), "geoIp.deny.1"),
         ] {
             assert_eq!(judge(settings.clone()).unwrap_err(), field, "{settings}");

@@ -14,6 +14,7 @@ both! {
     an_address_that_was_never_proved_is_confirmed_by_its_own_link,
     a_name_is_changed,
     signing_out_everywhere_ends_every_session,
+    a_mailbox_gets_few_mails_about_a_change,
 }
 
 async fn ask(browser: &mut Browser<'_>, email: &str) -> crate::support::Answer {
@@ -209,4 +210,41 @@ async fn signing_out_everywhere_ends_every_session(control: TestControl) {
     assert_eq!(answer.location.as_deref(), Some("/login"));
     assert_eq!(browser.cookie, None);
     assert_eq!(other.open("/account").await.status, StatusCode::SEE_OTHER);
+}
+
+/// Whoever asks, and whomever it is for: both are counted.
+async fn a_mailbox_gets_few_mails_about_a_change(control: TestControl) {
+    control.person("Ada").await;
+    control.person("Eve").await;
+    let (mut ada, mut eve) = (
+        control.signed_in("Ada").await,
+        control.signed_in("Eve").await,
+    );
+    for number in 0..4 {
+        let asked = ask(&mut ada, &format!("new{number}@example.com")).await;
+        assert_eq!(asked.location.as_deref(), Some("/account?done=email-sent"));
+    }
+    let refused = ask(&mut ada, "another@example.com").await;
+    assert_eq!(
+        refused.status,
+        StatusCode::TOO_MANY_REQUESTS,
+        "of one person"
+    );
+    for name in ["Bob", "Carl", "Dora", "Emil"] {
+        control.person(name).await;
+        let mut browser = control.signed_in(name).await;
+        ask(&mut browser, "victim@example.com").await;
+    }
+    let refused = ask(&mut eve, "victim@example.com").await;
+    assert_eq!(
+        refused.status,
+        StatusCode::TOO_MANY_REQUESTS,
+        "to one address"
+    );
+    let mails = control.mails().await;
+    let to_victim = mails.iter().filter(|mail| mail.contains("To: victim@"));
+    assert_eq!((to_victim.count(), mails.len()), (4, 8));
+    control.clock.advance(300);
+    let asked = ask(&mut eve, "victim@example.com").await;
+    assert_eq!(asked.location.as_deref(), Some("/account?done=email-sent"));
 }

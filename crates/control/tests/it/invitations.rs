@@ -14,6 +14,7 @@ both! {
     a_copied_link_creates_no_account,
     a_workspace_has_a_bounded_number_of_members,
     nobody_sends_invitations_without_end,
+    many_workspaces_do_not_fill_one_mailbox,
     an_admin_takes_back_no_invitation_of_an_owner,
     a_personal_workspace_has_one_owner,
     names_hold_nothing_that_turns_text_around,
@@ -235,4 +236,21 @@ async fn names_hold_nothing_that_turns_text_around(control: TestControl) {
     let fields = [("name", "Ada\u{202e}")];
     let refused = browser.submit("/account/name", &fields).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+/// The links are given out as ever; mails are few.
+async fn many_workspaces_do_not_fill_one_mailbox(control: TestControl) {
+    control.person("Ada").await;
+    let mut ada = control.signed_in("Ada").await;
+    for _ in 0..7 {
+        let id = team(&mut ada).await;
+        invite(&mut ada, &id, "grace@example.com", "viewer").await;
+    }
+    assert_eq!(control.mails().await.len(), 4);
+    let id = team(&mut ada).await;
+    invite(&mut ada, &id, "bob@example.com", "viewer").await;
+    assert_eq!(control.mails().await.len(), 5, "another mailbox");
+    control.clock.advance(3600);
+    invite(&mut ada, &id, "grace@example.com", "viewer").await;
+    assert_eq!(control.mails().await.len(), 6);
 }

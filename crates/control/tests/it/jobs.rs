@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 use store::device_grants::{self, DeviceGrant};
 use store::links::{self, Kind, Link};
 use store::{
-    Paging, Sealed, SecretHash, audit, billing, idempotency, logs, oauth_codes, revoked_tokens,
-    sessions, usage, used_challenges, webhooks,
+    Paging, Sealed, SecretHash, audit, billing, engines, idempotency, logs, oauth_codes,
+    revoked_tokens, sessions, usage, used_challenges, webhooks,
 };
 use tokio_util::sync::CancellationToken;
 use types::id::{AuditId, LogId, ProjectId, SessionId, WebhookId};
 
 use crate::support::{CALLBACK, Person, TestControl, both};
+use crate::workspaces::{invite, team};
 
 /// Counts up, for what must differ.
 fn next() -> u64 {
@@ -141,6 +142,7 @@ both! {
     the_audit_log_has_an_end_where_nothing_else_is_said,
     the_audit_log_is_kept_where_that_is_said,
     what_ended_does_not_stay_for_ever,
+    what_nobody_comes_back_to_is_forgotten,
     many_rows_go_in_batches_and_once,
     the_running_task_forgets,
     a_period_is_charged_once_and_months_end_where_they_end,
@@ -255,6 +257,45 @@ async fn what_ended_does_not_stay_for_ever(control: TestControl) {
     assert_eq!(control.get("/api/whoami", &person.token).await.status, 200);
     control.clock.advance(310 * DAY + 1);
     assert!(forgotten(&control).await.contains(&("usage", 1)));
+}
+
+/// Engines and browsers that are heard of no more, and an invitation that nobody followed.
+async fn what_nobody_comes_back_to_is_forgotten(control: TestControl) {
+    control.person("Ada").await;
+    let mut ada = control.signed_in("Ada").await;
+    let team = team(&mut ada).await;
+    invite(&mut ada, &team, "grace@example.com", "viewer").await;
+    let now = control.now();
+    let engine = engines::Linked {
+        id: "one".to_owned(),
+        cluster_domain: "engine.example.com".to_owned(),
+        address: "192.0.2.1".to_owned(),
+        linked_at: now,
+        version: 1,
+        seen_at: now,
+    };
+    let mut tx = control.app.store.begin().await.unwrap();
+    engines::seen(&mut tx, &engine).await.unwrap();
+    engines::arrived(&mut tx, "engine.example.com", "spool", 1, now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    for (seconds, kind) in [
+        (95, "engines"),
+        (7 * DAY, "unused_sessions"),
+        (90 * DAY, "engines"),
+        // Their week, and 90 days.
+        (97 * DAY, "invitations"),
+    ] {
+        let is_gone = |gone: &[(&str, u64)]| gone.contains(&(kind, 1));
+        let end = now + SignedDuration::from_secs(seconds);
+        control.clock.set(end - SignedDuration::from_secs(1));
+        let gone = forgotten(&control).await;
+        assert!(!is_gone(&gone), "{kind}: {gone:?}");
+        control.clock.set(end);
+        let gone = forgotten(&control).await;
+        assert!(is_gone(&gone), "{kind}: {gone:?}");
+    }
 }
 
 /// It is kept for ever where the configuration says that.

@@ -11,6 +11,7 @@ use control::people::email::Email;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use self::server::{Does, MailServer, PASSWORD};
 use crate::support::TestControl;
@@ -151,6 +152,31 @@ async fn a_server_that_hangs_is_given_up() {
         matches!(refused, Err(MailError::Connection | MailError::TooSlow)),
         "{refused:?}"
     );
+}
+
+/// Of many mails at once a few are on connections; the others wait in a line, which has an end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mails_wait_for_a_few_connections_in_a_line_with_an_end() {
+    let send_all = |mailer: &Mailer, count: usize| {
+        let mut sending = JoinSet::new();
+        for _ in 0..count {
+            let mailer = mailer.clone();
+            sending.spawn(async move { mailer.send(message(), now()).await });
+        }
+        sending
+    };
+    let server = MailServer::start(Does::Takes, false).await;
+    let sent = send_all(&mailer(&server, &json!({})), 40).join_all().await;
+    assert!(sent.iter().all(Result::is_ok));
+    assert_eq!(server.mails().len(), 40);
+    assert!(server.most_at_once() <= 4, "{}", server.most_at_once());
+
+    let server = MailServer::start(Does::Hangs, false).await;
+    let mut sending = send_all(&mailer(&server, &json!({})), 257);
+    let first = tokio::time::timeout(Duration::from_mins(1), sending.join_next()).await;
+    let first = first.expect("one finds no room").unwrap().unwrap();
+    assert!(matches!(first, Err(MailError::QueueFull)), "{first:?}");
+    assert!(sending.try_join_next().is_none(), "256 have room");
 }
 
 /// Nobody waits for mail, and nobody learns from the answer or its time who has an account.

@@ -10,6 +10,7 @@ both! {
     failed_forms_say_so_to_screen_readers,
     unknown_paths_are_problems_and_not_pages,
     a_form_has_a_bound_and_one_value_a_field,
+    what_programs_send_has_a_bound,
 }
 
 /// Every page that can be looked at, in each of its states.
@@ -161,4 +162,25 @@ async fn a_form_has_a_bound_and_one_value_a_field(control: TestControl) {
         .submit("/login", &[("email", "a"), ("email", "b")])
         .await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+}
+
+/// The forms of programs, and JSON.
+async fn what_programs_send_has_a_bound(control: TestControl) {
+    for (bytes, is_read) in [(16_000, true), (17_000, false)] {
+        let field = "a".repeat(bytes);
+        let mut program = control.browser();
+        let answer = program
+            .submit_from("/oauth/token", &[("code", &field)], &[])
+            .await;
+        let answer = answer.expect(400);
+        assert_eq!(answer["error"], "invalid_request");
+        let description = answer["error_description"].as_str().unwrap();
+        assert_eq!(!description.contains("too large"), is_read, "{description}");
+    }
+    let ada = control.person("Ada").await;
+    for (bytes, status) in [(65_000, 400), (66_000, 413)] {
+        let body = json!({"name": "a".repeat(bytes)});
+        let answer = control.post("/api/workspaces", &ada.token, &body).await;
+        assert_eq!(answer.problem().0, status);
+    }
 }

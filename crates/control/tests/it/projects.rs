@@ -17,7 +17,7 @@ fn creation(person: &Person) -> String {
 }
 
 /// The preview of one plan.
-async fn preview(control: &TestControl, person: &Person, plan: &str) -> Value {
+pub(crate) async fn preview(control: &TestControl, person: &Person, plan: &str) -> Value {
     let path = format!("{}/plan/config", creation(person));
     let config = control.get(&path, &person.token).await.expect(200);
     let plans = config["plans"].as_array().unwrap();
@@ -29,7 +29,7 @@ async fn preview(control: &TestControl, person: &Person, plan: &str) -> Value {
 }
 
 /// A creation as it was previewed, in the first region that was offered.
-fn order(preview: &Value) -> Value {
+pub(crate) fn order(preview: &Value) -> Value {
     let provider = &preview["providers"][0];
     json!({
         "name": "My project",
@@ -41,7 +41,7 @@ fn order(preview: &Value) -> Value {
     })
 }
 
-async fn place(control: &TestControl, person: &Person, order: &Value) -> Answer {
+pub(crate) async fn place(control: &TestControl, person: &Person, order: &Value) -> Answer {
     let path = creation(person);
     control.post(&path, &person.token, &order.clone()).await
 }

@@ -14,6 +14,7 @@ use control::caller;
 use http::{HeaderMap, Method, Request};
 use serde_json::json;
 
+use crate::projects::{order, place, preview, project};
 use crate::support::{Answer, Person, TestControl};
 use crate::walk::{ask, method};
 
@@ -156,6 +157,11 @@ async fn open_invitations_and_projects_have_a_limit() {
     // What has ended waits no longer.
     control.clock.advance(8 * 24 * 3600);
     invite("d").await.expect(201);
+
+    project(&control, &ada).await;
+    let order = order(&preview(&control, &ada, "basic").await);
+    let refused = place(&control, &ada, &order).await;
+    assert_eq!(refused.refused(409).0, "conflict");
 }
 
 const SOURCE: &str = "limits: {source_requests_per_minute: 10}";

@@ -17,6 +17,7 @@ use crate::support::{Answer, Person, Project, TestControl, both, next};
 
 both! {
     webhooks_are_added_changed_and_removed,
+    a_project_has_a_bounded_number_of_webhooks,
     what_is_wrong_with_a_webhook_is_named,
     a_plan_without_webhooks_refuses_them,
     who_may_not_change_webhooks_sees_where_they_lead_and_no_more,
@@ -235,6 +236,19 @@ async fn webhooks_are_added_changed_and_removed(control: TestControl) {
             "webhook.updated",
         ]
     );
+}
+
+async fn a_project_has_a_bounded_number_of_webhooks(control: TestControl) {
+    let world = World::new(control).await;
+    let mut last = String::new();
+    for _ in 0..20 {
+        last = world.add("https://a.example").await.0;
+    }
+    let body = json!({"name": "a", "events": EVENTS, "config": {"url": "https://a.example"}});
+    let refused = world.call(Method::POST, "", Some(body.clone())).await;
+    assert_eq!(refused.problem(), (409, "conflict".to_owned()));
+    world.call(Method::DELETE, &last, None).await.expect(204);
+    world.call(Method::POST, "", Some(body)).await.expect(201);
 }
 
 async fn what_is_wrong_with_a_webhook_is_named(control: TestControl) {

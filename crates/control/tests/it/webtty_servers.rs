@@ -14,6 +14,7 @@ both! {
     a_list_of_servers_has_pages_and_filters,
     who_may_do_what_with_servers,
     wt_6_a_token_for_one_restricted_server_manages_none,
+    a_project_has_a_bounded_number_of_servers,
 }
 
 struct World {
@@ -422,4 +423,19 @@ async fn wt_6_a_token_for_one_restricted_server_manages_none(control: TestContro
     }
     let server = control.get(&at, &world.person.token).await.expect(200);
     assert_eq!(server["accessPolicy"], "restricted");
+}
+
+async fn a_project_has_a_bounded_number_of_servers(control: TestControl) {
+    let world = World::new(control).await;
+    let mut last = String::new();
+    for number in 0..500 {
+        last = world.add(&format!("server {number}")).await;
+    }
+    let refused = world.create(json!({"name": "one more"})).await;
+    assert_eq!(refused.problem(), (409, "conflict".to_owned()));
+    world
+        .call(Method::DELETE, &last, Value::Null)
+        .await
+        .expect(204);
+    world.create(json!({"name": "one more"})).await.expect(201);
 }

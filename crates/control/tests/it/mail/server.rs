@@ -1,6 +1,7 @@
 //! A small mail server (RFC 5321, RFC 3207, RFC 4954).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -59,6 +60,9 @@ struct Shared {
     /// Whether somebody was named, in whatever way.
     heard: Mutex<bool>,
     connections: watch::Sender<usize>,
+    /// Connections whose mail was not taken yet, and how many of them there were at once.
+    without_mail: AtomicUsize,
+    most: AtomicUsize,
 }
 
 impl MailServer {
@@ -72,6 +76,8 @@ impl MailServer {
             mails: Mutex::default(),
             heard: Mutex::new(false),
             connections: watch::Sender::new(0),
+            without_mail: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
         });
         let task = tokio::spawn({
             let shared = Arc::clone(&shared);
@@ -79,6 +85,8 @@ impl MailServer {
                 loop {
                     let (stream, _) = listener.accept().await.unwrap();
                     shared.connections.send_modify(|count| *count += 1);
+                    let without_mail = shared.without_mail.fetch_add(1, Ordering::Relaxed) + 1;
+                    shared.most.fetch_max(without_mail, Ordering::Relaxed);
                     tokio::spawn(Arc::clone(&shared).serve(stream, implicit));
                 }
             }
@@ -109,6 +117,11 @@ impl MailServer {
 
     pub(super) fn connections(&self) -> usize {
         *self.shared.connections.borrow()
+    }
+
+    /// How many connections there were at once whose mail was not taken yet.
+    pub(super) fn most_at_once(&self) -> usize {
+        self.shared.most.load(Ordering::Relaxed)
     }
 
     /// Waits for a first connection.
@@ -210,6 +223,7 @@ impl Shared {
                         was_encrypted: encrypted,
                         was_signed_in: signed_in,
                     });
+                    self.without_mail.fetch_sub(1, Ordering::Relaxed);
                     say(&mut stream, "250 taken").await;
                     if self.does == Does::ClosesAfterTaking {
                         return false;

@@ -21,6 +21,7 @@ both! {
     what_a_device_sends_is_checked,
     an_approval_dies_with_what_gave_it,
     askers_are_held_back,
+    a_network_has_a_bounded_number_of_devices,
 }
 
 /// A device asks.
@@ -440,4 +441,31 @@ async fn askers_are_held_back(control: TestControl) {
         .submit_from("/oauth/device_authorization", &fields, &[])
         .await;
     assert_eq!(answer.status, 200);
+}
+
+/// OA-4: codes that wait are few enough that a guess meets none. Each host of a network asks as often
+/// as one may.
+async fn a_network_has_a_bounded_number_of_devices(control: TestControl) {
+    let fields = [("client_id", "svc-cli"), ("scope", SCOPE)];
+    let ask = async |ip: [u8; 4]| {
+        let mut device = control.browser();
+        device.ip = ip;
+        device
+            .submit_from("/oauth/device_authorization", &fields, &[])
+            .await
+    };
+    for number in 0..1000_u16 {
+        let [_, host] = (number / 31).to_be_bytes();
+        let answer = ask([203, 0, 113, host]).await;
+        assert_eq!(answer.status, 200, "{number}: {}", answer.text);
+    }
+    let answer = ask([203, 0, 113, 200]).await;
+    assert_eq!(error(&answer), "temporarily_unavailable");
+    assert_eq!(ask([203, 0, 114, 200]).await.status, 200, "another network");
+    control.clock.advance(600);
+    assert_eq!(
+        ask([203, 0, 113, 200]).await.status,
+        200,
+        "they wait no longer"
+    );
 }

@@ -244,6 +244,7 @@ async fn cp_4c_no_caller_chooses_a_billing_mode(control: TestControl) {
         ("idempotencyKey", json!("")),
         ("idempotencyKey", json!("a b")),
         ("creationFingerprint", json!("")),
+        ("creationFingerprint", json!("A".repeat(129))),
         ("region", json!("")),
     ] {
         let mut bad = good.clone();

@@ -12,11 +12,13 @@ use types::id::DeliveryId;
 
 use super::receiver::{Received, Receiver, Reply, hanging};
 use super::{EVENTS, World, event, sections};
+use crate::jobs::{DAY, forgotten};
 use crate::support::{TestControl, both, next};
 
 both! {
     an_event_becomes_one_delivery_for_who_asked,
     what_fails_is_tried_again_and_given_up,
+    a_delivery_that_ended_is_kept_for_a_month,
     what_was_given_up_is_tried_again_by_hand,
     an_endpoint_that_fails_for_days_or_is_gone_is_disabled,
     what_waits_goes_with_its_webhook,
@@ -94,6 +96,21 @@ async fn an_event_becomes_one_delivery_for_who_asked(control: TestControl) {
 
 /// Each wait of the schedule, at most a tenth longer; then it is given up, and each attempt is
 /// there to be read.
+async fn a_delivery_that_ended_is_kept_for_a_month(control: TestControl) {
+    let world = World::new(control).await;
+    let (path, _) = world.add(&world.receiver.url()).await;
+    world.report(&world.event(EventType::TunnelCreated)).await;
+    world.deliver().await;
+    assert_eq!(world.deliveries(&path).await[0]["status"], "succeeded");
+    world.control.clock.advance(30 * DAY - 1);
+    forgotten(&world.control).await;
+    assert_eq!(world.deliveries(&path).await.len(), 1);
+    world.control.clock.advance(1);
+    let gone = forgotten(&world.control).await;
+    assert!(gone.contains(&("deliveries", 1)), "{gone:?}");
+    assert_eq!(world.deliveries(&path).await.len(), 0);
+}
+
 async fn what_fails_is_tried_again_and_given_up(control: TestControl) {
     let world = World::new(control).await;
     let (path, _) = world.add(&world.receiver.url()).await;
