@@ -439,3 +439,33 @@ fn origin(base_url: &str) -> String {
         (false, _) => format!("{base_url}:443"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_never_ends_is_given_up() {
+        let never = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        let request = http::Request::post(PATH).body(never).unwrap();
+        let began = Instant::now();
+        let read = timeout(Duration::from_mins(5), single(request)).await;
+        let refused = read.expect("it is given up").err().unwrap();
+        assert_eq!(refused.status(), 400);
+        assert_eq!(began.elapsed().as_secs(), 30);
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_a_size() {
+        let status = async |bytes: usize| {
+            let kind = [(CONTENT_TYPE, "application/json")];
+            let answer = (kind, vec![b' '; bytes]).into_response();
+            finished(answer, false).await.status()
+        };
+        assert_eq!(status(4 * 1024 * 1024).await, 200);
+        assert_eq!(status(4 * 1024 * 1024 + 1).await, 500);
+    }
+}

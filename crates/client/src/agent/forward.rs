@@ -321,3 +321,34 @@ async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
 
 /// A service that the agent can reach is near; a visitor's patience is not longer.
 pub(crate) const SERVICE_DIAL: std::time::Duration = std::time::Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket as Raw, Type};
+    use std::time::Duration;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A service whose machine answers nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_dial_has_a_time() {
+        let listener = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        listener.bind(&any.into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        // The one connection that may wait to be accepted: the system drops what comes now.
+        let _waiting = std::net::TcpStream::connect(address).unwrap();
+        let target: Target = address.to_string().parse().unwrap();
+        let forward = Forward::new(Forwarding::to(target));
+        let visit = Visit {
+            stream_id: String::new(),
+            source_ip: None,
+        };
+        let began = Instant::now();
+        let dialled = timeout(Duration::from_mins(5), forward.dial(&visit)).await;
+        assert!(dialled.expect("it is given up").is_err());
+        assert_eq!(began.elapsed().as_secs(), 10);
+    }
+}

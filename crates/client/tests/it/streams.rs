@@ -206,6 +206,35 @@ async fn a_visitor_of_an_unknown_tunnel_is_refused() {
 }
 
 #[tokio::test]
+async fn visitors_that_nobody_accepts_wait_in_a_line_with_an_end() {
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, mut tunnel) = accepting(&engine).await;
+    let visit = |number: usize| {
+        let Kind::ProxyConnReq(mut request) = visitor() else {
+            unreachable!()
+        };
+        request.stream_id = format!("{number:024x}");
+        Kind::ProxyConnReq(request)
+    };
+    let mut waiting = Vec::new();
+    for number in 0..128 {
+        channel.send(visit(number)).await;
+        let mut data = engine.accept().await;
+        data_hello(&mut data).await;
+        waiting.push(data);
+    }
+    channel.send(visit(128)).await;
+    let refused = loop {
+        if let Some(error) = answer(&mut channel).await.error {
+            break error;
+        }
+    };
+    assert_eq!(refused.kind(), ErrorCode::CapacityExhausted);
+    let first = timeout(SOON, tunnel.accept()).await.unwrap().unwrap();
+    assert_eq!(first.stream_id(), format!("{:024x}", 0));
+}
+
+#[tokio::test]
 async fn a_program_accepts_visitors_itself() {
     let engine = FakeEngine::start().await;
     let (_agent, mut channel, mut tunnel) = accepting(&engine).await;

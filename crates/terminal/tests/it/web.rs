@@ -3,10 +3,12 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use terminal::server::Transport;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::time::{Instant, timeout};
 
 use crate::ends::Host;
 
@@ -17,7 +19,8 @@ const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
 async fn status(host: &Host, heads: &str) -> String {
     let mut stream = host.stream(Transport::WebSocket);
     let request = format!("GET / HTTP/1.1\r\nHost: host\r\n{heads}\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
+    // Whoever refuses a head does not read the rest of it.
+    stream.write_all(request.as_bytes()).await.ok();
     let mut answer = [0; 1024];
     let read = stream.read(&mut answer).await.unwrap();
     let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
@@ -69,6 +72,41 @@ async fn nobody_new_is_let_in_while_it_goes_down() {
     drop(stream.read_to_string(&mut answer).await);
     assert!(answer.is_empty() || answer.contains(" 503 "), "{answer}");
     drained.await.unwrap();
+}
+
+/// Nothing, half of a head, and a head that is too large.
+#[tokio::test(start_paused = true)]
+async fn a_head_has_a_time_and_a_size() {
+    let host = Host::new();
+    for sent in ["", "GET / HTTP/1.1\r\nX: "] {
+        let mut stream = host.stream(Transport::WebSocket);
+        let began = Instant::now();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let read = timeout(Duration::from_mins(5), stream.read_to_end(&mut answer)).await;
+        read.expect("it is closed").unwrap();
+        assert_eq!(began.elapsed().as_secs(), 60, "{sent}");
+    }
+    for (bytes, expected) in [(60 * 1024, "426"), (66 * 1024, "431")] {
+        let field = format!("X: {}\r\n", "x".repeat(bytes));
+        assert_eq!(status(&host, &field).await, expected);
+    }
+}
+
+/// Beside its sessions a server has room for some more connections, such as those that are refused.
+#[tokio::test(start_paused = true)]
+async fn connections_have_a_limit() {
+    let host = Host::with(|settings| settings.limits.sessions = 8);
+    let mut all: Vec<_> = (0..8 + 256 + 1)
+        .map(|_| host.stream(Transport::WebSocket))
+        .collect();
+    let began = Instant::now();
+    let mut last = all.pop().unwrap();
+    assert_eq!(last.read(&mut [0; 64]).await.unwrap(), 0);
+    assert_eq!(began.elapsed().as_secs(), 0, "it is dropped at once");
+    let mut held = all.pop().unwrap();
+    assert_eq!(held.read(&mut [0; 64]).await.unwrap(), 0);
+    assert_eq!(began.elapsed().as_secs(), 60, "it had its time for a head");
 }
 
 /// curl, against a server on a port.

@@ -104,3 +104,18 @@ fn parsing_again_waits_for_an_empty_line_or_a_limit() {
     let full = vec![b'x'; 200];
     assert!(may_complete(&full, 199, &limits));
 }
+
+#[test]
+fn connection_has_so_many_options() {
+    let status = |count| {
+        let options = vec!["a"; count].join(", ");
+        super::status(format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: {options}\r\n\r\n"
+        ))
+    };
+    assert_eq!((status(16), status(17)), (None, Some(400)));
+    // Those of several fields are counted together.
+    let fields = "Connection: a, b, c, d, e, f\r\n".repeat(3);
+    let several = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    assert_eq!(super::status(several), Some(400));
+}

@@ -191,3 +191,36 @@ fn there_is_a_limit_to_who_takes_part_and_to_what_waits() {
     };
     assert_eq!(session.attach(new, at(0)), Err(Refused::TooMany));
 }
+
+/// Of those who came and went, and of what they asked for, the oldest are forgotten.
+#[test]
+fn so_many_who_took_part_are_listed() {
+    let mut session = active();
+    let id = |n: u64| ParticipantId::new(2000 + n, [0; 10]);
+    for n in 0..1100 {
+        let new = NewParticipant {
+            id: id(n),
+            person: who(1),
+            grant: [1; GRANT_LEN],
+            may_control: true,
+        };
+        session.attach(new, at(0)).unwrap();
+        let connecting = Attach {
+            participant_id: id(n).to_string(),
+            ..attach(1)
+        };
+        session.connect(&connecting, at(0)).unwrap();
+        let asked = ControlRequestId::new(2000 + n, [0; 10]);
+        session
+            .request_control(asked, id(n), Ask::default(), at(0))
+            .unwrap();
+        session.on_lost(id(n), at(0));
+        drain(&mut session);
+    }
+    assert_eq!(session.participants().count(), 1024);
+    assert_eq!(session.requests().count(), 1024);
+    // The initiator stays, whoever comes and goes.
+    let listed: Vec<_> = session.participants().map(|one| one.id).collect();
+    assert!(listed.contains(&person(0)) && listed.contains(&id(1099)));
+    assert!(!listed.contains(&id(0)));
+}
