@@ -45,6 +45,10 @@ impl Conn {
         self.deadline
     }
 
+    pub(crate) fn is_embedded(&self) -> bool {
+        !self.lease.is_postgres()
+    }
+
     /// # Errors
     /// [`Bug::Aborted`]: on SQLite a statement after the end of its transaction would be one of
     /// its own, and committed.

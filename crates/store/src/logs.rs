@@ -5,6 +5,8 @@ use types::id::{LogId, ProjectId, StreamId, TunnelId, WorkspaceId};
 
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
+use crate::log_search;
+pub use crate::log_search::index;
 use crate::page::{Order, Paged, Paging, fold, pattern};
 use crate::row::record;
 use crate::sql::{sql, statements};
@@ -60,7 +62,7 @@ pub struct List<'a> {
     pub paging: Paging,
 }
 
-const COLUMNS: &str = "id, workspace_id, project_id, stream_id, tunnel_id, user_id, outcome, \
+pub(crate) const COLUMNS: &str = "id, workspace_id, project_id, stream_id, tunnel_id, user_id, outcome, \
      summary, created_at, expires_at";
 
 statements! {
@@ -89,13 +91,17 @@ pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error>
         .await
 }
 
-/// One page of a project's streams. The total is exact up to [`crate::COUNTED`]. A search finds what is
-/// among the first [`crate::SEARCHED`] streams of the list.
+/// One page of a project's streams. The total is exact up to [`crate::COUNTED`], that of a search up to
+/// [`crate::FOUND`]. A search that no index serves finds what is among the first [`crate::SEARCHED`] streams
+/// of the list.
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Log>, Error> {
-    let after = list.after.map(|id| id.to_string());
-    timeline(&list, after.as_deref())
-        .page(conn, list.order, list.paging)
-        .await
+    if let Some(search) = list.search.filter(|search| !search.is_empty()) {
+        let pattern = pattern(Some(search));
+        if let Some(page) = log_search::page(conn, &list, search, &pattern).await? {
+            return Ok(page);
+        }
+    }
+    timeline(&list).page(conn, list.order, list.paging).await
 }
 
 /// Forgets at most `limit` streams whose time has come. Returns how many; the caller goes on until
@@ -104,15 +110,22 @@ pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error
     stored_records::purge(tx, Table::Logs, now, limit).await
 }
 
-pub(crate) fn timeline(list: &List<'_>, after: Option<&str>) -> Timeline {
+pub(crate) fn timeline(list: &List<'_>) -> Timeline {
+    let mut timeline = conditions(list);
+    let search = list.search.filter(|search| !search.is_empty());
+    timeline.search(search.map(|search| pattern(Some(search))));
+    timeline
+}
+
+/// The list without its search.
+pub(crate) fn conditions(list: &List<'_>) -> Timeline {
     let mut timeline = Timeline::new(COLUMNS, "logs", list.project);
     timeline.only("outcome = $n", list.outcome);
     timeline.only("tunnel_id = $n", list.tunnel);
     let stream = list.stream.map(|stream| stream.to_string());
     timeline.only("stream_id = $n", stream.as_deref());
     timeline.within(list.period);
-    timeline.after(after, list.order);
-    let search = list.search.filter(|search| !search.is_empty());
-    timeline.search(search.map(|search| pattern(Some(search))));
+    let after = list.after.map(|id| id.to_string());
+    timeline.after(after.as_deref(), list.order);
     timeline
 }

@@ -45,6 +45,7 @@ migrations! {
     14 "limits" "0014_limits"
     16 "consent" "0016_consent"
     17 "retention" "0017_retention"
+    18 "log_search" "0018_log_search"
 }
 
 /// Applies what is missing. The write lock is taken before the table of versions is read, so a

@@ -2,15 +2,17 @@
 
 use types::id::{EventId, LogId, ProjectId, StreamId, TunnelId};
 
+use crate::log_search::LogSearch;
 use crate::page::{Order, Paging};
 use crate::sql::sorted;
 use crate::timeline::Period;
 use crate::{
-    credentials, deliveries, events, logs, members, projects, users, webhooks, workspaces,
+    credentials, deliveries, events, log_search, logs, members, projects, users, webhooks,
+    workspaces,
 };
 
-/// All of them, as they are before they are written for one database.
-pub(crate) fn every() -> Vec<String> {
+/// All of them that are for one database, as they are before they are written for it.
+pub(crate) fn every(is_embedded: bool) -> Vec<String> {
     let fixed = [
         crate::addresses::STATEMENTS,
         crate::attempts::STATEMENTS,
@@ -55,6 +57,12 @@ pub(crate) fn every() -> Vec<String> {
         .map(|text| (*text).to_owned())
         .collect();
     every.push(deliveries::COUNT.to_owned());
+    let own = if is_embedded {
+        log_search::EMBEDDED
+    } else {
+        log_search::SERVER
+    };
+    every.extend(own.iter().map(|text| (*text).to_owned()));
     for order in Order::ALL {
         for filter in projects::Filter::every() {
             every.push(filter.count_text());
@@ -70,7 +78,7 @@ pub(crate) fn every() -> Vec<String> {
         every.extend(sorts.map(|column| sorted(webhooks::LIST, column, order)));
         every.push(sorted(credentials::LIST, "id", order));
         every.push(sorted(deliveries::LIST, "id", order));
-        every.extend(timelines(order));
+        every.extend(timelines(order, is_embedded));
     }
     every.sort_unstable();
     every.dedup();
@@ -78,7 +86,7 @@ pub(crate) fn every() -> Vec<String> {
 }
 
 /// Each combination of filters of the two lists by time.
-fn timelines(order: Order) -> Vec<String> {
+fn timelines(order: Order, is_embedded: bool) -> Vec<String> {
     let mut every = Vec::new();
     for bits in 0..128_u8 {
         let given = |bit: u8| bits & (1 << bit) != 0;
@@ -97,8 +105,10 @@ fn timelines(order: Order) -> Vec<String> {
             order,
             paging: Paging::DEFAULT,
         };
-        let timeline = logs::timeline(&list, given(2).then_some("log"));
+        let timeline = logs::timeline(&list);
         every.extend([timeline.count_text(order), timeline.list_text(order)]);
+        let search = LogSearch::new(&list, "abc", "%abc%", is_embedded);
+        every.extend([search.count_text(), search.list_text(order)]);
         let list = events::List {
             project: ProjectId::new(0, [0; 10]),
             period,

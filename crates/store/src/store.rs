@@ -315,7 +315,7 @@ impl Store {
     /// Lets the database read every statement of this crate without running any. Returns how many
     /// there are.
     pub async fn check_statements(&self) -> Result<usize, Error> {
-        let every = statements::every();
+        let every = statements::every(self.is_embedded());
         let count = every.len();
         let mut read = self.read().await?;
         for text in every {

@@ -26,8 +26,8 @@ pub struct Period {
 /// tens of milliseconds, counting without a bound takes any time.
 pub const COUNTED: u32 = 100_000;
 
-/// How many rows a search looks at, from the beginning of the list: no index finds a piece of a text, and
-/// reading as many takes a fraction of a second.
+/// How many rows a search looks at, from the beginning of the list, where no index serves it: reading as
+/// many takes a fraction of a second.
 pub const SEARCHED: u32 = 100_000;
 
 /// A list that is being put together.
@@ -35,8 +35,8 @@ pub(crate) struct Timeline {
     columns: &'static str,
     table: &'static str,
     conditions: String,
-    /// What no index helps with.
-    search: Option<String>,
+    /// What no index helps with, and how many rows are looked at.
+    search: Option<(String, u32)>,
     values: Vec<Value>,
 }
 
@@ -64,11 +64,33 @@ impl Timeline {
     /// Looks for a pattern in the column `search` of the first [`SEARCHED`] rows that the conditions
     /// leave.
     pub(crate) fn search(&mut self, pattern: Option<String>) {
+        self.search_first(SEARCHED, pattern);
+    }
+
+    /// As [`Timeline::search`], in so many rows.
+    pub(crate) fn search_first(&mut self, rows: u32, pattern: Option<String>) {
         if let Some(pattern) = pattern {
-            self.values.push(pattern.into());
-            let place = self.values.len();
-            self.search = Some(format!("search LIKE ${place} ESCAPE '!'"));
+            self.search = Some((self.searching(pattern), rows));
         }
+    }
+
+    /// The condition that a row has a pattern in the column `search`, for a statement of the caller's.
+    pub(crate) fn searching(&mut self, pattern: String) -> String {
+        format!("search LIKE {} ESCAPE '!'", self.value(pattern))
+    }
+
+    /// Adds an argument for a statement of the caller's; where it stands.
+    pub(crate) fn value<V: Into<Value>>(&mut self, value: V) -> String {
+        self.values.push(value.into());
+        format!("${}", self.values.len())
+    }
+
+    pub(crate) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    pub(crate) fn conditions(&self) -> &str {
+        &self.conditions
     }
 
     pub(crate) fn within(&mut self, period: Period) {
@@ -142,16 +164,16 @@ impl Timeline {
         let direction = order.sql();
         match &self.search {
             None => format!("{table} WHERE {conditions}"),
-            Some(search) => format!(
+            Some((search, looked_at)) => format!(
                 "(SELECT {columns}, search FROM {table} WHERE {conditions} \
-                 ORDER BY created_at {direction}, id {direction} LIMIT {SEARCHED}) AS searched \
+                 ORDER BY created_at {direction}, id {direction} LIMIT {looked_at}) AS searched \
                  WHERE {search}"
             ),
         }
     }
 }
 
-fn bind(query: Query, values: &[Value]) -> Query {
+pub(crate) fn bind(query: Query, values: &[Value]) -> Query {
     values.iter().cloned().fold(query, Query::bind)
 }
 

@@ -263,6 +263,7 @@ impl Batch {
                 added.entry(project.id).or_insert(NO_RECORDS).events += 1;
             }
         }
+        logs::index(&mut tx, INDEXED).await?;
         // After all rows are there, and in the order of projects, as the purge takes them.
         let most = StoredRecords {
             logs: app.config.limits.log_rows_per_project.into(),
@@ -318,6 +319,9 @@ impl Batch {
 }
 
 const NO_RECORDS: StoredRecords = StoredRecords { logs: 0, events: 0 };
+/// Rows that one report puts into the index at most: more than it adds, so that what a platform of the
+/// version before added gets there as well.
+const INDEXED: u32 = 2 * 1_000;
 /// Rows that one report removes at most: more than it adds, so that a lower limit comes into force
 /// step by step.
 const TRIMMED: u32 = 2 * 1_000;

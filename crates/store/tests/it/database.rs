@@ -27,7 +27,11 @@ impl Database {
     }
 
     pub(crate) async fn postgres() -> Self {
-        let url = postgres::new_database().await;
+        Self::at(postgres::new_database().await).await
+    }
+
+    /// A PostgreSQL database of this address.
+    pub(crate) async fn at(url: String) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(Some(&url), directory.path()).await.unwrap();
         Self {

@@ -15,6 +15,7 @@ mod credential_chains;
 mod database;
 mod faults;
 mod idempotency;
+mod log_search;
 mod migrations;
 mod oauth;
 mod people;

@@ -87,6 +87,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "de64162a9bea4efc25d41a8457955037",
         "b2a1955629b5ece1b40d8deefe3cde66",
     ),
+    (
+        "0018_log_search",
+        "2962080dda3402165b796edc6aad9bea",
+        "d12d2062af04a341327c208680c85de6",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.

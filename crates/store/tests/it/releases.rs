@@ -161,6 +161,12 @@ async fn sqlite_databases_of_every_release_are_migrated_with_their_rows() {
             let count: i64 = query.fetch_one(&mut connection).await.unwrap();
             assert_eq!(count, 1, "{}: {question}", release.name);
         }
+        // Logs of the release are in the index.
+        let indexed =
+            "SELECT (SELECT COUNT(*) FROM logs_search_docsize) = (SELECT COUNT(*) FROM logs)";
+        let query = sqlx::query_scalar(indexed);
+        let all: bool = query.fetch_one(&mut connection).await.unwrap();
+        assert!(all, "{}", release.name);
         connection.close().await.unwrap();
         store.close().await;
     }

@@ -31,8 +31,9 @@ async fn tables(database: &Database) -> Vec<String> {
     } else {
         let address = format!("sqlite://{}", database.file().display());
         let mut connection = SqliteConnection::connect(&address).await.unwrap();
-        let all =
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+        // Not those of the index of logs: its rows are those of its table.
+        let all = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' \
+             AND name NOT LIKE 'sqlite_%'";
         sqlx::query_scalar(all)
             .fetch_all(&mut connection)
             .await
