@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use jiff::Timestamp;
+use jiff::civil::Date;
 use store::{Conn, Tx};
 use types::id::{ProjectId, WorkspaceId};
 
@@ -50,14 +51,14 @@ pub trait Billing: Send + Sync + 'static {
     fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> Pending<'a, ()>;
 
     /// Takes a project off the subscription of the workspace, if it is on it. What was paid for
-    /// the running month is not given back.
+    /// the running month is not given back: comes with it, up to which day the project is paid for.
     fn remove<'a>(
         &'a self,
         tx: &'a mut Tx,
         workspace: WorkspaceId,
         project: ProjectId,
         now: Timestamp,
-    ) -> Pending<'a, ()>;
+    ) -> Pending<'a, Option<Date>>;
 
     /// Workspaces whose subscription has come to the end of a period; some of them, where there
     /// are many.
@@ -91,4 +92,6 @@ pub struct Item {
     pub amount_now: i64,
     /// Due every month, in the smallest unit of the currency.
     pub monthly: i64,
+    /// The first day that is not paid for, where another subscription has paid for the project.
+    pub paid_until: Option<Date>,
 }

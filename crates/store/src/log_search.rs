@@ -14,7 +14,7 @@ use crate::logs::{self, List, Log};
 use crate::page::{Order, Paged, fold};
 use crate::row::{Record, Row};
 use crate::sql::sql;
-use crate::timeline::{Timeline, bind};
+use crate::timeline::{SEARCHED, Timeline, bind};
 
 /// The total of a search is exact up to here, and its pages end here. Whoever wants more goes on
 /// behind the last row.
@@ -68,14 +68,22 @@ pub(crate) async fn page(
     if !helps || is_short(conn, list).await? {
         return Ok(None);
     }
+    let in_order = async |conn: &mut Conn| {
+        let items = read_in_order(conn, list, pattern).await?;
+        let total = FOUND.into();
+        Ok(Some(Paged { items, total }))
+    };
     if !is_embedded && is_frequent(conn, list, pattern).await? {
-        return read_in_order(conn, list, pattern, true).await.map(Some);
+        return in_order(conn).await;
     }
     let search = LogSearch::new(list, &text, pattern, is_embedded);
     let paging = list.paging;
     let before = u64::try_from(paging.offset()).unwrap_or_default();
     if before >= FOUND.into() {
-        return read_in_order(conn, list, pattern, true).await.map(Some);
+        let query = bind(sql(search.count_text()), search.timeline.values());
+        let total = query.bind(FOUND).count(conn).await?;
+        let items = Vec::new();
+        return Ok(Some(Paged { items, total }));
     }
     let query = bind(sql(search.list_text(list.order)), search.timeline.values());
     let hits: Vec<Hit> = query
@@ -93,43 +101,34 @@ pub(crate) async fn page(
         let items = Vec::new();
         return Ok(Some(Paged { items, total }));
     };
+    if !last.is_settled {
+        return in_order(conn).await;
+    }
     let total = u64::try_from(last.found)
         .unwrap_or_default()
         .min(FOUND.into());
-    if !last.is_settled {
-        let Paged { items, .. } = read_in_order(conn, list, pattern, false).await?;
-        return Ok(Some(Paged { items, total }));
-    }
     let items = hits.into_iter().map(|hit| hit.log).collect();
     Ok(Some(Paged { items, total }))
 }
 
-/// Reads the first [`crate::SEARCHED`] rows of the list in their order, until the page is full.
+/// A page of a search that finds [`FOUND`] rows or more: the list is read in its order, until the page is
+/// full.
 async fn read_in_order(
     conn: &mut Conn,
     list: &List<'_>,
     pattern: &str,
-    counts: bool,
-) -> Result<Paged<Log>, Error> {
-    let mut timeline = logs::conditions(list);
-    timeline.search(Some(pattern.to_owned()));
+) -> Result<Vec<Log>, Error> {
     let paging = list.paging;
-    let items = if paging.offset() >= FOUND.into() {
-        Vec::new()
-    } else {
-        bind(sql(timeline.list_text(list.order)), timeline.values())
-            .bind(paging.limit())
-            .bind(paging.offset())
-            .all(conn)
-            .await?
-    };
-    let total = if counts {
-        let query = bind(sql(timeline.count_text(list.order)), timeline.values());
-        query.bind(FOUND).count(conn).await?
-    } else {
-        0
-    };
-    Ok(Paged { items, total })
+    if paging.offset() >= FOUND.into() {
+        return Ok(Vec::new());
+    }
+    let mut timeline = logs::conditions(list);
+    timeline.search_first(IN_ORDER, Some(pattern.to_owned()));
+    bind(sql(timeline.list_text(list.order)), timeline.values())
+        .bind(paging.limit())
+        .bind(paging.offset())
+        .all(conn)
+        .await
 }
 
 /// Whether a list is read as fast as the index is.
@@ -139,12 +138,18 @@ async fn is_short(conn: &mut Conn, list: &List<'_>) -> Result<bool, Error> {
     Ok(query.bind(SHORT).count(conn).await? < SHORT.into())
 }
 
-/// Whether the first rows of the list say that many have the text.
+/// Whether [`FOUND`] rows have the text that are found soon. The first ones of the list say whether it is
+/// worth to look.
 async fn is_frequent(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Result<bool, Error> {
-    let mut timeline = logs::conditions(list);
-    timeline.search_first(SAMPLE, Some(pattern.to_owned()));
-    let query = bind(sql(timeline.count_text(list.order)), timeline.values());
-    Ok(query.bind(FREQUENT).count(conn).await? >= FREQUENT.into())
+    for (rows, least) in [(SAMPLE, FREQUENT), (SEARCHED, FOUND)] {
+        let mut timeline = logs::conditions(list);
+        timeline.search_first(rows, Some(pattern.to_owned()));
+        let query = bind(sql(timeline.count_text(list.order)), timeline.values());
+        if query.bind(least).count(conn).await? < least.into() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether PostgreSQL has the index: whoever may create its extensions can add it at any time.
@@ -305,6 +310,8 @@ const SHORT: u32 = 10_000;
 const SAMPLE: u32 = 2_000;
 /// … if so many of them have it.
 const FREQUENT: u32 = 40;
+/// So many rows are read in their order at most: as many as a project has where nothing else is said.
+const IN_ORDER: u32 = 1_000_000;
 /// Further pieces of a long text leave out few rows more.
 const MOST_PIECES: usize = 16;
 

@@ -27,13 +27,13 @@ pub struct Subscription {
 }
 
 impl Account {
-    /// What is due here at once for a project that comes from another account: of the running period,
-    /// the days behind those that were paid for there. So each day is paid for, wherever the project
-    /// is when the periods of either begin.
-    pub fn rest_behind(&self, from: &Self, monthly: i64, today: Date) -> i64 {
-        let period = |of: &Self| of.subscription.as_ref().map(|one| one.period(today));
-        let paid = period(from).map_or(today, |period| period.end);
-        period(self).map_or(0, |period| period.rest_of(monthly, paid))
+    /// What is due here at once for a project that comes from another account and was paid for there up
+    /// to this day: the days of the running period that are behind it. What is paid for beyond that
+    /// period, the renewals leave out. So each day is paid for once, wherever the project is when the
+    /// periods of either begin.
+    pub fn rest_behind(&self, paid: Date, monthly: i64, today: Date) -> i64 {
+        let subscription = self.subscription.as_ref();
+        subscription.map_or(0, |one| one.period(today).rest_of(monthly, paid.max(today)))
     }
 }
 
@@ -130,21 +130,31 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_paid_for_day_by_day() {
+    fn what_moves_is_charged_behind_what_was_paid_for() {
         let account = |day| Account {
             subscription: Some(since(2026, 4, day)),
             has_payment_method: true,
             revision: 1,
         };
         let (first, middle) = (account(1), account(16));
-        // To the 1st it is paid for: half of the period from the 16th to the 16th is not.
-        assert_eq!(middle.rest_behind(&first, 3000, date(2026, 4, 30)), 1500);
-        // And back: to the 16th it is paid for, of a period that ends on the 1st of June.
-        assert_eq!(first.rest_behind(&middle, 3100, date(2026, 5, 15)), 1600);
+        // Half of the period from the 16th to the 16th is not paid for.
+        assert_eq!(
+            middle.rest_behind(date(2026, 5, 1), 3000, date(2026, 4, 30)),
+            1500
+        );
+        // And back: of a period that ends on the 1st of June.
+        assert_eq!(
+            first.rest_behind(date(2026, 5, 16), 3100, date(2026, 5, 15)),
+            1600
+        );
         // Nothing is behind a period that ends before.
-        assert_eq!(first.rest_behind(&middle, 3000, date(2026, 4, 20)), 0);
-        let none = Account::default();
-        assert_eq!(first.rest_behind(&none, 3000, date(2026, 4, 16)), 1500);
+        assert_eq!(
+            first.rest_behind(date(2026, 5, 16), 3000, date(2026, 4, 20)),
+            0
+        );
+        // What was paid for up to a day that is past is due from today on.
+        let past = date(2026, 4, 2);
+        assert_eq!(first.rest_behind(past, 3000, date(2026, 4, 16)), 1500);
     }
 
     proptest! {

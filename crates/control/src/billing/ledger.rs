@@ -14,7 +14,7 @@ use store::{Conn, Tx, workspaces};
 use types::id::{InvoiceId, ProjectId, SubscriptionChangeId, SubscriptionId, WorkspaceId};
 use types::problem::Problem;
 
-use super::account::{Account, Standing, Subscription, day_of};
+use super::account::{Account, Period, Standing, Subscription, day_of};
 use super::{Billing, Item, Pending};
 use crate::problem::Answer;
 use crate::random;
@@ -100,6 +100,7 @@ impl Billing for Ledger {
                 project_id: item.project.to_string(),
                 plan: item.plan.to_owned(),
                 monthly: item.monthly,
+                paid_until: item.paid_until,
             });
             let new = with_items(row.clone(), &items, now);
             write(tx, row.monthly_amount, &new).await?;
@@ -125,21 +126,23 @@ impl Billing for Ledger {
         workspace: WorkspaceId,
         project: ProjectId,
         now: Timestamp,
-    ) -> Pending<'a, ()> {
+    ) -> Pending<'a, Option<Date>> {
         Box::pin(async move {
             renewal::catch_up(tx, workspace, now).await?;
             let Some(row) = billing::open(tx, workspace).await? else {
-                return Ok(());
+                return Ok(None);
             };
             let mut items = read_items(&row.items)?;
-            let before = items.len();
-            items.retain(|line| line.project_id != project.as_str());
-            if items.len() == before {
-                return Ok(());
-            }
+            let of_project = |line: &Line| line.project_id == project.as_str();
+            let Some(at) = items.iter().position(of_project) else {
+                return Ok(None);
+            };
+            let removed = items.remove(at);
             let new = with_items(row.clone(), &items, now);
             write(tx, row.monthly_amount, &new).await?;
-            note(tx, &new, Some(project), "project_removed", 0, now).await
+            note(tx, &new, Some(project), "project_removed", 0, now).await?;
+            let end = period_of(row.started_at, now).end;
+            Ok(Some(removed.paid_until.map_or(end, |paid| paid.max(end))))
         })
     }
 
@@ -170,6 +173,17 @@ pub(super) struct Line {
     pub(super) project_id: String,
     pub(super) plan: String,
     pub(super) monthly: i64,
+    /// The first day that is not paid for, where another subscription has paid for the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) paid_until: Option<Date>,
+}
+
+impl Line {
+    /// What a period costs: not the days that another subscription has paid for.
+    fn amount_of(&self, period: &Period) -> i64 {
+        let from = self.paid_until.unwrap_or(period.start).max(period.start);
+        period.rest_of(self.monthly, from)
+    }
 }
 
 /// A subscription in good standing.
@@ -227,7 +241,7 @@ async fn note(
 }
 
 fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) -> Answer<Invoice> {
-    let today = day_of(now);
+    let first = item.paid_until.unwrap_or(Date::MIN).max(day_of(now));
     Ok(Invoice {
         id: InvoiceId::new(random::millis(now), random::bytes()?),
         workspace_id: item.workspace,
@@ -240,7 +254,7 @@ fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) ->
             "plan": item.plan,
             "amount": item.amount_now,
         }]),
-        period_start: begin(today, now),
+        period_start: begin(first, now),
         period_end: end_of_period(subscription.started_at, now, now),
         created_at: now,
     })
@@ -248,12 +262,17 @@ fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) ->
 
 /// When the period ends that a moment is in, of a subscription that began at `since`.
 fn end_of_period(since: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
+    begin(period_of(since, at).end, now)
+}
+
+/// The period that a moment is in, of a subscription that began at `since`.
+fn period_of(since: Timestamp, at: Timestamp) -> Period {
     let terms = Subscription {
         id: String::new(),
         standing: Standing::Good,
         since: day_of(since),
     };
-    begin(terms.period(day_of(at)).end, now)
+    terms.period(day_of(at))
 }
 
 /// When the day begins in UTC; `otherwise` where the calendar ends.

@@ -195,6 +195,7 @@ async fn attempt(
             plan,
             amount_now,
             monthly,
+            paid_until: None,
         };
         app.shop.billing().add(&mut tx, &item, now).await?;
     }

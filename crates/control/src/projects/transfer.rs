@@ -63,20 +63,18 @@ pub(super) async fn transfer(
         return Err(Problem::conflict().with_detail(explain(reason)).into());
     }
     let billing = app.shop.billing();
-    let accounts = (
-        billing.account(&mut tx, from).await?,
-        billing.account(&mut tx, to).await?,
-    );
-    billing.remove(&mut tx, from, project.id, now).await?;
+    let paid_until = billing.remove(&mut tx, from, project.id, now).await?;
     match offer.decision {
         Decision::Free => {}
         Decision::Update { monthly, .. } => {
+            let (account, today) = (billing.account(&mut tx, to).await?, day_of(now));
             let item = Item {
                 workspace: to,
                 project: project.id,
                 plan: plan.as_str(),
-                amount_now: accounts.1.rest_behind(&accounts.0, monthly, day_of(now)),
+                amount_now: account.rest_behind(paid_until.unwrap_or(today), monthly, today),
                 monthly,
+                paid_until,
             };
             billing.add(&mut tx, &item, now).await?;
         }

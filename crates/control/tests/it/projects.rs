@@ -5,6 +5,7 @@ mod change;
 mod create;
 mod engine;
 mod faults;
+mod moved;
 mod read;
 
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use store::{Tx, billing::renew};
 use types::id::{InvoiceId, WorkspaceId};
 use types::problem::Problem;
 
-use super::{end_of_period, note, read_items};
+use super::{end_of_period, note, period_of, read_items};
 use crate::problem::Answer;
 use crate::random;
 
@@ -77,10 +77,15 @@ pub(super) async fn step(
     }
     // Nobody pays for what an operator keeps them from.
     let is_suspended = owner.is_none_or(|owner| owner.status == Status::Suspended);
-    let lines = items.iter().map(
-        |line| json!({"projectId": line.project_id, "plan": line.plan, "amount": line.monthly}),
+    let period = period_of(row.started_at, was);
+    let charged = items.iter().map(|line| (line, line.amount_of(&period)));
+    let charged: Vec<_> = charged.filter(|(_, amount)| *amount > 0).collect();
+    let amount = charged
+        .iter()
+        .fold(0_i64, |sum, (_, amount)| sum.saturating_add(*amount));
+    let lines = charged.iter().map(
+        |(line, amount)| json!({"projectId": line.project_id, "plan": line.plan, "amount": amount}),
     );
-    let amount = row.monthly_amount;
     let (kind, amount) = if is_suspended || amount == 0 {
         ("period_skipped", 0)
     } else {
