@@ -30,7 +30,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 .execute(&mut connection)
                 .await?;
         } else {
-            let url = format!("sqlite://{}", directory.path().join("platform.db").display());
+            let url = format!(
+                "sqlite://{}",
+                directory.path().join("platform.db").display()
+            );
             let mut connection = SqliteConnection::connect(&url).await?;
             sqlx::raw_sql(text).execute(&mut connection).await?;
         }
@@ -42,8 +45,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("| text | rows | median | longest |\n|---|---:|---:|---:|");
     for text in [
-        "needle", "nothing-at-all", "zzzzzz", "/4821", "203.0.113.7", "10.0.0.77", "c-17.t.example",
-        "post", "example.com",
+        "needle",
+        "nothing-at-all",
+        "zzzzzz",
+        "/4821",
+        "203.0.113.7",
+        "10.0.0.77",
+        "c-17.t.example",
+        "post",
+        "example.com",
     ] {
         let mut times = Vec::new();
         let mut total = 0;
@@ -55,7 +65,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         times.sort_unstable();
         let (middle, longest) = (times.get(5).copied(), times.last().copied());
-        println!("| `{text}` | {total} | {} | {} |", millis(middle), millis(longest));
+        println!(
+            "| `{text}` | {total} | {} | {} |",
+            millis(middle),
+            millis(longest)
+        );
     }
     let mut times = Vec::new();
     for batch in 0..20 {
@@ -63,7 +77,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let began = Instant::now();
         for row in 0..1000 {
             let number = batch * 1000 + row;
-            logs::insert(&mut tx, &log(number), &format!("a-7.t.example.com /api/{number} get 203.0.113.9 10.0.0.7")).await?;
+            logs::insert(
+                &mut tx,
+                &log(number),
+                &format!("a-7.t.example.com /api/{number} get 203.0.113.9 10.0.0.7"),
+            )
+            .await?;
         }
         logs::index(&mut tx, 2000).await?;
         tx.commit().await?;
@@ -71,7 +90,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     times.sort_unstable();
     let (middle, longest) = (times.get(10).copied(), times.last().copied());
-    println!("batch of 1000 rows: median {}, longest {}", millis(middle), millis(longest));
+    println!(
+        "batch of 1000 rows: median {}, longest {}",
+        millis(middle),
+        millis(longest)
+    );
     Ok(())
 }
 

@@ -71,7 +71,7 @@ pub(crate) async fn page(
     let in_order = async |conn: &mut Conn| {
         let items = read_in_order(conn, list, pattern).await?;
         let total = FOUND.into();
-        Ok(Some(Paged { items, total }))
+        Ok::<_, Error>(Some(Paged { items, total }))
     };
     if !is_embedded && is_frequent(conn, list, pattern).await? {
         return in_order(conn).await;
@@ -113,11 +113,7 @@ pub(crate) async fn page(
 
 /// A page of a search that finds [`FOUND`] rows or more: the list is read in its order, until the page is
 /// full.
-async fn read_in_order(
-    conn: &mut Conn,
-    list: &List<'_>,
-    pattern: &str,
-) -> Result<Vec<Log>, Error> {
+async fn read_in_order(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Result<Vec<Log>, Error> {
     let paging = list.paging;
     if paging.offset() >= FOUND.into() {
         return Ok(Vec::new());
