@@ -16,6 +16,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::{BoxError, Router};
+use daemon::connections::Exceeded;
 use daemon::shutdown::Shutdown;
 use daemon::tls::{CertFiles, ReloadingCert, TlsError};
 use daemon::{head_size, problem};
@@ -78,7 +79,11 @@ pub(crate) async fn serve(
         let permit = match limit.acquire(peer.ip()) {
             Ok(permit) => permit,
             Err(exceeded) => {
-                metrics::connection_refused(exceeded.as_str());
+                let which = match exceeded {
+                    Exceeded::Total => "total",
+                    Exceeded::Source => "source",
+                };
+                metrics::connection_refused(which);
                 tracing::debug!(?exceeded, "a connection was refused");
                 continue;
             }

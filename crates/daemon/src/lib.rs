@@ -1,6 +1,7 @@
 //! What every server process needs and no domain knows: configuration ([`config`]), TLS material
 //! and its reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access log's
-//! writer ([`access_log`]), problem responses ([`problem`]), rates of requests ([`rate_limit`]), the size of
+//! writer ([`access_log`]), problem responses ([`problem`]), rates of requests ([`rate_limit`]), how
+//! many connections are open ([`connections`]), the size of
 //! heads over HTTP/2 ([`head_size`]), stopping ([`shutdown`], [`signals`]), what a supervisor is told
 //! ([`supervisor`]), the time of day ([`clock`]), and reading the files that an operator names
 //! ([`files`]).
@@ -28,6 +29,7 @@
 pub mod access_log;
 pub mod clock;
 pub mod config;
+pub mod connections;
 pub mod files;
 pub mod head_size;
 pub mod logs;

@@ -49,7 +49,7 @@ pub(crate) struct Core {
     pub(crate) arrivals: Arrivals,
     pub(crate) tls: crate::listen::TlsConfigs,
     pub(crate) handshakes: Handshakes,
-    pub(crate) connections: Arc<Connections>,
+    pub(crate) connections: Connections,
     pub(crate) source_visits: Arc<SourceVisits>,
     pub(crate) tcp_ports: TcpPorts,
     /// The countries of addresses, where there is a file of them.

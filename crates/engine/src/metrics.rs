@@ -6,6 +6,7 @@ mod table;
 
 use std::time::Duration;
 
+use daemon::connections::Exceeded;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use self::family::Family;
@@ -108,10 +109,10 @@ impl EngineMetrics {
     }
 
     /// Counts a connection that was closed unread.
-    pub(crate) fn connection_refused(&self, refused: crate::listen::Refused) {
-        self.connections_refused.count([match refused {
-            crate::listen::Refused::Total => "total",
-            crate::listen::Refused::Source => "source",
+    pub(crate) fn connection_refused(&self, exceeded: Exceeded) {
+        self.connections_refused.count([match exceeded {
+            Exceeded::Total => "total",
+            Exceeded::Source => "source",
         }]);
     }
 

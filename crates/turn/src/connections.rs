@@ -1,90 +1,22 @@
-//! Connections of clients: how many there may be, and how each is served.
+//! Connections of clients, and how each is served.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use daemon::connections::Exceeded;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::core::Client;
 use crate::core::frame::{Frame, frame};
-use crate::core::{Client, place};
 use crate::outbound::Outbound;
 use crate::streams;
 use crate::worker::{Joined, Taken, Worker};
-
-/// Counts connections.
-#[derive(Debug)]
-pub(crate) struct Connections {
-    most: usize,
-    most_per_source: usize,
-    held: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    whole: Arc<Mutex<usize>>,
-}
-
-/// The right to one connection, given back when it is dropped.
-#[derive(Debug)]
-struct Permit {
-    source: IpAddr,
-    held: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    whole: Arc<Mutex<usize>>,
-}
-
-/// Which limit is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Full {
-    Whole,
-    Source,
-}
-
-impl Connections {
-    pub(crate) fn new(most: usize, most_per_source: usize) -> Self {
-        Self {
-            most,
-            most_per_source,
-            held: Arc::default(),
-            whole: Arc::default(),
-        }
-    }
-
-    fn take(&self, source: IpAddr) -> Result<Permit, Full> {
-        let source = place(source);
-        let (mut whole, mut held) = (self.whole.lock(), self.held.lock());
-        if *whole >= self.most {
-            return Err(Full::Whole);
-        }
-        let of_source = held.get(&source).copied().unwrap_or(0);
-        if of_source >= self.most_per_source {
-            return Err(Full::Source);
-        }
-        *whole += 1;
-        held.insert(source, of_source + 1);
-        Ok(Permit {
-            source,
-            held: Arc::clone(&self.held),
-            whole: Arc::clone(&self.whole),
-        })
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let (mut whole, mut held) = (self.whole.lock(), self.held.lock());
-        *whole = whole.saturating_sub(1);
-        if let Some(count) = held.get_mut(&self.source) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&self.source);
-            }
-        }
-    }
-}
 
 /// Accepts connections until everything ends.
 pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, tls: Option<TlsAcceptor>) {
@@ -104,13 +36,13 @@ pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, tls: Optio
             }
         };
         let metrics = &worker.server.metrics;
-        let permit = match worker.server.connections.take(address.ip()) {
+        let permit = match worker.server.connections.begin(Some(address.ip())) {
             Ok(permit) => permit,
-            Err(Full::Whole) => {
+            Err(Exceeded::Total) => {
                 metrics.refused_full.increment(1);
                 continue;
             }
-            Err(Full::Source) => {
+            Err(Exceeded::Source) => {
                 metrics.refused_source.increment(1);
                 continue;
             }
@@ -319,23 +251,6 @@ mod tests {
     use tokio_rustls::rustls::server::ResolvesServerCertUsingSni;
 
     use super::*;
-
-    #[test]
-    fn connections_have_a_limit_in_total_and_of_a_source() {
-        let connections = Connections::new(3, 2);
-        let take = |source: &str| connections.take(source.parse().unwrap());
-        let first = take("192.0.2.1").unwrap();
-        let second = take("::ffff:192.0.2.1").unwrap();
-        assert_eq!(take("192.0.2.1").err(), Some(Full::Source));
-        let third = take("2a00::1").unwrap();
-        assert_eq!(take("192.0.2.2").err(), Some(Full::Whole));
-        drop(first);
-        let fourth = take("2a00::2").unwrap();
-        assert_eq!(take("192.0.2.1").err(), Some(Full::Whole));
-        drop((second, third, fourth));
-        assert!(connections.held.lock().is_empty());
-        assert_eq!(*connections.whole.lock(), 0);
-    }
 
     /// A client that connects and does not shake hands.
     #[tokio::test(start_paused = true)]

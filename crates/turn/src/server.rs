@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use daemon::clock::{Clock, SystemClock};
 use daemon::config::ConfigError;
+use daemon::connections::Connections;
 use daemon::metrics::{MetricsError, MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
 use daemon::tls::{CertFiles, ReloadingCert, TlsError};
@@ -23,7 +24,7 @@ use tracing::{info, warn};
 use transport::Workers;
 
 use crate::config::TurnConfig;
-use crate::connections::{self, Connections};
+use crate::connections;
 use crate::core::tcp::Lane;
 use crate::core::{Nonces, Peers, Quotas, Shared};
 use crate::directory::Directory;

@@ -12,13 +12,13 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use daemon::clock::Clock;
+use daemon::connections::Connections;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connections::Connections;
 use crate::core::packet::{HEADROOM, TAILROOM};
 use crate::core::tcp::{self, ConnectionNumber, Join, Lane, Unreachable};
 use crate::core::{self, AllocationId, Client, Core, Millis, Now, Step, Transport};
@@ -32,7 +32,7 @@ use crate::streams::{self, Origin, PeerStream};
 pub(crate) struct Server {
     pub(crate) core: Arc<core::Shared>,
     pub(crate) relays: Relays,
-    pub(crate) connections: Connections,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) metrics: TurnMetrics,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) started: Instant,

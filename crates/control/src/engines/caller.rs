@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::link::VERSION;
 use axum::extract::FromRequestParts;
+use daemon::connections::site;
 use http::HeaderName;
 use http::request::Parts;
 use types::problem::Problem;
@@ -13,7 +14,7 @@ use crate::app::App;
 use crate::caller::Bearer;
 use crate::extract::ClientIp;
 use crate::metrics;
-use crate::people::throttle::{TooSoon, place};
+use crate::people::throttle::TooSoon;
 use crate::problem::{Answer, Refusal};
 
 /// Version of the shapes, in both directions.
@@ -36,7 +37,7 @@ impl FromRequestParts<Arc<App>> for Engine {
         let Some(cluster) = cluster else {
             metrics::link_refused();
             // Right secrets never wait, so that a stranger at the same address keeps no engine out.
-            return Err(match app.engines.failures.begin(&place(ip), app.now()) {
+            return Err(match app.engines.failures.begin(&site(ip), app.now()) {
                 Ok(()) => Problem::unauthenticated().into(),
                 Err(TooSoon(seconds)) => Problem::too_many_requests()
                     .with_retry_after(seconds)

@@ -1,58 +1,19 @@
 //! Limits on open connections: in total, and of one source.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use daemon::connections::{Connections, Counted, Exceeded, descriptors};
 use ipnet::IpNet;
-use nix::sys::resource::{Resource, getrlimit};
-use parking_lot::Mutex;
 
-use crate::people::throttle::place;
 use crate::rate_limit::LimitsConfig;
 
-/// Counts the open connections of all listeners. Its size is bounded by their number.
+/// Counts the open connections of all listeners.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
-    total: usize,
-    per_source: usize,
+    connections: Arc<Connections>,
     /// A proxy carries the requests of everybody: it has no limit of its own.
     trusted_proxies: Vec<IpNet>,
-    open: Mutex<Open>,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    count: usize,
-    by_source: HashMap<IpAddr, usize>,
-}
-
-/// Permission for one connection, released when it is dropped.
-#[derive(Debug)]
-pub(super) struct ConnectionPermit {
-    limit: Arc<ConnectionLimit>,
-    /// `None`: a trusted proxy.
-    source: Option<IpAddr>,
-}
-
-/// The limit that refuses a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exceeded {
-    /// The process has as many connections as it may have.
-    Total,
-    /// The source has as many connections as it may have.
-    Source,
-}
-
-impl Exceeded {
-    /// The word in metrics.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Total => "total",
-            Self::Source => "source",
-        }
-    }
 }
 
 impl ConnectionLimit {
@@ -64,11 +25,10 @@ impl ConnectionLimit {
             left.clamp(1, MAX_CONNECTIONS)
         });
         let share = (total / SOURCES).max(MIN_PER_SOURCE);
+        let per_source = limits.max_connections_per_source.unwrap_or(share);
         Arc::new(Self {
-            total,
-            per_source: limits.max_connections_per_source.unwrap_or(share),
+            connections: Connections::new(total, per_source),
             trusted_proxies: trusted_proxies.to_vec(),
-            open: Mutex::default(),
         })
     }
 
@@ -76,51 +36,12 @@ impl ConnectionLimit {
     ///
     /// # Errors
     /// A limit is reached.
-    pub(super) fn acquire(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, Exceeded> {
+    pub(super) fn acquire(&self, peer: IpAddr) -> Result<Counted, Exceeded> {
         let peer = peer.to_canonical();
-        let is_proxy = self
-            .trusted_proxies
-            .iter()
-            .any(|network| network.contains(&peer));
-        let source = (!is_proxy).then(|| place(peer));
-        let mut open = self.open.lock();
-        if open.count >= self.total {
-            return Err(Exceeded::Total);
-        }
-        if let Some(source) = source {
-            let count = open.by_source.entry(source).or_default();
-            if *count >= self.per_source {
-                return Err(Exceeded::Source);
-            }
-            *count += 1;
-        }
-        open.count += 1;
-        Ok(ConnectionPermit {
-            limit: Arc::clone(self),
-            source,
-        })
+        let mut proxies = self.trusted_proxies.iter();
+        let is_proxy = proxies.any(|network| network.contains(&peer));
+        self.connections.begin((!is_proxy).then_some(peer))
     }
-}
-
-impl Drop for ConnectionPermit {
-    fn drop(&mut self) {
-        let mut open = self.limit.open.lock();
-        open.count = open.count.saturating_sub(1);
-        if let Some(source) = self.source
-            && let Entry::Occupied(mut count) = open.by_source.entry(source)
-        {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
-    }
-}
-
-/// The descriptors that the process may open. A system that does not say is taken for a small one.
-fn descriptors() -> usize {
-    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _hard)| soft);
-    usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// The database, mail, webhooks, OpenID providers, logs and keys.
@@ -136,13 +57,11 @@ const MIN_PER_SOURCE: usize = 64;
 mod tests {
     use super::*;
 
-    fn limit(total: usize, per_source: usize) -> Arc<ConnectionLimit> {
-        Arc::new(ConnectionLimit {
-            total,
-            per_source,
+    fn limit(total: usize, per_source: usize) -> ConnectionLimit {
+        ConnectionLimit {
+            connections: Connections::new(total, per_source),
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
-            open: Mutex::default(),
-        })
+        }
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -171,11 +90,10 @@ mod tests {
     fn a_trusted_proxy_has_the_total_and_no_share() {
         let limit = limit(5, 2);
         let permits: Vec<_> = (0..5)
-            .map(|_| limit.acquire(ip("10.1.2.3")).unwrap())
+            .map(|_| limit.acquire(ip("::ffff:10.1.2.3")).unwrap())
             .collect();
         assert_eq!(limit.acquire(ip("10.1.2.3")).unwrap_err(), Exceeded::Total);
         drop(permits);
-        let open = limit.open.lock();
-        assert_eq!((open.count, open.by_source.len()), (0, 0));
+        assert!(limit.acquire(ip("10.1.2.3")).is_ok());
     }
 }

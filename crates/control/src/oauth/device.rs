@@ -9,6 +9,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use daemon::connections::site;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
@@ -29,7 +30,7 @@ use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page, page_with};
 use crate::pages::signed_in;
 use crate::people::session::{SignedIn, Visitor};
-use crate::people::throttle::{TooSoon, place};
+use crate::people::throttle::TooSoon;
 use crate::problem::Answer;
 
 #[derive(Template)]
@@ -153,7 +154,7 @@ enum Found<'a> {
 /// comes from, and by place (RFC 8628 section 5.1). A guess counts when it begins, so that many at
 /// once are not one; a code that is there takes its own attempt back and forgives no other.
 async fn find<'a>(app: &'a App, who: &SignedIn, ip: IpAddr, typed: &str) -> Answer<Found<'a>> {
-    let (now, place) = (app.now(), place(ip));
+    let (now, place) = (app.now(), site(ip));
     if let Err(wait) = app.oauth.guessers.begin(&place, now) {
         return Ok(Found::TooSoon(wait));
     }
@@ -253,7 +254,7 @@ async fn approval_page(
         sayings: sayings.and_then(Result::ok).unwrap_or_default(),
         ip: &grant.ip,
         country: from.and_then(|from| app.shop.country(from)),
-        is_elsewhere: from.map(place) != Some(place(ip)),
+        is_elsewhere: from.map(site) != Some(site(ip)),
         age: age(grant.created_at, app.now()),
         email: &who.user.email,
         workspaces: Workspaces::of(app, who).await?,

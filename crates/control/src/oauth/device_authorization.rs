@@ -7,6 +7,7 @@ use api::control::oauth::DeviceAuthorization;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
+use daemon::connections::site;
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use store::device_grants::{self, DeviceGrant, Status};
@@ -21,7 +22,6 @@ use crate::app::App;
 use crate::extract::ClientIp;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::later;
-use crate::people::throttle::place;
 
 pub(super) async fn device_authorization(
     State(app): State<Arc<App>>,
@@ -50,7 +50,7 @@ pub(super) async fn device_authorization(
         [None, None] => Vec::new(),
     };
     let now = app.now();
-    if let Err(wait) = app.oauth.askers.begin(&place(ip), now) {
+    if let Err(wait) = app.oauth.askers.begin(&site(ip), now) {
         let refused = Code::TemporarilyUnavailable.because("too many devices ask from there");
         return Err(refused.with_retry_after(wait.0));
     }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use daemon::connections::site;
 use jiff::{SignedDuration, Timestamp};
 use store::links::{self, Kind, Link};
 use store::users::{self, Status, User};
@@ -17,7 +18,7 @@ use super::password::Password;
 use super::secret_link::LinkSecret;
 use super::session::later;
 use super::sign_in::hash_refusal;
-use super::throttle::{Limits, Throttle, TooSoon, place};
+use super::throttle::{Limits, Throttle, TooSoon};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::mail::Message;
@@ -48,7 +49,7 @@ impl Default for Requests {
 pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let requests = &app.people.resets;
-    if let Err(TooSoon(seconds)) = requests.places.begin(&place(ip), now) {
+    if let Err(TooSoon(seconds)) = requests.places.begin(&site(ip), now) {
         return Err(Problem::too_many_requests()
             .with_retry_after(seconds)
             .into());

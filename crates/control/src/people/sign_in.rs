@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use daemon::connections::site;
 use store::users::{self, Status, User};
 use store::{PasswordHash, Tx};
 use types::problem::Problem;
@@ -12,7 +13,7 @@ use super::confirm::use_code;
 use super::email::Email;
 use super::password::{HashError, Password, Verdict};
 use super::session::{self, Begun, Browser, HalfSignedIn};
-use super::throttle::{TooSoon, place};
+use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::metrics::{self, SignIn};
@@ -91,7 +92,7 @@ async fn by_password(
     browser: &Browser,
 ) -> Result<Begun, SignInError> {
     let now = app.now();
-    let from = place(browser.ip);
+    let from = site(browser.ip);
     app.people.places.begin(&from, now)?;
     let counted = Counted::password(email);
     counted.begin(app, now).await?;

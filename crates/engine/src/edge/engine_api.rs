@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use daemon::connections::site;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::ext::Protocol;
 use hyper::server::conn;
@@ -27,7 +28,6 @@ use super::stall::{self, Streams};
 use super::strict::StrictRequests;
 use crate::api::Source;
 use crate::core::Worker;
-use crate::listen::site;
 use daemon::head_size;
 
 /// How long a request head may take.

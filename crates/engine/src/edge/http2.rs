@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::connections::site;
 use http::header::{ACCEPT, HeaderValue};
 use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
@@ -29,7 +30,7 @@ use super::stall::Streams;
 use super::terminal;
 use crate::core::Worker;
 use crate::limits::VisitCount;
-use crate::listen::{is_trusted, site};
+use crate::listen::is_trusted;
 use daemon::head_size;
 
 /// Requests of one visitor at the same time: what browsers use is below it.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use daemon::connections::Exceeded;
 use ipnet::IpNet;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -11,7 +12,7 @@ use tracing::debug;
 use transport::Socket;
 use transport::proxy_protocol::{MAX_HEADER, Parsed, parse};
 
-use super::connections::{Counted, Refused};
+use super::connections::Counted;
 use crate::core::Core;
 use crate::metrics::ProxyHeader;
 
@@ -34,7 +35,7 @@ pub(super) async fn admit_visitor(
 pub(super) fn is_visitor(socket: &mut Socket, core: &Core) -> bool {
     let refused = Counted::is_in_reserve(socket);
     if refused {
-        core.metrics.connection_refused(Refused::Total);
+        core.metrics.connection_refused(Exceeded::Total);
     }
     !refused
 }

@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
+use daemon::connections::site;
 use parking_lot::Mutex;
 
 /// The handshakes of all workers. Its size is bounded by the connections that are open.
@@ -56,18 +57,6 @@ impl Drop for UnderWay<'_> {
             if *count.get() == 0 {
                 count.remove();
             }
-        }
-    }
-}
-
-/// What counts as one source: an IPv4 address, or the network that one IPv6 customer has at least
-/// (RFC 6177), in which addresses cost nothing.
-pub(crate) fn site(source: IpAddr) -> IpAddr {
-    match source {
-        IpAddr::V4(_) => source,
-        IpAddr::V6(v6) => {
-            let network = v6.to_bits() & (u128::MAX << 64);
-            IpAddr::V6(Ipv6Addr::from_bits(network))
         }
     }
 }

@@ -24,8 +24,8 @@ mod tcp_ports;
 mod tls;
 
 pub(crate) use self::admit::is_trusted;
-pub(crate) use self::connections::{Connections, Refused};
-pub(crate) use self::handshakes::{Handshakes, site};
+pub(crate) use self::connections::Connections;
+pub(crate) use self::handshakes::Handshakes;
 pub(crate) use self::plain::serve_plain;
 pub(crate) use self::socket::bind;
 pub(crate) use self::tcp_ports::{BoundPort, NoPort, TcpPorts};

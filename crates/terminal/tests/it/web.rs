@@ -97,7 +97,7 @@ async fn a_head_has_a_time_and_a_size() {
 #[tokio::test(start_paused = true)]
 async fn connections_have_a_limit() {
     let host = Host::with(|settings| settings.limits.sessions = 8);
-    let mut all: Vec<_> = (0..8 + 256 + 1)
+    let mut all: Vec<_> = (0..=8 + 256)
         .map(|_| host.stream(Transport::WebSocket))
         .collect();
     let began = Instant::now();

@@ -39,7 +39,6 @@ pub use self::integrity::{Integrity, Key, KeyAlgorithm};
 pub use self::nonce::Nonces;
 use self::packet::{Wrap, channel_data};
 pub use self::peers::Peers;
-pub(crate) use self::quota::place;
 pub use self::quota::{Permit, Quota, Quotas};
 pub use self::rate::{Bandwidth, Rates};
 use self::tcp::{Connection, ConnectionNumber, Join, Lane};

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use daemon::connections::site;
 use parking_lot::Mutex;
 
 use super::Millis;
@@ -75,7 +76,7 @@ impl Quotas {
         user: &Arc<str>,
         source: IpAddr,
     ) -> Option<Permit> {
-        let source = place(source);
+        let source = site(source);
         let mut held = self.held.lock();
         let of = |place: Option<&Place>| place.map_or(0, |place| place.count);
         let is_free = held.whole < self.limits.whole
@@ -147,17 +148,6 @@ fn give_back<K: Hash + Eq>(places: &mut HashMap<K, Place>, key: &K) {
         place.count -= 1;
         if place.count == 0 {
             places.remove(key);
-        }
-    }
-}
-
-/// What a source is counted by: who has one address of an IPv6 network has all of them.
-pub(crate) fn place(source: IpAddr) -> IpAddr {
-    match source.to_canonical() {
-        IpAddr::V4(ip) => ip.into(),
-        IpAddr::V6(ip) => {
-            let [a, b, c, d, ..] = ip.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
         }
     }
 }

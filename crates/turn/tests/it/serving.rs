@@ -210,6 +210,25 @@ async fn a_port_is_kept_for_whoever_asked_for_it() {
 }
 
 #[tokio::test]
+async fn connections_have_a_limit_in_total_and_of_a_source() {
+    for limit in ["connections", "connections_per_source"] {
+        let relay = Relay::with(json!({ limit: 1 })).await;
+        let udp = RequestedTransport::new(UDP);
+        let mut first = Client::tcp(relay.v4(), "a").await;
+        assert_eq!(first.ask(ALLOCATE, &[&udp]).await.0, 0);
+        let mut second = Client::tcp(relay.v4(), "b").await;
+        second.closed().await;
+        // Those of another source count for the total alone.
+        let mut third = Client::tcp(relay.v6(), "c").await;
+        if limit == "connections" {
+            third.closed().await;
+        } else {
+            assert_eq!(third.ask(ALLOCATE, &[&udp]).await.0, 0);
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_frame_ends_a_connection() {
     let relay = Relay::start().await;
     let mut client = Client::tcp(relay.v4(), "a").await;

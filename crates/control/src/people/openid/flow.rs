@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use daemon::connections::site;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::pending_sign_ins::{self, PendingSignIn};
@@ -19,7 +20,7 @@ use crate::keys::Seal;
 use crate::people::cookie::Cookie;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{Browser, later};
-use crate::people::throttle::{TooSoon, place};
+use crate::people::throttle::TooSoon;
 use crate::problem::{Answer, Refusal};
 
 /// A sign-in that was begun: where the browser goes, and what it takes along.
@@ -104,7 +105,7 @@ pub async fn begin(
     ip: IpAddr,
 ) -> Result<Begun, FlowError> {
     let now = app.now();
-    if let Err(TooSoon(seconds)) = app.people.places.begin(&place(ip), now) {
+    if let Err(TooSoon(seconds)) = app.people.places.begin(&site(ip), now) {
         return Err(FlowError::TooSoon(seconds));
     }
     let secret = LinkSecret::draw()?;
@@ -173,7 +174,7 @@ pub async fn complete(
     }
     let issuer = &provider.config().issuer;
     let arrived = arrival::arrive(app, provider.config(), proved, plan.next, browser, now).await?;
-    app.people.places.take_back(&place(browser.ip));
+    app.people.places.take_back(&site(browser.ip));
     tracing::debug!(issuer, "somebody signed in by the OpenID provider");
     Ok(arrived)
 }

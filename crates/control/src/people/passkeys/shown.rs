@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use daemon::connections::site;
 use jiff::Timestamp;
 use store::passkeys::{self, Passkey};
 use store::users::{self, Status};
@@ -15,7 +16,6 @@ use crate::people::attempts::{Counted, forgive_all};
 use crate::people::challenge::{self, Challenge, Purpose};
 use crate::people::session::{self, Begun, Browser, HalfSignedIn, SignedIn};
 use crate::people::sign_in::{SignInError, note_sign_in};
-use crate::people::throttle::place;
 use crate::problem::Answer;
 
 /// What a browser sent for a passkey.
@@ -42,7 +42,7 @@ pub async fn sign_in(
     browser: &Browser,
 ) -> Result<Begun, SignInError> {
     let now = app.now();
-    let from = place(browser.ip);
+    let from = site(browser.ip);
     app.people.places.begin(&from, now)?;
     let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
     let known = known.ok_or(SignInError::Wrong)?;

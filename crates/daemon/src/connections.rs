@@ -1,0 +1,150 @@
+//! Connections that are open, in all and by where they come from.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Counts the open connections of a process. Its size is bounded by their number.
+#[derive(Debug)]
+pub struct Connections {
+    most: usize,
+    most_per_source: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    count: usize,
+    by_source: HashMap<IpAddr, usize>,
+}
+
+/// One connection, counted until this is dropped.
+#[derive(Debug)]
+pub struct Counted {
+    connections: Arc<Connections>,
+    source: Option<IpAddr>,
+    open_with_it: usize,
+}
+
+/// The limit that refuses a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exceeded {
+    /// There are as many as there may be.
+    Total,
+    /// Its source has as many as it may have.
+    Source,
+}
+
+impl Connections {
+    /// None is open yet.
+    pub fn new(most: usize, most_per_source: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            most_per_source,
+            open: Mutex::default(),
+        })
+    }
+
+    /// Counts one more. One without a source, such as that of a proxy that carries the requests of
+    /// everybody, counts in the total alone.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub fn begin(self: &Arc<Self>, source: Option<IpAddr>) -> Result<Counted, Exceeded> {
+        let source = source.map(site);
+        let mut open = self.open.lock();
+        if open.count >= self.most {
+            return Err(Exceeded::Total);
+        }
+        if let Some(source) = source {
+            let count = open.by_source.entry(source).or_default();
+            if *count >= self.most_per_source {
+                return Err(Exceeded::Source);
+            }
+            *count += 1;
+        }
+        open.count += 1;
+        Ok(Counted {
+            connections: Arc::clone(self),
+            source,
+            open_with_it: open.count,
+        })
+    }
+}
+
+impl Counted {
+    /// How many were open when it came, with it.
+    pub fn open_with_it(&self) -> usize {
+        self.open_with_it
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut open = self.connections.open.lock();
+        open.count = open.count.saturating_sub(1);
+        if let Some(source) = self.source
+            && let Entry::Occupied(mut count) = open.by_source.entry(source)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+/// What counts as one source: an IPv4 address, or the network that one IPv6 customer has at least
+/// (RFC 6177), in which addresses cost nothing.
+pub fn site(source: IpAddr) -> IpAddr {
+    match source.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
+    }
+}
+
+/// What the process may have open. A system that does not say is taken for a small one.
+#[cfg(unix)]
+pub fn descriptors() -> usize {
+    use nix::sys::resource::{Resource, getrlimit};
+
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _hard)| soft);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_and_each_source_have_a_limit_and_what_is_over_is_forgotten() {
+        let connections = Connections::new(4, 2);
+        let begin = |source: &str| connections.begin(Some(source.parse().unwrap()));
+        let first = begin("192.0.2.1").unwrap();
+        let second = begin("::ffff:192.0.2.1").unwrap();
+        assert_eq!((first.open_with_it(), second.open_with_it()), (1, 2));
+        assert_eq!(begin("192.0.2.1").unwrap_err(), Exceeded::Source);
+        // Of one network and of another.
+        let third = begin("2001:db8:1:2:3:4:5:6").unwrap();
+        let fourth = begin("2001:db8:1:2::9").unwrap();
+        assert_eq!(begin("2001:db8:1:3::1").unwrap_err(), Exceeded::Total);
+        drop(first);
+        assert_eq!(begin("2001:db8:1:2::1").unwrap_err(), Exceeded::Source);
+        drop(begin("2001:db8:1:3::1").unwrap());
+        drop((second, third, fourth));
+        let open = connections.open.lock();
+        assert_eq!((open.count, open.by_source.len()), (0, 0));
+    }
+
+    #[test]
+    fn one_without_a_source_counts_in_the_total_alone() {
+        let connections = Connections::new(3, 1);
+        let open: Vec<_> = (0..3).map(|_| connections.begin(None).unwrap()).collect();
+        assert_eq!(connections.begin(None).unwrap_err(), Exceeded::Total);
+        drop(open);
+        assert!(connections.begin(None).is_ok());
+    }
+}
