@@ -177,7 +177,24 @@ pub(crate) fn draw() -> Result<i32, Error> {
 /// The generation of a database as it is without its log. SQLite reads it, because to close any
 /// descriptor of the file would end the locks that another store of this process holds on it
 /// (`fcntl(2)`).
+///
+/// A process that folds its log into the file writes the header first, and the pages that it counts after
+/// it. Until they are there, SQLite takes the file for damaged: it is read again.
 pub(crate) async fn in_header(database: &Path) -> Result<i32, Error> {
+    let deadline = Instant::now() + FOLDED_WITHIN;
+    loop {
+        match read_header(database).await {
+            Err(sqlx::Error::Database(error))
+                if error.code().as_deref() == Some("11") && Instant::now() < deadline =>
+            {
+                tokio::time::sleep(READ_AGAIN).await;
+            }
+            read => return Ok(read?),
+        }
+    }
+}
+
+async fn read_header(database: &Path) -> Result<i32, sqlx::Error> {
     let options = SqliteConnectOptions::new()
         .filename(database)
         .read_only(true)
@@ -185,10 +202,15 @@ pub(crate) async fn in_header(database: &Path) -> Result<i32, Error> {
     let mut connection = SqliteConnection::connect_with(&options).await?;
     let generation = sqlx::query_scalar("PRAGMA user_version")
         .fetch_one(&mut connection)
-        .await?;
+        .await;
     connection.close().await?;
-    Ok(generation)
+    generation
 }
+
+/// Longer than a log of the usual size takes.
+const FOLDED_WITHIN: Duration = Duration::from_secs(1);
+/// Between two readings of a header.
+const READ_AGAIN: Duration = Duration::from_millis(10);
 
 /// Whether there is a write-ahead log with something in it.
 pub(crate) fn has_log(database: &Path) -> Result<bool, Error> {
