@@ -289,9 +289,9 @@ pub async fn index(tx: &mut Tx, limit: u32) -> Result<(), Error> {
 fn place_of(project: ProjectId, at: Timestamp) -> i64 {
     let end = project.as_str().bytes().rev().take(4);
     let project = end.fold(0, |bits, digit| {
-        let place = (1_i64..).zip(DIGITS.bytes());
-        let place = place.into_iter().find(|(_, known)| *known == digit);
-        bits << 5 | place.map_or(0, |(place, _)| place & 31)
+        let mut digits = (1_i64..).zip(DIGITS.bytes());
+        let digit = digits.find(|(_, known)| *known == digit);
+        bits << 5 | digit.map_or(0, |(place, _)| place & 31)
     });
     let hour = (at.as_microsecond() / 3_600_000_000 - 464_592).clamp(0, 524_287);
     project << 43 | hour << 24
