@@ -20,7 +20,7 @@ const FIRST: usize = 10;
 const LAST: usize = 40;
 
 /// How long a process outside of the group may hold the output open after the program has ended.
-const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN: Duration = Duration::from_secs(10);
 
 /// Copies the output of a test program to ours, line by line. The receiver gets the lines from the
 /// harness's list of failures to the end.
@@ -134,10 +134,11 @@ mod tests {
 
     #[test]
     fn the_end_of_a_run_has_the_logs_and_the_names_of_failed_tests() {
-        let long: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let long: Vec<_> = (0..100).map(|line| format!("line {line}")).collect();
+        let long = long.join("\n");
         let output = format!(
             "running 3 tests\ntest a ... ok\n\nfailures:\n\n---- b::c stdout ----\nwhy\n\n\
-             ---- d stdout ----\n{long}\n\nfailures:\n    b::c\n    d\n\ntest result: FAILED.\n"
+             ---- d stdout ----\n{long}\n\n\nfailures:\n    b::c\n    d\n\ntest result: FAILED.\n"
         );
         let failures = copied(&copy(std::io::Cursor::new(output)));
         assert!(failures.starts_with("failures:\n\n---- b::c"), "{failures}");

@@ -78,7 +78,7 @@ pub(super) async fn step(
     // Nobody pays for what an operator keeps them from.
     let is_suspended = owner.is_none_or(|owner| owner.status == Status::Suspended);
     let period = period_of(row.started_at, was);
-    let charged = items.iter().map(|line| (line, line.amount_of(&period)));
+    let charged = items.iter().map(|line| (line, line.amount_of(period)));
     let charged: Vec<_> = charged.filter(|(_, amount)| *amount > 0).collect();
     let amount = charged
         .iter()
