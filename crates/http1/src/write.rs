@@ -7,6 +7,7 @@
 use crate::method::Method;
 use crate::target::Target;
 use crate::value::{FieldName, FieldValue};
+use std::num::NonZeroUsize;
 
 /// Ends a head or a trailer section.
 pub const HEAD_END: &[u8] = b"\r\n";
@@ -50,10 +51,10 @@ pub fn write_field(out: &mut Vec<u8>, name: FieldName<'_>, value: FieldValue<'_>
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the head of a chunk of `len` bytes. Write none for no bytes: it would be the last chunk.
-pub fn write_chunk_head(out: &mut Vec<u8>, len: usize) {
-    debug_assert_ne!(len, 0);
-    let digits = (usize::BITS - len.leading_zeros()).div_ceil(4).max(1);
+/// Writes the head of a chunk of `len` bytes. A chunk of no bytes would be the last one.
+pub fn write_chunk_head(out: &mut Vec<u8>, len: NonZeroUsize) {
+    let len = len.get();
+    let digits = (usize::BITS - len.leading_zeros()).div_ceil(4);
     for place in (0..digits).rev() {
         out.push(HEX.get(len >> (4 * place) & 0xf).copied().unwrap_or(b'0'));
     }
@@ -68,6 +69,8 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::{Target, write_chunk_head, write_field, write_request_line, write_status_line};
     use crate::{FieldValue, Method, field_name, field_value};
 
@@ -97,7 +100,7 @@ mod tests {
     fn chunk_sizes_are_hexadecimal() {
         for len in [1, 9, 10, 15, 16, 255, 256, 0x1234_5678, usize::MAX] {
             let mut out = Vec::new();
-            write_chunk_head(&mut out, len);
+            write_chunk_head(&mut out, NonZeroUsize::new(len).unwrap());
             assert_eq!(out, format!("{len:x}\r\n").into_bytes());
         }
     }

@@ -1,6 +1,7 @@
 //! An HTTP/1.1 visitor and a service that speaks HTTP/2.
 
 use std::future::poll_fn;
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -305,11 +306,13 @@ impl Download {
 
     fn encode(&mut self, frame: http_body::Frame<Bytes>) {
         match frame.into_data() {
-            Ok(data) if data.is_empty() || self.framing.is_none() => {}
+            Ok(_) if self.framing.is_none() => {}
             Ok(data) if self.framing == Some(Framing::Chunks) => {
-                http1::write_chunk_head(&mut self.out, data.len());
-                self.out.extend_from_slice(&data);
-                self.out.extend_from_slice(http1::CHUNK_END);
+                if let Some(len) = NonZeroUsize::new(data.len()) {
+                    http1::write_chunk_head(&mut self.out, len);
+                    self.out.extend_from_slice(&data);
+                    self.out.extend_from_slice(http1::CHUNK_END);
+                }
             }
             Ok(data) => self.out.extend_from_slice(&data),
             Err(frame) => {

@@ -5,6 +5,7 @@
 //! body ends; bytes behind it stay with the source.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -281,8 +282,9 @@ impl BodyCopy {
         } else {
             let step = self.reader.advance(unread).map_err(invalid)?;
             let data = unread.get(step.data).unwrap_or_default();
-            if self.framing == Framing::Chunks && !data.is_empty() {
-                http1::write_chunk_head(&mut self.front, data.len());
+            let chunk = NonZeroUsize::new(data.len()).filter(|_| self.framing == Framing::Chunks);
+            if let Some(len) = chunk {
+                http1::write_chunk_head(&mut self.front, len);
                 self.front.extend_from_slice(data);
                 self.front.extend_from_slice(http1::CHUNK_END);
             } else {
@@ -375,9 +377,10 @@ impl BodyCopy {
             self.starved = consumed == 0 && !self.finished;
         }
         let (mut start, mut end) = (start + from, start + to);
-        if self.framing == Framing::Chunks && end > start {
+        let chunk = NonZeroUsize::new(end.saturating_sub(start));
+        if let Some(len) = chunk.filter(|_| self.framing == Framing::Chunks) {
             let mut head = Vec::with_capacity(CHUNK_HEAD);
-            http1::write_chunk_head(&mut head, end - start);
+            http1::write_chunk_head(&mut head, len);
             if let Some(place) = bytes.get_mut(start - head.len()..start) {
                 place.copy_from_slice(&head);
                 start -= head.len();

@@ -8,6 +8,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use api::engine::SSE;
@@ -193,11 +194,11 @@ async fn write<T: Stream>(
             continue;
         };
         // As a chunk it would be the last one.
-        if data.is_empty() {
+        let Some(len) = NonZeroUsize::new(data.len()) else {
             continue;
-        }
+        };
         if length.is_none() {
-            write_chunk_head(&mut front, data.len());
+            write_chunk_head(&mut front, len);
         }
         let mut out = front.as_slice().chain(data).chain(end);
         io.io.write_all_buf(&mut out).await?;

@@ -282,7 +282,7 @@ proptest! {
     ) {
         let mut bytes = Vec::new();
         for chunk in &chunks {
-            write_chunk_head(&mut bytes, chunk.len());
+            write_chunk_head(&mut bytes, chunk.len().try_into().unwrap());
             bytes.extend_from_slice(chunk);
             bytes.extend_from_slice(CHUNK_END);
         }

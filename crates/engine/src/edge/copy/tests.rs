@@ -49,7 +49,7 @@ fn copy(
 fn chunked(pieces: &[Vec<u8>], trailers: &str) -> Vec<u8> {
     let mut out = Vec::new();
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-        http1::write_chunk_head(&mut out, piece.len());
+        http1::write_chunk_head(&mut out, piece.len().try_into().unwrap());
         out.extend_from_slice(piece);
         out.extend_from_slice(http1::CHUNK_END);
     }

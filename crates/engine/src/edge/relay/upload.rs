@@ -1,5 +1,6 @@
 //! The request on its way to a service that speaks HTTP/1.1.
 
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -144,11 +145,12 @@ impl Upload {
     fn encode(&mut self, frame: Frame<Bytes>) {
         self.only_head = false;
         match frame.into_data() {
-            Ok(data) if data.is_empty() => {}
             Ok(data) if self.chunked => {
-                http1::write_chunk_head(&mut self.out, data.len());
-                self.out.extend_from_slice(&data);
-                self.out.extend_from_slice(http1::CHUNK_END);
+                if let Some(len) = NonZeroUsize::new(data.len()) {
+                    http1::write_chunk_head(&mut self.out, len);
+                    self.out.extend_from_slice(&data);
+                    self.out.extend_from_slice(http1::CHUNK_END);
+                }
             }
             Ok(data) => self.out.extend_from_slice(&data),
             Err(frame) => self.end(&frame.into_trailers().unwrap_or_default()),
