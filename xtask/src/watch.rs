@@ -17,8 +17,25 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::program;
 
-/// Runs the program in a process group of its own, and ends the group with it.
+/// Runs the program, and keeps the logs of its failed tests.
 pub(crate) fn run(args: &[String]) -> Result<()> {
+    let Some(failure) = supervise(args)? else {
+        return Ok(());
+    };
+    failures::record(&failure.program, &failure.error, &failure.logs)?;
+    bail!(failure.error)
+}
+
+/// A program that failed.
+struct Failure {
+    program: String,
+    error: String,
+    /// What it printed about failed tests.
+    logs: String,
+}
+
+/// Runs the program in a process group of its own, and ends the group with it.
+fn supervise(args: &[String]) -> Result<Option<Failure>> {
     let [seconds, until, name, args @ ..] = args else {
         bail!("cargo xtask watch SECONDS UNTIL PROGRAM [ARGS]")
     };
@@ -38,7 +55,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let ended = wait(child, most);
     // The group may be empty, which is what it should be.
     program::succeeds(Command::new("kill").args(["-KILL", "--", &format!("-{group}")]));
-    let failed = failures::copied(&copied);
+    let logs = failures::copied(&copied);
     let error = match ended? {
         None => format!(
             "`{name}` hung: it was ended after {} s; the tests that it had not ended are the ones \
@@ -46,10 +63,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             most.as_secs()
         ),
         Some(status) if !status.success() => format!("`{name}` ended with {status}"),
-        Some(_) => return Ok(()),
+        Some(_) => return Ok(None),
     };
-    failures::record(name, &error, &failed)?;
-    bail!(error)
+    let program = name.clone();
+    Ok(Some(Failure {
+        program,
+        error,
+        logs,
+    }))
 }
 
 /// The program's own end, if it comes in time.
@@ -81,9 +102,13 @@ mod tests {
 
     #[test]
     fn an_end_is_passed_on() {
-        run(&words(&["60", FAR, "true"])).unwrap();
-        let error = run(&words(&["60", FAR, "false"])).unwrap_err();
-        assert!(error.to_string().contains("exit status: 1"), "{error}");
+        assert!(supervise(&words(&["60", FAR, "true"])).unwrap().is_none());
+        let failure = supervise(&words(&["60", FAR, "false"])).unwrap().unwrap();
+        assert!(
+            failure.error.contains("exit status: 1"),
+            "{}",
+            failure.error
+        );
     }
 
     #[test]
@@ -91,8 +116,8 @@ mod tests {
         let begun = Instant::now();
         for [most, until] in [["1", FAR], ["60", "1"]] {
             let hangs = ["sh", "-c", "sleep 600 & sleep 600"];
-            let hangs = run(&words(&[&[most, until], &hangs[..]].concat()));
-            let error = hangs.unwrap_err().to_string();
+            let hangs = supervise(&words(&[&[most, until], &hangs[..]].concat()));
+            let error = hangs.unwrap().unwrap().error;
             assert!(error.contains("`sh` hung"), "{error}");
         }
         assert!(begun.elapsed() < Duration::from_mins(1));

@@ -114,6 +114,7 @@ const SILENT_FILES: &[&str] = &[
     "idempotency",
     "invitations",
     "links",
+    "log_search",
     "logs",
     "oauth_codes",
     "oauth_requests",
