@@ -150,8 +150,8 @@ fn run_cargo(repository: &Repository, args: &[&str]) -> Result<()> {
 pub(crate) fn in_repository(repository: &Repository) -> Command {
     let mut cargo = program::cargo();
     cargo.current_dir(repository.root());
-    // What makes the next build after a change faster is half of the output, and a machine of
-    // continuous integration builds once.
+    // Incremental data makes rebuilds faster and is half of the output; continuous integration builds
+    // once.
     if !io::stdin().is_terminal() {
         cargo.env("CARGO_INCREMENTAL", "0");
     }

@@ -7,6 +7,7 @@
 
 pub(crate) mod failures;
 
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 struct Failure {
     program: String,
     error: String,
-    /// What it printed about failed tests.
+    /// The logs of its failed tests.
     logs: String,
 }
 
@@ -51,7 +52,7 @@ fn supervise(args: &[String]) -> Result<Option<Failure>> {
         .with_context(|| format!("cannot start `{name}`"))?;
     let group = child.id();
     let output = child.stdout.take().context("the output is not a pipe")?;
-    let copied = failures::copy(output);
+    let copied = failures::copy(output, io::stdout());
     let ended = wait(child, most);
     // The group may be empty, which is what it should be.
     program::succeeds(Command::new("kill").args(["-KILL", "--", &format!("-{group}")]));

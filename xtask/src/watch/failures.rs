@@ -4,7 +4,7 @@
 
 use std::env;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -22,9 +22,12 @@ const LAST: usize = 40;
 /// How long a process outside of the group may hold the output open after the program has ended.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Copies the output of a test program to ours, line by line. The receiver gets the lines from the
+/// Copies the output of a test program to `to`, line by line. The receiver gets the lines from the
 /// harness's list of failures to the end.
-pub(super) fn copy(output: impl Read + Send + 'static) -> Receiver<String> {
+pub(super) fn copy(
+    output: impl Read + Send + 'static,
+    mut to: impl Write + Send + 'static,
+) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut lines = BufReader::new(output);
@@ -35,7 +38,7 @@ pub(super) fn copy(output: impl Read + Send + 'static) -> Receiver<String> {
             .is_ok_and(|read| read > 0)
         {
             // A closed output of ours does not stop the tests.
-            drop(std::io::stdout().lock().write_all(&line));
+            drop(to.write_all(&line));
             let text = String::from_utf8_lossy(&line);
             is_report |= text.trim_end() == "failures:";
             if is_report && sender.send(text.into_owned()).is_err() {
@@ -130,6 +133,8 @@ fn shortened(failures: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]
@@ -140,7 +145,7 @@ mod tests {
             "running 3 tests\ntest a ... ok\n\nfailures:\n\n---- b::c stdout ----\nwhy\n\n\
              ---- d stdout ----\n{long}\n\n\nfailures:\n    b::c\n    d\n\ntest result: FAILED.\n"
         );
-        let failures = copied(&copy(std::io::Cursor::new(output)));
+        let failures = copied(&copy(io::Cursor::new(output), io::sink()));
         assert!(failures.starts_with("failures:\n\n---- b::c"), "{failures}");
         let report = joined(&[("it-1".to_owned(), shortened(&failures))]);
         assert!(report.contains("why\n"), "{report}");
