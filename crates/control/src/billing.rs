@@ -50,8 +50,8 @@ pub trait Billing: Send + Sync + 'static {
     /// Adds a project to the subscription that the decision names.
     fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> Pending<'a, ()>;
 
-    /// Takes a project off the subscription of the workspace, if it is on it. What was paid for
-    /// the running month is not given back: comes with it, up to which day the project is paid for.
+    /// Takes a project off the subscription of the workspace, if it is on it, and returns the day until
+    /// which the project is paid for: the rest of the running month is not refunded.
     fn remove<'a>(
         &'a self,
         tx: &'a mut Tx,

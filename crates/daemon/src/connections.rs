@@ -23,7 +23,7 @@ struct Open {
 
 /// One connection, counted until this is dropped.
 #[derive(Debug)]
-pub struct Counted {
+pub struct ConnectionPermit {
     connections: Arc<Connections>,
     source: Option<IpAddr>,
     open_with_it: usize,
@@ -53,8 +53,8 @@ impl Connections {
     ///
     /// # Errors
     /// A limit is reached.
-    pub fn begin(self: &Arc<Self>, source: Option<IpAddr>) -> Result<Counted, Exceeded> {
-        let source = source.map(site);
+    pub fn begin(self: &Arc<Self>, source: Option<IpAddr>) -> Result<ConnectionPermit, Exceeded> {
+        let source = source.map(source_network);
         let mut open = self.open.lock();
         if open.count >= self.most {
             return Err(Exceeded::Total);
@@ -67,7 +67,7 @@ impl Connections {
             *count += 1;
         }
         open.count += 1;
-        Ok(Counted {
+        Ok(ConnectionPermit {
             connections: Arc::clone(self),
             source,
             open_with_it: open.count,
@@ -75,14 +75,14 @@ impl Connections {
     }
 }
 
-impl Counted {
+impl ConnectionPermit {
     /// How many were open when it came, with it.
     pub fn open_with_it(&self) -> usize {
         self.open_with_it
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock();
         open.count = open.count.saturating_sub(1);
@@ -97,16 +97,16 @@ impl Drop for Counted {
     }
 }
 
-/// What counts as one source: an IPv4 address, or the network that one IPv6 customer has at least
-/// (RFC 6177), in which addresses cost nothing.
-pub fn site(source: IpAddr) -> IpAddr {
+/// The source that limits count by: an IPv4 address, or the /64 network of an IPv6 address, since one
+/// customer has all addresses of it (RFC 6177).
+pub fn source_network(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V4(v4) => v4.into(),
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
     }
 }
 
-/// What the process may have open. A system that does not say is taken for a small one.
+/// The number of file descriptors that the process may open; 1024 where the system does not tell.
 #[cfg(unix)]
 pub fn descriptors() -> usize {
     use nix::sys::resource::{Resource, getrlimit};

@@ -344,13 +344,13 @@ impl<B: Backend> Server<B> {
         Some(self.challenge(tool, &Missing::Scope(&all.to_string())))
     }
 
-    /// What the tool needs and the credential lacks, as the platform says.
+    /// The permissions that the tool needs and the credential lacks, as the platform knows them.
     async fn lacked(&self, tool: &Tool, caller: &Extensions) -> Option<String> {
         tool.scopes()?;
         missing(tool, self.permissions(caller).await?)
     }
 
-    /// What the platform says that the credential may do; `None` where it does not say.
+    /// The permissions of the credential; `None` where the platform does not answer.
     async fn permissions(&self, caller: &Extensions) -> Option<Permissions> {
         let request = Request::get(whoami::WHOAMI.path).body(Bytes::new()).ok()?;
         let answer = self.backend.carry(request, caller).await;

@@ -16,11 +16,11 @@ use crate::row::{Record, Row};
 use crate::sql::sql;
 use crate::timeline::{SEARCHED, Timeline, bind};
 
-/// The total of a search is exact up to here, and its pages end here. Whoever wants more goes on
-/// behind the last row.
+/// The largest total of a search; its pages end here as well. Callers that want more rows continue after
+/// the last one.
 pub const FOUND: u32 = 1_000;
 
-/// What stands for one page of a search, from either database.
+/// The statement of one page of a search, for either database.
 pub(crate) struct LogSearch {
     timeline: Timeline,
     /// The condition on the text itself.
@@ -269,9 +269,9 @@ impl LogSearch {
     }
 }
 
-/// Puts at most `limit` rows into the index that are not there yet. On PostgreSQL the database does.
-/// Whoever adds rows calls this once after all of them: each statement that writes to the full-text
-/// table leaves a piece of it behind, that is merged later.
+/// Puts at most `limit` unindexed rows into the index; PostgreSQL does that itself. Callers add all rows
+/// of a batch first and call this once: each statement that writes to the full-text table adds a segment
+/// that is merged later.
 pub async fn index(tx: &mut Tx, limit: u32) -> Result<(), Error> {
     if !tx.is_embedded() {
         return Ok(());
@@ -328,7 +328,7 @@ const PLACE: &str = "UPDATE logs SET search_key = CASE WHEN slot < 16777216 THEN
     ) AS placed WHERE logs.id = fresh";
 const INDEX: &str = "INSERT INTO logs_search (rowid, text) SELECT search_key, search FROM logs \
     WHERE id IN_LIST($1) AND search_key >= 0 ORDER BY search_key";
-/// What SQLite alone understands.
+/// Statements for SQLite alone.
 pub(crate) const EMBEDDED: &[&str] = &[UNINDEXED, PLACE, INDEX];
-/// What PostgreSQL alone understands.
+/// Statements for PostgreSQL alone.
 pub(crate) const SERVER: &[&str] = &[HAS_INDEX];

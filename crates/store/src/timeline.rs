@@ -35,7 +35,7 @@ pub(crate) struct Timeline {
     columns: &'static str,
     table: &'static str,
     conditions: String,
-    /// What no index helps with, and how many rows are looked at.
+    /// The condition that no index serves, and the number of rows that are read for it.
     search: Option<(String, u32)>,
     values: Vec<Value>,
 }

@@ -303,7 +303,7 @@ impl Recorder {
     }
 }
 
-/// What a record takes beside its payload, in bytes: as JSON, with its salt and its three hashes.
+/// Bytes of a record beside its payload: as JSON, with its salt and its three hashes.
 const HEAD_COST: u64 = 520;
 
 const FULL: &str = "full";

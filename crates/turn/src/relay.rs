@@ -364,7 +364,7 @@ mod tests {
         })
     }
 
-    /// What is kept is a place of its holder until it is claimed, or for 30 seconds.
+    /// A reserved port counts towards the limits of its holder until it is claimed, or for 30 seconds.
     #[tokio::test]
     async fn a_kept_port_is_counted_until_it_is_claimed_or_expires() {
         let limits = Quota {

@@ -139,7 +139,7 @@ async fn connect(from: SocketAddr, peer: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Small packets leave at once, and who reads nothing is let go.
+/// Sends small packets at once, and closes the connection of a peer that confirms nothing.
 pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]

@@ -27,10 +27,9 @@ pub struct Subscription {
 }
 
 impl Account {
-    /// What is due here at once for a project that comes from another account and was paid for there up
-    /// to this day: the days of the running period that are behind it. What is paid for beyond that
-    /// period, the renewals leave out. So each day is paid for once, wherever the project is when the
-    /// periods of either begin.
+    /// The amount that a transferred project costs at once, given the day until which the other account
+    /// has paid for it: the days of the running period after that day. Renewals leave out days that are
+    /// paid for beyond the running period, so each day is charged once, whichever period begins first.
     pub fn rest_behind(&self, paid: Date, monthly: i64, today: Date) -> i64 {
         let subscription = self.subscription.as_ref();
         subscription.map_or(0, |one| one.period(today).rest_of(monthly, paid.max(today)))
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_charged_behind_what_was_paid_for() {
+    fn a_transferred_project_is_charged_after_its_paid_days() {
         let account = |day| Account {
             subscription: Some(since(2026, 4, day)),
             has_payment_method: true,
@@ -152,7 +151,7 @@ mod tests {
             first.rest_behind(date(2026, 5, 16), 3000, date(2026, 4, 20)),
             0
         );
-        // What was paid for up to a day that is past is due from today on.
+        // Days of the past are not charged again.
         let past = date(2026, 4, 2);
         assert_eq!(first.rest_behind(past, 3000, date(2026, 4, 16)), 1500);
     }

@@ -179,7 +179,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// What a period costs: not the days that another subscription has paid for.
+    /// The cost of a period, without the days that another subscription has paid for.
     fn amount_of(&self, period: Period) -> i64 {
         let from = self.paid_until.unwrap_or(period.start).max(period.start);
         period.rest_of(self.monthly, from)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::link::VERSION;
 use axum::extract::FromRequestParts;
-use daemon::connections::site;
+use daemon::connections::source_network;
 use http::HeaderName;
 use http::request::Parts;
 use types::problem::Problem;
@@ -37,12 +37,14 @@ impl FromRequestParts<Arc<App>> for Engine {
         let Some(cluster) = cluster else {
             metrics::link_refused();
             // Right secrets never wait, so that a stranger at the same address keeps no engine out.
-            return Err(match app.engines.failures.begin(&site(ip), app.now()) {
-                Ok(()) => Problem::unauthenticated().into(),
-                Err(TooSoon(seconds)) => Problem::too_many_requests()
-                    .with_retry_after(seconds)
-                    .into(),
-            });
+            return Err(
+                match app.engines.failures.begin(&source_network(ip), app.now()) {
+                    Ok(()) => Problem::unauthenticated().into(),
+                    Err(TooSoon(seconds)) => Problem::too_many_requests()
+                        .with_retry_after(seconds)
+                        .into(),
+                },
+            );
         };
         let mut versions = parts.headers.get_all(LINK_VERSION).iter();
         if versions.next().is_none_or(|version| version != VERSION) || versions.next().is_some() {

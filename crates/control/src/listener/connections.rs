@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use daemon::connections::{Connections, Counted, Exceeded, descriptors};
+use daemon::connections::{ConnectionPermit, Connections, Exceeded, descriptors};
 use ipnet::IpNet;
 
 use crate::rate_limit::LimitsConfig;
@@ -36,7 +36,7 @@ impl ConnectionLimit {
     ///
     /// # Errors
     /// A limit is reached.
-    pub(super) fn acquire(&self, peer: IpAddr) -> Result<Counted, Exceeded> {
+    pub(super) fn acquire(&self, peer: IpAddr) -> Result<ConnectionPermit, Exceeded> {
         let peer = peer.to_canonical();
         let mut proxies = self.trusted_proxies.iter();
         let is_proxy = proxies.any(|network| network.contains(&peer));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use daemon::connections::site;
+use daemon::connections::source_network;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
@@ -154,7 +154,7 @@ enum Found<'a> {
 /// comes from, and by place (RFC 8628 section 5.1). A guess counts when it begins, so that many at
 /// once are not one; a code that is there takes its own attempt back and forgives no other.
 async fn find<'a>(app: &'a App, who: &SignedIn, ip: IpAddr, typed: &str) -> Answer<Found<'a>> {
-    let (now, place) = (app.now(), site(ip));
+    let (now, place) = (app.now(), source_network(ip));
     if let Err(wait) = app.oauth.guessers.begin(&place, now) {
         return Ok(Found::TooSoon(wait));
     }
@@ -254,7 +254,7 @@ async fn approval_page(
         sayings: sayings.and_then(Result::ok).unwrap_or_default(),
         ip: &grant.ip,
         country: from.and_then(|from| app.shop.country(from)),
-        is_elsewhere: from.map(site) != Some(site(ip)),
+        is_elsewhere: from.map(source_network) != Some(source_network(ip)),
         age: age(grant.created_at, app.now()),
         email: &who.user.email,
         workspaces: Workspaces::of(app, who).await?,

@@ -7,7 +7,7 @@ use api::control::oauth::DeviceAuthorization;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use daemon::connections::site;
+use daemon::connections::source_network;
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use store::device_grants::{self, DeviceGrant, Status};
@@ -50,7 +50,7 @@ pub(super) async fn device_authorization(
         [None, None] => Vec::new(),
     };
     let now = app.now();
-    if let Err(wait) = app.oauth.askers.begin(&site(ip), now) {
+    if let Err(wait) = app.oauth.askers.begin(&source_network(ip), now) {
         let refused = Code::TemporarilyUnavailable.because("too many devices ask from there");
         return Err(refused.with_retry_after(wait.0));
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use daemon::connections::site;
+use daemon::connections::source_network;
 use jiff::{SignedDuration, Timestamp};
 use store::links::{self, Kind, Link};
 use store::users::{self, Status, User};
@@ -49,7 +49,7 @@ impl Default for Requests {
 pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let requests = &app.people.resets;
-    if let Err(TooSoon(seconds)) = requests.places.begin(&site(ip), now) {
+    if let Err(TooSoon(seconds)) = requests.places.begin(&source_network(ip), now) {
         return Err(Problem::too_many_requests()
             .with_retry_after(seconds)
             .into());

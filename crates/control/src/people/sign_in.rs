@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use daemon::connections::site;
+use daemon::connections::source_network;
 use store::users::{self, Status, User};
 use store::{PasswordHash, Tx};
 use types::problem::Problem;
@@ -92,7 +92,7 @@ async fn by_password(
     browser: &Browser,
 ) -> Result<Begun, SignInError> {
     let now = app.now();
-    let from = site(browser.ip);
+    let from = source_network(browser.ip);
     app.people.places.begin(&from, now)?;
     let counted = Counted::password(email);
     counted.begin(app, now).await?;

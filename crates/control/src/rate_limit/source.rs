@@ -17,7 +17,7 @@ use api::control::health::{HEALTHZ, READYZ};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use daemon::connections::site;
+use daemon::connections::source_network;
 use daemon::rate_limit::{Buckets, Quota, RateLimit, Recent};
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
@@ -85,7 +85,7 @@ pub(crate) async fn limit(State(app): State<Arc<App>>, request: Request, next: N
     let (parts, body) = request.into_parts();
     // A surface in this process that does not say where its caller is, is a source of its own.
     let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    let source = site(ClientIp::of(&parts, &app).map_or(unknown, |ClientIp(ip)| ip));
+    let source = source_network(ClientIp::of(&parts, &app).map_or(unknown, |ClientIp(ip)| ip));
     let credential = limiter.credential(&parts.headers);
     let taken = limiter.buckets.take(source, Instant::now());
     let form = Form::of(&parts);

@@ -212,7 +212,7 @@ async fn signing_out_everywhere_ends_every_session(control: TestControl) {
     assert_eq!(other.open("/account").await.status, StatusCode::SEE_OTHER);
 }
 
-/// Whoever asks, and whomever it is for: both are counted.
+/// Mails are counted for the person who asks and for the mailbox.
 async fn a_mailbox_gets_few_mails_about_a_change(control: TestControl) {
     control.person("Ada").await;
     control.person("Eve").await;

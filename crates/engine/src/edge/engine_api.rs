@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use daemon::connections::site;
+use daemon::connections::source_network;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::ext::Protocol;
 use hyper::server::conn;
@@ -49,7 +49,7 @@ pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, work
     // A watcher who reads nothing for so long is gone, or as good as that.
     let stall = worker.core.config.timeouts.visitor_stall;
     stream.get_ref().0.limit_stall(Some(stall));
-    let source = Source(site(stream.get_ref().0.peer().ip()));
+    let source = Source(source_network(stream.get_ref().0.peer().ip()));
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let mut io = Buffered::new(stream);
     if !http2 {

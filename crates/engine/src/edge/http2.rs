@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use daemon::connections::site;
+use daemon::connections::source_network;
 use http::header::{ACCEPT, HeaderValue};
 use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
@@ -57,7 +57,7 @@ pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
     let activity = Arc::new(Activity::default());
     let core = &worker.core;
     let is_proxy = is_trusted(&core.config.trusted_proxies, seen.source);
-    let visits = (!is_proxy).then(|| core.source_visits.of(site(seen.source)));
+    let visits = (!is_proxy).then(|| core.source_visits.of(source_network(seen.source)));
     let visitor = Arc::new(Visitor {
         visits,
         seen,

@@ -12,7 +12,7 @@ use tracing::debug;
 use transport::Socket;
 use transport::proxy_protocol::{MAX_HEADER, Parsed, parse};
 
-use super::connections::Counted;
+use super::connections::SocketPermit;
 use crate::core::Core;
 use crate::metrics::ProxyHeader;
 
@@ -33,7 +33,7 @@ pub(super) async fn admit_visitor(
 /// Whether a connection that turned out to be a visitor's may stay: what is left at the end is for
 /// others.
 pub(super) fn is_visitor(socket: &mut Socket, core: &Core) -> bool {
-    let refused = Counted::is_in_reserve(socket);
+    let refused = SocketPermit::is_in_reserve(socket);
     if refused {
         core.metrics.connection_refused(Exceeded::Total);
     }

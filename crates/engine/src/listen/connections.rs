@@ -25,8 +25,8 @@ pub(crate) struct Connections {
 
 /// One connection, counted until this is dropped. It belongs to its socket.
 #[derive(Debug)]
-pub(super) struct Counted {
-    _counted: connections::Counted,
+pub(super) struct SocketPermit {
+    _permit: connections::ConnectionPermit,
     in_reserve: bool,
 }
 
@@ -45,16 +45,16 @@ impl Connections {
     }
 
     /// Counts one more from `source`.
-    pub(super) fn begin(&self, source: IpAddr) -> Result<Counted, Exceeded> {
-        let counted = self.open.begin(Some(source))?;
-        Ok(Counted {
-            in_reserve: counted.open_with_it() > self.most_visitors,
-            _counted: counted,
+    pub(super) fn begin(&self, source: IpAddr) -> Result<SocketPermit, Exceeded> {
+        let permit = self.open.begin(Some(source))?;
+        Ok(SocketPermit {
+            in_reserve: permit.open_with_it() > self.most_visitors,
+            _permit: permit,
         })
     }
 }
 
-impl Counted {
+impl SocketPermit {
     /// Whether it came when what is left is for agents and the Engine API.
     pub(super) fn is_in_reserve(socket: &mut Socket) -> bool {
         let slot = socket
@@ -101,7 +101,7 @@ mod tests {
         let connections = Connections::with(32, 32);
         let begin = || connections.begin("192.0.2.1".parse().unwrap());
         let open: Vec<_> = (0..32).map(|_| begin().unwrap()).collect();
-        assert_eq!(open.iter().filter(|counted| counted.in_reserve).count(), 2);
+        assert_eq!(open.iter().filter(|permit| permit.in_reserve).count(), 2);
         assert_eq!(begin().unwrap_err(), Exceeded::Total);
     }
 }

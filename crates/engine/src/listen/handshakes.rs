@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 
-use daemon::connections::site;
+use daemon::connections::source_network;
 use parking_lot::Mutex;
 
 /// The handshakes of all workers. Its size is bounded by the connections that are open.
@@ -35,7 +35,7 @@ impl Handshakes {
 
     /// Counts one more from `source`; `None` where it has as many as it may have.
     pub(super) fn begin(&self, source: IpAddr) -> Option<UnderWay<'_>> {
-        let source = site(source);
+        let source = source_network(source);
         let mut by_source = self.by_source.lock();
         let count = by_source.entry(source).or_default();
         if *count >= self.most {

@@ -24,7 +24,7 @@ struct Table {
     /// Places that are taken, by sessions that run and those that begin.
     taken: usize,
     projects: HashMap<Arc<str>, OfProject>,
-    past: Kept<Arc<Past>>,
+    past: EndedSessions<Arc<Past>>,
 }
 
 #[derive(Debug, Default)]
@@ -33,11 +33,11 @@ struct OfProject {
     running: BTreeMap<WebttySessionId, Arc<Running>>,
 }
 
-/// The last ones of each project, and of all.
+/// The sessions that ended last, of each project and of all.
 #[derive(Debug)]
-struct Kept<T> {
+struct EndedSessions<T> {
     of: HashMap<Arc<str>, VecDeque<T>>,
-    /// Whose was kept, oldest first, to forget in that order.
+    /// The projects of the sessions, oldest first, to forget in that order.
     order: VecDeque<Arc<str>>,
 }
 
@@ -180,13 +180,13 @@ impl OfProject {
     }
 }
 
-impl<T> Kept<T> {
-    /// Those of a project, the newest first.
+impl<T> EndedSessions<T> {
+    /// The sessions of a project, the newest first.
     fn of(&self, project: &str) -> impl Iterator<Item = &T> {
         self.of.get(project).into_iter().flatten().rev()
     }
 
-    /// Keeps one more; those that are forgotten for it.
+    /// Adds a session, and returns those that are forgotten for it.
     fn keep(&mut self, project: &Arc<str>, one: T) -> Vec<T> {
         let mut forgotten = Vec::new();
         let of = self.of.entry(Arc::clone(project)).or_default();
@@ -197,7 +197,7 @@ impl<T> Kept<T> {
         self.order.push_back(Arc::clone(project));
         if self.order.len() > PAST
             && let Some(project) = self.order.pop_front()
-            // Where the project has fewer by its own limit, its oldest is a newer one: so be it.
+            // A project that reached its own limit loses a newer session instead.
             && let Some(of) = self.of.get_mut(&project)
         {
             forgotten.extend(of.pop_front());
@@ -209,7 +209,7 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for EndedSessions<T> {
     fn default() -> Self {
         Self {
             of: HashMap::new(),
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn the_last_sessions_that_ended_are_kept_of_a_project_and_of_all() {
-        let mut kept = Kept::default();
+        let mut kept = EndedSessions::default();
         let project = |number: usize| Arc::<str>::from(format!("prj_{number}"));
         for number in 0..=PAST_OF_PROJECT {
             let forgotten = kept.keep(&project(0), number);

@@ -312,7 +312,7 @@ async fn a_backup_has_the_index() {
     let database = Database::sqlite().await;
     let ann = Person::new(&database, "ann").await;
     fill(&database, ann, "a-7.t.example.com /fill/").await;
-    // What is not in the order of the index moves in a copy.
+    // A copy moves rows that are not in the order of the index.
     database
         .raw("DELETE FROM logs WHERE created_at % 20000000 = 0")
         .await;

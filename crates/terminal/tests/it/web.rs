@@ -19,7 +19,7 @@ const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
 async fn status(host: &Host, heads: &str) -> String {
     let mut stream = host.stream(Transport::WebSocket);
     let request = format!("GET / HTTP/1.1\r\nHost: host\r\n{heads}\r\n");
-    // Whoever refuses a head does not read the rest of it.
+    // A server that refuses a head does not read the rest of it.
     stream.write_all(request.as_bytes()).await.ok();
     let mut answer = [0; 1024];
     let read = stream.read(&mut answer).await.unwrap();

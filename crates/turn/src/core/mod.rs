@@ -223,7 +223,7 @@ pub struct Opened<S> {
     pub relays: [Option<(SocketAddr, S)>; 2],
     /// The next port is kept under this token.
     pub token: Option<u64>,
-    /// Where the port was kept: the right that counted it, which counts the allocation from now on.
+    /// The permit of a reserved port, which counts the allocation that claims it.
     pub permit: Option<Permit>,
 }
 

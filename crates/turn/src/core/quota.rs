@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use daemon::connections::site;
+use daemon::connections::source_network;
 use parking_lot::Mutex;
 
 use super::Millis;
@@ -76,7 +76,7 @@ impl Quotas {
         user: &Arc<str>,
         source: IpAddr,
     ) -> Option<Permit> {
-        let source = site(source);
+        let source = source_network(source);
         let mut held = self.held.lock();
         let of = |place: Option<&Place>| place.map_or(0, |place| place.count);
         let is_free = held.whole < self.limits.whole

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use daemon::connections::site;
+use daemon::connections::source_network;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::pending_sign_ins::{self, PendingSignIn};
@@ -105,7 +105,7 @@ pub async fn begin(
     ip: IpAddr,
 ) -> Result<Begun, FlowError> {
     let now = app.now();
-    if let Err(TooSoon(seconds)) = app.people.places.begin(&site(ip), now) {
+    if let Err(TooSoon(seconds)) = app.people.places.begin(&source_network(ip), now) {
         return Err(FlowError::TooSoon(seconds));
     }
     let secret = LinkSecret::draw()?;
@@ -174,7 +174,7 @@ pub async fn complete(
     }
     let issuer = &provider.config().issuer;
     let arrived = arrival::arrive(app, provider.config(), proved, plan.next, browser, now).await?;
-    app.people.places.take_back(&site(browser.ip));
+    app.people.places.take_back(&source_network(browser.ip));
     tracing::debug!(issuer, "somebody signed in by the OpenID provider");
     Ok(arrived)
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use daemon::connections::site;
+use daemon::connections::source_network;
 use jiff::Timestamp;
 use store::passkeys::{self, Passkey};
 use store::users::{self, Status};
@@ -42,7 +42,7 @@ pub async fn sign_in(
     browser: &Browser,
 ) -> Result<Begun, SignInError> {
     let now = app.now();
-    let from = site(browser.ip);
+    let from = source_network(browser.ip);
     app.people.places.begin(&from, now)?;
     let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
     let known = known.ok_or(SignInError::Wrong)?;

@@ -1,4 +1,4 @@
-//! Renewals of subscriptions: what is charged, when, and what is not.
+//! Renewals of subscriptions: the periods that are charged.
 
 use super::*;
 
@@ -118,7 +118,7 @@ async fn a_suspended_workspace_is_not_charged(control: TestControl) {
     assert_eq!(periods(&control, &person).await.len(), 2);
 }
 
-/// What the ledger says is read with the permission for plans.
+/// Subscription and invoices are read with the permission for plans.
 async fn subscription_and_invoices_are_read(control: TestControl) {
     let person = paying(&control, "2026-04-16T12:00:00Z").await;
     control.clock.advance(31 * DAY);
@@ -199,7 +199,7 @@ fn owned((start, end, amount): (&str, &str, i64)) -> Charged {
     (start.to_owned(), end.to_owned(), amount)
 }
 
-/// What was charged, newest first: first day, first day after, amount.
+/// The charged periods, newest first: first day, first day after, amount.
 async fn periods(control: &TestControl, person: &Person) -> Vec<Charged> {
     let mut read = control.app.store.read().await.unwrap();
     let found = billing::invoices(&mut read, person.workspace, Paging::DEFAULT)

@@ -66,7 +66,7 @@ impl Moved {
             .expect(200);
     }
 
-    /// What was charged for the project, oldest first: the first day of the invoice, and the amount.
+    /// The invoices of the project, oldest first: the first day and the amount.
     async fn charged(&self) -> Vec<(String, i64)> {
         let mut read = self.control.app.store.read().await.unwrap();
         let mut charged = Vec::new();
