@@ -87,7 +87,7 @@ class World {
       console.error(`page ${at} is at ${page.url()}`, faults);
       const main = page.locator("main").first();
       console.error(await main.innerText({ timeout: 1_000 }).catch(() => "It shows nothing."));
-      await this.shoot(page, `failed-${at}`).catch(() => {});
+      await this.#picture(page, `failed-${at}`).catch(() => {});
     }
   }
 
@@ -121,8 +121,12 @@ class World {
     return String((tag.readUInt32BE(at) & 0x7fffffff) % 1_000_000).padStart(6, "0");
   }
 
-  /** A picture for people to look at. */
+  /** A picture for people to look at, who ask for it with `SVC_TEST_PICTURES`: it takes a while. */
   async shoot(page, name) {
+    if (process.env.SVC_TEST_PICTURES) await this.#picture(page, name);
+  }
+
+  async #picture(page, name) {
     await page.screenshot({ path: join(this.shots, `${name}.png`), fullPage: true });
   }
 }

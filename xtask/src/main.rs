@@ -109,7 +109,6 @@ Usage: cargo xtask <task>
                      every target of fuzz/, or those that are named, for N seconds (120)
   attack [--seconds N] [--seed N] [--only CASE]
                      hostile clients, services and agents against the release program
-  attack --gate      the same for a minute, as `test` does: against our crates without assertions
   deep               the long checks: attacks for ten minutes, every fuzz target, the packages of
                      the client library, one soak round
   soak [--rounds N] [--load] [--all] [--seed N] [package…]

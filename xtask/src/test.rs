@@ -1,14 +1,16 @@
 //! `cargo xtask test`: everything that a change must pass, in order, stopping at the first failure.
 
+use std::env;
 use std::fs;
 use std::io::{self, IsTerminal as _};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::attack;
 use crate::fuzz;
 use crate::program;
 use crate::provision::{self, Provisions};
@@ -38,7 +40,6 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     steps.step("tidy", || tidy::run(repository))?;
     steps.step("fuzz, briefly", || fuzz::briefly(repository))?;
     steps.step("cargo test", || tests(repository, &provisions))?;
-    steps.step("attack", || attack::briefly(repository))?;
     steps.finish();
     Ok(())
 }
@@ -103,6 +104,9 @@ fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
         .args(FEATURES)
         .env("SVC_BIN", svc(repository)?);
+    if env::var_os(THREADS).is_none() {
+        cargo.env(THREADS, threads().to_string());
+    }
     for (name, value) in provisions.environment() {
         cargo.env(name, value);
     }
@@ -116,6 +120,19 @@ fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
     eprint!("{}", failures::report(&folder)?);
     ended
 }
+
+/// Tests of a program that run at once. Most of the time they wait: for processes to start, for the
+/// silence that a time-out needs, for a browser to draw.
+fn threads() -> usize {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    cores * TESTS_PER_CORE
+}
+
+/// With more, the machine is busy all the time and tests only take longer.
+const TESTS_PER_CORE: usize = 3;
+
+/// The variable of Rust's test programs.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 /// The program under test, which cargo builds before the tests.
 pub(crate) fn svc(repository: &Repository) -> Result<PathBuf> {

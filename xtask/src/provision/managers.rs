@@ -22,7 +22,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "python3 python3-venv",
             "postgresql",
             "nodejs npm",
-            "chromium",
+            "chromium-headless-shell",
             // A bus without the user session of systemd, which gnome-keyring would bring.
             "gnome-keyring dbus-x11",
             "coturn",

@@ -29,6 +29,8 @@ mod jobs;
 mod judged;
 mod keys;
 mod mail;
+#[path = "../../../store/tests/it/migrated.rs"]
+mod migrated;
 mod node;
 mod oauth;
 mod openid;

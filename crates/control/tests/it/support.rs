@@ -34,7 +34,7 @@ use types::id::{ProjectId, SessionId, UserId, WorkspaceId};
 
 pub(crate) use self::browser::Browser;
 pub(crate) use self::statements::recorded;
-use crate::postgres;
+use crate::migrated;
 
 pub(crate) const BASE_URL: &str = "https://svc.example";
 pub(crate) const START: &str = "2026-01-01T00:00:00Z";
@@ -126,7 +126,7 @@ impl TestControl {
 
     /// One on PostgreSQL.
     pub(crate) async fn postgres() -> Self {
-        Self::open("", Some(postgres::new_database().await)).await
+        Self::open("", Some(migrated::on_postgres().await)).await
     }
 
     /// One on each database, for tests that have a table of their own to go through.
@@ -138,7 +138,7 @@ impl TestControl {
     /// same secret, as two machines would have it.
     pub(crate) async fn pairs(sections: &str) -> [[Self; 2]; 2] {
         let mut pairs = Vec::new();
-        for database in [None, Some(postgres::new_database().await)] {
+        for database in [None, Some(migrated::on_postgres().await)] {
             let first = Self::open(sections, database).await;
             let second = first.beside().await.unwrap();
             pairs.push([first, second]);
@@ -162,7 +162,11 @@ impl TestControl {
         prepare: impl FnOnce(&Path),
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        prepare(&directory.path().join("data"));
+        let data = directory.path().join("data");
+        prepare(&data);
+        if database.is_none() {
+            migrated::on_sqlite(&data).await;
+        }
         configuration(directory.path(), database.as_deref(), sections);
         let mut control = Self::again_in(directory.path()).await;
         control.database = database;
@@ -178,6 +182,7 @@ impl TestControl {
         sections: &str,
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        migrated::on_sqlite(&directory.path().join("data")).await;
         let config = configuration_beside(directory.path(), None, sections, engines);
         let config = Config {
             base_url: base_url.to_owned(),

@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection, SqliteConnection};
 use store::{Store, Tx};
 use tempfile::TempDir;
 
-use crate::postgres;
+use crate::migrated;
 
 /// An open store and where its database is. The directory goes with it.
 pub(crate) struct Database {
@@ -18,6 +18,7 @@ pub(crate) struct Database {
 impl Database {
     pub(crate) async fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
+        migrated::on_sqlite(directory.path()).await;
         let store = Store::open(None, directory.path()).await.unwrap();
         Self {
             store,
@@ -27,7 +28,7 @@ impl Database {
     }
 
     pub(crate) async fn postgres() -> Self {
-        Self::at(postgres::new_database().await).await
+        Self::at(migrated::on_postgres().await).await
     }
 
     /// A PostgreSQL database of this address.

@@ -16,6 +16,7 @@ mod database;
 mod faults;
 mod idempotency;
 mod log_search;
+mod migrated;
 mod migrations;
 mod oauth;
 mod people;

@@ -14,10 +14,20 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 /// Makes an empty database and returns its address. The server is started by the first test that
 /// asks.
 pub(crate) async fn new_database() -> String {
+    shared().await.new_database().await
+}
+
+/// Makes a copy of a database of the same server, to which nobody is connected, and returns its address.
+pub(crate) async fn copy_of(template: &str) -> String {
+    let (path, _) = template.split_once('?').unwrap();
+    let (_, name) = path.rsplit_once('/').unwrap();
+    shared().await.database_like(name).await
+}
+
+async fn shared() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     let started = || SERVER.get_or_init(|| Server::start(""));
-    let server = tokio::task::spawn_blocking(started).await.unwrap();
-    server.new_database().await
+    tokio::task::spawn_blocking(started).await.unwrap()
 }
 
 /// A server. It ends with this process, however that ends.
@@ -104,15 +114,21 @@ impl Server {
 
     /// Makes an empty database and returns its address.
     pub(crate) async fn new_database(&self) -> String {
+        self.database_like("template1").await
+    }
+
+    async fn database_like(&self, template: &str) -> String {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let name = format!("t{}", COUNTER.fetch_add(1, Ordering::Relaxed));
         let mut connection = PgConnection::connect(&self.address("postgres"))
             .await
             .unwrap();
-        sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}")))
-            .execute(&mut connection)
-            .await
-            .unwrap();
+        sqlx::query(AssertSqlSafe(format!(
+            "CREATE DATABASE {name} TEMPLATE {template}"
+        )))
+        .execute(&mut connection)
+        .await
+        .unwrap();
         self.address(&name)
     }
 
@@ -141,7 +157,7 @@ fn path(programs: &Path) -> std::ffi::OsString {
 const SCRIPT: &str = r#"
 trap 'pg_ctl stop --silent --mode immediate --pgdata "$DIRECTORY/data" >/dev/null 2>&1 || :; cd /; rm -rf "$DIRECTORY"' EXIT
 start() {
-    pg_ctl start --silent --wait --pgdata "$DIRECTORY/data" --log "$DIRECTORY/log" --options "-k $DIRECTORY         -c listen_addresses= -c fsync=off -c synchronous_commit=off -c full_page_writes=off         -c max_connections=300 -c autovacuum=off $SETTINGS" </dev/null >/dev/null 2>&1
+    pg_ctl start --silent --wait --pgdata "$DIRECTORY/data" --log "$DIRECTORY/log" --options "-k $DIRECTORY         -c listen_addresses= -c fsync=off -c synchronous_commit=off -c full_page_writes=off         -c max_connections=500 -c autovacuum=off $SETTINGS" </dev/null >/dev/null 2>&1
 }
 initdb --pgdata "$DIRECTORY/data" --username svc --auth trust --encoding UTF8 --no-sync >"$DIRECTORY/log" 2>&1
 start
