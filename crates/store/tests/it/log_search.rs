@@ -49,7 +49,7 @@ async fn fill_from(database: &Database, person: Person, text: &str, first: i64) 
 }
 
 /// An id of this number, as the database writes it.
-fn id_of(number: &str, is_sqlite: bool) -> String {
+pub(crate) fn id_of(number: &str, is_sqlite: bool) -> String {
     if is_sqlite {
         format!("printf('log_%026d', {number})")
     } else {
@@ -377,4 +377,28 @@ async fn a_role_that_may_create_no_extension_searches_without_the_index() {
         ..logs_of(ann)
     };
     assert_eq!(found(&database.store, list).await.0, 1);
+}
+
+/// An hour of a project whose places in the index are taken but for one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_hour_has_so_many_places_in_the_index() {
+    let database = Database::sqlite().await;
+    let ann = Person::new(&database, "ann").await;
+    fill(&database, ann, "a-7.t.example.com /fill/").await;
+    let text = format!(
+        "UPDATE logs SET search_key = search_key / 16777216 * 16777216 + 16777214 WHERE id = (SELECT id \
+         FROM logs WHERE created_at / 3600000000 = {} ORDER BY search_key DESC LIMIT 1)",
+        at(5_000).as_microsecond() / 3_600_000_000
+    );
+    database.raw(&text).await;
+    let [last, beyond] = [5_001, 5_002].map(|second| log(ann, second, None));
+    for row in [&last, &beyond] {
+        add(&database, row, "needle").await;
+        index(&database).await;
+    }
+    let list = List {
+        search: Some("needle"),
+        ..logs_of(ann)
+    };
+    assert_eq!(found(&database.store, list).await, (1, vec![last.id]));
 }

@@ -7,6 +7,7 @@ use store::{Order, Paging, Period};
 use types::id::TunnelId;
 
 use crate::database::{Database, both};
+use crate::log_search::id_of;
 use crate::world::{Person, at, id};
 
 pub(crate) fn event(person: Person, seconds: i64) -> Event {
@@ -76,6 +77,7 @@ pub(crate) fn logs_of(person: Person) -> logs::List<'static> {
 
 both! {
     a_search_looks_at_so_many_rows_and_no_more,
+    a_total_is_exact_up_to_a_bound,
     a_cursor_walks_over_every_event_once_in_both_orders,
     events_are_chosen_by_time_and_type_and_forgotten_in_time,
     logs_are_kept_once_and_chosen,
@@ -378,4 +380,30 @@ async fn a_search_looks_at_so_many_rows_and_no_more(database: Database) {
     assert_eq!(found("ne", Order::Asc).await, (1, vec![at(1)]));
     // An index serves three characters.
     assert_eq!(found("needle", Order::Desc).await, both);
+}
+
+async fn a_total_is_exact_up_to_a_bound(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let fill = async |from: u32, to: u32| {
+        let text = format!(
+            "INSERT INTO logs (id, workspace_id, project_id, stream_id, outcome, search, summary, \
+             created_at, expires_at) WITH RECURSIVE n(i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n \
+             WHERE i < {to}) SELECT {}, '{}', '{}', 'x' || i, 'connected', 'hay', '{{}}', {} + i, {} FROM n",
+            id_of("i", database.is_sqlite()),
+            ann.workspace,
+            ann.project,
+            at(100).as_microsecond(),
+            at(2_000_000).as_microsecond(),
+        );
+        database.raw(&text).await;
+    };
+    let total = async || {
+        let mut read = database.store.read().await.unwrap();
+        let found = logs::list(&mut read, logs_of(ann)).await.unwrap();
+        found.total
+    };
+    fill(1, 99_999).await;
+    assert_eq!(total().await, 99_999);
+    fill(100_000, 100_002).await;
+    assert_eq!(total().await, 100_000);
 }
