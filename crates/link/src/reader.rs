@@ -202,4 +202,19 @@ mod tests {
         let steps = read(&mut Reader::new(true), later).unwrap();
         assert_eq!(steps, [Step::Nothing, Step::Nothing]);
     }
+
+    /// Bytes that were gathered before are set, as a gibibyte takes a while to be read.
+    #[test]
+    fn a_snapshot_has_a_size() {
+        let mut reader = Reader::new(false);
+        read(&mut reader, &format!("{BEGIN}\n")).unwrap();
+        reader.gathered = (1 << 30) - GONE.len();
+        read(&mut reader, &format!("{GONE}\n")).unwrap();
+        let beyond = read(&mut reader, &format!("{GONE}\n"));
+        assert!(matches!(beyond, Err(Garbled::Endless)), "{beyond:?}");
+        // One that begins anew has all of it.
+        let mut reader = Reader::new(false);
+        reader.gathered = 1 << 30;
+        read(&mut reader, &format!("{BEGIN}\n{GONE}\n{END}\n")).unwrap();
+    }
 }

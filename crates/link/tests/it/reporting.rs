@@ -141,7 +141,9 @@ async fn a_lost_receipt_makes_no_record_arrive_twice() {
 }
 
 /// Answers each of these requests once, in this order, and counts them.
-async fn answering(answers: Vec<(&'static str, &'static str)>) -> (String, watch::Receiver<usize>) {
+async fn answering(
+    answers: Vec<(&'static str, impl Into<String> + Send + 'static)>,
+) -> (String, watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (count, counted) = watch::channel(0);
@@ -152,6 +154,7 @@ async fn answering(answers: Vec<(&'static str, &'static str)>) -> (String, watch
             while !request.ends_with(b"]}") {
                 stream.read_buf(&mut request).await.unwrap();
             }
+            let body: String = body.into();
             let length = body.len();
             let answer = format!(
                 "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
@@ -161,6 +164,22 @@ async fn answering(answers: Vec<(&'static str, &'static str)>) -> (String, watch
         }
     });
     (url, counted)
+}
+
+#[tokio::test]
+async fn a_receipt_has_a_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let receipt = |bytes: usize| ("200 OK", format!("{:bytes$}", r#"{"through":1}"#));
+    let (url, mut answered) = answering(vec![receipt(4097), receipt(4096)]).await;
+    let endpoint = endpoint(&url, "secret", folder.path());
+    let limits = SpoolLimits::default();
+    let reporting = Reporting::at(endpoint, folder.path(), limits, pace()).await;
+    reporting.records.push(record(1));
+    let sent = within("a receipt", answered.wait_for(|count| *count == 2)).await;
+    drop(sent.unwrap());
+    let records = reporting.records.clone();
+    reporting.stop().await;
+    assert_eq!((records.counts().waiting, records.counts().sent), (0, 1));
 }
 
 /// A platform of another version of the link, or a proxy before the platform, costs no report; one that
