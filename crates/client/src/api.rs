@@ -340,7 +340,55 @@ const BODY: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},
+        time::Instant,
+    };
+
     use super::*;
+
+    /// An answer whose head says that so many bytes follow, and where they come from.
+    async fn answer(length: usize) -> (Incoming, DuplexStream) {
+        let (ours, mut theirs) = tokio::io::duplex(1 << 20);
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(ours))
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+        let request = Request::new(Full::new(Bytes::new()));
+        let asked = tokio::spawn(async move { sender.send_request(request).await });
+        // A head before any request ends the connection.
+        theirs.read_u8().await.unwrap();
+        theirs.write_all(head.as_bytes()).await.unwrap();
+        (asked.await.unwrap().unwrap().into_body(), theirs)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_has_a_time() {
+        let (body, _theirs) = answer(1).await;
+        let began = Instant::now();
+        let read = read(body).await;
+        assert!(
+            matches!(
+                read,
+                Err(ApiError::Connect(ConnectError::TimedOut(Step::Exchange)))
+            ),
+            "{read:?}"
+        );
+        assert_eq!(began.elapsed().as_secs(), 60);
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_a_size() {
+        let most = 64 * 1024 * 1024;
+        for (length, is_read) in [(most, true), (most + 1, false)] {
+            let (body, mut theirs) = answer(length).await;
+            // Whoever has read enough goes away.
+            let bytes = vec![b' '; length];
+            let (read, _gone) = tokio::join!(read(body), theirs.write_all(&bytes));
+            assert_eq!(read.is_ok(), is_read, "{length}");
+        }
+    }
 
     #[test]
     fn the_state_of_the_link_is_read_strictly() {

@@ -117,3 +117,63 @@ const DIAL: Duration = Duration::from_secs(5);
 
 /// Two round trips over the worst link that is still of use.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket as Raw, Type};
+    use tokio::{net::TcpListener, time::Instant};
+
+    use super::*;
+
+    /// The clock stands until this is dropped: it goes on by itself only while nothing blocks.
+    fn standing_clock() -> std::sync::mpsc::Sender<()> {
+        let (stands, dropped) = std::sync::mpsc::channel();
+        tokio::task::spawn_blocking(move || dropped.recv());
+        stands
+    }
+
+    async fn time_of_an_attempt(at: SocketAddr) -> (Option<ConnectError>, u64) {
+        let address = at.to_string().parse().unwrap();
+        let connector = Connector::new(address, &Trust::Roots(Vec::new()), &[b"x"]);
+        let began = Instant::now();
+        let error = connector.unwrap().connect().await.err();
+        (error, began.elapsed().as_secs())
+    }
+
+    /// An engine whose machine answers nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_dial_has_a_time() {
+        let listener = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        listener.bind(&any.into()).unwrap();
+        listener.listen(0).unwrap();
+        let at = listener.local_addr().unwrap().as_socket().unwrap();
+        // The one connection that may wait to be accepted: the system drops what comes now.
+        let _waiting = std::net::TcpStream::connect(at).unwrap();
+        let (error, seconds) = time_of_an_attempt(at).await;
+        assert!(
+            matches!(error, Some(ConnectError::TimedOut(Step::Dial))),
+            "{error:?}"
+        );
+        assert_eq!(seconds, 5);
+    }
+
+    /// The kernel connects; nobody answers the handshake.
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_has_a_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let clock = standing_clock();
+        let attempt = time_of_an_attempt(listener.local_addr().unwrap());
+        let engine = async {
+            let silent = listener.accept().await.unwrap();
+            drop(clock);
+            silent
+        };
+        let ((error, seconds), _silent) = tokio::join!(attempt, engine);
+        assert!(
+            matches!(error, Some(ConnectError::TimedOut(Step::Handshake))),
+            "{error:?}"
+        );
+        assert_eq!(seconds, 10);
+    }
+}

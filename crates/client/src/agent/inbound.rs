@@ -210,3 +210,30 @@ pub(crate) const MAX_UNDER_WAY: usize = 512;
 
 /// The hello is one small write into an empty socket buffer.
 const HELLO: std::time::Duration = std::time::Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Token, Trust};
+
+    #[tokio::test]
+    async fn so_many_visitors_are_under_way() {
+        let config = Config::new("127.0.0.1:1".parse().unwrap(), Token::new("a.b.c"));
+        let trust = Trust::Roots(Vec::new());
+        let connector = Connector::new(config.engine.clone(), &trust, &[b"x"]).unwrap();
+        let shared = Arc::new(Shared::new(config, connector));
+        let path = Arc::default();
+        let (answer, mut answers) = mpsc::channel(1024);
+        for _ in 0..513 {
+            let visitor = ProxyConnReq::default();
+            take(&shared, &path, visitor, answer.clone());
+        }
+        // Those that were taken have not run yet: there is one answer, a refusal.
+        let error = answers.try_recv().unwrap().error.unwrap();
+        assert_eq!(
+            error,
+            wire::Error::capacity_exhausted("the agent takes too many visitors at once")
+        );
+        assert!(answers.try_recv().is_err());
+    }
+}

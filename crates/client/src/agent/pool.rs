@@ -329,6 +329,25 @@ const RECYCLE: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Config, Token, Trust, connect::Connector};
+
+    /// Nothing is dialled before the test has ended.
+    #[tokio::test]
+    async fn there_are_so_many_standing_connections() {
+        let config = Config::new("127.0.0.1:1".parse().unwrap(), Token::new("a.b.c"));
+        let trust = Trust::Roots(Vec::new());
+        let connector = Connector::new(config.engine.clone(), &trust, &[b"x"]).unwrap();
+        let shared = Arc::new(Shared::new(config, connector));
+        let pool = Pool::new(shared, Arc::default(), CancellationToken::new(), false);
+        pool.open.store(16_383, Ordering::Relaxed);
+        let request = PoolReq {
+            secret: String::new(),
+            count: 2,
+            idle_timeout_ms: 0,
+        };
+        pool.grow(&request);
+        assert_eq!(pool.open.load(Ordering::Relaxed), 16_384);
+    }
 
     /// The size of the future that a function makes.
     fn of<A, F: Future>(_function: impl FnOnce(A) -> F) -> usize {

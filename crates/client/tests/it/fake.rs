@@ -32,6 +32,11 @@ pub(crate) struct FakeEngine {
 
 impl FakeEngine {
     pub(crate) async fn start() -> Self {
+        Self::speaking(ALPN_SVC).await
+    }
+
+    /// One that speaks this protocol alone.
+    pub(crate) async fn speaking(alpn: &[u8]) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -50,7 +55,7 @@ impl FakeEngine {
                 PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
             )
             .unwrap();
-        tls.alpn_protocols = vec![ALPN_SVC.to_vec()];
+        tls.alpn_protocols = vec![alpn.to_vec()];
         Self {
             listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
             acceptor: TlsAcceptor::from(Arc::new(tls)),
@@ -107,6 +112,14 @@ impl FakeEngine {
             io: TlsStream::Server(tls),
             decoder: Decoder::new(),
         }
+    }
+
+    /// The next connection, once something has come over it.
+    pub(crate) async fn asked(&self) -> impl Sized + use<> {
+        let (tcp, _) = self.listener.accept().await.unwrap();
+        let mut tls = self.acceptor.accept(tcp).await.unwrap();
+        tls.read_u8().await.unwrap();
+        tls
     }
 
     /// Takes the next connection and closes it, as a balancer without an engine does.

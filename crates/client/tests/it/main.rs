@@ -5,6 +5,7 @@
     reason = "a test ends where it fails"
 )]
 
+mod api;
 mod channel;
 mod connect;
 mod dial;

@@ -231,3 +231,24 @@ const LIMITS: Limits = Limits {
 
 /// Requests without an answer; the engine sends the next when the answer to the last is there.
 const MAX_ASKED: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer to each request is written for its visitor, up to a request too many.
+    #[test]
+    fn so_many_requests_wait_for_their_answers() {
+        for (requests, is_lost) in [(128, false), (129, true)] {
+            let mut answers = Answers::new("app.local");
+            for _ in 0..requests {
+                answers.expect(Asked {
+                    to_head: false,
+                    upgrade: false,
+                    public: None,
+                });
+            }
+            assert_eq!(answers.is_over(), is_lost, "{requests}");
+        }
+    }
+}
