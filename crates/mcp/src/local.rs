@@ -87,3 +87,107 @@ impl std::fmt::Display for StdioError {
 }
 
 impl std::error::Error for StdioError {}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http::{Extensions, Request};
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, split};
+    use tokio::sync::watch;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::live::ProjectName;
+    use crate::server::Carried;
+    use crate::terminals::TerminalAsk;
+
+    /// A platform that is never asked.
+    struct Nobody;
+
+    impl Backend for Nobody {
+        fn base_url(&self) -> Arc<str> {
+            "https://svc.example.com".into()
+        }
+
+        fn has_credential(&self, _: &Extensions) -> bool {
+            false
+        }
+
+        fn carry(&self, _: Request<Bytes>, _: &Extensions) -> Carried {
+            Box::pin(std::future::pending())
+        }
+
+        fn carry_to_engine(
+            &self,
+            _: ProjectName,
+            _: Permission,
+            _: Request<Bytes>,
+            _: &Extensions,
+        ) -> Carried {
+            Box::pin(std::future::pending())
+        }
+
+        fn carry_to_terminal(
+            &self,
+            _: ProjectName,
+            _: Permission,
+            _: TerminalAsk,
+            _: &Extensions,
+        ) -> Carried {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// Counts the calls, which never end.
+    struct Hanging(watch::Sender<usize>);
+
+    impl Local for Hanging {
+        fn tools(&self) -> Vec<LocalTool> {
+            Vec::new()
+        }
+
+        fn call(&self, _: &str, _: Map<String, Value>) -> Option<LocalAnswer> {
+            self.0.send_modify(|calls| *calls += 1);
+            Some(Box::pin(std::future::pending()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_calls_run_at_once() {
+        let (calls, mut begun) = watch::channel(0);
+        let server = Server::new(Nobody).beside(Arc::new(Hanging(calls)));
+        let (theirs, ours) = tokio::io::duplex(1 << 20);
+        let (read, write) = split(ours);
+        let service = tokio::spawn(serve_server(server, Lines::new(read, write)));
+        let (read, mut write) = split(theirs);
+        let mut messages = vec![
+            json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+                "protocolVersion": "2025-06-18", "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"}}}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        ];
+        messages.extend((1..=25).map(|id| {
+            json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+                "params": {"name": "svc_hang", "arguments": {}}})
+        }));
+        for message in messages {
+            let line = format!("{message}\n");
+            write.write_all(line.as_bytes()).await.unwrap();
+        }
+        let mut lines = BufReader::new(read).lines();
+        let mut answer = async || {
+            let line = timeout(PATIENCE, lines.next_line()).await.unwrap();
+            serde_json::from_str::<Value>(&line.unwrap().unwrap()).unwrap()
+        };
+        assert_eq!(answer().await["id"], 0);
+        assert_eq!(answer().await["error"]["code"], -32000);
+        let running = begun.wait_for(|calls| *calls == 24);
+        timeout(PATIENCE, running).await.unwrap().unwrap();
+        service.abort();
+    }
+
+    /// It passes at once where nobody has anything to do.
+    const PATIENCE: Duration = Duration::from_mins(1);
+}
