@@ -234,3 +234,54 @@ pub const STOP_GRACE: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What the exporter recommends: histograms keep raw samples until then.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A scraper that asks for more than the buffers of the kernel hold and does not read it.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_has_a_time() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        ::metrics::with_local_recorder(&recorder, || {
+            for number in 0..100_000 {
+                ::metrics::counter!("svc_test_total", "number" => number.to_string()).increment(1);
+            }
+        });
+        let respond = Respond {
+            path: MetricsPath::default(),
+            bearer_token: None,
+            recorder: recorder.handle(),
+            readiness: Readiness::default(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // The clock goes on by itself only while nothing blocks: when the answer has begun.
+        let (clock, dropped) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || dropped.recv());
+        let began = Instant::now();
+        let scraper = async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.set_recv_buffer_size(4096).unwrap();
+            let mut stream = socket
+                .connect(listener.local_addr().unwrap())
+                .await
+                .unwrap();
+            let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+            stream.write_all(request).await.unwrap();
+            stream.read_u8().await.unwrap();
+            drop(clock);
+            stream
+        };
+        let server = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let stop = CancellationToken::new();
+            connection(stream, Arc::new(respond), stop).await;
+            began.elapsed().as_secs()
+        };
+        let (_stream, seconds) = tokio::join!(scraper, server);
+        assert_eq!(seconds, 30);
+    }
+}
