@@ -186,4 +186,26 @@ mod tests {
             assert!(shown.trouble.is_some(), "{coding}");
         }
     }
+
+    #[test]
+    fn so_many_codings_are_taken_off() {
+        let mut bytes = b"plain".to_vec();
+        for codings in 1..=5 {
+            bytes = gzip(&bytes);
+            let shown = decode(&vec!["gzip"; codings].join(","), &bytes, false);
+            assert_eq!(shown.bytes == b"plain", codings <= 4, "{codings}");
+        }
+    }
+
+    /// RFC 8878 section 3.1.1.1.2: ten bits and the exponent are the size, the mantissa is eighths.
+    #[test]
+    fn a_window_of_zstd_has_a_size() {
+        for (window, is_read) in [(13 << 3, true), (13 << 3 | 1, false)] {
+            let head = [0x28, 0xb5, 0x2f, 0xfd, 0, window];
+            let last_raw_block = [2 << 3 | 1, 0, 0, b'h', b'i'];
+            let bytes = [&head[..], &last_raw_block].concat();
+            let shown = decode("zstd", &bytes, false);
+            assert_eq!(shown.bytes == b"hi", is_read, "{:?}", shown.trouble);
+        }
+    }
 }

@@ -138,4 +138,20 @@ mod tests {
             assert_eq!(fields(bytes), None, "{bytes:?}");
         }
     }
+
+    #[test]
+    fn messages_are_read_to_a_depth() {
+        let mut bytes = vec![0x08, 0x01];
+        for depth in 1..=13 {
+            bytes = [&[0x0a, u8::try_from(bytes.len()).unwrap()][..], &bytes].concat();
+            let shown = serde_json::to_string(&fields(&bytes).unwrap()).unwrap();
+            assert_eq!(shown.matches("message").count(), depth.min(12), "{shown}");
+        }
+    }
+
+    #[test]
+    fn so_many_fields_are_read() {
+        assert_eq!(fields(&[0x08, 0x01].repeat(4000)).unwrap().len(), 4000);
+        assert_eq!(fields(&[0x08, 0x01].repeat(4001)), None);
+    }
 }

@@ -121,3 +121,19 @@ const NAME_BYTES: usize = 256;
 
 /// A mark of the byte order, which may begin the stream.
 const MARK: &[u8] = b"\xEF\xBB\xBF";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line that does not end is kept up to what is kept of a message, and the name of a field.
+    #[test]
+    fn a_line_has_a_size() {
+        let mut events = Events::default();
+        for _ in 0..3 {
+            events.feed(&[b'x'; 60_000], |_| panic!("there is no event"));
+        }
+        assert_eq!(events.line.len(), 64 * 1024 + 64);
+        assert_eq!(events.line.len() as u64 + events.beyond, 180_000);
+    }
+}

@@ -1,4 +1,5 @@
 mod kept;
+mod limits;
 
 use std::{io::Write as _, sync::Arc};
 
