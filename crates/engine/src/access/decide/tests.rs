@@ -466,3 +466,14 @@ fn ed_8_what_a_project_lets_its_agents_publish() {
         );
     }
 }
+
+/// All of the same person, for the same certificate.
+#[test]
+fn a_certificate_stands_for_so_many_credentials() {
+    let world = World::new();
+    let more = (0..20).map(|number| certificate(&format!("crd_{number}"), "ann", &[1; 32]));
+    world.directory.apply(more.collect());
+    let certificate = ClientCertificate::with_digest([1; 32]);
+    let found = certificate.credentials(&world.directory, &world.project, NOW);
+    assert_eq!(found.unwrap().len(), 16);
+}
