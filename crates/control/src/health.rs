@@ -141,3 +141,40 @@ const OK: Shown = Shown {
 };
 /// As for every refusal because of the database.
 const RETRY_AFTER_SECONDS: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One database is closed, so that it answers at once that it does not; the other one is well.
+    #[tokio::test(start_paused = true)]
+    async fn the_database_is_asked_once_a_second() {
+        tokio::time::resume();
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let closed = Store::open(None, directories[0].path()).await.unwrap();
+        closed.close().await;
+        let well = Store::open(None, directories[1].path()).await.unwrap();
+        let health = Health::new(None);
+        tokio::time::pause();
+        assert!(!health.is_ready(&closed).await);
+        tokio::time::advance(Duration::from_millis(999)).await;
+        assert!(!health.is_ready(&well).await, "the last answer is given");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        tokio::time::resume();
+        assert!(health.is_ready(&well).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_database_has_a_time_to_answer() {
+        tokio::time::resume();
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(None, directory.path()).await.unwrap();
+        let health = Health::new(None);
+        tokio::time::pause();
+        // Another question waits for its answer.
+        let _turn = health.asking.acquire().await.unwrap();
+        let began = Instant::now();
+        assert!(!health.is_ready(&store).await);
+        assert_eq!(began.elapsed().as_secs(), 2);
+    }
+}

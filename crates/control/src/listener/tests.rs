@@ -210,11 +210,8 @@ async fn a_write_that_waits_has_a_deadline() {
     written.unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn more_streams_than_offered_are_refused() {
-    const HEADERS: u8 = 1;
-    const RST_STREAM: u8 = 3;
-    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+/// The bytes of a client of HTTP/2 that sends requests that are never answered, up to this stream.
+fn never_answered(last: u32) -> Vec<u8> {
     let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
         let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
@@ -222,20 +219,50 @@ async fn more_streams_than_offered_are_refused() {
     };
     let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     sent.extend(frame(4, 0, 0, &[]));
-    let last = 2 * 128 + 1;
     for stream in (1..=last).step_by(2) {
-        // GET, http, /never, a: END_STREAM and END_HEADERS.
+        // GET, http, /never, a: HEADERS with END_STREAM and END_HEADERS.
         let block = [&[0x82, 0x86, 0x44, 6][..], b"/never", &[0x41, 1], b"a"].concat();
-        sent.extend(frame(HEADERS, 5, stream, &block));
+        sent.extend(frame(1, 5, stream, &block));
     }
+    sent
+}
+
+/// Head and payload of what comes next; an error at the end of the connection.
+async fn next_frame(client: &mut DuplexStream) -> std::io::Result<([u8; 9], Vec<u8>)> {
+    let mut head = [0; 9];
+    client.read_exact(&mut head).await?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut payload = vec![0; usize::try_from(length).unwrap()];
+    client.read_exact(&mut payload).await?;
+    Ok((head, payload))
+}
+
+/// A request is in progress, so that the connection is not idle.
+#[tokio::test(start_paused = true)]
+async fn a_silent_http2_client_is_pinged_and_ended() {
+    const PING: u8 = 6;
+    let (mut client, serving) = served(64 * 1024);
+    let began = Instant::now();
+    client.write_all(&never_answered(1)).await.unwrap();
+    let mut pinged = None;
+    while let Ok((head, _)) = next_frame(&mut client).await {
+        if head[3] == PING {
+            pinged.get_or_insert(began.elapsed().as_secs());
+        }
+    }
+    serving.await.unwrap();
+    assert_eq!((pinged, began.elapsed().as_secs()), (Some(15), 35));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_streams_than_offered_are_refused() {
+    const RST_STREAM: u8 = 3;
+    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+    let last = 2 * 128 + 1;
     let (mut client, _serving) = served(1024 * 1024);
-    client.write_all(&sent).await.unwrap();
+    client.write_all(&never_answered(last)).await.unwrap();
     loop {
-        let mut head = [0; 9];
-        client.read_exact(&mut head).await.unwrap();
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; usize::try_from(length).unwrap()];
-        client.read_exact(&mut payload).await.unwrap();
+        let (head, payload) = next_frame(&mut client).await.unwrap();
         if head[3] == RST_STREAM {
             assert_eq!(head[5..], last.to_be_bytes(), "the one beyond the limit");
             assert_eq!(payload, REFUSED_STREAM);

@@ -172,9 +172,24 @@ const MAX_CA_BYTES: u64 = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use rustls::ServerConfig;
+    use rustls::pki_types::PrivateKeyDer;
+    use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
 
     use super::*;
+
+    fn sender(allowed: &[&str], ca_file: Option<&Path>) -> Sender {
+        let config = WebhooksConfig {
+            allowed_targets: allowed.iter().map(|net| net.parse().unwrap()).collect(),
+            ca_file: ca_file.map(Path::to_owned),
+        };
+        Sender::open(&config).unwrap()
+    }
 
     /// The client itself refuses a name that stands for an address inside, whatever was thought of
     /// the name before: nothing arrives at the listener.
@@ -183,11 +198,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let post = async |allowed: &[&str]| {
-            let config = WebhooksConfig {
-                allowed_targets: allowed.iter().map(|net| net.parse().unwrap()).collect(),
-                ca_file: None,
-            };
-            let sender = Sender::open(&config).unwrap();
+            let sender = sender(allowed, None);
             let request = sender.client.post(format!("https://localhost:{port}/"));
             tokio::select! {
                 end = exchange(request) => Some(end),
@@ -197,5 +208,56 @@ mod tests {
         assert_eq!(post(&[]).await, Some(End::Refused));
         assert_eq!(post(&["10.0.0.0/8"]).await, Some(End::Refused));
         assert_eq!(post(&["127.0.0.0/8"]).await, None);
+    }
+
+    /// The kernel connects; nobody answers the handshake.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_has_a_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let sender = sender(&["127.0.0.0/8"], None);
+        let url = format!("https://127.0.0.1:{port}/");
+        let report = sender.send(&url, Vec::new(), String::new()).await;
+        assert_eq!((report.end, report.took.as_secs()), (End::Timeout, 5));
+    }
+
+    /// The endpoint takes the request and answers nothing.
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_has_a_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let directory = tempfile::tempdir().unwrap();
+        let ca_file = directory.path().join("receiver.pem");
+        let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        std::fs::write(&ca_file, certified.cert.pem()).unwrap();
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let key = certified.signing_key.serialize_der();
+        let config = ServerConfig::builder_with_provider(Arc::new(provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certified.cert.der().clone()],
+                PrivateKeyDer::try_from(key).unwrap(),
+            )
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        // The clock goes on by itself only while nothing blocks: when the request has come.
+        let (clock, dropped) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || dropped.recv());
+        let endpoint = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            stream.read_u8().await.unwrap();
+            drop(clock);
+            std::future::pending().await
+        };
+        let sender = sender(&["127.0.0.0/8"], Some(&ca_file));
+        let url = format!("https://127.0.0.1:{port}/");
+        let report = tokio::select! {
+            report = sender.send(&url, Vec::new(), String::new()) => report,
+            () = endpoint => unreachable!("it never ends"),
+        };
+        assert_eq!((report.end, report.took.as_secs()), (End::Timeout, 15));
     }
 }

@@ -388,3 +388,33 @@ const LOOKED_AT: u32 = 256;
 
 /// Longer than an attempt may take (`send::TIMEOUT`), with time for the database on both sides.
 const LEASE: SignedDuration = SignedDuration::from_mins(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each to an endpoint and of a project of its own.
+    #[tokio::test]
+    async fn so_many_deliveries_are_under_way() {
+        let due: Vec<_> = (0..100)
+            .map(|number| Due {
+                id: DeliveryId::new(number, [0; 10]),
+                webhook_id: WebhookId::new(number, [0; 10]),
+                project_id: ProjectId::new(number, [0; 10]),
+            })
+            .collect();
+        let mut under_way = UnderWay::default();
+        let mut rest = due.as_slice();
+        loop {
+            let begun = under_way.choose(rest).len();
+            if begun == 0 {
+                break;
+            }
+            rest = &rest[begun..];
+            for _ in 0..begun {
+                under_way.tasks.spawn(std::future::pending());
+            }
+        }
+        assert_eq!((under_way.tasks.len(), under_way.room()), (64, 0));
+    }
+}

@@ -146,6 +146,7 @@ both! {
     what_ended_does_not_stay_for_ever,
     what_nobody_comes_back_to_is_forgotten,
     many_rows_go_in_batches_and_once,
+    a_pass_ends_after_so_many_batches,
     the_running_task_forgets,
 }
 
@@ -338,6 +339,21 @@ async fn many_rows_go_in_batches_and_once(control: TestControl) {
         .await
         .unwrap();
     assert_eq!(stopped, 0, "a stop is a stop");
+}
+
+async fn a_pass_ends_after_so_many_batches(control: TestControl) {
+    let now = control.now().as_microsecond();
+    let text = format!(
+        "INSERT INTO revoked_tokens (jti, expires_at, revoked_at) \
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500001) \
+         SELECT 't' || i, {now}, {now} FROM n"
+    );
+    control.raw(&text).await;
+    let stop = CancellationToken::new();
+    for rows in [500_000, 1] {
+        let gone = purge(&control.app, Stale::RevokedTokens, &stop).await;
+        assert_eq!(gone.unwrap(), rows);
+    }
 }
 
 /// Two platforms whose passes begin at the same time: one goes through to the end of every kind.

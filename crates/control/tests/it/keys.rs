@@ -255,6 +255,22 @@ async fn a_key_goes_when_its_last_token_has_ended() {
     assert!(!jwks(&control).await.contains(&old));
 }
 
+/// A personal access token without an end keeps the key that signed it.
+#[tokio::test]
+async fn there_are_so_many_keys_and_no_more() {
+    let control = TestControl::start("keys: {rotate_days: 0}").await;
+    for number in 1..32 {
+        control.person(&format!("p{number}")).await;
+        rotate(&control.app).await.unwrap();
+        control.clock.advance(LEAD.as_secs());
+        keep(&control).await;
+        assert_eq!(jwks(&control).await.len(), number + 1);
+    }
+    let refused = rotate(&control.app).await;
+    assert!(matches!(refused, Err(KeyError::TooMany)), "{refused:?}");
+    assert_eq!(jwks(&control).await.len(), 32);
+}
+
 /// A token of another process's new key is good before the next look at the database; who names
 /// keys that nobody has makes us look once in a while and no more.
 #[tokio::test]

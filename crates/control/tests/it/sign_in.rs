@@ -9,6 +9,7 @@ use crate::support::{BASE_URL, PASSWORD, TestControl, both};
 both! {
     a_person_has_a_bounded_number_of_sessions,
     a_person_signs_in_and_out,
+    a_session_keeps_so_much_of_its_user_agent,
     signing_in_goes_on_to_a_path_of_ours_alone,
     failures_look_alike,
     suspension_ends_sessions,
@@ -430,5 +431,25 @@ async fn a_person_has_a_bounded_number_of_sessions(control: TestControl) {
         let request = http::Request::get("/api/user").header("cookie", &cookie);
         let request = request.body(axum::body::Body::empty()).unwrap();
         assert_eq!(control.send_raw(request).await.status, status);
+    }
+}
+
+async fn a_session_keeps_so_much_of_its_user_agent(control: TestControl) {
+    let ada = control.person("Ada").await;
+    let fields = [("email", "ada@example.com"), ("password", PASSWORD)];
+    for (sent, kept) in [(256, 256), (257, 256)] {
+        let name = "u".repeat(sent);
+        let headers = [
+            ("sec-fetch-site", "same-origin"),
+            ("origin", BASE_URL),
+            ("user-agent", &name),
+        ];
+        let mut browser = control.browser();
+        let answer = browser.submit_from("/login", &fields, &headers).await;
+        assert_eq!(answer.location.as_deref(), Some("/account"));
+        let mut read = control.app.store.read().await.unwrap();
+        let sessions = store::sessions::of_user(&mut read, ada.user, control.now()).await;
+        let names = sessions.unwrap().into_iter().map(|one| one.user_agent);
+        assert!(names.flatten().all(|name| name.len() == kept), "{sent}");
     }
 }

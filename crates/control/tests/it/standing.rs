@@ -133,33 +133,13 @@ async fn cp_13_a_session_takes_its_tokens_with_it() {
                     .unwrap();
                 tx.commit().await.unwrap();
             } else {
-                raw(
-                    first,
-                    &format!("UPDATE sessions SET {sql} WHERE id = '{id}'"),
-                )
-                .await;
+                first
+                    .raw(&format!("UPDATE sessions SET {sql} WHERE id = '{id}'"))
+                    .await;
             }
             for control in [first, second] {
                 assert_eq!(status(control, &token).await, 401, "{end}");
             }
-        }
-    }
-}
-
-/// Runs a statement behind the store's back.
-async fn raw(control: &TestControl, text: &str) {
-    use sqlx::Connection as _;
-    let text = sqlx::AssertSqlSafe(text.to_owned());
-    match control.app.config.database_url.as_ref() {
-        Some(url) if url.expose().starts_with("postgres") => {
-            let mut connection = sqlx::PgConnection::connect(url.expose()).await.unwrap();
-            sqlx::raw_sql(text).execute(&mut connection).await.unwrap();
-        }
-        _ => {
-            let file = control.app.config.data_dir.join("platform.db");
-            let url = format!("sqlite://{}", file.display());
-            let mut connection = sqlx::SqliteConnection::connect(&url).await.unwrap();
-            sqlx::raw_sql(text).execute(&mut connection).await.unwrap();
         }
     }
 }

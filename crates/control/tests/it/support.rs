@@ -1,6 +1,7 @@
 //! A platform in this process, people in it, and what they send.
 
 mod browser;
+mod database;
 mod promised;
 mod statements;
 

@@ -266,6 +266,18 @@ async fn what_is_wrong_with_a_server_is_named(control: TestControl) {
         assert!(named.starts_with(field), "{field}: {named}");
     }
     assert_eq!(world.get(&at).await["status"], "pending_enrollment");
+    // As many words as there may be, each as long as it may be, and one more.
+    for list in ["transports", "execution_modes", "encryption"] {
+        let mut body = good.clone();
+        body["capabilities"][list] = json!(vec!["x".repeat(64); 17]);
+        let (_, named) = world.enroll(&at, body).await.refused(400);
+        assert_eq!(named.unwrap(), format!("capabilities.{list}"));
+    }
+    let mut body = good.clone();
+    for list in ["transports", "execution_modes", "encryption"] {
+        body["capabilities"][list] = json!(vec!["x".repeat(64); 16]);
+    }
+    world.enroll(&at, body).await.expect(200);
 }
 
 /// CP-12: whoever may manage servers cannot become one: keys are given once.

@@ -7,6 +7,7 @@ use crate::support::{TestControl, both};
 both! {
     cp_1_any_valid_credential_is_told_who_it_is,
     cp_1_limits_permissions_and_boundaries_are_told,
+    so_many_projects_are_examined_for_a_boundary,
 }
 
 /// CP-1.
@@ -46,4 +47,30 @@ async fn cp_1_limits_permissions_and_boundaries_are_told(control: TestControl) {
     let who = control.get("/api/whoami", &token).await.json();
     assert_eq!(who["workspaceIds"], json!([]));
     assert_eq!(who["permissions"], json!([]));
+}
+
+/// The project that the boundary names is the last one of its workspace.
+async fn so_many_projects_are_examined_for_a_boundary(control: TestControl) {
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    let body = json!({
+        "permissions": ["account.projects.read-only"],
+        "resources": {"tunnels": {"projects": [project.id]}},
+    });
+    let token = control.delegated(&ada, body).await;
+    let reached = async || {
+        let who = control.get("/api/whoami", &token).await.expect(200);
+        let list = control.get("/api/projects/tunnels", &token).await;
+        let list = list.expect(200);
+        let [workspaces, projects] = [&who["workspaceIds"], &list["projects"]];
+        [workspaces, projects].map(|list| list.as_array().unwrap().len())
+    };
+    control.copy_project(&project, 1, 9_999).await;
+    assert_eq!(reached().await, [1, 1]);
+    control.copy_project(&project, 10_000, 10_000).await;
+    assert_eq!(reached().await, [0, 1]);
+    control.copy_project(&project, 10_001, 99_999).await;
+    assert_eq!(reached().await, [0, 1]);
+    control.copy_project(&project, 100_000, 100_000).await;
+    assert_eq!(reached().await, [0, 0]);
 }

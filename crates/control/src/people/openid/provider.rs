@@ -414,3 +414,44 @@ const REST: SignedDuration = SignedDuration::from_secs(5);
 
 /// Each waits a few seconds at most; a slow provider does not gather more than this.
 const MOST_AT_ONCE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::people::openid::section::SignUp;
+    use crate::people::secret_link::LinkSecret;
+
+    /// The provider takes connections and answers nothing.
+    #[tokio::test]
+    async fn so_many_sign_ins_ask_the_provider_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = OpenIdConfig {
+            issuer: format!("http://{}", listener.local_addr().unwrap()),
+            client_id: "svc".to_owned(),
+            client_secret_file: None,
+            name: "Example ID".to_owned(),
+            scope: "openid".to_owned(),
+            sign_up: SignUp::Invited,
+            ca_file: None,
+        };
+        let provider = Provider::open(&config, "https://svc.example/callback".to_owned()).unwrap();
+        let secret = LinkSecret::draw().unwrap();
+        let (secrets, now) = (FlowSecrets(&secret), Timestamp::UNIX_EPOCH);
+        let mut asking = Vec::new();
+        for number in 0..64 {
+            let mut one = Box::pin(provider.authorization_url(&secrets, false, now));
+            assert!((&mut one).now_or_never().is_none(), "{number}");
+            asking.push(one);
+        }
+        let one = provider.authorization_url(&secrets, false, now);
+        assert!(matches!(one.await, Err(ProviderError::Busy)));
+        let one = provider.redeem("code", &secrets, now);
+        assert!(matches!(one.await, Err(ProviderError::Busy)));
+        asking.pop();
+        let one = provider.redeem("code", &secrets, now);
+        assert!(one.now_or_never().is_none(), "there is room again");
+    }
+}

@@ -252,3 +252,17 @@ const MAX_SUBJECT: usize = 255;
 
 /// Providers have a handful; each is looked at for every token.
 const MAX_KEYS: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn so_many_keys_of_a_provider_are_read() {
+        let key = json!({"kty": "OKP", "crv": "Ed25519", "x": "AAAA"});
+        let keys = vec![key; 101];
+        assert_eq!(KeySet::read(JwksDocument { keys }).0.len(), 100);
+    }
+}

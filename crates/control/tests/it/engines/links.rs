@@ -1,14 +1,17 @@
 //! Links: who may open one, where it goes on, how soon it tells, and its end.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use api::link::{CHANGES, Cursor, Down};
+use axum::extract::ConnectInfo;
 use daemon::clock::Clock as _;
 use http::Request;
 use http_body_util::{BodyExt as _, Empty};
 use serde_json::{Value, json};
-use sqlx::{Connection as _, PgConnection, SqliteConnection};
 use store::{addresses, engines, users};
+use tokio::time::timeout;
+use tower::ServiceExt as _;
 use types::id::AddressId;
 
 use super::{PATIENCE, SECRET, Served, asks, linkable, linked, named, names, shown};
@@ -21,6 +24,9 @@ both! {
     only_the_secret_of_a_cluster_opens_a_link,
     links_end_with_the_platform,
     operators_see_who_is_linked,
+    a_process_has_so_many_links,
+    two_links_are_told_everything_at_once,
+    of_many_changes_everything_is_told,
 }
 
 async fn settle(control: &TestControl, project: &Project, port: i64) {
@@ -110,16 +116,7 @@ async fn after_a_long_time_or_another_history_everything_is_told(control: TestCo
 
 /// As after a backup was put in place, and as much was changed as before.
 async fn another_history(control: &TestControl) {
-    let text = "UPDATE link_head SET mark = 'another'";
-    if let Some(url) = &control.app.config.database_url {
-        let mut connection = PgConnection::connect(url.expose()).await.unwrap();
-        sqlx::raw_sql(text).execute(&mut connection).await.unwrap();
-    } else {
-        let file = control.app.config.data_dir.join("platform.db");
-        let address = format!("sqlite://{}", file.display());
-        let mut connection = SqliteConnection::connect(&address).await.unwrap();
-        sqlx::raw_sql(text).execute(&mut connection).await.unwrap();
-    }
+    control.raw("UPDATE link_head SET mark = 'another'").await;
 }
 
 async fn a_change_is_told_at_once(control: TestControl) {
@@ -354,5 +351,90 @@ async fn after_a_dump_was_restored_engines_are_told_everything() {
             "{ports}"
         );
     }
+    served.stop().await;
+}
+
+/// The answer to an engine that opens a link, of which nothing is read.
+async fn opened(control: &TestControl) -> axum::response::Response {
+    let mut request = asks(SECRET, None).map(|_| axum::body::Body::empty());
+    let peer = SocketAddr::from((crate::support::PEER, 40_000));
+    request.extensions_mut().insert(ConnectInfo(peer));
+    control.router.clone().oneshot(request).await.unwrap()
+}
+
+async fn a_process_has_so_many_links(control: TestControl) {
+    let control = linkable(control).await;
+    let mut links = Vec::new();
+    for number in 0..256 {
+        let link = opened(&control).await;
+        assert_eq!(link.status(), 200, "{number}");
+        links.push(link);
+    }
+    let refused = opened(&control).await;
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["retry-after"]),
+        (503, &"5".parse().unwrap())
+    );
+    links.pop();
+    let again = async {
+        while opened(&control).await.status() != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, again).await.unwrap();
+}
+
+/// Two read slowly, so that they are told for longer than a third one is left without a word.
+async fn two_links_are_told_everything_at_once(control: TestControl) {
+    let control = linkable(control).await;
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    control.copy_project(&project, 1, 10_000).await;
+    let piece = async |body: &mut axum::body::Body| {
+        let frame = timeout(PATIENCE, body.frame()).await.unwrap();
+        let data = frame.unwrap().unwrap().into_data().unwrap();
+        String::from_utf8(data.to_vec()).unwrap()
+    };
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        let mut body = opened(&control).await.into_body();
+        assert!(piece(&mut body).await.contains("snapshot_begin"));
+        slow.push(body);
+    }
+    let mut third = opened(&control).await.into_body();
+    let first = {
+        let mut first = std::pin::pin!(piece(&mut third));
+        loop {
+            tokio::select! {
+                first = &mut first => break first,
+                () = tokio::time::sleep(Duration::from_millis(500)) => {}
+            }
+            for body in &mut slow {
+                assert!(!piece(body).await.contains("snapshot_end"));
+            }
+        }
+    };
+    assert_eq!(first, "{\"type\":\"alive\"}\n");
+    slow.pop();
+    while !piece(&mut third).await.contains("snapshot_begin") {}
+}
+
+async fn of_many_changes_everything_is_told(control: TestControl) {
+    let (control, served, mut link, ..) = linked(control).await;
+    // Of projects that nobody has, one change each; and one of the keys, which makes them known.
+    let change = async |count: u32| {
+        let text = format!(
+            "INSERT INTO link_changes (version, mark, kind, key, at) \
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) \
+             SELECT version + 1, mark, 'ended', 'x' || i, {} FROM n CROSS JOIN link_head; \
+             UPDATE link_head SET version = version + 1",
+            control.now().as_microsecond()
+        );
+        control.raw(&text).await;
+    };
+    change(1_999).await;
+    link.change().await;
+    change(2_000).await;
+    link.everything().await;
     served.stop().await;
 }

@@ -200,15 +200,21 @@ async fn what_is_malformed_is_refused_by_name(control: TestControl) {
     assert_eq!(answer.refused(400).1.as_deref(), Some("records.1.outcome"));
     // Nothing of it counts, and its number is free.
     assert_eq!(usage_of(&control, project.id).await.0.streams, 0);
+    for (length, status) in [(257, 400), (256, 200)] {
+        let mut of = stream(id, next());
+        of["user_id"] = json!("u".repeat(length));
+        let answer = report(&control, SECRET, 1, json!([of])).await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+    }
     let many: Vec<_> = (0..1001).map(|_| counted(id)).collect();
-    let answer = report(&control, SECRET, 1, json!(many)).await;
+    let answer = report(&control, SECRET, 2, json!(many)).await;
     assert_eq!(answer.refused(400).1.as_deref(), Some("records"));
     let answer = report(&control, SECRET, 0, json!([])).await;
     assert_eq!(answer.refused(400).1.as_deref(), Some("sequence"));
-    let body = json!({"reporter": "x", "sequence": 1, "records": []});
+    let body = json!({"reporter": "x", "sequence": 2, "records": []});
     let answer = send(&control, SECRET, body.to_string()).await;
     assert_eq!(answer.refused(400).1.as_deref(), Some("reporter"));
-    let answer = report(&control, SECRET, 1, json!([{"record": "usage"}])).await;
+    let answer = report(&control, SECRET, 2, json!([{"record": "usage"}])).await;
     assert_eq!(
         answer.refused(400).1.as_deref(),
         Some("records.0.project_id")
@@ -217,10 +223,10 @@ async fn what_is_malformed_is_refused_by_name(control: TestControl) {
     let large = format!("{}{{}}", " ".repeat(4 * 1024 * 1024));
     assert_eq!(send(&control, SECRET, large).await.status, 413);
     assert_eq!(
-        report(&control, SECRET, 1, json!([counted(id)]))
+        report(&control, SECRET, 2, json!([counted(id)]))
             .await
             .expect(200)["through"],
-        1
+        2
     );
 }
 

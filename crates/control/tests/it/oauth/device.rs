@@ -22,6 +22,7 @@ both! {
     an_approval_dies_with_what_gave_it,
     askers_are_held_back,
     a_network_has_a_bounded_number_of_devices,
+    so_many_devices_wait_and_no_more,
 }
 
 /// A device asks.
@@ -468,4 +469,33 @@ async fn a_network_has_a_bounded_number_of_devices(control: TestControl) {
         200,
         "they wait no longer"
     );
+}
+
+/// OA-4: when as many wait as may, the networks that have most of them make room for a hundred.
+async fn so_many_devices_wait_and_no_more(control: TestControl) {
+    asked(&control).await;
+    let hash = if control.is_embedded() {
+        "randomblob(32)"
+    } else {
+        "sha256(CAST(CAST(i AS TEXT) AS BYTEA))"
+    };
+    let text = format!(
+        "INSERT INTO oauth_device_grants (hash, user_code_hash, client_id, permissions, ip, network, \
+         created_at, expires_at, interval_seconds, status) \
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 99998) \
+         SELECT {hash}, {hash}, client_id, permissions, ip, 'network ' || (i % 200), \
+         created_at, expires_at, interval_seconds, status FROM n CROSS JOIN oauth_device_grants"
+    );
+    control.raw(&text).await;
+    let waiting = async || {
+        let mut read = control.app.store.read().await.unwrap();
+        store::device_grants::count(&mut read, control.now())
+            .await
+            .unwrap()
+    };
+    assert_eq!(waiting().await, 99_999);
+    asked(&control).await;
+    assert_eq!(waiting().await, 100_000);
+    asked(&control).await;
+    assert_eq!(waiting().await, 99_901);
 }

@@ -20,6 +20,7 @@ both! {
     what_fails_is_tried_again_and_given_up,
     a_delivery_that_ended_is_kept_for_a_month,
     what_was_given_up_is_tried_again_by_hand,
+    a_delivery_is_tried_so_often_and_no_more,
     an_endpoint_that_fails_for_days_or_is_gone_is_disabled,
     what_waits_goes_with_its_webhook,
     an_address_is_judged_when_it_is_connected_to,
@@ -211,6 +212,29 @@ async fn what_was_given_up_is_tried_again_by_hand(control: TestControl) {
             .await
             .contains(&"webhook.delivery_retried".to_owned())
     );
+}
+
+async fn a_delivery_is_tried_so_often_and_no_more(control: TestControl) {
+    let world = World::new(control).await;
+    let (path, _) = world.add(&world.receiver.url()).await;
+    world.receiver.always(Reply::status(500));
+    world.report(&world.event(EventType::TunnelCreated)).await;
+    let id = world.deliveries(&path).await[0]["id"].clone();
+    let retry = format!("{path}/deliveries/{}/retry", id.as_str().unwrap());
+    world
+        .control
+        .raw("UPDATE deliveries SET status = 'failed', attempts = 99")
+        .await;
+    world.call(Method::POST, &retry, None).await.expect(200);
+    world.deliver().await;
+    let delivery = world.deliveries(&path).await.remove(0);
+    assert_eq!(
+        (&delivery["status"], &delivery["attemptCount"]),
+        (&json!("failed"), &json!(100))
+    );
+    let refused = world.call(Method::POST, &retry, None).await;
+    assert_eq!(refused.refused(409).0, "conflict");
+    assert_eq!(world.receiver.received().len(), 1);
 }
 
 /// Five days without one success, or 410.
