@@ -60,10 +60,10 @@ fn a_block_of_hpack_has_a_size() {
 /// A field of the table takes a byte of the block and has a kilobyte.
 #[test]
 fn fields_that_a_block_unfolds_to_have_a_size() {
-    let value = vec![b'v'; 1000];
+    let value = [b'v'; 1000];
     // A literal with incremental indexing: x, 1000 bytes.
     let literal = [&[0x40, 1, b'x', 0x7f, 0xe9, 0x06][..], &value].concat();
-    let block = [GET, &literal, &vec![0xbe; 1000]].concat();
+    let block = [GET, &literal, &[0xbe; 1000]].concat();
     let store = asked(&[], &[block]);
     let kept = store.get(1).unwrap().request.fields.bytes();
     assert!((120_000..=2 * 64 * 1024).contains(&kept), "{kept}");
