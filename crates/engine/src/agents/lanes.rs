@@ -225,3 +225,42 @@ impl Mover for ToPool {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+    use transport::standing::Standing;
+    use wire::pool::Side;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lane_without_a_stream_is_let_go_after_a_minute() {
+        let lanes = Lanes::default();
+        let begun = Instant::now();
+        let lane = || {
+            let (near, far) = duplex(1024);
+            let standing = Standing::new(near, Side::Engine);
+            let (lane, driver) = standing.into_lane().unwrap();
+            (lane, driver, far)
+        };
+        let (used, _driver, _far) = lane();
+        lanes.add(&used, begun);
+        let open = StreamOpen {
+            tunnel_id: "tun_a".to_owned(),
+            stream_id: "str_a".to_owned(),
+            ..StreamOpen::default()
+        };
+        let _stream = lanes.open(&open, begun).unwrap();
+        let (unused, _driver, _far) = lane();
+        lanes.add(&unused, begun);
+        lanes.trim(begun + Duration::from_secs(59));
+        assert_eq!(lanes.counts(), (2, 1));
+        lanes.trim(begun + Duration::from_mins(1));
+        assert_eq!(lanes.counts(), (1, 1));
+        assert!(unused.is_over() && !used.is_over());
+        // A lane with a stream is not without one from its beginning.
+        lanes.trim(begun + Duration::from_hours(1));
+        assert_eq!(lanes.counts(), (1, 1));
+    }
+}

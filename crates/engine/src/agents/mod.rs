@@ -12,6 +12,8 @@ mod lanes;
 mod pool;
 mod session;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use transport::lane::Budget;
 use types::id::{ClientId, StreamId, TunnelId};
-use wire::lane::UP_LIMIT;
+use wire::lane::{MAX_LANES, UP_LIMIT};
 use wire::message::{PoolReq, ProxyConnReq};
 use wire::pool::StreamOpen;
 use wire::{Kind, Message};
@@ -82,6 +84,17 @@ pub(crate) struct Agent {
     ended: CancellationToken,
     /// What it came with was taken back: its streams end too.
     revoked: AtomicBool,
+}
+
+/// What is known of an agent when it connects.
+struct Facts {
+    core: std::sync::Weak<Core>,
+    client_id: ClientId,
+    /// Workers with a pool, and workers that would have lanes.
+    pools: usize,
+    lanes: usize,
+    max_streams: usize,
+    open_seconds: Histogram,
 }
 
 /// What a stream is opened for.
@@ -158,6 +171,29 @@ impl OpenError {
 }
 
 impl Agent {
+    /// An agent without streams, and what its control channel is asked to do.
+    fn new(of: Facts) -> (Arc<Self>, mpsc::Receiver<Order>) {
+        let (outbox, orders) = mpsc::channel(OUTBOX);
+        let agent = Self {
+            core: of.core,
+            client_id: of.client_id,
+            outbox,
+            pools: (0..of.pools).map(|_| Pool::default()).collect(),
+            // A worker without lanes has a connection for each stream.
+            lanes: (0..of.lanes.min(MAX_LANES))
+                .map(|_| Lanes::default())
+                .collect(),
+            pool_secret: hex::encode(random_bytes::<32>()),
+            asked: Semaphore::new(ProxyConnReq::MAX_PENDING),
+            streams: AtomicUsize::new(0),
+            max_streams: of.max_streams,
+            open_seconds: of.open_seconds,
+            ended: CancellationToken::new(),
+            revoked: AtomicBool::new(false),
+        };
+        (Arc::new(agent), orders)
+    }
+
     /// Opens a stream to `tunnel` for a visitor at `source`, used on `worker`.
     ///
     /// Cancel safe: a stream that arrives for nobody is closed.

@@ -300,6 +300,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_idle_beyond_two_is_closed_after_a_minute() {
+        let pool = Pool::default();
+        let now = Instant::now();
+        let mut ends = Vec::new();
+        for _ in 0..5 {
+            let (standing, far) = standing();
+            pool.join(standing, now);
+            ends.push(far);
+        }
+        assert_eq!(pool.trim(now + Duration::from_secs(59)).len(), 0);
+        assert_eq!(pool.trim(now + Duration::from_mins(1)).len(), 3);
+        assert_eq!(pool.trim(now + Duration::from_hours(1)).len(), 0);
+        assert_eq!(pool.counts(), (2, 0));
+    }
+
+    #[tokio::test]
     async fn an_agent_cannot_bring_more_than_there_may_be() {
         let pool = Pool::default();
         let now = Instant::now();

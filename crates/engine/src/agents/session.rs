@@ -8,31 +8,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use credentials::Verified;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{Semaphore, mpsc};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::mpsc;
 use tracing::{debug, info};
 use transport::TlsStream;
 use types::client::{Client, check_labels};
 use types::id::{StreamId, TunnelId};
 use types::permission::Permission;
-use wire::lane::MAX_LANES;
 use wire::liveness::EngineLiveness;
 use wire::message::{
     ClientDetails, CloseControlChannelRsp, CloseTunnelReq, CloseTunnelRsp, ControlChannelLiveness,
     ControlChannelOk, ControlChannelOutcome, OpenControlChannelReq, OpenControlChannelRsp,
-    ProxyConnReq, ProxyConnRsp, ServerDetails, ServerMessage, text,
+    ProxyConnRsp, ServerDetails, ServerMessage, text,
 };
 use wire::{Decoder, Error, Kind, Message};
 
 use super::hello::{farewell, refuse, token};
-use super::lanes::Lanes;
-use super::pool::Pool;
-use super::{Agent, OUTBOX, Order, random_bytes};
+use super::{Agent, Facts, OUTBOX, Order};
 use crate::core::{Core, Worker};
 use crate::directory::{Project, WebttyServer};
 use crate::limits::{MessageRate, monotonic};
@@ -161,25 +157,14 @@ impl Session {
         let pooled = extensions.contains(&wire::handshake::EXT_POOL);
         let with_lanes = extensions.contains(&wire::handshake::EXT_LANE);
 
-        let (outbox, orders) = mpsc::channel(OUTBOX);
-        let workers = if pooled { core.workers().len() } else { 0 };
-        let agent = Arc::new(Agent {
+        let pools = if pooled { core.workers().len() } else { 0 };
+        let (agent, orders) = Agent::new(Facts {
             core: Arc::downgrade(core),
             client_id: view.id,
-            outbox,
-            pools: (0..workers).map(|_| Pool::default()).collect(),
-            // A worker without lanes has a connection for each stream.
-            lanes: (0..workers.min(MAX_LANES))
-                .filter(|_| with_lanes)
-                .map(|_| Lanes::default())
-                .collect(),
-            pool_secret: hex::encode(random_bytes::<32>()),
-            asked: Semaphore::new(ProxyConnReq::MAX_PENDING),
-            streams: AtomicUsize::new(0),
+            pools,
+            lanes: if with_lanes { pools } else { 0 },
             max_streams: core.config.limits.max_streams_per_client,
             open_seconds: core.metrics.stream_open_seconds(),
-            ended: CancellationToken::new(),
-            revoked: AtomicBool::new(false),
         });
         let client_id = view.id;
         core.live
