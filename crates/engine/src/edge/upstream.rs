@@ -1,5 +1,7 @@
 //! Connections to services through their tunnels, kept for the next request.
 
+#[cfg(test)]
+mod tests;
 mod tls;
 
 use std::collections::HashMap;
@@ -100,19 +102,60 @@ pub(crate) enum ConnectError {
 }
 
 /// What waits on one worker.
-#[derive(Debug, Default)]
-pub(crate) struct Upstreams {
-    by_tunnel: HashMap<TunnelId, Waiting>,
+#[derive(Debug)]
+pub(crate) struct Upstreams<C = Http1> {
+    by_tunnel: HashMap<TunnelId, Waiting<C>>,
     /// How many HTTP/1.1 connections wait.
     idle: usize,
 }
 
 /// What waits for one tunnel.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting {
+#[derive(Debug)]
+pub(crate) struct Waiting<C = Http1> {
     /// The most recently used is last, and goes first.
-    http1: Vec<(Http1, Instant)>,
+    http1: Vec<(C, Instant)>,
     http2: Vec<Shared>,
+}
+
+/// An HTTP/1.1 connection that may wait for its next request.
+pub(crate) trait Reusable {
+    /// Whether it may be used again after it has waited.
+    fn may_go_on(&mut self) -> bool;
+
+    /// As [`TunnelStream::has_moved`].
+    fn has_moved(&self) -> bool;
+}
+
+impl Reusable for Http1 {
+    /// While the speed of its tunnel is used up, a read would say nothing about it.
+    fn may_go_on(&mut self) -> bool {
+        self.io.shaped().hold_back(false);
+        let is_quiet = self.is_quiet();
+        self.io.shaped().hold_back(true);
+        is_quiet
+    }
+
+    fn has_moved(&self) -> bool {
+        self.io.stream().has_moved()
+    }
+}
+
+impl<C> Default for Upstreams<C> {
+    fn default() -> Self {
+        Self {
+            by_tunnel: HashMap::new(),
+            idle: 0,
+        }
+    }
+}
+
+impl<C> Default for Waiting<C> {
+    fn default() -> Self {
+        Self {
+            http1: Vec::new(),
+            http2: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -166,28 +209,39 @@ impl Drop for Turn {
 
 impl Upstreams {
     fn take(&mut self, tunnel: TunnelId) -> Option<Connection> {
-        let waiting = self.by_tunnel.get_mut(&tunnel)?;
-        if let Some(http2) = waiting.http2.iter_mut().find_map(Shared::take) {
+        if let Some(http2) = self.take_http2(tunnel) {
             return Some(Connection::Http2(http2));
         }
+        self.take_http1(tunnel).map(Connection::Http1)
+    }
+}
+
+impl<C: Reusable> Upstreams<C> {
+    fn take_http2(&mut self, tunnel: TunnelId) -> Option<Http2> {
+        let waiting = self.by_tunnel.get_mut(&tunnel)?;
+        waiting.http2.iter_mut().find_map(Shared::take)
+    }
+
+    fn take_http1(&mut self, tunnel: TunnelId) -> Option<C> {
+        let waiting = self.by_tunnel.get_mut(&tunnel)?;
         while let Some((mut io, _)) = waiting.http1.pop() {
             self.idle = self.idle.saturating_sub(1);
-            if may_go_on(&mut io) {
-                return Some(Connection::Http1(io));
+            if io.may_go_on() {
+                return Some(io);
             }
         }
         None
     }
 
     /// Takes out what waits for a tunnel that is over, to be dropped outside the lock.
-    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Option<Waiting> {
+    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Option<Waiting<C>> {
         let waiting = self.by_tunnel.remove(&tunnel)?;
         self.idle = self.idle.saturating_sub(waiting.http1.len());
         Some(waiting)
     }
 
     /// Keeps a connection whose exchange has ended properly.
-    fn keep(&mut self, tunnel: TunnelId, io: Http1) {
+    fn keep(&mut self, tunnel: TunnelId, io: C) {
         if self.idle >= IDLE_PER_WORKER {
             // The others have been used as lately, or are closed before long.
             return;
@@ -196,8 +250,8 @@ impl Upstreams {
         if waiting.http1.len() >= IDLE_PER_TUNNEL {
             return;
         }
-        let place = if io.io.has_moved() {
-            let moved = |(waiting, _): &&(Http1, Instant)| waiting.io.has_moved();
+        let place = if io.has_moved() {
+            let moved = |(waiting, _): &&(C, Instant)| waiting.has_moved();
             let moved = waiting.http1.iter().take_while(moved).count();
             if moved >= MOVED_PER_TUNNEL {
                 return;
@@ -228,7 +282,7 @@ impl Upstreams {
     }
 
     /// Takes out every HTTP/1.1 connection of these tunnels, to be dropped outside the lock.
-    fn clear(&mut self, tunnels: &[TunnelId]) -> Vec<Http1> {
+    fn clear(&mut self, tunnels: &[TunnelId]) -> Vec<C> {
         let mut out = Vec::new();
         for tunnel in tunnels {
             if let Some(waiting) = self.by_tunnel.get_mut(tunnel) {
@@ -240,7 +294,7 @@ impl Upstreams {
     }
 
     /// Takes out what has waited for `idle` or for too long, to be closed outside the lock.
-    pub(crate) fn trim(&mut self, now: Instant, idle: Duration) -> Vec<Http1> {
+    pub(crate) fn trim(&mut self, now: Instant, idle: Duration) -> Vec<C> {
         let idle = idle.min(IDLE);
         let mut out = Vec::new();
         self.by_tunnel.retain(|_, waiting| {
@@ -260,15 +314,6 @@ impl Upstreams {
         self.idle = self.idle.saturating_sub(out.len());
         out
     }
-}
-
-/// Whether a connection that has waited may be used again. While the speed of its tunnel is used
-/// up, a read would say nothing about it.
-fn may_go_on(io: &mut Http1) -> bool {
-    io.io.shaped().hold_back(false);
-    let is_quiet = io.is_quiet();
-    io.io.shaped().hold_back(true);
-    is_quiet
 }
 
 /// Gets a connection for a request of a visitor at `source`: one that waits, unless `fresh`, or a
@@ -475,11 +520,6 @@ impl UpIo {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_mut().0,
         }
-    }
-
-    /// As [`TunnelStream::has_moved`].
-    fn has_moved(&self) -> bool {
-        self.stream().has_moved()
     }
 }
 

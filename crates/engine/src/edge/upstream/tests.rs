@@ -1,0 +1,106 @@
+use types::id::RANDOM_BYTES;
+
+use super::*;
+
+/// A connection that may go on unless its service has closed it.
+struct Fake {
+    moved: bool,
+    closed: bool,
+}
+
+impl Reusable for Fake {
+    fn may_go_on(&mut self) -> bool {
+        !self.closed
+    }
+
+    fn has_moved(&self) -> bool {
+        self.moved
+    }
+}
+
+fn fresh() -> Fake {
+    Fake {
+        moved: false,
+        closed: false,
+    }
+}
+
+fn moved() -> Fake {
+    Fake {
+        moved: true,
+        closed: false,
+    }
+}
+
+fn tunnel(number: u8) -> TunnelId {
+    TunnelId::new(1, [number; RANDOM_BYTES])
+}
+
+fn keep_many(upstreams: &mut Upstreams<Fake>, tunnel: TunnelId, count: usize) -> usize {
+    let before = upstreams.idle;
+    for _ in 0..count {
+        upstreams.keep(tunnel, fresh());
+    }
+    upstreams.idle - before
+}
+
+#[test]
+fn a_tunnel_keeps_256_idle_connections_and_a_worker_2048() {
+    let mut upstreams = Upstreams::default();
+    for number in 0..8 {
+        assert_eq!(keep_many(&mut upstreams, tunnel(number), 300), 256);
+    }
+    // The worker has as many as it may have, whichever tunnel they are for.
+    assert_eq!(keep_many(&mut upstreams, tunnel(9), 1), 0);
+    assert!(upstreams.take_http1(tunnel(0)).is_some());
+    assert_eq!(keep_many(&mut upstreams, tunnel(9), 2), 1);
+    drop(upstreams.forget(tunnel(1)));
+    assert_eq!(keep_many(&mut upstreams, tunnel(9), 300), 255);
+    assert_eq!(upstreams.clear(&[tunnel(9), tunnel(2)]).len(), 512);
+    assert_eq!(upstreams.idle, 2048 - 1 - 256 - 512 + 1 + 255);
+}
+
+#[test]
+fn eight_idle_connections_of_a_tunnel_may_have_left_their_lane() {
+    let mut upstreams = Upstreams::default();
+    upstreams.keep(tunnel(0), fresh());
+    for _ in 0..20 {
+        upstreams.keep(tunnel(0), moved());
+    }
+    assert_eq!(upstreams.idle, 9);
+    let first = upstreams.take_http1(tunnel(0));
+    assert!(first.is_some_and(|first| !first.moved), "they go last");
+    assert_eq!(upstreams.idle, 8);
+}
+
+#[test]
+fn a_connection_waits_50_seconds_for_its_next_request() {
+    let mut upstreams = Upstreams::default();
+    upstreams.keep(tunnel(0), fresh());
+    let long = Duration::from_hours(1);
+    let now = Instant::now();
+    assert!(
+        upstreams
+            .trim(now + Duration::from_secs(49), long)
+            .is_empty()
+    );
+    assert_eq!(upstreams.trim(now + Duration::from_secs(50), long).len(), 1);
+    assert_eq!(upstreams.idle, 0);
+    assert!(upstreams.by_tunnel.is_empty());
+}
+
+#[test]
+fn a_connection_that_its_service_closed_is_passed_over() {
+    let mut upstreams = Upstreams::default();
+    upstreams.keep(tunnel(0), fresh());
+    upstreams.keep(
+        tunnel(0),
+        Fake {
+            closed: true,
+            ..fresh()
+        },
+    );
+    assert!(upstreams.take_http1(tunnel(0)).is_some());
+    assert!(upstreams.take_http1(tunnel(0)).is_none());
+    assert_eq!(upstreams.idle, 0);
+}
