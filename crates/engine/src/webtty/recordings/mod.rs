@@ -19,6 +19,8 @@ mod read;
 mod readers;
 mod search;
 mod tend;
+#[cfg(test)]
+mod tests;
 mod usage;
 mod writer;
 
@@ -145,25 +147,13 @@ impl Recorder {
         let Some(store) = place::open(config).await? else {
             return Ok(Self::default());
         };
-        let inner = Arc::new(Inner {
-            store,
-            policy: config.policy,
-            max_session: config.max_bytes_per_session,
-            max_project: config.max_bytes_per_project,
-            retention: config.retention,
-            clock,
-            runtime: Handle::current(),
-            healthy: watch::Sender::new(true),
-            usage: Usage::default(),
-            running: Mutex::default(),
-            ended: Mutex::default(),
-            readers: Readers::new(MAX_READERS, MAX_READERS / 2),
-            lists: Readers::new(MAX_LISTS, MAX_LISTS / 4),
-            tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
-        });
+        Ok(Self::over(store, config, clock))
+    }
+
+    fn over(store: Store, config: &Recordings, clock: Arc<dyn Clock>) -> Self {
+        let inner = Arc::new(Inner::new(store, config, clock));
         inner.tasks.spawn(tend::run(Arc::clone(&inner)));
-        Ok(Self { inner: Some(inner) })
+        Self { inner: Some(inner) }
     }
 
     /// Whether recordings have a place.
@@ -264,6 +254,26 @@ impl Drop for Recording {
 }
 
 impl Inner {
+    fn new(store: Store, config: &Recordings, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            policy: config.policy,
+            max_session: config.max_bytes_per_session,
+            max_project: config.max_bytes_per_project,
+            retention: config.retention,
+            clock,
+            runtime: Handle::current(),
+            healthy: watch::Sender::new(true),
+            usage: Usage::default(),
+            running: Mutex::default(),
+            ended: Mutex::default(),
+            readers: Readers::new(MAX_READERS, MAX_READERS / 2),
+            lists: Readers::new(MAX_LISTS, MAX_LISTS / 4),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+
     fn is_healthy(&self) -> bool {
         *self.healthy.borrow()
     }

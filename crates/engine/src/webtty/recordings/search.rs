@@ -103,17 +103,11 @@ impl Recorder {
         };
         // One more than is read says whether there is more.
         let sessions = inner.newest(project_id, MAX_SESSIONS + 1, wanted).await?;
-        let work = Work {
-            inner: Arc::clone(inner),
-            handle: inner.runtime.clone(),
-            project: project_id.to_owned(),
-            search,
-            until: Instant::now() + MAX_TIME,
-            bytes: 0,
-        };
+        let (at, project) = (Arc::clone(inner), project_id.to_owned());
         let searching = inner.tasks.spawn_blocking_on(
             move || {
-                let answer = work.run(&sessions);
+                // Its time begins here: before it had a thread, nothing was searched.
+                let answer = Work::new(at, project, search).run(&sessions);
                 drop(permit);
                 answer
             },
@@ -123,13 +117,13 @@ impl Recorder {
     }
 }
 
-struct Work {
+pub(super) struct Work {
     inner: Arc<Inner>,
     handle: Handle,
     project: String,
     search: Search,
     until: Instant,
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 /// How the look at one session ended.
@@ -141,7 +135,18 @@ enum Looked {
 }
 
 impl Work {
-    fn run(mut self, sessions: &[Arc<Stored>]) -> SearchAnswer {
+    pub(super) fn new(inner: Arc<Inner>, project: String, search: Search) -> Self {
+        Self {
+            handle: inner.runtime.clone(),
+            inner,
+            project,
+            search,
+            until: Instant::now() + MAX_TIME,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn run(mut self, sessions: &[Arc<Stored>]) -> SearchAnswer {
         let mut answer = SearchAnswer::default();
         let mut last = None;
         for (number, stored) in sessions.iter().enumerate() {
