@@ -79,7 +79,7 @@ impl Opener {
             person: Person {
                 user_id,
                 root: proof.map(Proof::root),
-                name: name.unwrap_or_default(),
+                name: cut(&name.unwrap_or_default()),
                 device_id: None,
                 browser_id: None,
             },
@@ -94,8 +94,11 @@ impl Opener {
 pub(crate) fn shown_name(user_id: Option<&str>, tenancy: &Tenancy) -> Option<String> {
     let user_id = user_id?;
     let name = tenancy.directory().and_then(|known| known.name_of(user_id));
-    let name = name.unwrap_or_else(|| user_id.to_owned());
-    Some(name.chars().take(MAX_NAME).collect())
+    Some(cut(&name.unwrap_or_else(|| user_id.to_owned())))
+}
+
+fn cut(name: &str) -> String {
+    name.chars().take(MAX_NAME).collect()
 }
 
 /// Begins a session, which goes on by itself from now on. `record` is of the visit that opened it.
@@ -166,3 +169,20 @@ const MAX_NAME: usize = 60;
 
 /// Seconds after which it is worth to try again.
 const RETRY: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::Project;
+
+    #[test]
+    fn a_name_is_shown_up_to_60_characters() {
+        let tenancy = Tenancy::Community(Arc::new(Project::community()));
+        for (len, shown) in [(60, 60), (61, 60)] {
+            let name = "\u{e9}".repeat(len);
+            let shown_name = shown_name(Some(&name), &tenancy).unwrap();
+            assert_eq!(shown_name.chars().count(), shown);
+        }
+        assert_eq!(shown_name(None, &tenancy), None);
+    }
+}
