@@ -138,7 +138,14 @@ fn reported(event: &types::event::Event) -> Option<Record> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
+    use types::client::Client;
+
     use super::*;
+    use crate::clock::ManualClock;
+    use crate::directory::Project;
+    use crate::live::{Live, LiveLimits};
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -173,5 +180,21 @@ mod tests {
         inventory.changes(one());
         inventory.whole = None;
         assert_eq!(inventory.changes(one()).len(), 1, "again, though known");
+    }
+
+    #[test]
+    fn as_many_events_wait_to_become_records_and_the_rest_is_counted() {
+        let clock = Arc::new(ManualClock::at(at("2026-11-20T17:30:00Z")));
+        let live: Arc<Live<()>> = Live::new(LiveLimits::default(), clock);
+        let mut events = live.observe(EVENTS);
+        let client = Client::online(live.new_client_id());
+        let project = Arc::new(Project::community());
+        let id = live.add_client(client, &project).unwrap().id;
+        for number in 1..65_538 {
+            live.update_client(&id, |view| view.os = Some(number.to_string()));
+        }
+        let lost = events.lost();
+        assert_eq!(lost.load(Ordering::Relaxed), 2);
+        assert_eq!(std::iter::from_fn(|| events.try_event()).count(), 65_536);
     }
 }
