@@ -216,6 +216,32 @@ fn the_server_gets_the_open_without_what_is_between_two_ends_alone() {
 }
 
 #[test]
+fn a_command_is_recorded_up_to_1024_bytes() {
+    for (len, recorded) in [(1024, 1024), (1025, 1023)] {
+        let mut session = opening();
+        // Cut at a character: the last one has two bytes.
+        let command = "x".repeat(len - 2) + "\u{e9}";
+        let opening = Kind::Open(Box::new(Open {
+            config: Some(Config {
+                cmd_args: vec![command],
+                ..Config::default()
+            }),
+            ..Open::default()
+        }));
+        session.on_message(person(0), opening, at(0));
+        let details: Vec<_> = drain(&mut session)
+            .into_iter()
+            .filter_map(|command| match command {
+                Command::Record(entry) if entry.record_type == RecordType::Open => entry.detail,
+                _ => None,
+            })
+            .map(|detail| detail.len())
+            .collect();
+        assert_eq!(details, [recorded]);
+    }
+}
+
+#[test]
 fn what_a_spectator_types_does_not_pass() {
     let mut session = active();
     join(&mut session, 1, at(0));

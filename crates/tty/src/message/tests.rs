@@ -392,6 +392,74 @@ fn sizes_hold_at_their_edge() {
 }
 
 #[test]
+fn names_keys_and_lists_hold_at_their_edge() {
+    let user = |len: usize| {
+        Kind::Open(Box::new(Open {
+            config: Some(Config {
+                username: Some(Username {
+                    payload: Some(User::Name("u".repeat(len))),
+                }),
+                ..Config::default()
+            }),
+            ..Open::default()
+        }))
+    };
+    let id = |len: usize| {
+        Kind::Attach(Box::new(Attach {
+            session_id: "s".repeat(len),
+            ..Attach::default()
+        }))
+    };
+    let key = |len: usize| {
+        Kind::ServerHello(Box::new(ServerHello {
+            session_nonce: vec![0; len],
+            ..ServerHello::default()
+        }))
+    };
+    let suites = |len: usize| {
+        Kind::ServerHello(Box::new(ServerHello {
+            payload_suites: vec![1; len],
+            ..ServerHello::default()
+        }))
+    };
+    let envelopes = |len: usize| {
+        Kind::Open(Box::new(Open {
+            session_key_grant: Some(SessionKeyGrant {
+                key_envelopes: vec![KeyEnvelope::default(); len],
+                ..SessionKeyGrant::default()
+            }),
+            ..Open::default()
+        }))
+    };
+    let side = |side: u32| {
+        let size = TerminalSize {
+            row: side,
+            ..TerminalSize::default()
+        };
+        Kind::Parameter(size.into())
+    };
+    let error = |len: usize| {
+        Kind::ProtocolError(ProtocolError {
+            msg: "e".repeat(len),
+            ..ProtocolError::default()
+        })
+    };
+    for (fits, does_not, what) in [
+        (user(256), user(257), "user"),
+        (id(128), id(129), "session id"),
+        (key(512), key(513), "nonce"),
+        (suites(32), suites(33), "suites"),
+        (envelopes(256), envelopes(257), "key envelopes"),
+        (side(65_535), side(65_536), "terminal size"),
+        (error(4096), error(4097), "error"),
+    ] {
+        assert_eq!(decode(encode(&fits).unwrap()).unwrap(), fits);
+        assert_eq!(encode(&does_not), Err(BadMessage::TooLarge(what)));
+        assert_eq!(read(&unchecked(&does_not)), Err(BadMessage::TooLarge(what)));
+    }
+}
+
+#[test]
 fn nothing_typed_shown_or_secret_is_printed() {
     let kinds = [
         Kind::data(Stream::Stdin, "hunter2"),

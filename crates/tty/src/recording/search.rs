@@ -218,4 +218,25 @@ mod tests {
         recorder.commit(&record);
         assert_eq!(Searcher::new("line").unwrap().push(&record, 3).len(), 3);
     }
+
+    #[test]
+    fn a_line_is_cut_at_512_characters() {
+        let mut recorder = Recorder::new("wts_x", u64::MAX);
+        let mut searcher = Searcher::new("e").unwrap();
+        let line = "\u{e9}".repeat(590) + "e";
+        let entries = [
+            Entry::resize("wtp_a", Size { rows: 4, cols: 600 }),
+            Entry::output(StreamType::Stdout, format!("e{line}").into()),
+        ];
+        let mut found = Vec::new();
+        for entry in entries {
+            let record = recorder
+                .next(entry, Timestamp::UNIX_EPOCH, [7; 16])
+                .unwrap();
+            recorder.commit(&record);
+            found.extend(searcher.push(&record, 100));
+        }
+        let lines: Vec<_> = found.iter().map(|hit| hit.line.chars().count()).collect();
+        assert_eq!(lines, [512]);
+    }
 }
