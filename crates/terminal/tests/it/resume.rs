@@ -357,3 +357,27 @@ async fn a_client_that_does_not_read_holds_its_command() {
     assert_eq!(bytes, 3_000_000 + "done\n".len());
     drop(host.stream(Transport::Plain));
 }
+
+/// A command that does not read holds its client: what waits for it is bounded.
+#[tokio::test]
+async fn a_command_that_does_not_read_holds_its_client() {
+    const PIECE: usize = 16 * 1024;
+    let host = Host::new();
+    let mut client = host.plain();
+    client.open(script("sleep 600", false)).await;
+    // From here on time passes only when nobody has anything to do.
+    tokio::time::pause();
+    let mut taken = 0;
+    let typing = async {
+        loop {
+            client.input(&"x".repeat(PIECE)).await;
+            taken += PIECE;
+        }
+    };
+    let held = tokio::time::timeout(Duration::from_secs(1), typing).await;
+    held.expect_err("it is held");
+    // Beside what waits: a message, the pipe of the command, and the stream with its reader.
+    let beside = PIECE + 3 * 64 * 1024;
+    let most = 256 * 1024;
+    assert!((most..=most + beside).contains(&taken), "{taken}");
+}

@@ -273,3 +273,28 @@ async fn what_can_only_be_read_is_not_written_and_uploads_are_bounded() {
     let text = std::fs::read_to_string(dir.path().join("root/a.txt")).unwrap();
     assert_eq!(text, "hello");
 }
+
+/// Of a refused file 16 MiB are read, for five seconds, so that its sender hears the refusal.
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_refused_upload_has_a_time_and_a_size() {
+    let dir = folder();
+    let host = Host::files(root(&dir), true);
+    let most = 16 * 1024 * 1024;
+    for (sent, seconds) in [(0, 5), (most, 5), (most + 1, 0)] {
+        let began = Instant::now();
+        let (mut reader, mut writer) = tokio::io::split(host.stream(Transport::WebSocket));
+        let head = "PUT /fs/a.txt HTTP/1.1\r\nHost: host\r\nContent-Length: 99999999\r\n\r\n";
+        writer.write_all(head.as_bytes()).await.unwrap();
+        let sending = async {
+            writer.write_all(&vec![b'x'; sent]).await.ok();
+            std::future::pending::<()>().await;
+        };
+        let mut status = [0; 12];
+        tokio::select! {
+            read = reader.read_exact(&mut status) => drop(read.unwrap()),
+            () = sending => {}
+        }
+        assert_eq!(&status, b"HTTP/1.1 403");
+        assert_eq!(began.elapsed().as_secs(), seconds, "{sent}");
+    }
+}
