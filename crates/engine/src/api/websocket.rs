@@ -1,8 +1,8 @@
 //! `/api/websocket`: the live stream over a WebSocket (EN-4).
 //!
 //! One JSON text frame for each event. Nothing that the client says matters but that it speaks:
-//! pings are sent, and one who has been silent for three of them is gone. One whose frames are
-//! broken is told how.
+//! pings are sent, and one who has been silent for as long as three of them take is gone. One whose
+//! frames are broken is told how.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
         };
         let message = match step {
             Step::Frame(frame) => text(frame.json()),
-            Step::Ping if heard.elapsed() > SILENCE => return,
+            Step::Ping if heard.elapsed() >= SILENCE => return,
             Step::Ping => Message::Ping(Bytes::new()),
             Step::Heard => {
                 heard = Instant::now();
@@ -152,7 +152,7 @@ fn text(json: Bytes) -> Message {
 
 /// A third of the shortest idle limit that is common on the way.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Three pings without a word.
+/// As long as three pings take; it is looked at when the next one is due.
 const SILENCE: Duration = Duration::from_mins(1);
 /// As long as an engine waits for a peer that takes nothing.
 const SEND_DEADLINE: Duration = Duration::from_secs(10);

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod ends;
+mod silent;
 mod watching;
 
 use std::collections::BTreeMap;

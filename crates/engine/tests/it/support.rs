@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
+use axum::Router;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use credentials::{Keyring, Secret};
@@ -15,8 +16,11 @@ use engine::config::Share;
 use engine::directory::Project;
 use engine::live::{Identity, Live, LiveLimits, LiveTunnel, Owner};
 use engine::webtty::Sessions;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
@@ -78,6 +82,9 @@ pub(crate) struct TestApi {
     pub(crate) live: Arc<Live<()>>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) http: reqwest::Client,
+    /// WebSockets that have not ended.
+    pub(crate) upgraded: TaskTracker,
+    router: Router,
     server: JoinHandle<()>,
 }
 
@@ -106,6 +113,7 @@ impl TestApi {
         let project = Arc::new(Project::community());
         let live = Live::new(limits, Arc::clone(&clock));
         let tokens = Tokens::new(keyring().with_compat(compat));
+        let upgraded = TaskTracker::new();
         let api = Api {
             live: Arc::clone(&live),
             tokens: Arc::clone(&tokens),
@@ -120,19 +128,34 @@ impl TestApi {
                 of_project: RATE,
                 of_source: RATE,
             }),
-            upgraded: TaskTracker::new(),
+            upgraded: upgraded.clone(),
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = engine::api::router(Arc::new(api)).layer(axum::Extension(project));
-        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let served = router.clone();
+        let server = tokio::spawn(async move { axum::serve(listener, served).await.unwrap() });
         Self {
+            upgraded,
+            router,
             address,
             live,
             tokens,
             http: reqwest::Client::new(),
             server,
         }
+    }
+
+    /// A connection without a network, where `bytes` are under way at most: on a paused clock, time
+    /// passes only when both ends wait.
+    pub(crate) fn in_memory(&self, bytes: usize) -> DuplexStream {
+        let (client, server) = tokio::io::duplex(bytes);
+        let service = TowerToHyperService::new(self.router.clone());
+        let connection = hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(server), service)
+            .with_upgrades();
+        tokio::spawn(async move { connection.await.ok() });
+        client
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
