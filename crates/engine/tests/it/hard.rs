@@ -11,6 +11,7 @@ mod names;
 mod paths;
 mod queries;
 mod slow;
+mod stuck;
 mod tokens;
 mod upstreams;
 
