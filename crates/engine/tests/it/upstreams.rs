@@ -121,6 +121,34 @@ async fn a_visitor_beyond_what_a_connection_carries_gets_another() {
     drop(under_way);
 }
 
+/// Whatever the service lets a connection carry, the engine lets it carry 32 requests.
+#[tokio::test]
+async fn a_connection_to_a_service_carries_32_requests() {
+    let engine = TestEngine::start().await;
+    let service = Upstream::start(|stream, _| async move {
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let mut under_way = Vec::new();
+        while let Some(Ok((_, mut answer))) = connection.accept().await {
+            // The body does not end before the connection does.
+            under_way.push(answer.send_response(Response::new(()), false));
+        }
+    })
+    .await;
+    let tunnel = engine.publish_h2c(service.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().h2(host).await;
+    let mut under_way = Vec::new();
+    for number in 1..=65_usize {
+        let request = Request::get(format!("https://{host}/"))
+            .body(testing::H2Visitor::empty())
+            .unwrap();
+        let response = within("answer", visitor.send(request)).await.unwrap();
+        assert_eq!(response.status().as_u16(), 200);
+        under_way.push(response);
+        assert_eq!(service.accepted(), number.div_ceil(32), "{number}");
+    }
+}
+
 /// A service that answers `/held` with [`HELD`] bytes, of which it counts those that have gone.
 async fn counts_what_goes(gone: watch::Sender<usize>) -> Upstream {
     Upstream::start(move |stream, _| {

@@ -1,6 +1,7 @@
 //! Managed terminals through a managed engine: a registered server behind a real agent connection,
 //! people who open sessions and people who join them.
 
+mod bounds;
 mod chain;
 mod control;
 mod events;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use axum::Router;
@@ -13,8 +14,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use credentials::{Keyring, Secret};
 use engine::access::{JwksError, JwksSource, Tokens, Unverified};
 use serde_json::{Value, json};
+use testing::within;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::{NOW, auth, keyring, pat, signed, token};
 
@@ -210,4 +213,67 @@ async fn keys_come_from_an_https_address_or_loopback_and_from_nowhere_else() {
         .refresh(&Tokens::new(keyring()))
         .await;
     assert!(matches!(redirected, Err(JwksError::Status(307))));
+}
+
+/// A token of an unknown key has the set fetched again, and many have it fetched once in 30 seconds.
+async fn tokens_of_unknown_keys_cause_a_fetch_in_30_seconds() {
+    let (known, unknown) = (
+        Ed25519KeyPair::generate().unwrap(),
+        Ed25519KeyPair::generate().unwrap(),
+    );
+    let (fetched, mut fetches) = tokio::sync::watch::channel(Vec::new());
+    let document = json!({"keys": [jwk(&known, "known")]}).to_string();
+    let jwks = get(move || {
+        fetched.send_modify(|fetches: &mut Vec<Instant>| fetches.push(Instant::now()));
+        std::future::ready(document.clone())
+    });
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/jwks", jwks);
+    let serving = async move { axum::serve(listener, router).await };
+    let _server = AbortOnDropHandle::new(tokio::spawn(async { serving.await.unwrap() }));
+    let tokens = Tokens::new(Keyring::new());
+    let source = JwksSource::new(&format!("http://{address}/jwks")).unwrap();
+    let stop = CancellationToken::new();
+    let fresh = tokio::spawn(source.keep_fresh(Arc::clone(&tokens), stop.clone()));
+    let first = fetches.wait_for(|fetches| fetches.len() == 1);
+    within("first fetch", first).await.unwrap();
+    let stranger = signed_by(&unknown, "unknown", &pat());
+    let asking = async {
+        loop {
+            assert!(tokens.verify(&stranger, NOW).is_err());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let second = fetches.wait_for(|fetches| fetches.len() == 2);
+    tokio::select! {
+        () = asking => {}
+        second = within("second fetch", second) => drop(second.unwrap()),
+    }
+    let at = fetches.borrow().clone();
+    assert!(at[1] - at[0] >= Duration::from_secs(30), "{at:?}");
+    stop.cancel();
+    fresh.await.unwrap();
+}
+
+/// A server that takes the request and says nothing is as good as down.
+async fn a_key_server_that_does_not_answer_is_given_up() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let source = JwksSource::new(&format!("http://{address}/jwks")).unwrap();
+    let tokens = Tokens::new(keyring());
+    let begun = Instant::now();
+    let refreshed = within("end of a fetch", source.refresh(&tokens)).await;
+    assert!(matches!(refreshed, Err(JwksError::Fetch(_))));
+    assert!(begun.elapsed() >= Duration::from_secs(10));
+    assert!(tokens.verify(&token(&pat()), NOW).is_ok());
+}
+
+/// Both at once, since each takes its time.
+#[tokio::test]
+async fn a_key_server_is_asked_seldom_and_not_waited_for() {
+    tokio::join!(
+        Box::pin(tokens_of_unknown_keys_cause_a_fetch_in_30_seconds()),
+        Box::pin(a_key_server_that_does_not_answer_is_given_up()),
+    );
 }

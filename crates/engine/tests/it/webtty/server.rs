@@ -50,6 +50,9 @@ enum Order {
     Cut,
 }
 
+/// The transport of a server that takes connections and opens no WebSocket.
+pub(crate) const SILENT: &str = "silent";
+
 /// The keys of a server, for its record and its proofs.
 pub(crate) struct Keys(EndpointIdentity);
 
@@ -76,6 +79,9 @@ impl TestServer {
         publish: bool,
         transport: &str,
     ) -> Self {
+        // One whose handshake never comes.
+        let silent = transport == SILENT;
+        let transport = if silent { "websocket" } else { transport };
         let mut labels = std::collections::BTreeMap::from([
             (SERVER_ID.to_owned(), id.to_owned()),
             ("svc.webtty.transport".to_owned(), transport.to_owned()),
@@ -108,6 +114,11 @@ impl TestServer {
                 let (orders, ordered) = mpsc::unbounded_channel();
                 send.send(Shell { happened, orders }).ok();
                 tokio::spawn(async move {
+                    if silent {
+                        std::future::pending::<()>().await;
+                        drop(stream);
+                        return;
+                    }
                     let link = if websocket {
                         let io: Box<dyn super::link::Duplex> = Box::new(stream);
                         Link::websocket(tokio_tungstenite::accept_async(io).await.unwrap())

@@ -201,16 +201,27 @@ impl World {
         token: &str,
         body: Option<&Value>,
     ) -> (u16, Value) {
+        let text = body.map(Value::to_string).unwrap_or_default();
+        self.say(method, path, token, &text).await
+    }
+
+    /// A call with a body that is any text.
+    pub(crate) async fn say(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        text: &str,
+    ) -> (u16, Value) {
         let host = host();
         let mut caller = self.engine.visitor().http1(&host).await;
-        let text = body.map(Value::to_string).unwrap_or_default();
         let fields = format!(
             "authorization: Bearer {token}\r\ncontent-type: application/json\r\n\
              content-length: {}\r\nconnection: close\r\n",
             text.len()
         );
         caller.request(method, path, &host, &fields).await;
-        caller.send(&text).await;
+        caller.send(text).await;
         let answer = caller.answer().await;
         let said = String::from_utf8_lossy(&answer.body).into_owned();
         let value = serde_json::from_str(&said).unwrap_or(Value::Null);

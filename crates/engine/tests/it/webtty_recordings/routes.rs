@@ -55,6 +55,20 @@ impl Served {
     }
 }
 
+impl Served {
+    /// The answer to a query with these parameters: its status and what it says is wrong.
+    async fn said(&self, path: &str, params: &str) -> (u16, String) {
+        let request = self.api.get(path).query(&[("params", params)]);
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        let body: Value = response.json().await.unwrap();
+        (
+            status,
+            body["detail"].as_str().unwrap_or_default().to_owned(),
+        )
+    }
+}
+
 fn may(permissions: &[&str]) -> Value {
     auth(NOW, 3600, json!({"permissions": permissions}))
 }
@@ -373,4 +387,28 @@ async fn of_an_encrypted_session_there_is_ciphertext() {
     }
     let search = "/api/webtty/recordings/search?params=%7B%22query%22%3A%22red%22%7D";
     assert_eq!(served.api.json(search).await.1["hits"], json!([]));
+}
+
+/// A query is short and flat.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parameters_of_a_query_have_a_size_and_a_depth() {
+    let served = Served::start().await;
+    let id = served.made(sample()).await;
+    let path = format!("/api/webtty/sessions/{id}/events");
+    let padded = |bytes: usize| format!("{{{}}}", " ".repeat(bytes - 2));
+    let nested = |depth: usize| {
+        let (open, close) = ("[".repeat(depth - 1), "]".repeat(depth - 1));
+        format!("{{\"other\": {open}{close}}}")
+    };
+    for (params, status, said) in [
+        (padded(4096), 200, ""),
+        (padded(4097), 400, "more than 4096 bytes"),
+        (nested(5), 400, "nested too deeply"),
+        // It is no parameter, and not too deep.
+        (nested(4), 400, "unknown field"),
+    ] {
+        let answer = served.said(&path, &params).await;
+        assert_eq!(answer.0, status, "{answer:?}");
+        assert!(answer.1.contains(said), "{answer:?}");
+    }
 }

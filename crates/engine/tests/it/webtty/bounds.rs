@@ -1,0 +1,105 @@
+//! Sizes and times of what people and servers say. The times are those of the real clock.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tty::message::{Heartbeat, Kind};
+
+use super::server::SILENT;
+use super::world::World;
+
+/// A list in a list, so many deep.
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!(1), |inner, _| json!([inner]))
+}
+
+#[tokio::test]
+async fn a_body_has_a_size_and_a_depth() {
+    let mut world = World::start().await;
+    let (_ann, _shell, id) = world.session().await;
+    let path = format!("/api/webtty/sessions/{id}/participants");
+    let most = 16 * 1024;
+    for (len, status) in [(most, 200), (most + 1, 413)] {
+        let (front, back) = ("{\"role\": \"spectator\"", "}");
+        let room = " ".repeat(len - front.len() - back.len());
+        let body = format!("{front}{room}{back}");
+        let answer = world.say("POST", &path, &world.bob, &body).await;
+        assert_eq!(answer.0, status, "{len}: {}", answer.1);
+    }
+    let (_bob, participant) = world.watches(&id, &world.bob).await;
+    // Beside the two objects around it.
+    for (depth, status) in [(7, 400), (6, 201)] {
+        let more = json!({"metadata": {"a": nested(depth)}});
+        let answer = world.asks(&id, &participant, &world.bob, more).await;
+        assert_eq!(answer.0, status, "{depth}: {}", answer.1);
+        let detail = answer.1["detail"].as_str().unwrap_or_default();
+        assert_eq!(detail.contains("nested too deeply"), status == 400);
+    }
+}
+
+#[tokio::test]
+async fn the_last_64_participants_of_an_ended_session_are_kept() {
+    let mut world = World::start().await;
+    let (mut ann, shell, id) = world.session().await;
+    let mut attached = Vec::new();
+    for _ in 0..70 {
+        attached.push(world.attaches(&id, &world.bob).await.0);
+    }
+    let path = format!("/api/webtty/sessions/{id}/participants");
+    let (_, running) = world.get(&path, &world.ann).await;
+    assert_eq!(running.as_array().unwrap().len(), 71);
+    shell.exits(0);
+    ann.ends().await;
+    world.is_so(&id, |shown| shown["status"] == "closed").await;
+    let (status, kept) = world.get(&path, &world.ann).await;
+    assert_eq!(status, 200);
+    let kept: Vec<_> = kept
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(kept, attached[70 - 64..]);
+}
+
+/// Who shows no grant has five seconds, and who sent a heartbeat sends another within thirty.
+async fn a_silent_participant_is_hung_up_on() {
+    let mut world = World::start().await;
+    let (_ann, _shell, id) = world.session().await;
+    let (participant, _) = world.attaches(&id, &world.bob).await;
+    let (mut beating, _) = world.watches(&id, &world.bob).await;
+    let begun = Instant::now();
+    let mut mute = world.joins(&id, &participant, None).await.unwrap();
+    let shows_nothing = async {
+        mute.ends().await;
+        let told = mute.error.as_deref();
+        assert_eq!(told, Some("nothing was shown in time"));
+        assert!(begun.elapsed() >= Duration::from_secs(5));
+    };
+    let falls_silent = async {
+        beating.send(Kind::Heartbeat(Heartbeat::default())).await;
+        beating.ends().await;
+        assert!(begun.elapsed() >= Duration::from_secs(30));
+    };
+    tokio::join!(shows_nothing, falls_silent);
+    let (_, all) = world
+        .get(&format!("/api/webtty/sessions/{id}"), &world.ann)
+        .await;
+    assert_eq!(all["status"], "active", "the session goes on");
+}
+
+async fn a_server_that_opens_no_websocket_is_given_up() {
+    let world = World::with(|_| {}, true, SILENT).await;
+    let begun = Instant::now();
+    assert_eq!(world.comes("", &world.ann).await.err(), Some(504));
+    assert!(begun.elapsed() >= Duration::from_secs(10));
+}
+
+/// Both at once, since each takes its time.
+#[tokio::test]
+async fn who_is_silent_is_given_up() {
+    tokio::join!(
+        Box::pin(a_silent_participant_is_hung_up_on()),
+        Box::pin(a_server_that_opens_no_websocket_is_given_up()),
+    );
+}
