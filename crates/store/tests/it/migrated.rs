@@ -2,8 +2,9 @@
 //! has a database of its own, and every statement of every migration is what most of its time would
 //! be. Tests of the migrations themselves begin with an empty database.
 
-use std::fs;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use store::Store;
@@ -41,7 +42,10 @@ pub(crate) async fn on_sqlite(data: &Path) {
         // As the platform makes it.
         fs::DirBuilder::new().mode(0o700).create(data).unwrap();
     }
-    fs::write(data.join(DATABASE), template).unwrap();
+    let mut options = File::options();
+    let new = options.write(true).create_new(true).mode(0o600);
+    let mut file = new.open(data.join(DATABASE)).unwrap();
+    file.write_all(template).unwrap();
 }
 
 const DATABASE: &str = "platform.db";
