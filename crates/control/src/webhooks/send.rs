@@ -250,7 +250,7 @@ mod tests {
             let mut stream = acceptor.accept(stream).await.unwrap();
             stream.read_u8().await.unwrap();
             drop(clock);
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         let sender = sender(&["127.0.0.0/8"], Some(&ca_file));
         let url = format!("https://127.0.0.1:{port}/");

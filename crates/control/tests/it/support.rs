@@ -1,5 +1,6 @@
 //! A platform in this process, people in it, and what they send.
 
+mod answer;
 mod browser;
 mod database;
 mod promised;
@@ -19,7 +20,7 @@ use control::people::password::Password;
 use control::people::secret_link::LinkSecret;
 use daemon::clock::{Clock as _, ManualClock};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, Method, Request};
+use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -33,6 +34,7 @@ use tokio::sync::OnceCell;
 use tower::ServiceExt as _;
 use types::id::{ProjectId, SessionId, UserId, WorkspaceId};
 
+pub(crate) use self::answer::Answer;
 pub(crate) use self::browser::Browser;
 pub(crate) use self::statements::recorded;
 use crate::migrated;
@@ -91,32 +93,6 @@ pub(crate) struct Person {
 pub(crate) struct Project {
     pub(crate) id: ProjectId,
     pub(crate) endpoint: String,
-}
-
-/// What came back.
-#[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    pub(crate) location: Option<String>,
-    pub(crate) text: String,
-}
-
-/// Whether both tell the same, but for what is left of the caller's rate.
-impl PartialEq for Answer {
-    fn eq(&self, other: &Self) -> bool {
-        let told = |answer: &Self| {
-            let mut headers = answer.headers.clone();
-            headers.remove("ratelimit");
-            (
-                answer.status,
-                headers,
-                answer.location.clone(),
-                answer.text.clone(),
-            )
-        };
-        told(self) == told(other)
-    }
 }
 
 impl TestControl {
@@ -541,53 +517,6 @@ fn configuration_beside(
     let yaml = format!("platform: {platform}\nengines: {engines}\noauth: {oauth}\n{sections}\n");
     std::fs::write(&file, yaml).unwrap();
     Config::load(Some(&file), []).unwrap()
-}
-
-impl Answer {
-    #[track_caller]
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
-    }
-
-    /// The body, of an answer with this status.
-    #[track_caller]
-    pub(crate) fn expect(&self, status: u16) -> Value {
-        assert_eq!(self.status, status, "{}", self.text);
-        if self.text.is_empty() {
-            return Value::Null;
-        }
-        self.json()
-    }
-
-    /// The status and the code of a problem.
-    #[track_caller]
-    pub(crate) fn problem(&self) -> (u16, String) {
-        assert_eq!(self.header("content-type"), "application/problem+json");
-        let code = self.json()["code"].as_str().unwrap().to_owned();
-        (self.status, code)
-    }
-
-    /// The code and the field of a problem with this status.
-    #[track_caller]
-    pub(crate) fn refused(&self, status: u16) -> (String, Option<String>) {
-        assert_eq!(self.status, status, "{}", self.text);
-        let field = self.json()["field"].as_str().map(str::to_owned);
-        (self.problem().1, field)
-    }
-
-    pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .map_or("", |value| value.to_str().unwrap())
-    }
-
-    /// What stands between two pieces of the page.
-    #[track_caller]
-    pub(crate) fn between(&self, before: &str, after: &str) -> &str {
-        let start = self.text.find(before).expect(before) + before.len();
-        let rest = &self.text[start..];
-        &rest[..rest.find(after).expect(after)]
-    }
 }
 
 /// Counts up, for what must differ.

@@ -131,7 +131,9 @@ mod tests {
     fn a_line_has_a_size() {
         let mut events = Events::default();
         for _ in 0..3 {
-            events.feed(&[b'x'; 60_000], |_| panic!("there is no event"));
+            events.feed("x".repeat(60_000).as_bytes(), |_| {
+                panic!("there is no event")
+            });
         }
         assert_eq!(events.line.len(), 64 * 1024 + 64);
         assert_eq!(events.line.len() as u64 + events.beyond, 180_000);

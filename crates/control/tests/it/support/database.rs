@@ -1,5 +1,6 @@
 //! What the database of a platform is made to hold behind the store's back.
 
+use daemon::config::SecretString;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, SqliteConnection};
 
 use super::{Project, TestControl};
@@ -9,7 +10,7 @@ impl TestControl {
     pub(crate) async fn raw(&self, text: &str) {
         let text = AssertSqlSafe(text.to_owned());
         let url = self.app.config.database_url.as_ref();
-        let url = url.map(|url| url.expose());
+        let url = url.map(SecretString::expose);
         if let Some(url) = url.filter(|url| url.starts_with("postgres")) {
             let mut connection = PgConnection::connect(url).await.unwrap();
             sqlx::raw_sql(text).execute(&mut connection).await.unwrap();
