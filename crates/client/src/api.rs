@@ -383,7 +383,7 @@ mod tests {
         let most = 64 * 1024 * 1024;
         for (length, is_read) in [(most, true), (most + 1, false)] {
             let (body, mut theirs) = answer(length).await;
-            // Whoever has read enough goes away.
+            // A client that has read enough closes the connection.
             let bytes = vec![b' '; length];
             let (read, _gone) = tokio::join!(read(body), theirs.write_all(&bytes));
             assert_eq!(read.is_ok(), is_read, "{length}");

@@ -86,7 +86,7 @@ pub(crate) struct Agent {
     revoked: AtomicBool,
 }
 
-/// What is known of an agent when it connects.
+/// The properties of an agent that are known when it connects.
 struct Facts {
     core: std::sync::Weak<Core>,
     client_id: ClientId,

@@ -1,8 +1,8 @@
 //! `/api/websocket`: the live stream over a WebSocket (EN-4).
 //!
-//! One JSON text frame for each event. Nothing that the client says matters but that it speaks:
-//! pings are sent, and one who has been silent for as long as three of them take is gone. One whose
-//! frames are broken is told how.
+//! One JSON text frame for each event. The engine ignores the content of the client's frames. It sends
+//! pings and closes a connection that was silent for three ping intervals. A client that sends an
+//! invalid frame receives a close frame with the reason.
 
 use std::sync::Arc;
 use std::time::Duration;

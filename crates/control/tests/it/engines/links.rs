@@ -384,7 +384,7 @@ async fn a_process_has_so_many_links(control: TestControl) {
     timeout(PATIENCE, again).await.unwrap();
 }
 
-/// Two read slowly, so that they are told for longer than a third one is left without a word.
+/// Two engines read their snapshots slowly, and a third one waits until one of them has finished.
 async fn two_links_are_told_everything_at_once(control: TestControl) {
     let control = linkable(control).await;
     let ada = control.person("ada").await;

@@ -67,7 +67,7 @@ impl Answer {
             .map_or("", |value| value.to_str().unwrap())
     }
 
-    /// What stands between two pieces of the page.
+    /// The text between two pieces of the page.
     #[track_caller]
     pub(crate) fn between(&self, before: &str, after: &str) -> &str {
         let start = self.text.find(before).expect(before) + before.len();

@@ -1,4 +1,4 @@
-//! What the database of a platform is made to hold behind the store's back.
+//! SQL that tests run on the database of a platform without the store.
 
 use daemon::config::SecretString;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, SqliteConnection};
