@@ -408,11 +408,12 @@ async fn a_postgres_with_few_connections_serves_many_readers() {
 async fn a_start_without_a_database_says_why() {
     let directory = tempfile::tempdir().unwrap();
     let url = postgres_url().await;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let free = listener.local_addr().unwrap();
-    drop(listener);
+    // A port that is held and does not listen.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = closed.local_addr().unwrap();
     for (url, why) in [
-        (format!("postgres://svc@{free}/x"), "refused"),
+        (format!("postgres://svc@{address}/x"), "refused"),
         (url.replacen("svc@", "nobody_here@", 1), "does not exist"),
         (url.replace("/t", "/missing"), "does not exist"),
     ] {

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use nix::sys::signal::Signal;
+use tokio::net::TcpSocket;
 
 use crate::program::Home;
 
@@ -97,13 +98,13 @@ async fn a_platforms_configuration_is_checked_without_a_start() {
 #[tokio::test]
 async fn a_start_without_its_database_says_why() {
     let home = Home::new();
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // A port that is held and does not listen.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = closed.local_addr().unwrap();
     configuration(
         &home,
-        &format!("  database_url: postgres://svc:hidden@{free}/svc\n"),
+        &format!("  database_url: postgres://svc:hidden@{address}/svc\n"),
     );
     let ended = home.run(&["platform", "-c", "platform.yaml"]).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");

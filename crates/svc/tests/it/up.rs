@@ -228,7 +228,7 @@ async fn a_forwarded_service_is_published_watched_and_taken_away() {
 async fn a_service_may_stop_and_start_behind_its_tunnel() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
-    let (service, port) = web_service(0).await;
+    let (service, port) = web_service(ports::lease()).await;
     let port_text = port.to_string();
     let args = ["forward", &port_text, "--hostname", "web", "-o", "json"];
     let mut agent = home.start(&args);
