@@ -1,6 +1,7 @@
 //! The report of failed tests at the end of `cargo xtask test`. The output of a run is long, and the
 //! records of continuous integration may keep its end only: each test program that fails leaves the
-//! logs of its failed tests in a file of a folder, and the last lines of the run are those files.
+//! logs of its failed tests in a file of a folder. The run ends with those files, and behind them with the
+//! names of all failed tests and why they failed.
 
 use std::env;
 use std::fs;
@@ -18,6 +19,10 @@ pub(crate) const FOLDER: &str = "SVC_TEST_FAILURES";
 /// Lines that the report keeps of the beginning and of the end of one test's log.
 const FIRST: usize = 10;
 const LAST: usize = 40;
+
+/// Lines and bytes of a line that the list of failed tests has of one test's panic message.
+const MESSAGE: usize = 12;
+const MESSAGE_LINE: usize = 400;
 
 /// How long a process outside of the group may hold the output open after the program has ended.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -72,7 +77,7 @@ pub(super) fn record(program: &str, error: &str, failures: &str) -> Result<()> {
     fs::write(folder.join(name), report).context("cannot write the report of failed tests")
 }
 
-/// Every report of the folder, and the names of the failed tests once more at the end.
+/// Every report of the folder, and the failed tests once more at the end with their panic messages.
 pub(crate) fn report(folder: &Path) -> Result<String> {
     let mut reports = Vec::new();
     for file in fs::read_dir(folder)? {
@@ -84,14 +89,23 @@ pub(crate) fn report(folder: &Path) -> Result<String> {
     Ok(joined(&reports))
 }
 
-/// The reports of these programs, and the names of the failed tests.
+/// The reports of these programs, and the failed tests with their panic messages.
 fn joined(reports: &[(String, String)]) -> String {
     let mut text = String::new();
     let mut names = String::new();
     for (program, report) in reports {
         text.push_str(report);
-        for name in report.lines().filter_map(log_of) {
-            names.extend(["failed: ", program, " ", name, "\n"]);
+        let mut lines = report.lines().peekable();
+        while let Some(line) = lines.next() {
+            if let Some(name) = log_of(line) {
+                names.extend(["failed: ", program, " ", name, "\n"]);
+            } else if line.contains("' panicked at ") || line.contains(") panicked at ") {
+                let rest = std::iter::from_fn(|| lines.next_if(|line| !line.starts_with("---- ")));
+                for line in rest.take(MESSAGE).filter(|line| !line.is_empty()) {
+                    let end = line.floor_char_boundary(MESSAGE_LINE);
+                    names.extend(["    ", line.get(..end).unwrap_or_default(), "\n"]);
+                }
+            }
         }
     }
     text + &names
@@ -102,15 +116,23 @@ fn log_of(line: &str) -> Option<&str> {
     line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
 
-/// The logs without the middle of long ones, and without the harness's list of names.
+/// The logs without stack backtraces, without the middle of long ones, and without the harness's list of
+/// names.
 fn shortened(failures: &str) -> String {
     let mut logs: Vec<Vec<&str>> = Vec::new();
+    let mut is_backtrace = false;
     for line in failures.lines().skip(1) {
         if line == "failures:" {
             break;
         }
         if log_of(line).is_some() {
             logs.push(Vec::new());
+            is_backtrace = false;
+        }
+        is_backtrace |= line == "stack backtrace:";
+        if is_backtrace {
+            is_backtrace = !line.starts_with("note: ");
+            continue;
         }
         if let Some(log) = logs.last_mut() {
             log.push(line);
@@ -142,19 +164,21 @@ mod tests {
         let long: Vec<_> = (0..100).map(|line| format!("line {line}")).collect();
         let long = long.join("\n");
         let output = format!(
-            "running 3 tests\ntest a ... ok\n\nfailures:\n\n---- b::c stdout ----\nwhy\n\n\
-             ---- d stdout ----\n{long}\n\n\nfailures:\n    b::c\n    d\n\ntest result: FAILED.\n"
+            "running 3 tests\ntest a ... ok\n\nfailures:\n\n---- b::c stdout ----\n\
+             thread 'b::c' (7) panicked at a.rs:1:2:\nwhy\nstack backtrace:\n   0: main\n\
+             note: Some details are omitted\nlast\n\n---- d stdout ----\n{long}\n\n\nfailures:\n    b::c\n    d\n\ntest result: FAILED.\n"
         );
         let failures = copied(&copy(io::Cursor::new(output), io::sink()));
         assert!(failures.starts_with("failures:\n\n---- b::c"), "{failures}");
         let report = joined(&[("it-1".to_owned(), shortened(&failures))]);
-        assert!(report.contains("why\n"), "{report}");
+        assert!(report.contains("why\nlast\n"), "{report}");
+        assert!(!report.contains("main"), "{report}");
         assert!(
             report.contains("line 8\n[53 lines are left out]\nline 62\n"),
             "{report}"
         );
         assert!(
-            report.ends_with("failed: it-1 b::c\nfailed: it-1 d\n"),
+            report.ends_with("failed: it-1 b::c\n    why\n    last\nfailed: it-1 d\n"),
             "{report}"
         );
     }
