@@ -4,12 +4,12 @@ mod answer;
 mod h2;
 mod raw;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -22,6 +22,7 @@ use crate::TestCa;
 /// Somebody who can connect to an edge and trusts its certificate.
 pub struct Visitor {
     edge: SocketAddr,
+    source: Option<Ipv4Addr>,
     http1: Arc<ClientConfig>,
     h2: Arc<ClientConfig>,
 }
@@ -31,8 +32,18 @@ impl Visitor {
     pub fn new(edge: SocketAddr, ca: &TestCa) -> Self {
         Self {
             edge,
+            source: None,
             http1: ca.client(&["http/1.1"]),
             h2: ca.client(&["h2"]),
+        }
+    }
+
+    /// The same visitor at another address of the loopback network.
+    #[must_use]
+    pub fn from(self, source: Ipv4Addr) -> Self {
+        Self {
+            source: Some(source),
+            ..self
         }
     }
 
@@ -58,9 +69,12 @@ impl Visitor {
         host: &str,
         config: &Arc<ClientConfig>,
     ) -> Option<TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(self.edge)
-            .await
-            .expect("the edge listens");
+        let socket = TcpSocket::new_v4().expect("a socket");
+        if let Some(source) = self.source {
+            let source = SocketAddr::from((source, 0));
+            socket.bind(source).expect("an address of this machine");
+        }
+        let stream = socket.connect(self.edge).await.expect("the edge listens");
         stream.set_nodelay(true).expect("a socket option");
         let name = ServerName::try_from(host.to_owned()).expect("a host name");
         let connector = TlsConnector::from(Arc::clone(config));

@@ -28,13 +28,14 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 use wire::lane::{MAX_STREAMS, Reading, Sending, Side, Step, StreamOpen, StreamState};
+use wire::message::IpAddress;
 
 pub use self::budget::Budget;
 pub use self::carried::{Carried, Connecting, Mover};
 pub use self::driver::Driver;
 pub use self::stream::LaneStream;
 use crate::Stream;
-use crate::memory::{self, Holding};
+use crate::memory::{self, Holding, Source};
 
 /// What waits to be written to a lane before its streams have to wait: two answers of the largest
 /// kind. More would only wait longer, in front of those that come later.
@@ -42,7 +43,7 @@ const OUT: usize = 2 * wire::lane::DOWN_LIMIT;
 
 /// What all streams of a lane together may leave unread, where the [process](memory) has room for
 /// it. Streams are served elsewhere long before (see [`Lane::has_room`]). Where more comes, streams
-/// whose readers leave it are given up, the one with the most first: the others do not notice.
+/// whose readers leave it are given up, those of the source with the most first: the others do not notice.
 const UNREAD: usize = 32 * 1024 * 1024;
 
 /// How exactly what is unread on a lane is counted in the process.
@@ -85,6 +86,7 @@ struct State {
 /// One stream.
 #[derive(Debug)]
 struct Entry {
+    source: Source,
     state: StreamState,
     /// What has arrived and has not been read: from `start` on.
     inbox: Vec<u8>,
@@ -150,7 +152,7 @@ impl Lane {
         let number = state.last.checked_add(1)?;
         wire::lane::encode_open(number, open, &mut state.out).ok()?;
         state.last = number;
-        let entry = Entry::new(Side::Engine);
+        let entry = Entry::new(Side::Engine, open);
         state.streams.insert(number, entry);
         let driver = state.driver.take();
         drop(state);
@@ -216,12 +218,7 @@ impl State {
             && self.broken.is_none()
             && self.streams.len() < MAX_STREAMS
             && self.out.len() < OUT
-            && self.unread < self.most_unread() / 2
-    }
-
-    /// What may be unread: the more is held in the process, the less of it here.
-    fn most_unread(&self) -> usize {
-        UNREAD.min(memory::free() + self.holding.bytes())
+            && self.unread < most_unread() / 2
     }
 
     /// Tells the process what is unread, where that has changed by much.
@@ -231,15 +228,19 @@ impl State {
         }
     }
 
-    /// Makes room for so many bytes: gives up slow streams, those with the most unread first. Where
-    /// none is slow, whoever has the most.
+    /// Makes room for so many bytes: gives up streams of the source that has the most unread. Of those
+    /// first the slow ones, with the most unread first.
     fn make_room(&mut self, bytes: usize, woken: &mut Vec<Waker>) {
-        while self.unread + bytes > self.most_unread() {
+        while self.unread + bytes > most_unread() {
+            let Some(source) = self.greediest_source() else {
+                return;
+            };
             let turn = self.turn;
             let unread = |entry: &Entry| (entry.turn + SLOW <= turn, entry.unread());
-            let waiting = self.streams.iter_mut();
-            let waiting = waiting.filter(|(_, entry)| entry.unread() > 0);
-            let Some((number, entry)) = waiting.max_by_key(|(_, entry)| unread(entry)) else {
+            let of_source = self.streams.iter_mut();
+            let of_source =
+                of_source.filter(|(_, entry)| entry.source == source && entry.unread() > 0);
+            let Some((number, entry)) = of_source.max_by_key(|(_, entry)| unread(entry)) else {
                 return;
             };
             woken.extend(entry.waiting());
@@ -251,6 +252,16 @@ impl State {
             self.count_unread();
             memory::note_given_up();
         }
+    }
+
+    /// The source whose streams have the most unread together, if any has.
+    fn greediest_source(&self) -> Option<Source> {
+        let mut unread: HashMap<Source, usize> = HashMap::new();
+        for entry in self.streams.values().filter(|entry| entry.unread() > 0) {
+            *unread.entry(entry.source).or_default() += entry.unread();
+        }
+        let most = unread.into_iter().max_by_key(|(_, bytes)| *bytes);
+        most.map(|(source, _)| source)
     }
 
     /// Forgets a stream that is over and that nobody holds.
@@ -265,8 +276,10 @@ impl State {
 }
 
 impl Entry {
-    fn new(side: Side) -> Self {
+    fn new(side: Side, open: &StreamOpen) -> Self {
+        let address = open.source_ip.as_ref().and_then(IpAddress::to_ip);
         Self {
+            source: address.into(),
             state: StreamState::new(),
             inbox: Vec::new(),
             start: 0,
@@ -300,6 +313,12 @@ impl Entry {
         self.start = 0;
         unread
     }
+}
+
+/// What a lane may have unread: as much as the process has left, so that lanes with little unread have
+/// room where others have much.
+fn most_unread() -> usize {
+    UNREAD.min(memory::free())
 }
 
 /// Wakes a task, never under the lock: what runs then may be the end of another stream.

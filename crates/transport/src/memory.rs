@@ -7,14 +7,16 @@
 //! bytes have a limit:
 //!
 //! - From a half of the limit on no buffer grows: every stream has the smallest size.
-//! - At the limit the stream whose reader has taken nothing for the longest time is given up, and
-//!   the next one, until what is held is within the limit. Readers that are slow and read are never
-//!   the first.
-//! - A lane may hold as much as is left (`free`), so that lanes that hold much give streams up before
-//!   those that hold little.
+//! - Where 7/8 of the limit are held, a stream of the [source](Source) whose streams hold the most ends: the
+//!   one whose reader has taken nothing for the longest time; and the next one, until what is held is
+//!   within the limit. So a source that reads nothing, or that opens many streams at once, loses its own
+//!   streams and not those of others.
+//! - A lane may hold as much as the process has left (`free`). So lanes that hold much end streams before
+//!   those that hold little, and some room is left for a lane that holds nothing yet.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
@@ -31,7 +33,32 @@ const FLOOR: usize = 32 * 1024;
 static LIMIT: AtomicUsize = AtomicUsize::new(DEFAULT_LIMIT);
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static GIVEN_UP: AtomicU64 = AtomicU64::new(0);
+/// Bytes of streams that are to be given up and whose tasks have not run yet. They are a part of `HELD`.
+static LEAVING: AtomicUsize = AtomicUsize::new(0);
 static STALLED: Mutex<Registry> = Mutex::new(Registry::new());
+
+/// The part of the limit (1/8) that streams which stall leave to the lanes.
+const RESERVE: usize = 8;
+
+/// The network that a visitor comes from: an IPv4 address, or the first 64 bits of an IPv6 address. Streams
+/// without an address share one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source(u64);
+
+impl From<IpAddr> for Source {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V4(v4) => u64::from(v4.to_bits()),
+            IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
+        })
+    }
+}
+
+impl From<Option<IpAddr>> for Source {
+    fn from(address: Option<IpAddr>) -> Self {
+        address.map_or_else(Self::default, Self::from)
+    }
+}
 
 /// Sets the limit of this process, in bytes.
 pub fn set_limit(bytes: usize) {
@@ -55,7 +82,18 @@ pub fn given_up() -> u64 {
 
 /// Bytes that are left of the limit.
 pub(crate) fn free() -> usize {
-    limit().saturating_sub(held())
+    limit().saturating_sub(staying())
+}
+
+/// Bytes that are held, without those of streams that are to be given up.
+fn staying() -> usize {
+    held().saturating_sub(LEAVING.load(Ordering::Relaxed))
+}
+
+/// Bytes that streams which stall hold beyond what they may.
+fn excess() -> usize {
+    let limit = limit();
+    staying().saturating_sub(limit - limit / RESERVE)
 }
 
 /// Whether so much is held that no buffer may grow.
@@ -103,10 +141,21 @@ impl Drop for Holding {
 }
 
 /// What waits for the reader of one direction of a stream.
-#[derive(Debug, Default)]
-pub struct Backlog(Option<Box<Stall>>);
+#[derive(Debug)]
+pub struct Backlog {
+    source: Source,
+    stall: Option<Box<Stall>>,
+}
 
 impl Backlog {
+    /// Of a stream of a visitor from `source`; nothing waits.
+    pub fn new(source: Source) -> Self {
+        Self {
+            source,
+            stall: None,
+        }
+    }
+
     /// Notes that the reader takes nothing while so many bytes wait for it. With `progress` it has
     /// taken some since it was asked last.
     ///
@@ -114,13 +163,13 @@ impl Backlog {
     /// The limit is reached and this stream is to be given up.
     pub fn wait(&mut self, cx: &Context<'_>, bytes: usize, progress: bool) -> io::Result<()> {
         let bytes = bytes + FLOOR;
-        match &mut self.0 {
+        match &mut self.stall {
             Some(stall) if !progress => stall.renew(cx.waker(), bytes),
-            stall => *stall = Some(Box::new(Stall::begin(cx.waker(), bytes))),
+            stall => *stall = Some(Box::new(Stall::begin(self.source, cx.waker(), bytes))),
         }
-        match &self.0 {
+        match &self.stall {
             Some(stall) if stall.entry.chosen.load(Ordering::Acquire) => {
-                self.0 = None;
+                self.stall = None;
                 Err(io::Error::new(
                     io::ErrorKind::QuotaExceeded,
                     "its reader does not take what waits for it, and memory for that is used up",
@@ -132,13 +181,14 @@ impl Backlog {
 
     /// Notes that nothing waits.
     pub fn clear(&mut self) {
-        self.0 = None;
+        self.stall = None;
     }
 }
 
 /// A stream whose reader stalls.
 #[derive(Debug)]
 struct Stall {
+    source: Source,
     number: u64,
     entry: Arc<Entry>,
     holding: Holding,
@@ -152,18 +202,19 @@ struct Entry {
 }
 
 impl Stall {
-    fn begin(waker: &Waker, bytes: usize) -> Self {
+    fn begin(source: Source, waker: &Waker, bytes: usize) -> Self {
         let entry = Arc::new(Entry {
             chosen: AtomicBool::new(false),
             waker: Mutex::new(waker.clone()),
         });
         let holding = Holding::new(bytes);
         let mut registry = STALLED.lock();
-        let number = registry.add(Arc::clone(&entry), bytes);
-        let chosen = registry.choose(held(), limit());
+        let number = registry.add(source, Arc::clone(&entry), bytes);
+        let chosen = registry.choose(excess());
         drop(registry);
         give_up(chosen);
         Self {
+            source,
             number,
             entry,
             holding,
@@ -175,8 +226,8 @@ impl Stall {
         if bytes != self.holding.bytes() {
             self.holding.set(bytes);
             let mut registry = STALLED.lock();
-            registry.resize(self.number, bytes);
-            let chosen = registry.choose(held(), limit());
+            registry.resize(self.source, self.number, bytes);
+            let chosen = registry.choose(excess());
             drop(registry);
             give_up(chosen);
         }
@@ -185,7 +236,7 @@ impl Stall {
 
 impl Drop for Stall {
     fn drop(&mut self) {
-        STALLED.lock().remove(self.number);
+        STALLED.lock().remove(self.source, self.number);
     }
 }
 
@@ -199,56 +250,82 @@ fn give_up(chosen: Vec<Arc<Entry>>) {
     }
 }
 
-/// The streams whose readers stall, in the order in which that began.
+/// The streams whose readers stall.
 #[derive(Debug)]
 struct Registry {
     next: u64,
-    waiting: BTreeMap<u64, (Arc<Entry>, usize)>,
+    sources: BTreeMap<Source, Stalls>,
     /// Chosen and still there, with their bytes.
     leaving: BTreeMap<u64, usize>,
-    leaving_bytes: usize,
+}
+
+/// The streams of one source whose readers stall, in the order in which that began.
+#[derive(Debug, Default)]
+struct Stalls {
+    bytes: usize,
+    waiting: BTreeMap<u64, (Arc<Entry>, usize)>,
 }
 
 impl Registry {
     const fn new() -> Self {
         Self {
             next: 0,
-            waiting: BTreeMap::new(),
+            sources: BTreeMap::new(),
             leaving: BTreeMap::new(),
-            leaving_bytes: 0,
         }
     }
 
-    fn add(&mut self, entry: Arc<Entry>, bytes: usize) -> u64 {
+    fn add(&mut self, source: Source, entry: Arc<Entry>, bytes: usize) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.waiting.insert(number, (entry, bytes));
+        let stalls = self.sources.entry(source).or_default();
+        stalls.bytes += bytes;
+        stalls.waiting.insert(number, (entry, bytes));
         number
     }
 
-    fn resize(&mut self, number: u64, bytes: usize) {
-        if let Some((_, before)) = self.waiting.get_mut(&number) {
+    fn resize(&mut self, source: Source, number: u64, bytes: usize) {
+        if let Some(stalls) = self.sources.get_mut(&source)
+            && let Some((_, before)) = stalls.waiting.get_mut(&number)
+        {
+            stalls.bytes = stalls.bytes - *before + bytes;
             *before = bytes;
         }
     }
 
-    fn remove(&mut self, number: u64) {
-        self.waiting.remove(&number);
+    fn remove(&mut self, source: Source, number: u64) {
         if let Some(bytes) = self.leaving.remove(&number) {
-            self.leaving_bytes -= bytes;
+            LEAVING.fetch_sub(bytes, Ordering::Relaxed);
+        } else if let Some(stalls) = self.sources.get_mut(&source)
+            && let Some((_, bytes)) = stalls.waiting.remove(&number)
+        {
+            stalls.bytes -= bytes;
+            if stalls.waiting.is_empty() {
+                self.sources.remove(&source);
+            }
         }
     }
 
-    /// Takes out as many as have to go, those that have stalled for the longest first.
-    fn choose(&mut self, held: usize, limit: usize) -> Vec<Arc<Entry>> {
+    /// Takes out streams with at least `excess` bytes together, or all: each time of the source that has
+    /// the most the one that has stalled for the longest.
+    fn choose(&mut self, mut excess: usize) -> Vec<Arc<Entry>> {
         let mut chosen = Vec::new();
-        while held.saturating_sub(self.leaving_bytes) > limit {
-            let Some((number, (entry, bytes))) = self.waiting.pop_first() else {
+        while excess > 0 {
+            let most = self.sources.iter().max_by_key(|(_, stalls)| stalls.bytes);
+            let Some(source) = most.map(|(source, _)| *source) else {
                 break;
             };
-            self.leaving.insert(number, bytes);
-            self.leaving_bytes += bytes;
-            chosen.push(entry);
+            let stalls = self.sources.entry(source).or_default();
+            if let Some((number, (entry, bytes))) = stalls.waiting.pop_first() {
+                stalls.bytes -= bytes;
+                self.leaving.insert(number, bytes);
+                LEAVING.fetch_add(bytes, Ordering::Relaxed);
+                excess = excess.saturating_sub(bytes);
+                chosen.push(entry);
+            }
+            if stalls.waiting.is_empty() {
+                self.sources.remove(&source);
+            }
         }
         chosen
     }
@@ -258,42 +335,93 @@ impl Registry {
 mod tests {
     use super::*;
 
-    fn entry() -> Arc<Entry> {
-        Arc::new(Entry {
-            chosen: AtomicBool::new(false),
-            waker: Mutex::new(Waker::noop().clone()),
-        })
+    /// Streams of some sources, each with 100 bytes, in the order in which they stalled.
+    struct Streams {
+        registry: Registry,
+        streams: Vec<(Source, u64, Arc<Entry>)>,
+    }
+
+    impl Streams {
+        fn new(sources: &[u64]) -> Self {
+            let mut new = Self {
+                registry: Registry::new(),
+                streams: Vec::new(),
+            };
+            for source in sources {
+                new.add(Source(*source));
+            }
+            new
+        }
+
+        fn add(&mut self, source: Source) {
+            let entry = Arc::new(Entry {
+                chosen: AtomicBool::new(false),
+                waker: Mutex::new(Waker::noop().clone()),
+            });
+            let number = self.registry.add(source, Arc::clone(&entry), 100);
+            self.streams.push((source, number, entry));
+        }
+
+        /// Its streams by their indices.
+        fn choose(&mut self, excess: usize) -> Vec<usize> {
+            let chosen = self.registry.choose(excess);
+            let index = |chosen: &Arc<Entry>| {
+                let mut streams = self.streams.iter();
+                streams.position(|(_, _, entry)| Arc::ptr_eq(entry, chosen))
+            };
+            chosen.iter().filter_map(index).collect()
+        }
+
+        fn remove(&mut self, index: usize) {
+            let (source, number, _) = self.streams[index];
+            self.registry.remove(source, number);
+        }
     }
 
     #[test]
     fn those_that_have_stalled_for_the_longest_are_given_up_until_the_rest_fits() {
-        let mut registry = Registry::new();
-        let entries: Vec<_> = (0..4).map(|_| entry()).collect();
-        for entry in &entries {
-            registry.add(Arc::clone(entry), 100);
+        let mut streams = Streams::new(&[1; 4]);
+        assert!(streams.choose(0).is_empty());
+        assert_eq!(streams.choose(150), [0, 1]);
+        // Whether they have gone or not, they are not chosen again.
+        streams.remove(0);
+        assert_eq!(streams.choose(1), [2]);
+        assert_eq!(streams.choose(1000), [3]);
+        assert!(streams.choose(1000).is_empty());
+        for index in 1..4 {
+            streams.remove(index);
         }
-        assert!(registry.choose(400, 400).is_empty());
-        let chosen = registry.choose(400, 250);
-        assert_eq!(chosen.len(), 2);
-        assert!(Arc::ptr_eq(&chosen[0], &entries[0]) && Arc::ptr_eq(&chosen[1], &entries[1]));
-        // They are still counted until their tasks have run, and no other goes for them.
-        assert!(registry.choose(400, 250).is_empty());
-        registry.remove(0);
-        assert!(registry.choose(300, 250).is_empty());
-        registry.remove(1);
-        assert!(registry.choose(200, 250).is_empty());
-        assert_eq!(registry.choose(200, 150).len(), 1);
+        assert!(streams.registry.sources.is_empty() && streams.registry.leaving.is_empty());
     }
 
     #[test]
-    fn who_takes_something_is_the_newest_again() {
-        let mut registry = Registry::new();
-        let (slow, dead) = (entry(), entry());
-        let first = registry.add(Arc::clone(&slow), 100);
-        registry.add(Arc::clone(&dead), 100);
-        registry.remove(first);
-        registry.add(slow, 100);
-        let chosen = registry.choose(200, 150);
-        assert!(matches!(&*chosen, [one] if Arc::ptr_eq(one, &dead)));
+    fn a_stream_whose_reader_takes_something_is_the_newest_again() {
+        let mut streams = Streams::new(&[1; 2]);
+        streams.remove(0);
+        streams.add(Source(1));
+        assert_eq!(streams.choose(150), [1, 2]);
+    }
+
+    /// However early they stalled, and however many streams another source opens at once.
+    #[test]
+    fn a_source_that_holds_less_keeps_its_streams() {
+        let mut streams = Streams::new(&[2, 1, 1, 1, 2, 3, 1]);
+        assert_eq!(streams.choose(200), [1, 2]);
+        // Now two have two each, and the one with a larger buffer has the most.
+        let (source, number, _) = streams.streams[4];
+        streams.registry.resize(source, number, 150);
+        assert_eq!(streams.choose(1), [0]);
+        assert_eq!(streams.choose(51), [3]);
+        assert_eq!(streams.choose(1), [4]);
+    }
+
+    #[test]
+    fn a_source_is_a_network_that_one_visitor_has() {
+        let source = |address: &str| Source::from(address.parse::<IpAddr>().unwrap());
+        assert_eq!(source("192.0.2.1"), source("::ffff:192.0.2.1"));
+        assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
+        assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:2"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert_eq!(Source::from(None), Source::default());
     }
 }

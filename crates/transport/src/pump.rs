@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::ReadBuf;
 
-use crate::memory::{self, Backlog};
+use crate::memory::{self, Backlog, Source};
 use crate::{Scratch, Stream};
 
 /// How many bytes went which way, and how it ended.
@@ -27,12 +27,12 @@ pub struct Pumped {
     pub result: io::Result<()>,
 }
 
-/// Copies both ways until both directions have ended or one breaks.
+/// Copies both ways until both directions have ended or one breaks, for a visitor from `source`.
 ///
 /// Cancel safe: a dropped pump loses only what was in flight. Whoever wants to know the counts
 /// of a cancelled one drives [`Both`] itself.
-pub async fn pump<A: Stream, B: Stream>(a: &mut A, b: &mut B) -> Pumped {
-    let mut both = Both::default();
+pub async fn pump<A: Stream, B: Stream>(source: Source, a: &mut A, b: &mut B) -> Pumped {
+    let mut both = Both::new(source);
     let result = poll_fn(|cx| both.poll(cx, a, b)).await;
     Pumped {
         forth: both.forth(),
@@ -46,7 +46,7 @@ pub async fn pump<A: Stream, B: Stream>(a: &mut A, b: &mut B) -> Pumped {
 /// A stream that breaks off ends both. One that takes no more may still have something to say: a
 /// service that refuses a large request answers, closes, and resets what still comes. So its
 /// direction runs to its end before the failure is told.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Both {
     forth: Half,
     back: Half,
@@ -54,6 +54,15 @@ pub struct Both {
 }
 
 impl Both {
+    /// Of a visitor from `source`.
+    pub fn new(source: Source) -> Self {
+        Self {
+            forth: Half::new(source),
+            back: Half::new(source),
+            refused: None,
+        }
+    }
+
     /// Bytes that the second stream has accepted.
     pub fn forth(&self) -> u64 {
         self.forth.total()
@@ -137,8 +146,8 @@ enum End {
     Refused,
 }
 
-impl Default for Half {
-    fn default() -> Self {
+impl Half {
+    fn new(source: Source) -> Self {
         Self {
             held: None,
             size: Scratch::SMALL,
@@ -147,14 +156,12 @@ impl Default for Half {
             // that waits to be spoken to sends nothing.
             unflushed: true,
             accepted: 0,
-            backlog: Backlog::default(),
+            backlog: Backlog::new(source),
             end: End::Open,
             failed: None,
         }
     }
-}
 
-impl Half {
     /// Bytes that the destination has accepted.
     fn total(&self) -> u64 {
         self.total
@@ -305,7 +312,8 @@ mod tests {
     async fn each_direction_runs_to_its_own_end() {
         let (mut visitor, mut near) = duplex(64);
         let (mut far, mut service) = duplex(64);
-        let pumped = tokio::spawn(async move { pump(&mut near, &mut far).await });
+        let pumped =
+            tokio::spawn(async move { pump(Source::default(), &mut near, &mut far).await });
         visitor.write_all(b"question").await.unwrap();
         visitor.shutdown().await.unwrap();
         let mut question = Vec::new();
@@ -327,7 +335,8 @@ mod tests {
         let mut near = tokio::io::BufWriter::new(near);
         near.write_all(b"opening").await.unwrap();
         let (_silent_visitor, mut from) = duplex(64);
-        let pumping = tokio::spawn(async move { pump(&mut from, &mut near).await });
+        let pumping =
+            tokio::spawn(async move { pump(Source::default(), &mut from, &mut near).await });
         let mut opening = [0; 7];
         service.read_exact(&mut opening).await.unwrap();
         assert_eq!(&opening, b"opening");
@@ -339,7 +348,8 @@ mod tests {
         let (mut visitor, mut near) = duplex(1000);
         let (mut far, mut service) = duplex(777);
         let body: Vec<u8> = (0..1_000_003_u32).map(|n| (n % 251) as u8).collect();
-        let pumped = tokio::spawn(async move { pump(&mut near, &mut far).await });
+        let pumped =
+            tokio::spawn(async move { pump(Source::default(), &mut near, &mut far).await });
         let sent = body.clone();
         let sender = tokio::spawn(async move {
             visitor.write_all(&sent).await.unwrap();
@@ -358,7 +368,7 @@ mod tests {
     async fn an_error_ends_the_pump_after_what_came_before_it() {
         let (mut far, mut service) = duplex(64);
         let mut near = resetting();
-        let pumped = pump(&mut near, &mut far).await;
+        let pumped = pump(Source::default(), &mut near, &mut far).await;
         assert_eq!(
             pumped.result.unwrap_err().kind(),
             io::ErrorKind::ConnectionReset
@@ -377,7 +387,7 @@ mod tests {
         service.write_all(b"too large").await.unwrap();
         // What is written to it fails; what it has said can be read, and then its end.
         drop(service);
-        let pumped = pump(&mut near, &mut far).await;
+        let pumped = pump(Source::default(), &mut near, &mut far).await;
         assert_eq!(pumped.result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         assert_eq!((pumped.forth, pumped.back), (0, 9));
         drop(near);

@@ -150,7 +150,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
         stream.write_all(&buffer).await?;
         stream.flush().await?;
     }
-    let relayed = streams::relay(&worker.server, stream, join, &rest).await;
+    let relayed = streams::relay(&worker.server, client.address.ip(), stream, join, &rest).await;
     drop(held);
     relayed
 }

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use transport::memory::Source;
 use transport::{Stream, pump};
 
 use crate::core::tcp::{ConnectionNumber, Join, Unreachable};
@@ -147,11 +148,12 @@ pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves bytes between a client and a peer until both have ended, or the allocation has. `rest` is
+/// Moves bytes between a client at `address` and a peer until both have ended, or the allocation has. `rest` is
 /// what the client sent already. What one side does not take, the other one keeps: between them is
 /// no more than a buffer each way.
 pub(crate) async fn relay<C: Stream>(
     server: &Arc<Server>,
+    address: IpAddr,
     client: C,
     join: Join<PeerStream>,
     rest: &[u8],
@@ -176,7 +178,9 @@ pub(crate) async fn relay<C: Stream>(
             peer.write_all(rest).await?;
         }
         let mut client = Counted::new(client, tally);
-        pump(&mut client, &mut peer).await.result
+        pump(Source::from(address), &mut client, &mut peer)
+            .await
+            .result
     };
     tokio::select! {
         () = ended.cancelled() => Ok(()),

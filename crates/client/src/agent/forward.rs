@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use transport::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
-use transport::{Pumped, Socket, pump, standing::Framed, unix::UnixStream};
+use transport::{Pumped, Socket, memory::Source, pump, standing::Framed, unix::UnixStream};
 
 use super::{host::Named, lanes::OnLane};
 use crate::{
@@ -90,13 +90,16 @@ impl Forward {
         service: Service,
         visitor: &mut S,
     ) -> Pumped {
+        let source = Source::from(visit.source_ip);
         let looked = self.tap.as_deref();
         let looked = looked.and_then(|tap| Some((tap.stream(visit)?, tap.opener())));
         // On the heap: the future beside them, which nearly every stream takes, stays as small.
         match looked {
-            None => service.carry(visitor).await,
-            Some((tap, None)) => Box::pin(service.carry_tapped(visitor, tap)).await,
-            Some((tap, Some(opener))) => Box::pin(service.carry_opened(visitor, tap, opener)).await,
+            None => service.carry(source, visitor).await,
+            Some((tap, None)) => Box::pin(service.carry_tapped(source, visitor, tap)).await,
+            Some((tap, Some(opener))) => {
+                Box::pin(service.carry_opened(source, visitor, tap, opener)).await
+            }
         }
     }
 
@@ -160,24 +163,25 @@ impl Service {
 
     /// Carries both directions to their ends. After a failure the service's side is reset where
     /// the system can do that: half a request must not look whole to it.
-    async fn carry<S: transport::Stream>(mut self, visitor: &mut S) -> Pumped {
+    async fn carry<S: transport::Stream>(mut self, source: Source, visitor: &mut S) -> Pumped {
         match &mut self {
             Self::Tcp { socket, .. } => {
                 // Also when the agent is killed meanwhile.
                 socket.begin_message();
-                let pumped = pump(visitor, socket).await;
+                let pumped = pump(source, visitor, socket).await;
                 if pumped.result.is_ok() {
                     socket.end_message();
                 }
                 pumped
             }
-            Self::Unix(service) => pump(visitor, service).await,
+            Self::Unix(service) => pump(source, visitor, service).await,
         }
     }
 
     /// The same, seen by a tap.
     async fn carry_tapped<S: transport::Stream>(
         mut self,
+        source: Source,
         visitor: &mut S,
         tap: Box<dyn StreamTap>,
     ) -> Pumped {
@@ -186,7 +190,7 @@ impl Service {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
                 let mut tapped = Tapped::new(&mut *socket, tap);
-                let pumped = pump(visitor, &mut tapped).await;
+                let pumped = pump(source, visitor, &mut tapped).await;
                 tapped.end(told(&pumped).as_deref());
                 if pumped.result.is_ok() {
                     socket.end_message();
@@ -195,7 +199,7 @@ impl Service {
             }
             Self::Unix(service) => {
                 let mut tapped = Tapped::new(service, tap);
-                let pumped = pump(visitor, &mut tapped).await;
+                let pumped = pump(source, visitor, &mut tapped).await;
                 tapped.end(told(&pumped).as_deref());
                 pumped
             }
@@ -205,6 +209,7 @@ impl Service {
     /// The same, where the edge speaks TLS with the service.
     async fn carry_opened<S: transport::Stream>(
         mut self,
+        source: Source,
         visitor: &mut S,
         tap: Box<dyn StreamTap>,
         opener: &Opener,
@@ -212,13 +217,13 @@ impl Service {
         match &mut self {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
-                let pumped = opener.carry(visitor, &mut *socket, tap).await;
+                let pumped = opener.carry(source, visitor, &mut *socket, tap).await;
                 if pumped.result.is_ok() {
                     socket.end_message();
                 }
                 pumped
             }
-            Self::Unix(service) => opener.carry(visitor, service, tap).await,
+            Self::Unix(service) => opener.carry(source, visitor, service, tap).await,
         }
     }
 }

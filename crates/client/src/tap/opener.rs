@@ -29,7 +29,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream};
-use transport::{Pumped, Stream, pump, service_client};
+use transport::{Pumped, Stream, memory::Source, pump, service_client};
 
 use super::{StreamTap, Tapped};
 use crate::trust::TlsError;
@@ -69,10 +69,11 @@ impl Opener {
         })
     }
 
-    /// Carries both directions to their ends, each out of one session and into the other, where
+    /// Carries both directions to their ends for a visitor from `source`, each out of one session and into the other, where
     /// `tap` sees them.
     pub(crate) async fn carry<V: Stream, S: Stream>(
         &self,
+        source: Source,
         visitor: &mut V,
         service: &mut S,
         mut tap: Box<dyn StreamTap>,
@@ -89,7 +90,7 @@ impl Opener {
             }
         };
         let mut tapped = Tapped::new(service, tap);
-        let pumped = pump(&mut visitor, &mut tapped).await;
+        let pumped = pump(source, &mut visitor, &mut tapped).await;
         if pumped.result.is_err() {
             // The session may hold what the service said before it broke off. A visitor who is not
             // there any more is no news.

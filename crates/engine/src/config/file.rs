@@ -289,8 +289,8 @@ pub(super) struct LimitsSection {
     #[schemars(example = 12_500)]
     pub(super) max_streams_per_source: Option<u32>,
     /// Bytes that all streams together hold for readers that do not take them. From a half of it
-    /// on buffers are small; beyond it those streams end whose readers have taken nothing for the
-    /// longest. Each of `max_streams` costs some 40 KiB beside it. 16777216 to 4294967295.
+    /// on buffers are small; beyond it streams of the source end that holds the most, those first whose
+    /// readers have taken nothing for the longest. Each of `max_streams` costs some 40 KiB beside it. 16777216 to 4294967295.
     pub(super) max_buffered_bytes: u32,
     /// Watchers of the Engine API (SSE and WebSocket) at once.
     pub(super) max_watchers: u32,

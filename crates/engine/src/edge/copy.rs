@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use http1::{BodyReader, BodyState, LAST_CHUNK, Slots, parse_trailers};
 use tokio::io::{AsyncWrite, ReadBuf};
-use transport::memory::{self, Backlog};
+use transport::memory::{self, Backlog, Source};
 use transport::{Scratch, Stream};
 
 use super::buffered::Buffered;
@@ -77,9 +77,10 @@ const CHUNK_HEAD: usize = 16;
 const CHUNK_TAIL: usize = 2;
 
 impl BodyCopy {
-    /// Begins with `head`, to which as much of the body is joined as the source has read already,
+    /// Begins with `head`, for a `visitor` from there, to which as much of the body is joined as the source has read already,
     /// so that a small message is one write.
     pub(crate) fn new<R: Stream>(
+        visitor: Source,
         head: Vec<u8>,
         reader: BodyReader,
         framing: Framing,
@@ -98,7 +99,7 @@ impl BodyCopy {
             starved: false,
             unflushed: false,
             accepted: 0,
-            backlog: Backlog::default(),
+            backlog: Backlog::new(visitor),
             written: 0,
             whole: true,
             failed: None,

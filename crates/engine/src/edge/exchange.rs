@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use http1::{BodyReader, Limits, ResponseBody, Slots, may_complete, parse_response};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
+use transport::memory::Source;
 use types::problem::Problem;
 
 use super::bridge;
@@ -177,7 +178,8 @@ impl<'v> Exchange<'v> {
     fn begin(visitor: &'v mut Visitor, request: &'v mut Request, upstream: Http1) -> Self {
         let head = std::mem::take(&mut request.forward.head);
         let reader = BodyReader::from(request.body);
-        let up = BodyCopy::new(head, reader, Framing::Same, &mut visitor.io);
+        let source = Source::from(visitor.seen.source);
+        let up = BodyCopy::new(source, head, reader, Framing::Same, &mut visitor.io);
         Self {
             visitor,
             request,
@@ -389,7 +391,9 @@ impl<'v> Exchange<'v> {
         self.request.forward.tunnel.health.served();
         self.request.record.first_byte();
         let reader = BodyReader::from(response.body);
-        let mut down = BodyCopy::new(response.head, reader, response.framing, &mut self.upstream);
+        let source = Source::from(self.visitor.seen.source);
+        let Response { head, framing, .. } = response;
+        let mut down = BodyCopy::new(source, head, reader, framing, &mut self.upstream);
         let copying = poll_fn(|cx| {
             // A visitor that breaks off its request still gets the answer that is under way.
             if self.poll_up(cx).is_err() {

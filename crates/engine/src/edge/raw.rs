@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
+use transport::memory::Source;
 use transport::{Both, Socket, Stream, TlsStream};
 use types::tunnel::TlsVersion;
 
@@ -124,7 +125,7 @@ pub(crate) async fn serve<V: Visitor>(
     // On the heap while it lasts: bytes may go to and fro for days.
     let connecting = upstream::connect_raw(worker, tunnel, source, visitor.protocol());
     match Box::pin(connecting).await {
-        Ok(stream) => pump(visitor, stream, &mut record).await,
+        Ok(stream) => pump(source.into(), visitor, stream, &mut record).await,
         Err(error) => {
             record.failed(error.to_string());
             visitor.socket().abort_on_close();
@@ -138,20 +139,22 @@ pub(crate) async fn join<V: Visitor>(
     stream: Shaped<TunnelStream>,
     record: &mut Record,
 ) {
-    pump(visitor, UpIo::Plain(stream), record).await;
+    let source = visitor.socket().peer().ip();
+    pump(source.into(), visitor, UpIo::Plain(stream), record).await;
 }
 
 /// Moves bytes both ways after a change of protocols, and writes down how many so far: `ahead`
 /// were sent before, to the service and to the visitor. Nothing is lost of the counts when this is
 /// dropped.
 pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
+    source: Source,
     visitor: &mut A,
     service: &mut B,
     record: &mut Record,
     ahead: (usize, usize),
 ) -> std::io::Result<()> {
     let (forth, back) = (ahead.0 as u64, ahead.1 as u64);
-    let mut both = Both::default();
+    let mut both = Both::new(source);
     poll_fn(|cx| {
         let polled = both.poll(cx, visitor, service);
         record.bytes(forth + both.forth(), back + both.back());
@@ -161,12 +164,12 @@ pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
 }
 
 /// Moves bytes both ways until both directions have ended or one breaks.
-async fn pump<V: Visitor>(mut visitor: V, mut stream: UpIo, record: &mut Record) {
+async fn pump<V: Visitor>(source: Source, mut visitor: V, mut stream: UpIo, record: &mut Record) {
     record.opened();
     // A visitor must be able to tell a break, or the end of this task, from the end of the
     // service's data.
     visitor.socket_mut().begin_message();
-    let mut both = Both::default();
+    let mut both = Both::new(source);
     let cut = record.cut();
     let pumping = poll_fn(|cx| {
         let before = both.back();

@@ -292,9 +292,11 @@ pub(super) async fn upgrade(
         }
         let cut = record.cut();
         let sent = (0, ahead.len());
+        let service = &mut upstream.io;
+        let pumping = raw::pump_upgraded(source.into(), &mut visitor, service, &mut record, sent);
         let pumped = tokio::select! {
             biased;
-            pumped = raw::pump_upgraded(&mut visitor, &mut upstream.io, &mut record, sent) => pumped,
+            pumped = pumping => pumped,
             // Its record says why.
             () = hold::cut(cut.as_deref()) => return,
         };

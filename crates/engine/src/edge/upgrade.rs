@@ -91,7 +91,8 @@ pub(super) async fn run(
             upstream.io.flush().await?;
         }
         let sent = (ahead.len(), head.len());
-        raw::pump_upgraded(&mut visitor.io.io, &mut upstream.io, record, sent).await
+        let source = visitor.seen.source.into();
+        raw::pump_upgraded(source, &mut visitor.io.io, &mut upstream.io, record, sent).await
     };
     match joined.await {
         Ok(()) => {

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod slow_visitors {
+    use std::net::Ipv4Addr;
     use std::time::Duration;
 
     use client::{Agent, Properties, Target};
@@ -13,7 +14,7 @@ mod slow_visitors {
     /// The least that can be configured.
     const LIMIT: usize = 16 * 1024 * 1024;
     /// What streams that are to be given up may hold until their tasks have run.
-    const LEAVING: usize = 8 * 1024 * 1024;
+    const LEAVING: usize = 2 * 1024 * 1024;
     const CONNECTIONS: usize = 4;
     const STREAMS: usize = 100;
     /// More than a lane takes of an answer.
@@ -52,9 +53,13 @@ mod slow_visitors {
         }
     }
 
+    /// Another visitor than the slow ones, at another address.
+    const BYSTANDER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
     /// Asks as another visitor, whose answer is whole however many others read nothing.
     async fn ask(engine: &TestEngine, tunnel: &TestTunnel) {
-        let mut visitor = engine.visitor().h2(tunnel.hostname()).await;
+        let visitor = engine.visitor().from(BYSTANDER);
+        let mut visitor = visitor.h2(tunnel.hostname()).await;
         for len in [100, 100_000, 1_000_000] {
             let answer = visitor
                 .get(&format!("/bytes/{len}"), tunnel.hostname())

@@ -119,7 +119,7 @@ impl<T: Stream> Driver<T> {
         while let Some(event) = self.decoder.next(&mut input).map_err(violation)? {
             match event {
                 Event::Open { stream, open } => {
-                    if state.begin(stream)? {
+                    if state.begin(stream, &open)? {
                         let taken = LaneStream::new(self.lane.clone(), stream);
                         self.accepted.push_back((open, taken));
                     }
@@ -213,12 +213,12 @@ impl Lane {
 
 impl State {
     /// The engine begins a stream. `false` where it is given up at once.
-    fn begin(&mut self, number: u32) -> io::Result<bool> {
+    fn begin(&mut self, number: u32, open: &StreamOpen) -> io::Result<bool> {
         if self.side != Side::Agent || number <= self.last {
             return Err(violation("an opening that may not be"));
         }
         self.last = number;
-        let mut entry = Entry::new(Side::Agent);
+        let mut entry = Entry::new(Side::Agent, open);
         // Of those that are over the engine knows nothing, whoever still holds them here.
         let is_full = self.streams.len() >= MAX_STREAMS && {
             let is_open = |entry: &&Entry| !entry.state.is_over();

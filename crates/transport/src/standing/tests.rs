@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::pump;
+use crate::{memory::Source, pump};
 
 fn opening(tunnel: &str) -> StreamOpen {
     StreamOpen {
@@ -160,14 +160,14 @@ proptest! {
                     tokio::io::copy(&mut read, &mut write).await.unwrap();
                     write.shutdown().await.unwrap();
                 });
-                pump(&mut far, &mut inner).await.result.unwrap();
+                pump(Source::default(), &mut far, &mut inner).await.result.unwrap();
                 echo.await.unwrap();
                 far.recycle().await.is_some()
             });
             let (mut pipe, mut visitor) = duplex(capacity);
             let sent = body.clone();
             let pumping = tokio::spawn(async move {
-                pump(&mut pipe, &mut near).await.result.unwrap();
+                pump(Source::default(), &mut pipe, &mut near).await.result.unwrap();
                 near.recycle().await.is_some()
             });
             let (mut read, mut write) = tokio::io::split(&mut visitor);

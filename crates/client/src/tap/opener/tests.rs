@@ -56,7 +56,11 @@ impl Between {
         let (mut far, service) = duplex(16 * 1024);
         let notes = Notes::default();
         let tap = Box::new(notes.clone());
-        let carried = tokio::spawn(async move { opener.carry(&mut near, &mut far, tap).await });
+        let carried = tokio::spawn(async move {
+            opener
+                .carry(Source::default(), &mut near, &mut far, tap)
+                .await
+        });
         Self {
             edge,
             service,

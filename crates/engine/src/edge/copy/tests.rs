@@ -31,7 +31,13 @@ fn copy(
             all
         });
         let mut source = Buffered::new(near);
-        let mut copy = BodyCopy::new(b"head ".to_vec(), reader, framing, &mut source);
+        let mut copy = BodyCopy::new(
+            Source::default(),
+            b"head ".to_vec(),
+            reader,
+            framing,
+            &mut source,
+        );
         let result = poll_fn(|cx| copy.poll(cx, &mut source, &mut sink)).await;
         drop(sink);
         let arrived = taking.await.unwrap();
@@ -160,7 +166,13 @@ async fn a_piece_goes_on_before_the_next_one_comes() {
     let (mut sink, mut taker) = duplex(1000);
     let mut source = Buffered::new(near);
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
-    let mut copy = BodyCopy::new(Vec::new(), reader, Framing::Same, &mut source);
+    let mut copy = BodyCopy::new(
+        Source::default(),
+        Vec::new(),
+        reader,
+        Framing::Same,
+        &mut source,
+    );
     let copying =
         tokio::spawn(async move { poll_fn(|cx| copy.poll(cx, &mut source, &mut sink)).await });
     for _ in 0..3 {
@@ -180,7 +192,13 @@ async fn a_small_message_is_one_write_and_can_be_sent_again() {
     let mut source = Buffered::new(near);
     assert!(poll_fn(|cx| source.poll_more(cx)).await.unwrap());
     let reader = BodyReader::Length { left: 4 };
-    let mut copy = BodyCopy::new(b"head ".to_vec(), reader, Framing::Same, &mut source);
+    let mut copy = BodyCopy::new(
+        Source::default(),
+        b"head ".to_vec(),
+        reader,
+        Framing::Same,
+        &mut source,
+    );
     let (mut sink, mut taker) = duplex(1000);
     poll_fn(|cx| copy.poll(cx, &mut source, &mut sink))
         .await
@@ -196,7 +214,13 @@ async fn a_reset_behind_the_end_of_the_body_changes_nothing() {
     let ends = ThenReset(Some(b"4\r\ngood\r\n0\r\n\r\n"));
     let mut source = Buffered::new(ends);
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
-    let mut copy = BodyCopy::new(Vec::new(), reader, Framing::Same, &mut source);
+    let mut copy = BodyCopy::new(
+        Source::default(),
+        Vec::new(),
+        reader,
+        Framing::Same,
+        &mut source,
+    );
     let (mut sink, mut taker) = duplex(1000);
     poll_fn(|cx| copy.poll(cx, &mut source, &mut sink))
         .await
@@ -211,7 +235,13 @@ async fn a_reset_behind_the_end_of_the_body_changes_nothing() {
 async fn a_reset_in_place_of_the_end_is_a_break_behind_what_came() {
     let mut source = Buffered::new(ThenReset(Some(b"4\r\ngood\r\n")));
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
-    let mut copy = BodyCopy::new(Vec::new(), reader, Framing::Same, &mut source);
+    let mut copy = BodyCopy::new(
+        Source::default(),
+        Vec::new(),
+        reader,
+        Framing::Same,
+        &mut source,
+    );
     let (mut sink, mut taker) = duplex(1000);
     let broken = poll_fn(|cx| copy.poll(cx, &mut source, &mut sink)).await;
     assert!(matches!(broken, Err(CopyError::Source(_))), "{broken:?}");

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
-use transport::pump;
+use transport::{memory::Source, pump};
 
 use super::local::{Listener, Local};
 use crate::{
@@ -116,7 +116,7 @@ async fn join(
 ) -> Result<(), ConnectError> {
     let mut stream = dial(config, tunnel).await?;
     // Either side may break off whenever it likes; both know it then.
-    drop(pump(&mut local, &mut stream).await);
+    drop(pump(Source::default(), &mut local, &mut stream).await);
     Ok(())
 }
 

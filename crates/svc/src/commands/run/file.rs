@@ -44,8 +44,8 @@ pub(super) struct AgentFile {
     #[schemars(example = &"5s")]
     pub(super) heartbeat: Option<String>,
     /// Bytes that all streams together hold for readers that do not take them, 16777216 to
-    /// 4294967295; beyond it those streams end whose readers have taken nothing for the longest.
-    /// Without this key, 268435456.
+    /// 4294967295; beyond it streams of the source end that holds the most, those first whose readers
+    /// have taken nothing for the longest. Without this key, 268435456.
     #[schemars(example = 134_217_728)]
     pub(super) max_buffered_bytes: Option<u32>,
     /// Further engines, under names that tunnels use.

@@ -36,6 +36,41 @@ async fn a_stream_that_waits_for_its_peer_keeps_one_waker() {
     assert!(kept <= 2 + streams.len());
 }
 
+/// The opening of a stream whose visitor is at this address.
+fn opening_from(source: std::net::Ipv4Addr) -> StreamOpen {
+    StreamOpen {
+        source_ip: Some(std::net::IpAddr::from(source).into()),
+        ..opening("s")
+    }
+}
+
+/// A lane that is full takes from the source with the most unread: a reader that pauses keeps its stream,
+/// however much of it waits and however many streams another source opens.
+#[tokio::test]
+async fn a_source_with_many_slow_readers_costs_no_other_source_a_stream() {
+    let mut pair = pair(1024 * 1024).await;
+    let each = DOWN_LIMIT;
+    let answer = body(each, 3);
+    let mut open = async |source, len| {
+        let opened = pair.lane.open_beyond_half(&opening_from(source));
+        let mut near = carried(opened.expect("the lane is not over"));
+        near.0.write_all(b"?").await.unwrap();
+        let mut far = carrying(pair.agent.recv().await.unwrap(), each);
+        far.0.write_all(&answer[..len]).await.unwrap();
+        far.0.shutdown().await.unwrap();
+        (near, far)
+    };
+    let ((mut paused, _moved), _far) = open([192, 0, 2, 1].into(), each).await;
+    let mut slow = Vec::new();
+    // Each has less unread, and all together twice as much as a lane takes.
+    for _ in 0..4 * UNREAD / each {
+        slow.push(open([192, 0, 2, 2].into(), each / 2).await);
+    }
+    let mut read = Vec::new();
+    paused.read_to_end(&mut read).await.unwrap();
+    assert!(read == answer);
+}
+
 /// Where slow readers leave a lane full of what they do not read, the ones with the most go.
 /// Those that read lose nothing, however much comes for them at once.
 #[tokio::test]
