@@ -1,10 +1,13 @@
 """Instructions that a small request costs in two builds of the program, counted by callgrind.
 
-    python3 bench/instructions.py BASE HEAD [h1|h2]
+    python3 bench/instructions.py BASE HEAD [h1|h2] [--functions]
 
-Times are noisy on a shared machine, instructions are not: each build serves 1,000 and then 3,000 requests
-in fresh processes, and the difference is divided by 2,000, so that start and end do not count. The
-entropy that the TLS library collects at its start depends on timing and is left out by name.
+Times are noisy on a shared machine, instructions are not: each build serves 500 and then 2,500 requests
+in fresh processes, and the difference is divided by 2,000, so that start and end do not count. One
+connection has one request at a time: with more, the number of requests that one wake-up serves, and with it
+the count, depends on the machine. Each count is made three times, and the lowest is taken, which has the
+fewest timers of the runtime in it. The entropy that the TLS library collects at its start depends on timing
+and is left out by name. `--functions` lists what changed the most, by function.
 """
 
 import http.server
@@ -17,10 +20,13 @@ import sys
 import tempfile
 import threading
 
-FEW, MANY = 1000, 3000
+FEW, MANY = 500, 2500
+ROUNDS = 3
 # Entropy by jitter (aws-lc), whose loops end when the clock says so.
 STARTUP = re.compile(r"jent|rol64|xoshiro|once_cell|clock_gettime|keccak|sha3")
 LINE = re.compile(r"\s*([\d,]+)\s*\(\s*[\d.]+%\)\s+(.*)")
+# The object of a function, and the number of a generic instance.
+DETAILS = re.compile(r" \[.*\]$|::h[0-9a-f]{16}|^.*?:(?=\S)")
 
 
 class Service(http.server.BaseHTTPRequestHandler):
@@ -59,14 +65,17 @@ def counted(directory, name):
     """Instructions by function, without those of the start that depend on timing."""
     args = ["callgrind_annotate", "--threshold=100", f"{directory}/{name}"]
     text = subprocess.run(args, capture_output=True, text=True, check=True).stdout
-    lines = (LINE.match(line) for line in text.splitlines() if "PROGRAM TOTALS" not in line)
-    return sum(
-        int(line[1].replace(",", "")) for line in lines if line and not STARTUP.search(line[2])
-    )
+    functions = {}
+    for line in text.splitlines():
+        found = LINE.match(line)
+        if found and "PROGRAM TOTALS" not in line and not STARTUP.search(found[2]):
+            function = DETAILS.sub("", found[2])
+            functions[function] = functions.get(function, 0) + int(found[1].replace(",", ""))
+    return functions
 
 
 def serve(program, service, version, requests):
-    """Instructions of the engine and of the agent for so many requests."""
+    """Instructions of the engine and of the agent for so many requests, by function."""
     with tempfile.TemporaryDirectory() as directory:
         up = [program, "up", "--community", "--port", "0", "--metrics-port", "0", "--output", "json"]
         engine = start(directory, "engine", up)
@@ -77,7 +86,7 @@ def serve(program, service, version, requests):
         url = next(line["forwarding"] for line in lines if line.get("status") == "online")
         # What the agent writes about each connection is read, so that it never waits.
         threading.Thread(target=agent.stdout.read, daemon=True).start()
-        load = ["h2load", *(["--h1"] if version == "h1" else []), "-n", str(requests), "-c", "4"]
+        load = ["h2load", *(["--h1"] if version == "h1" else []), "-n", str(requests), "-c1", "-m1"]
         load += [f"--connect-to=127.0.0.1:{port}", f"{url}/x"]
         said = subprocess.run(load, capture_output=True, text=True, check=True).stdout
         if f"{requests} succeeded" not in said:
@@ -88,22 +97,39 @@ def serve(program, service, version, requests):
         return [counted(directory, name) for name in ("engine", "agent")]
 
 
+def lowest(program, service, version, requests):
+    """The run with the fewest instructions, of the engine and of the agent."""
+    runs = [serve(program, service, version, requests) for _ in range(ROUNDS)]
+    return [min(side, key=lambda functions: sum(functions.values())) for side in zip(*runs)]
+
+
 def per_request(program, service, version):
-    few, many = (serve(program, service, version, requests) for requests in (FEW, MANY))
-    return [(high - low) / (MANY - FEW) for low, high in zip(few, many)]
+    few, many = (lowest(program, service, version, requests) for requests in (FEW, MANY))
+    return [
+        {name: (high[name] - low.get(name, 0)) / (MANY - FEW) for name in high}
+        for low, high in zip(few, many)
+    ]
 
 
 def main():
-    if len(sys.argv) not in (3, 4):
+    args = [arg for arg in sys.argv[1:] if arg != "--functions"]
+    if len(args) not in (2, 3):
         sys.exit(__doc__)
-    base, head = sys.argv[1:3]
-    version = sys.argv[3] if len(sys.argv) == 4 else "h1"
+    base, head, *version = args
+    version = version[0] if version else "h1"
     server = Server(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port = server.server_address[1]
     pairs = zip(per_request(base, port, version), per_request(head, port, version))
-    for name, (before, after) in zip(("engine", "agent"), pairs):
-        print(f"{version} {name}: {before:,.0f} -> {after:,.0f} ({after / before - 1:+.1%})")
+    for side, (before, after) in zip(("engine", "agent"), pairs):
+        low, high = sum(before.values()), sum(after.values())
+        print(f"{version} {side}: {low:,.0f} -> {high:,.0f} ({high / low - 1:+.1%})")
+        if "--functions" in sys.argv:
+            changes = {
+                name: after.get(name, 0) - before.get(name, 0) for name in before.keys() | after.keys()
+            }
+            for name in sorted(changes, key=lambda name: -abs(changes[name]))[:40]:
+                print(f"  {changes[name]:+9,.0f}  {name[:150]}")
 
 
 if __name__ == "__main__":
