@@ -21,8 +21,8 @@ use crate::browser::Browsers;
 use crate::clock::Clock;
 use crate::config::EngineConfig;
 use crate::directory::Project;
-use crate::edge::Upstreams;
-use crate::edge::hold::Holds;
+use crate::edge::UpstreamPool;
+use crate::edge::revocation::ActiveVisits;
 use crate::geo::Countries;
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts};
@@ -181,9 +181,9 @@ pub(crate) struct Worker {
     /// share would make the cores wait for each other.
     pub(crate) drain: CancellationToken,
     /// Connections to services that wait for the next request.
-    pub(crate) upstreams: Mutex<Upstreams>,
+    pub(crate) upstreams: Mutex<UpstreamPool>,
     /// Visits that end when what let them in ends.
-    pub(crate) holds: Holds,
+    pub(crate) holds: ActiveVisits,
     /// Visits that are being served here; for metrics.
     pub(crate) active: AtomicUsize,
 }

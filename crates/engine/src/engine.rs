@@ -29,8 +29,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{Auth, EngineConfig, JwtAuth};
 use crate::core::{Core, Worker};
 use crate::directory::{Directory, Project};
-use crate::edge::Upstreams;
-use crate::edge::hold::{self, Holds};
+use crate::edge::UpstreamPool;
+use crate::edge::revocation::{self, ActiveVisits};
 use crate::geo::{Countries, GeoError};
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
@@ -285,8 +285,8 @@ pub async fn start_with_clock(
                 runtime: runtime.clone(),
                 core: Arc::clone(&core),
                 drain: core.shutdown.drain().child_token(),
-                upstreams: parking_lot::Mutex::new(Upstreams::default()),
-                holds: Holds::default(),
+                upstreams: parking_lot::Mutex::new(UpstreamPool::default()),
+                holds: ActiveVisits::default(),
                 active: AtomicUsize::new(0),
             })
         })
@@ -297,7 +297,10 @@ pub async fn start_with_clock(
     }
     if core.tenancy.directory().is_some() {
         let changes = core.tokens.changes();
-        tokio::spawn(hold::keep_judging(Arc::clone(&core), changes));
+        tokio::spawn(revocation::reauthorize_on_changes(
+            Arc::clone(&core),
+            changes,
+        ));
     }
     if let Some(countries) = &core.countries {
         let stop = core.shutdown.drain().clone();

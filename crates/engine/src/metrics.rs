@@ -11,7 +11,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use self::family::Family;
 use crate::agents::Pooled;
-use crate::edge::record::Outcome;
+use crate::edge::access_record::Outcome;
 use crate::live::Counts;
 
 /// Handles of what is counted on the data path.

@@ -15,8 +15,8 @@ use super::{Agent, OpenError, Purpose, TunnelStream};
 use crate::access::{self, Proof, Rule, TokenForm, Visitor};
 use crate::core::{Core, Worker};
 use crate::directory::Project;
-use crate::edge::record::{Outcome, Record};
-use crate::edge::{UpIo, raw};
+use crate::edge::access_record::{AccessRecord, Outcome};
+use crate::edge::{UpstreamIo, raw};
 use crate::limits::Shaped;
 use crate::live::LiveTunnel;
 use crate::webtty::{self, Opener, Peer, Policy, Reserved, Server, Stated};
@@ -39,7 +39,7 @@ pub(super) async fn serve(
     worker: &Arc<Worker>,
 ) {
     let zero_rtt = request.zero_rtt.is_some_and(|zero_rtt| zero_rtt.value);
-    let mut record = Record::begin(worker, "dial", stream.get_ref().0.peer().ip());
+    let mut record = AccessRecord::begin(worker, "dial", stream.get_ref().0.peer().ip());
     let opened = open(&request, &stream, project, &mut record, worker).await;
     let outcome = match &opened {
         Ok(opened) => StreamOutcome::StreamId(opened.id.to_string()),
@@ -75,13 +75,13 @@ async fn terminal(
     stream: TlsStream,
     opened: Opened,
     policy: Policy,
-    (place, mut record): (Reserved, Record),
+    (place, mut record): (Reserved, AccessRecord),
     worker: &Arc<Worker>,
 ) {
     let source = stream.get_ref().0.peer().ip();
     let Opened { tunnel, proof, .. } = opened;
     let peer = Peer::plain(stream);
-    let io = UpIo::Plain(opened.stream);
+    let io = UpstreamIo::Plain(opened.stream);
     let server = match Server::reach(io, &tunnel.view, Some(&proof), source).await {
         Ok(server) => server,
         Err(error) => {
@@ -112,7 +112,7 @@ async fn open(
     request: &StreamReq,
     stream: &TlsStream,
     project: &Project,
-    record: &mut Record,
+    record: &mut AccessRecord,
     worker: &Arc<Worker>,
 ) -> Result<Opened, Error> {
     let core: &Core = &worker.core;
@@ -127,7 +127,7 @@ async fn open(
         .tokens
         .verify(token(request.client_details.as_ref()), core.unix_seconds())
         .map_err(|refused| {
-            record.decided(Rule::Token.as_str(), Some(refused.to_string().into()));
+            record.set_rule(Rule::Token.as_str(), Some(refused.to_string().into()));
             super::token_refused(refused)
         })?;
     let proof = Proof::Token {
@@ -138,10 +138,10 @@ async fn open(
     let permission = Permission::TunnelsStreamsCreateDelete;
     let permitted = core.tenancy.require(&credential, project, permission);
     permitted.map_err(|denied| {
-        record.decided(Rule::Permission.as_str(), None);
+        record.set_rule(Rule::Permission.as_str(), None);
         Error::unauthorized(denied.to_string())
     })?;
-    record.decided("unknown", None);
+    record.set_rule("unknown", None);
     let tunnel = core
         .live
         .find(&project.id, &request.tunnel_id_name)
@@ -149,16 +149,16 @@ async fn open(
         .filter(|tunnel| tunnel.view.properties.publish == Some(false))
         .ok_or_else(|| Error::tunnel_not_found("no such private tunnel is online"))?;
     record.tunnel(&tunnel);
-    record.decided(Rule::Boundary.as_str(), None);
+    record.set_rule(Rule::Boundary.as_str(), None);
     access::reaches_stream(&credential, project, &tunnel.view)
         .map_err(|denied| Error::unauthorized(denied.to_string()))?;
     record
-        .enter(&tunnel.project)
+        .acquire_slot(&tunnel.project)
         .map_err(|none| Error::capacity_exhausted(none.to_string()))?;
     let terminal = if webtty::is_at(&tunnel.view) {
         let policy = Policy::of(&tunnel.view, project, Some(&proof), &core.tenancy);
         let policy = policy.map_err(|not| {
-            record.decided(Rule::Permission.as_str(), Some(not.to_string().into()));
+            record.set_rule(Rule::Permission.as_str(), Some(not.to_string().into()));
             Error::unauthorized(not.to_string())
         })?;
         let place = core.terminals.reserve(&project.id);
@@ -167,7 +167,7 @@ async fn open(
     } else {
         None
     };
-    record.decided(Rule::Token.as_str(), None);
+    record.set_rule(Rule::Token.as_str(), None);
     let source = stream.get_ref().0.peer().ip();
     record.admitted(&tunnel, Visitor::at(source), Some(&proof));
     let opened = tunnel

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use http1::{FieldValue, FieldValueBuf, field_name, field_value, write_field};
 use types::problem::{MEDIA_TYPE, Problem};
 
-use super::form::Form;
+use super::error_format::ErrorFormat;
 use super::forwarding::CONNECTION;
 use crate::browser::{Page, in_text};
 
@@ -23,14 +23,14 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Renders a problem in the form that the visitor asked for.
-    pub(crate) fn problem(problem: &Problem, form: Form) -> Self {
+    pub(crate) fn problem(problem: &Problem, form: ErrorFormat) -> Self {
         let (media_type, body, policy) = match form {
-            Form::Page => {
+            ErrorFormat::Page => {
                 let page = Page::problem(problem);
                 (HTML, page.html, Some(page.policy))
             }
-            Form::Text => ("text/plain; charset=utf-8", in_text(problem), None),
-            Form::Json => (MEDIA_TYPE, problem.to_json(), None),
+            ErrorFormat::Text => ("text/plain; charset=utf-8", in_text(problem), None),
+            ErrorFormat::Json => (MEDIA_TYPE, problem.to_json(), None),
         };
         let fields = vec![
             (CONTENT_TYPE, HeaderValue::from_static(media_type)),
@@ -169,18 +169,18 @@ mod tests {
     #[test]
     fn a_browser_gets_a_page_and_a_program_gets_json() {
         let problem = Problem::tunnel_offline(5);
-        let page = Answer::problem(&problem, Form::Page);
+        let page = Answer::problem(&problem, ErrorFormat::Page);
         assert!(page.body.starts_with("<!doctype html>"));
         assert!(
             page.fields
                 .contains(&(RETRY_AFTER, HeaderValue::from_static("5")))
         );
-        let text = Answer::problem(&problem, Form::Text);
+        let text = Answer::problem(&problem, ErrorFormat::Text);
         assert!(
             text.body
                 .starts_with("503 Service Unavailable: The tunnel is offline;")
         );
-        let json = Answer::problem(&problem, Form::Json);
+        let json = Answer::problem(&problem, ErrorFormat::Json);
         assert!(json.body.contains("\"tunnel_offline\""));
         let head = String::from_utf8(json.to_http1(true, true)).unwrap();
         assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"));

@@ -11,38 +11,38 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
-use super::patience::Progress;
+use super::response_timeout::Progress;
 use super::trailers;
 
 /// A request body, whichever HTTP version it came in.
 #[derive(Debug)]
-pub(crate) enum UpBody {
+pub(crate) enum RequestBody {
     /// There is none.
     Empty,
     /// From an HTTP/2 visitor.
     Http2(Incoming),
-    /// From an HTTP/1.1 visitor, whose task reads it. It ends with [`Piece::End`]: a sender that
+    /// From an HTTP/1.1 visitor, whose task reads it. It ends with [`BodyFrame::End`]: a sender that
     /// goes away without it has broken off.
-    Http1(mpsc::Receiver<Piece>),
+    Http1(mpsc::Receiver<BodyFrame>),
 }
 
 /// A piece of a body.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum BodyFrame {
     Data(Bytes),
     End,
 }
 
 /// A body that tells how much of it has gone.
 #[derive(Debug)]
-pub(crate) struct Counted {
-    body: UpBody,
-    moved: Moved,
+pub(crate) struct CountingBody {
+    body: RequestBody,
+    moved: ByteCounter,
 }
 
-/// How far a [`Counted`] body is.
+/// How far a [`CountingBody`] body is.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Moved(Arc<Count>);
+pub(crate) struct ByteCounter(Arc<Count>);
 
 #[derive(Debug, Default)]
 struct Count {
@@ -51,7 +51,7 @@ struct Count {
     broken: AtomicBool,
 }
 
-impl Moved {
+impl ByteCounter {
     /// Whatever its rate: gRPC sends a message when there is one.
     pub(super) fn progress(&self) -> Progress {
         Progress {
@@ -70,9 +70,9 @@ impl Moved {
     }
 }
 
-impl Counted {
-    pub(crate) fn new(body: UpBody) -> (Self, Moved) {
-        let moved = Moved::default();
+impl CountingBody {
+    pub(crate) fn new(body: RequestBody) -> (Self, ByteCounter) {
+        let moved = ByteCounter::default();
         let counted = Self {
             body,
             moved: moved.clone(),
@@ -81,7 +81,7 @@ impl Counted {
     }
 }
 
-impl Body for Counted {
+impl Body for CountingBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -112,7 +112,7 @@ impl Body for Counted {
     }
 }
 
-impl Body for UpBody {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -129,8 +129,8 @@ impl Body for UpBody {
                 )
             }
             Self::Http1(pieces) => Poll::Ready(match ready!(pieces.poll_recv(cx)) {
-                Some(Piece::Data(data)) => Some(Ok(Frame::data(data))),
-                Some(Piece::End) => None,
+                Some(BodyFrame::Data(data)) => Some(Ok(Frame::data(data))),
+                Some(BodyFrame::End) => None,
                 None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
             }),
         }

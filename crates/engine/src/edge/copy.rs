@@ -24,7 +24,7 @@ pub(crate) struct BodyCopy {
     /// The head, and whatever else is written from memory of its own.
     front: Vec<u8>,
     front_sent: usize,
-    held: Option<Held>,
+    held: Option<CopyBuffer>,
     /// What ends the body, behind everything else.
     tail: Vec<u8>,
     tail_sent: usize,
@@ -66,7 +66,7 @@ pub(crate) enum CopyError {
 }
 
 #[derive(Debug)]
-struct Held {
+struct CopyBuffer {
     bytes: Scratch,
     start: usize,
     end: usize,
@@ -391,7 +391,7 @@ impl BodyCopy {
                 end += CHUNK_TAIL;
             }
         }
-        self.held = Some(Held { bytes, start, end });
+        self.held = Some(CopyBuffer { bytes, start, end });
         Ok(())
     }
 

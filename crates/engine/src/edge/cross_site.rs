@@ -9,25 +9,25 @@ use http1::Field;
 use types::problem::Problem;
 use types::tunnel::WebOrigin;
 
-use super::plan::Heads;
+use super::routing::HeaderFields;
 
 /// What a browser says about the page that asks.
 #[derive(Debug, Default)]
-struct Said<'a> {
-    fetch_site: Single<'a>,
-    origin: Single<'a>,
+struct FetchMetadata<'a> {
+    fetch_site: SingleValue<'a>,
+    origin: SingleValue<'a>,
 }
 
 /// A field that may be there once.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Single<'a> {
+enum SingleValue<'a> {
     #[default]
     Absent,
     One(&'a [u8]),
     Several,
 }
 
-impl<'a> Single<'a> {
+impl<'a> SingleValue<'a> {
     fn add(&mut self, value: &'a [u8]) {
         *self = match self {
             Self::Absent => Self::One(value),
@@ -38,7 +38,7 @@ impl<'a> Single<'a> {
 
 /// Whether a session's cookie counts with a request of this method (or `upgrade`), to a tunnel at
 /// `authority` (in lower case, without the usual port).
-pub(super) fn counts<H: Heads>(
+pub(super) fn session_counts<H: HeaderFields>(
     heads: &H,
     (method, upgrade): (&str, bool),
     authority: &str,
@@ -49,7 +49,7 @@ pub(super) fn counts<H: Heads>(
         return true;
     }
     let fields: Vec<_> = heads.fields().filter(is_asked).collect();
-    let mut said = Said::default();
+    let mut said = FetchMetadata::default();
     for field in &fields {
         if field.is("origin") {
             said.origin.add(field.value.as_bytes());
@@ -57,10 +57,10 @@ pub(super) fn counts<H: Heads>(
             said.fetch_site.add(field.value.as_bytes());
         }
     }
-    if matches!(said.fetch_site, Single::One(b"same-origin" | b"none")) {
+    if matches!(said.fetch_site, SingleValue::One(b"same-origin" | b"none")) {
         return true;
     }
-    let Single::One(origin) = said.origin else {
+    let SingleValue::One(origin) = said.origin else {
         return false;
     };
     let is_own = origin
@@ -70,7 +70,7 @@ pub(super) fn counts<H: Heads>(
                 && host.eq_ignore_ascii_case(authority.as_bytes())
         });
     let is_listed = |listed: &WebOrigin| origin.eq_ignore_ascii_case(listed.as_str().as_bytes());
-    said.fetch_site != Single::Several && (is_own || allowed.iter().any(is_listed))
+    said.fetch_site != SingleValue::Several && (is_own || allowed.iter().any(is_listed))
 }
 
 fn is_asked(field: &Field<'_>) -> bool {
@@ -152,13 +152,13 @@ mod tests {
                 ("GET", true),
             ] {
                 assert_eq!(
-                    counts(&heads, asked, own, &listed),
+                    session_counts(&heads, asked, own, &listed),
                     passes,
                     "{asked:?} {fields:?}"
                 );
             }
             for safe in ["GET", "HEAD", "OPTIONS"] {
-                assert!(counts(&heads, (safe, false), own, &listed));
+                assert!(session_counts(&heads, (safe, false), own, &listed));
             }
         }
     }

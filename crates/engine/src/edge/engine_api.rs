@@ -22,9 +22,9 @@ use transport::TlsStream;
 use types::problem::Problem;
 
 use super::buffered::Buffered;
-use super::event_stream::{self, Then};
-use super::idle::{Activity, Occupied};
-use super::stall::{self, Streams};
+use super::event_stream::{self, AfterStream};
+use super::in_flight::{InFlight, InFlightGuard};
+use super::slow_reader_timeout::{self, StreamExecutor};
 use super::strict::StrictRequests;
 use crate::api::Source;
 use crate::core::Worker;
@@ -42,7 +42,7 @@ const PONG: Duration = Duration::from_secs(15);
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Seconds after which a caller may try again while the engine does not know its projects yet.
-const INFORMED_RETRY: u32 = 5;
+const SNAPSHOT_RETRY: u32 = 5;
 
 /// Serves one connection to its end.
 pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, worker: Arc<Worker>) {
@@ -58,9 +58,9 @@ pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, work
         let then = event_stream::serve(&mut io, &worker, deadlines, answering);
         // Each on the heap while it lasts: who watches holds no room for the library.
         match Box::pin(then).await {
-            Then::Requests => {}
-            Then::Close => return io.close().await,
-            Then::Over => return,
+            AfterStream::Requests => {}
+            AfterStream::Close => return io.close().await,
+            AfterStream::Over => return,
         }
     }
     Box::pin(serve_requests(io, http2, (source, server_name), worker)).await;
@@ -74,14 +74,14 @@ async fn serve_requests(
 ) {
     let header_bytes = worker.core.config.limits.header_bytes;
     let at = Arc::clone(&worker);
-    let activity = Arc::new(Activity::default());
+    let activity = Arc::new(InFlight::default());
     let asked = Arc::clone(&activity);
     let upgraded = Arc::new(OnceLock::new());
     let idle = worker.core.config.timeouts.http_idle;
     let stall = worker.core.config.timeouts.visitor_stall;
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         let (worker, server_name) = (Arc::clone(&at), server_name.clone());
-        let occupied = Activity::begin(&asked);
+        let occupied = InFlight::begin(&asked);
         let upgrades = request.extensions().get::<Protocol>().is_some();
         let upgraded = Arc::clone(&upgraded);
         async move {
@@ -98,7 +98,7 @@ async fn serve_requests(
                 return Ok::<_, Infallible>(answer);
             }
             Ok(answer.map(|body| {
-                Body::new(Occupying {
+                Body::new(TrackedBody {
                     body,
                     _occupied: occupied,
                 })
@@ -108,7 +108,7 @@ async fn serve_requests(
     let drain = worker.drain.cancelled();
     // Whatever ends a connection, its client knows or is gone.
     if http2 {
-        let mut builder = conn::http2::Builder::new(Streams::new(stall));
+        let mut builder = conn::http2::Builder::new(StreamExecutor::new(stall));
         builder
             .timer(TokioTimer::new())
             .enable_connect_protocol()
@@ -126,7 +126,7 @@ async fn serve_requests(
             }
             // As for HTTP/1.1: who has nothing to ask is let go.
             () = activity.never_begins(HEAD_DEADLINE) => {}
-            () = activity.ceases(idle) => {
+            () = activity.idle_for(idle) => {
                 connection.as_mut().graceful_shutdown();
                 // One that does not take the farewell.
                 timeout(PONG, connection).await.ok();
@@ -158,12 +158,12 @@ async fn serve_requests(
 }
 
 /// A body that keeps its connection to its end.
-struct Occupying {
+struct TrackedBody {
     body: Body,
-    _occupied: Occupied,
+    _occupied: InFlightGuard,
 }
 
-impl HttpBody for Occupying {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -172,7 +172,7 @@ impl HttpBody for Occupying {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        stall::note(&polled);
+        slow_reader_timeout::note(&polled);
         polled
     }
 
@@ -207,7 +207,7 @@ async fn answer(
                 return worker.core.api.clone().oneshot(request).await;
             }
             None if !worker.core.is_informed() => {
-                Problem::unavailable().with_retry_after(INFORMED_RETRY)
+                Problem::unavailable().with_retry_after(SNAPSHOT_RETRY)
             }
             None => Problem::misdirected_request(),
         },

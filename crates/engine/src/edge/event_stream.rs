@@ -40,7 +40,7 @@ use crate::core::Worker;
 
 /// What becomes of the connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum AfterStream {
     /// The library goes on, with what is unread.
     Requests,
     /// The client is told goodbye: it asked for that.
@@ -50,7 +50,7 @@ pub(super) enum Then {
 }
 
 /// A request for the stream, whole.
-struct Asked {
+struct FollowUpRequest {
     request: Request,
     head_bytes: usize,
     keep_alive: bool,
@@ -63,7 +63,7 @@ pub(super) async fn serve<T, F>(
     worker: &Worker,
     (head_deadline, farewell): (Duration, Duration),
     answer: impl FnOnce(Request) -> F,
-) -> Then
+) -> AfterStream
 where
     T: Stream,
     F: Future<Output = Result<Response, Infallible>>,
@@ -78,23 +78,23 @@ where
     let asked = loop {
         let unread = io.unread();
         if !may_ask(unread) {
-            return Then::Requests;
+            return AfterStream::Requests;
         }
         if may_complete(unread, seen, &limits) {
-            match Asked::read(unread, &limits) {
+            match FollowUpRequest::read(unread, &limits) {
                 Ok(None) => {}
                 Ok(Some(asked)) => break asked,
-                Err(NotOurs) => return Then::Requests,
+                Err(UnsupportedRequest) => return AfterStream::Requests,
             }
         }
         seen = unread.len();
         let more = timeout_at(until, poll_fn(|cx| io.poll_more(cx)));
         let read = tokio::select! {
             read = more => read,
-            () = worker.drain.cancelled() => return Then::Requests,
+            () = worker.drain.cancelled() => return AfterStream::Requests,
         };
         if !matches!(read, Ok(Ok(true))) {
-            return Then::Over;
+            return AfterStream::Over;
         }
     };
     io.consume(asked.head_bytes);
@@ -106,13 +106,13 @@ where
         // The stream ends by itself then. One who does not read must not hold the others up.
         () = worker.drain.cancelled() => match timeout(farewell, writing).await {
             Ok(written) => written,
-            Err(_elapsed) => return Then::Over,
+            Err(_elapsed) => return AfterStream::Over,
         },
     };
     match written {
-        Ok(()) if asked.keep_alive => Then::Requests,
-        Ok(()) => Then::Close,
-        Err(_) => Then::Over,
+        Ok(()) if asked.keep_alive => AfterStream::Requests,
+        Ok(()) => AfterStream::Close,
+        Err(_) => AfterStream::Over,
     }
 }
 
@@ -125,20 +125,20 @@ fn may_ask(unread: &[u8]) -> bool {
 }
 
 /// The library has to look at it.
-struct NotOurs;
+struct UnsupportedRequest;
 
-impl Asked {
+impl FollowUpRequest {
     /// `None` while the head is not whole.
-    fn read(unread: &[u8], limits: &Limits) -> Result<Option<Self>, NotOurs> {
+    fn read(unread: &[u8], limits: &Limits) -> Result<Option<Self>, UnsupportedRequest> {
         let mut slots = Slots::new();
         match parse_request(unread, limits, &mut slots) {
             Ok(Progress::Partial) => Ok(None),
             Ok(Progress::Complete { head, head_len }) => Ok(Some(Self {
-                request: request(&head).ok_or(NotOurs)?,
+                request: request(&head).ok_or(UnsupportedRequest)?,
                 head_bytes: head_len,
                 keep_alive: head.keep_alive,
             })),
-            Err(_) => Err(NotOurs),
+            Err(_) => Err(UnsupportedRequest),
         }
     }
 }

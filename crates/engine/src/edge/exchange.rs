@@ -10,24 +10,24 @@ use tokio::time::Instant;
 use transport::memory::Source;
 use types::problem::Problem;
 
-use super::bridge;
+use super::access_record::Outcome;
 use super::copy::{BodyCopy, CopyError, Framing};
 use super::forwarding::{add_timing, write_interim, write_response};
-use super::http1::{Next, Request, Visitor};
-use super::patience::{Patience, Progress, patience};
-use super::record::Outcome;
+use super::http1::{ConnectionState, Request, Visitor};
+use super::http1_to_http2;
+use super::response_timeout::{Progress, ResponseTimeout, await_with_timeout};
 use super::upgrade;
-use super::upstream::{self, ConnectError, Connection, Http1};
+use super::upstream_pool::{self, ConnectError, Connection, Http1};
 use crate::agents::OpenError;
 
 /// Interim responses (RFC 9110, 15.2) before the final one. Real services send one or two.
-pub(super) const INTERIM: usize = 16;
+pub(super) const MAX_INTERIM: usize = 16;
 
 /// Why a 101 without a request for one is none.
-pub(super) const UNASKED: &str = "the service changed protocols unasked";
+pub(super) const UNEXPECTED_UPGRADE: &str = "the service changed protocols unasked";
 
 /// Serves one request to its end.
-pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
+pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> ConnectionState {
     let begun = Instant::now();
     let mut fresh = false;
     loop {
@@ -35,7 +35,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
         let connection = match connected {
             Ok(connection) => connection,
             Err(error) => {
-                if request.turn_elsewhere(&visitor.worker) {
+                if request.fail_over(&visitor.worker) {
                     continue;
                 }
                 request.record.failed(error.to_string());
@@ -48,29 +48,31 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
                 let exchange = Exchange::begin(visitor, &mut request, io);
                 exchange.run(begun).await
             }
-            Connection::Http2(http2) => bridge::run(visitor, &mut request, http2, begun).await,
+            Connection::Http2(http2) => {
+                http1_to_http2::run(visitor, &mut request, http2, begun).await
+            }
         };
         match ended {
-            Ended::Next(next) => return next,
-            Ended::Upgraded(upstream, head) => {
+            ExchangeOutcome::Next(next) => return next,
+            ExchangeOutcome::Upgraded(upstream, head) => {
                 return upgrade::run(visitor, request, upstream, head).await;
             }
-            Ended::Refused(problem) => return refuse(visitor, request, &problem).await,
-            Ended::Untouched(whole, reason) => {
+            ExchangeOutcome::Refused(problem) => return refuse(visitor, request, &problem).await,
+            ExchangeOutcome::Untouched(whole, reason) => {
                 request.forward.head = whole;
                 request.body = http1::BodyLength::Empty;
-                if !request.turn_elsewhere(&visitor.worker) {
+                if !request.fail_over(&visitor.worker) {
                     request.record.failed(reason);
                     return refuse(visitor, request, &Problem::upstream_unreachable()).await;
                 }
             }
-            Ended::Retry(whole, reason) => {
+            ExchangeOutcome::Retry(whole, reason) => {
                 request.forward.head = whole;
                 request.body = http1::BodyLength::Empty;
                 // Once: a second failure is not chance, and another agent's turn.
                 if !fresh {
                     fresh = true;
-                } else if request.turn_elsewhere(&visitor.worker) {
+                } else if request.fail_over(&visitor.worker) {
                     fresh = false;
                 } else {
                     request.record.failed(reason);
@@ -88,14 +90,18 @@ async fn connect(
 ) -> Result<Connection, ConnectError> {
     let (worker, tunnel) = (&visitor.worker, &request.forward.tunnel);
     if request.forward.upgrade.is_some() {
-        let io = upstream::connect_http1(worker, tunnel, visitor.seen.source).await?;
+        let io = upstream_pool::connect_http1(worker, tunnel, visitor.seen.source).await?;
         return Ok(Connection::Http1(io));
     }
-    upstream::connect(worker, tunnel, visitor.seen.source, fresh).await
+    upstream_pool::connect(worker, tunnel, visitor.seen.source, fresh).await
 }
 
 /// Answers in the service's stead.
-pub(super) async fn refuse(visitor: &mut Visitor, mut request: Request, problem: &Problem) -> Next {
+pub(super) async fn refuse(
+    visitor: &mut Visitor,
+    mut request: Request,
+    problem: &Problem,
+) -> ConnectionState {
     let answer = request.record.answer(problem, request.forward.form);
     // The body, if there is one, may be half read: where the next request begins is not known.
     let bodiless = BodyReader::from(request.body).is_done();
@@ -124,7 +130,7 @@ struct Exchange<'v> {
     request: &'v mut Request,
     upstream: Http1,
     up: BodyCopy,
-    up_state: Up,
+    up_state: UploadState,
     /// Bytes of the service's answer that were looked at in vain.
     seen: usize,
     interim: usize,
@@ -134,7 +140,7 @@ struct Exchange<'v> {
 }
 
 #[derive(Debug, PartialEq)]
-enum Up {
+enum UploadState {
     Sending,
     Sent,
     /// The service takes no more; its answer may be there all the same.
@@ -142,8 +148,8 @@ enum Up {
 }
 
 /// How a request ended on one connection to a service.
-pub(super) enum Ended {
-    Next(Next),
+pub(super) enum ExchangeOutcome {
+    Next(ConnectionState),
     Upgraded(Http1, Vec<u8>),
     Refused(Problem),
     /// The agent says that no service got the request, of which this is all; and why.
@@ -154,7 +160,7 @@ pub(super) enum Ended {
 }
 
 /// What came of waiting for a response head.
-enum Answered {
+enum HeadOutcome {
     Final(Response),
     Upgraded(Vec<u8>),
     VisitorGone,
@@ -185,7 +191,7 @@ impl<'v> Exchange<'v> {
             request,
             upstream,
             up,
-            up_state: Up::Sending,
+            up_state: UploadState::Sending,
             seen: 0,
             interim: 0,
             early: Vec::new(),
@@ -193,36 +199,36 @@ impl<'v> Exchange<'v> {
         }
     }
 
-    async fn run(mut self, begun: Instant) -> Ended {
-        let period = Patience::of(&self.visitor.worker.core.config);
-        let waiting = patience(begun, period, |cx| {
+    async fn run(mut self, begun: Instant) -> ExchangeOutcome {
+        let period = ResponseTimeout::of(&self.visitor.worker.core.config);
+        let waiting = await_with_timeout(begun, period, |cx| {
             let answer = self.poll_answer(cx);
             self.request.record.bytes(self.up.written(), 0);
             let progress = Progress {
                 moved: self.up.written(),
-                is_timed: self.up_state == Up::Sending && !self.up.waits_for_sink(),
+                is_timed: self.up_state == UploadState::Sending && !self.up.waits_for_sink(),
             };
             (answer, progress)
         });
         match waiting.await {
-            Some(Answered::Final(response)) => self.respond(response).await,
-            Some(Answered::Upgraded(head)) => Ended::Upgraded(self.upstream, head),
-            Some(Answered::VisitorGone) => Ended::Next(Next::Abort),
-            Some(Answered::Bad(reason)) => {
+            Some(HeadOutcome::Final(response)) => self.respond(response).await,
+            Some(HeadOutcome::Upgraded(head)) => ExchangeOutcome::Upgraded(self.upstream, head),
+            Some(HeadOutcome::VisitorGone) => ExchangeOutcome::Next(ConnectionState::Abort),
+            Some(HeadOutcome::Bad(reason)) => {
                 self.request.record.failed(reason);
-                Ended::Refused(Problem::upstream_unreachable())
+                ExchangeOutcome::Refused(Problem::upstream_unreachable())
             }
-            Some(Answered::Broken(reason)) => self.broken(reason),
+            Some(HeadOutcome::Broken(reason)) => self.broken(reason),
             None => {
                 self.request.record.failed("no answer in time");
-                Ended::Refused(Problem::upstream_timeout())
+                ExchangeOutcome::Refused(Problem::upstream_timeout())
             }
         }
     }
 
     /// The connection ended before the answer's head. A request goes out again only when that
     /// cannot do it twice: nothing came back, the method says so, and all of it is still here.
-    fn broken(self, reason: String) -> Ended {
+    fn broken(self, reason: String) -> ExchangeOutcome {
         let refusal = self
             .upstream
             .io
@@ -233,29 +239,29 @@ impl<'v> Exchange<'v> {
         if let Some(refusal) = refusal {
             tunnel.health.failed();
             if let Some(whole) = self.up.into_whole() {
-                return Ended::Untouched(whole, refusal);
+                return ExchangeOutcome::Untouched(whole, refusal);
             }
             self.request.record.failed(refusal);
-            return Ended::Refused(Problem::upstream_unreachable());
+            return ExchangeOutcome::Refused(Problem::upstream_unreachable());
         }
         if silent
             && self.request.forward.idempotent
             && let Some(whole) = self.up.into_whole()
         {
-            return Ended::Retry(whole, reason);
+            return ExchangeOutcome::Retry(whole, reason);
         }
         self.request.record.failed(reason);
-        Ended::Refused(Problem::upstream_unreachable())
+        ExchangeOutcome::Refused(Problem::upstream_unreachable())
     }
 
     /// Sends the request and looks for the head of the final response.
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answered> {
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<HeadOutcome> {
         if self.poll_up(cx).is_err() {
-            return Poll::Ready(Answered::VisitorGone);
+            return Poll::Ready(HeadOutcome::VisitorGone);
         }
         loop {
             if self.poll_early(cx).is_err() {
-                return Poll::Ready(Answered::VisitorGone);
+                return Poll::Ready(HeadOutcome::VisitorGone);
             }
             let unread = self.upstream.unread();
             let limits = Limits::default();
@@ -265,38 +271,38 @@ impl<'v> Exchange<'v> {
                     // An interim response; the next head may be there already.
                     Ok(None) if self.seen == 0 => continue,
                     Ok(None) => {}
-                    Err(reason) => return Poll::Ready(Answered::Bad(reason)),
+                    Err(reason) => return Poll::Ready(HeadOutcome::Bad(reason)),
                 }
             }
             self.seen = self.upstream.unread().len();
             match self.upstream.poll_more(cx) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => {
-                    return Poll::Ready(Answered::Broken("the service closed".to_owned()));
+                    return Poll::Ready(HeadOutcome::Broken("the service closed".to_owned()));
                 }
                 Poll::Ready(Err(error)) => {
-                    return Poll::Ready(Answered::Broken(error.to_string()));
+                    return Poll::Ready(HeadOutcome::Broken(error.to_string()));
                 }
                 Poll::Pending => break,
             }
         }
-        if self.up_state != Up::Sending && self.visitor.poll_hang_up(cx).is_ready() {
-            return Poll::Ready(Answered::VisitorGone);
+        if self.up_state != UploadState::Sending && self.visitor.poll_hang_up(cx).is_ready() {
+            return Poll::Ready(HeadOutcome::VisitorGone);
         }
         Poll::Pending
     }
 
     /// Sends what there is of the request. An error is the visitor's: it broke off.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
-        if self.up_state != Up::Sending {
+        if self.up_state != UploadState::Sending {
             return Ok(());
         }
         match self
             .up
             .poll(cx, &mut self.visitor.io, &mut self.upstream.io)
         {
-            Poll::Ready(Ok(())) => self.up_state = Up::Sent,
-            Poll::Ready(Err(CopyError::Sink)) => self.up_state = Up::Broken,
+            Poll::Ready(Ok(())) => self.up_state = UploadState::Sent,
+            Poll::Ready(Err(CopyError::Sink)) => self.up_state = UploadState::Broken,
             Poll::Ready(Err(CopyError::Source(_))) => return Err(()),
             Poll::Pending => {}
         }
@@ -328,7 +334,7 @@ impl<'v> Exchange<'v> {
     }
 
     /// Takes a head off the service's bytes. `None`: not whole yet, or an interim one.
-    fn take_head(&mut self, limits: &Limits) -> Result<Option<Answered>, &'static str> {
+    fn take_head(&mut self, limits: &Limits) -> Result<Option<HeadOutcome>, &'static str> {
         let mut slots = Slots::new();
         let is_head = self.request.forward.is_head;
         let parsed = parse_response(self.upstream.unread(), limits, is_head, &mut slots);
@@ -339,19 +345,19 @@ impl<'v> Exchange<'v> {
         let answered = match head.status {
             101 => {
                 let upgrade = self.request.forward.upgrade.as_ref();
-                upgrade.ok_or(UNASKED)?.check(&head)?;
-                if self.up_state != Up::Sent {
+                upgrade.ok_or(UNEXPECTED_UPGRADE)?.check(&head)?;
+                if self.up_state != UploadState::Sent {
                     return Err("the service changed protocols before it had the request");
                 }
                 let mut out = std::mem::take(&mut self.early).split_off(self.early_sent);
                 self.early_sent = 0;
                 write_interim(&mut out, &head);
                 self.request.record.status(101);
-                Some(Answered::Upgraded(out))
+                Some(HeadOutcome::Upgraded(out))
             }
             100..=199 => {
                 self.interim += 1;
-                if self.interim > INTERIM {
+                if self.interim > MAX_INTERIM {
                     return Err("too many interim responses");
                 }
                 // RFC 9110, 15.2: none to an HTTP/1.0 client.
@@ -368,7 +374,7 @@ impl<'v> Exchange<'v> {
                     add_timing(&mut out, &self.request.record);
                 }
                 self.request.record.status(status);
-                Some(Answered::Final(Response {
+                Some(HeadOutcome::Final(Response {
                     head: out,
                     body: head.body,
                     framing,
@@ -387,7 +393,7 @@ impl<'v> Exchange<'v> {
     }
 
     /// Sends the response, while the rest of the request still goes out.
-    async fn respond(mut self, response: Response) -> Ended {
+    async fn respond(mut self, response: Response) -> ExchangeOutcome {
         self.request.forward.tunnel.health.served();
         self.request.record.first_byte();
         let reader = BodyReader::from(response.body);
@@ -397,12 +403,12 @@ impl<'v> Exchange<'v> {
         let copying = poll_fn(|cx| {
             // A visitor that breaks off its request still gets the answer that is under way.
             if self.poll_up(cx).is_err() {
-                self.up_state = Up::Broken;
+                self.up_state = UploadState::Broken;
             }
             let copied = down.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
             self.request.record.bytes(self.up.written(), down.written());
             if copied.is_pending()
-                && self.up_state == Up::Sent
+                && self.up_state == UploadState::Sent
                 && self.visitor.poll_hang_up(cx).is_ready()
             {
                 return Poll::Ready(Err(CopyError::Sink));
@@ -413,23 +419,23 @@ impl<'v> Exchange<'v> {
         match copied {
             Ok(()) => {
                 self.request.record.ended(Outcome::Served);
-                let sent = self.up_state == Up::Sent;
+                let sent = self.up_state == UploadState::Sent;
                 if sent && response.reusable && self.upstream.unread().is_empty() {
                     let tunnel = self.request.forward.tunnel.view.id;
-                    upstream::keep(&self.visitor.worker, tunnel, self.upstream);
+                    upstream_pool::keep(&self.visitor.worker, tunnel, self.upstream);
                 }
                 let next = if sent && response.keep_alive {
-                    Next::Request
+                    ConnectionState::Request
                 } else {
-                    Next::Close
+                    ConnectionState::Close
                 };
-                Ended::Next(next)
+                ExchangeOutcome::Next(next)
             }
-            Err(CopyError::Sink) => Ended::Next(Next::Abort),
+            Err(CopyError::Sink) => ExchangeOutcome::Next(ConnectionState::Abort),
             Err(CopyError::Source(error)) => {
                 // The visitor must not take what it got for the whole.
                 self.request.record.failed(error.to_string());
-                Ended::Next(Next::Abort)
+                ExchangeOutcome::Next(ConnectionState::Abort)
             }
         }
     }

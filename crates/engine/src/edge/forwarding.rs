@@ -9,16 +9,16 @@ use http1::{
 use types::query_credential;
 use types::tunnel::ProxyHeader;
 
+use super::access_record::AccessRecord;
 use super::answer::reason;
 use super::copy::Framing;
-use super::loops;
-use super::record::Record;
+use super::loop_detection;
 use crate::access::Proof;
 use crate::browser;
 
 /// A request on its way to the service.
 #[derive(Debug)]
-pub(crate) struct Onward<'a> {
+pub(crate) struct UpstreamRequestHead<'a> {
     pub(crate) method: Method<'a>,
     /// With the edge's credential cut out, and the path exactly as it was judged (ED-7).
     pub(crate) target: Target<'a>,
@@ -39,7 +39,7 @@ pub(crate) struct Onward<'a> {
     pub(crate) reserved: &'static [&'static str],
 }
 
-impl Onward<'_> {
+impl UpstreamRequestHead<'_> {
     /// Writes the head as HTTP/1.1. Fields of the visitor's connection do not travel; forwarding
     /// fields are rebuilt, so that nothing in them is the visitor's word.
     pub(crate) fn write<'f>(&self, out: &mut Vec<u8>, fields: impl Iterator<Item = Field<'f>>) {
@@ -102,7 +102,7 @@ impl Onward<'_> {
         value.push(self.authority.into());
         value.push(field_value!("\";proto=https"));
         write_field(out, field_name!("forwarded"), value.as_value());
-        write_field(out, loops::FIELD, self.engine);
+        write_field(out, loop_detection::CDN_LOOP, self.engine);
         if let Some(proof) = self.proof {
             let facts = [
                 (field_name!("svc-user-id"), proof.user_id()),
@@ -150,7 +150,7 @@ pub(crate) fn add_field(head: &mut Vec<u8>, name: FieldName<'_>, value: FieldVal
 }
 
 /// Says in a head that is whole how long the edge and the service took.
-pub(crate) fn add_timing(head: &mut Vec<u8>, record: &Record) {
+pub(crate) fn add_timing(head: &mut Vec<u8>, record: &AccessRecord) {
     let timing = record.server_timing();
     if let Some(timing) = FieldValue::parse(timing.as_bytes()) {
         add_field(head, field_name!("server-timing"), timing);
@@ -159,7 +159,7 @@ pub(crate) fn add_timing(head: &mut Vec<u8>, record: &Record) {
 
 /// The visitor's connection, as far as it decides about a response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Downward {
+pub(crate) struct ResponseFormat {
     pub(crate) version: Version,
     /// Whether the connection is used again.
     pub(crate) keep_alive: bool,
@@ -170,7 +170,7 @@ pub(crate) struct Downward {
 pub(crate) fn write_response(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_>,
-    down: Downward,
+    down: ResponseFormat,
 ) -> (Framing, bool) {
     let modern = down.version == Version::Http11;
     let (framing, bounded) = match head.body {

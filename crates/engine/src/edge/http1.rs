@@ -12,15 +12,15 @@ use tokio::time::{Instant, timeout, timeout_at};
 use transport::TlsStream;
 use types::problem::Problem;
 
+use super::access_record::{AccessRecord, Outcome};
 use super::answer::Answer;
 use super::buffered::Buffered;
+use super::connection_info::ConnectionInfo;
+use super::error_format::ErrorFormat;
 use super::exchange;
-use super::form::Form;
-use super::forwarding::Downward;
-use super::hold;
-use super::plan::{Forward, Inbound, plan};
-use super::record::{Outcome, Record};
-use super::seen::Seen;
+use super::forwarding::ResponseFormat;
+use super::revocation;
+use super::routing::{AdmittedRequest, RequestInfo, route_and_authorize};
 use super::terminal;
 use crate::core::Worker;
 
@@ -28,7 +28,7 @@ use crate::core::Worker;
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
+pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
     let mut visitor = Visitor {
         io: Buffered::new(stream),
         seen,
@@ -41,13 +41,13 @@ pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
                 // On the heap while it lasts: between requests a visitor holds no room for one.
                 Box::pin(visitor.answer(arrived)).await
             }
-            None => Next::Close,
+            None => ConnectionState::Close,
         };
-        if next == Next::Abort {
+        if next == ConnectionState::Abort {
             return;
         }
         visitor.io.io.get_mut().0.end_message();
-        if next == Next::Close {
+        if next == ConnectionState::Close {
             return visitor.io.close().await;
         }
     }
@@ -56,13 +56,13 @@ pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
 /// A visitor's connection.
 pub(super) struct Visitor {
     pub(super) io: Buffered<TlsStream>,
-    pub(super) seen: Seen,
+    pub(super) seen: ConnectionInfo,
     pub(super) worker: Arc<Worker>,
 }
 
 /// What becomes of the connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum ConnectionState {
     Request,
     /// It ends after what has been written.
     Close,
@@ -71,19 +71,19 @@ pub(super) enum Next {
 }
 
 /// A request whose head has been read and judged.
-pub(super) struct Arrived {
-    verdict: Result<Forward, Answer>,
+pub(super) struct ParsedRequest {
+    verdict: Result<AdmittedRequest, Answer>,
     pub(super) body: BodyLength,
-    pub(super) down: Downward,
+    pub(super) down: ResponseFormat,
     is_head: bool,
     expects_continue: bool,
-    pub(super) record: Record,
+    pub(super) record: AccessRecord,
 }
 
 impl Visitor {
     /// Waits for the next request. `None`: the visitor has gone, took too long, or the engine
     /// drains while nothing is under way.
-    async fn next_request(&mut self) -> Option<Arrived> {
+    async fn next_request(&mut self) -> Option<ParsedRequest> {
         let idle = self.worker.core.config.timeouts.http_idle;
         let mut seen = 0;
         // Of the whole head, not of each piece: a visitor that sends a byte now and then is done
@@ -124,9 +124,9 @@ impl Visitor {
     }
 
     /// Reads and judges the head at the start of what is unread; `None` while it is not whole.
-    fn read_head(&mut self) -> Option<Arrived> {
+    fn read_head(&mut self) -> Option<ParsedRequest> {
         let limits = self.limits();
-        let mut record = Record::begin(&self.worker, "http", self.seen.source);
+        let mut record = AccessRecord::begin(&self.worker, "http", self.seen.source);
         let mut slots = Slots::new();
         let (arrived, consumed) = match parse_request(self.io.unread(), &limits, &mut slots) {
             Ok(Progress::Partial) => {
@@ -134,7 +134,7 @@ impl Visitor {
                 return None;
             }
             Ok(Progress::Complete { head, head_len }) => {
-                let inbound = Inbound {
+                let inbound = RequestInfo {
                     method: head.method,
                     target: head.target,
                     authority: head.authority,
@@ -142,15 +142,16 @@ impl Visitor {
                     upgrade: head.upgrade.and_then(Protocols::only),
                     seen: &self.seen,
                 };
-                let verdict = plan(&inbound, &head.fields, &self.worker.core, &mut record);
+                let verdict =
+                    route_and_authorize(&inbound, &head.fields, &self.worker.core, &mut record);
                 let draining = self.worker.drain.is_cancelled();
-                let down = Downward {
+                let down = ResponseFormat {
                     version: head.version,
                     keep_alive: head.keep_alive && !draining,
                 };
                 let is_head = head.method == http1::Method::Head;
                 (
-                    Arrived {
+                    ParsedRequest {
                         verdict,
                         body: head.body,
                         down,
@@ -162,17 +163,17 @@ impl Visitor {
                 )
             }
             Err(refusal) => {
-                record.decided("http", Some(refusal.reason.into()));
+                record.set_rule("http", Some(refusal.reason.into()));
                 record.ended(Outcome::Refused);
                 let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
-                let down = Downward {
+                let down = ResponseFormat {
                     version: Version::Http11,
                     keep_alive: false,
                 };
-                let verdict = Err(record.answer(&problem, Form::Json));
+                let verdict = Err(record.answer(&problem, ErrorFormat::Json));
                 let body = BodyLength::Empty;
                 (
-                    Arrived {
+                    ParsedRequest {
                         verdict,
                         body,
                         down,
@@ -188,8 +189,8 @@ impl Visitor {
         Some(arrived)
     }
 
-    async fn answer(&mut self, arrived: Arrived) -> Next {
-        let Arrived {
+    async fn answer(&mut self, arrived: ParsedRequest) -> ConnectionState {
+        let ParsedRequest {
             verdict,
             body,
             down,
@@ -210,14 +211,14 @@ impl Visitor {
                     // The session ends with what let the visitor in, and hangs up to it.
                     return terminal::run(self, request).await;
                 }
-                let cut = request.record.cut();
+                let cut = request.record.revocation();
                 let ended = tokio::select! {
                     // Dropping the exchange closes both sides; its record says why.
                     biased;
                     next = exchange::run(self, request) => Some(next),
-                    () = hold::cut(cut.as_deref()) => None,
+                    () = revocation::revoked(cut.as_deref()) => None,
                 };
-                ended.unwrap_or(Next::Abort)
+                ended.unwrap_or(ConnectionState::Abort)
             }
             Err(answer) => {
                 let has_body = !matches!(body, BodyLength::Empty | BodyLength::Length(0));
@@ -238,12 +239,12 @@ impl Visitor {
         answer: &Answer,
         is_head: bool,
         keep_alive: bool,
-    ) -> Next {
+    ) -> ConnectionState {
         let bytes = answer.to_http1(is_head, !keep_alive);
         match self.write(&bytes).await {
-            Ok(()) if keep_alive => Next::Request,
-            Ok(()) => Next::Close,
-            Err(_) => Next::Abort,
+            Ok(()) if keep_alive => ConnectionState::Request,
+            Ok(()) => ConnectionState::Close,
+            Err(_) => ConnectionState::Abort,
         }
     }
 
@@ -265,18 +266,18 @@ impl Visitor {
 }
 
 impl Request {
-    /// As [`Forward::turn_elsewhere`].
-    pub(super) fn turn_elsewhere(&mut self, worker: &Worker) -> bool {
-        self.forward.turn_elsewhere(&worker.core, &mut self.record)
+    /// As [`AdmittedRequest::fail_over`].
+    pub(super) fn fail_over(&mut self, worker: &Worker) -> bool {
+        self.forward.fail_over(&worker.core, &mut self.record)
     }
 }
 
 /// A request that goes to a service.
 pub(super) struct Request {
-    pub(super) forward: Forward,
+    pub(super) forward: AdmittedRequest,
     pub(super) body: BodyLength,
-    pub(super) down: Downward,
+    pub(super) down: ResponseFormat,
     /// The visitor may wait with its body until it is asked for (RFC 9110, 10.1.1).
     pub(super) expects_continue: bool,
-    pub(super) record: Record,
+    pub(super) record: AccessRecord,
 }

@@ -18,15 +18,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use transport::TlsStream;
 use types::problem::Problem;
 
+use super::access_record::{AccessRecord, Outcome};
 use super::answer::Answer;
-use super::form::Form;
-use super::hold;
-use super::idle::Activity;
-use super::plan::{Inbound, plan};
-use super::record::{Outcome, Record};
-use super::relay::{self, DownBody};
-use super::seen::Seen;
-use super::stall::Streams;
+use super::connection_info::ConnectionInfo;
+use super::error_format::ErrorFormat;
+use super::http2_requests::{self, DownBody};
+use super::in_flight::InFlight;
+use super::revocation;
+use super::routing::{RequestInfo, route_and_authorize};
+use super::slow_reader_timeout::StreamExecutor;
 use super::terminal;
 use crate::core::Worker;
 use crate::limits::VisitCount;
@@ -53,8 +53,8 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
-    let activity = Arc::new(Activity::default());
+pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
+    let activity = Arc::new(InFlight::default());
     let core = &worker.core;
     let is_proxy = is_trusted(&core.config.trusted_proxies, seen.source);
     let visits = (!is_proxy).then(|| core.source_visits.of(source_network(seen.source)));
@@ -64,7 +64,9 @@ pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
         worker: Arc::clone(&worker),
         activity: Arc::clone(&activity),
     });
-    let mut builder = http2::Builder::new(Streams::new(worker.core.config.timeouts.visitor_stall));
+    let mut builder = http2::Builder::new(StreamExecutor::new(
+        worker.core.config.timeouts.visitor_stall,
+    ));
     builder
         .timer(TokioTimer::new())
         .enable_connect_protocol()
@@ -89,12 +91,12 @@ pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
             connection.as_mut().graceful_shutdown();
             connection.await.ok();
         }
-        () = activity.ceases(worker.core.config.timeouts.http_idle) => {
+        () = activity.idle_for(worker.core.config.timeouts.http_idle) => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = connection => drop(ended),
                 // It has not even begun to speak HTTP/2, or does not take the farewell.
-                () = activity.ceases(PONG) => {}
+                () = activity.idle_for(PONG) => {}
             }
         }
     }
@@ -105,16 +107,16 @@ pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
 struct Visitor {
     /// Those of its source; `None` for a proxy that tells no addresses.
     visits: Option<Arc<VisitCount>>,
-    seen: Seen,
+    seen: ConnectionInfo,
     worker: Arc<Worker>,
-    activity: Arc<Activity>,
+    activity: Arc<InFlight>,
 }
 
 impl Visitor {
     /// Answers a request; an error resets its stream: what had let the visitor in has ended.
     async fn answer(&self, mut request: Request<Incoming>) -> io::Result<Response<DownBody>> {
-        let mut record = Record::begin(&self.worker, "http", self.seen.source);
-        record.occupy(&self.activity);
+        let mut record = AccessRecord::begin(&self.worker, "http", self.seen.source);
+        record.track_in_flight(&self.activity);
         let is_head = request.method() == Method::HEAD;
         let protocol = request
             .extensions()
@@ -130,22 +132,22 @@ impl Visitor {
             let problem = Problem::upgrade_required().with_detail(terminal::HTTP1);
             return Ok(refusal(record.answer(&problem, forward.form), is_head));
         }
-        let cut = record.cut();
+        let cut = record.revocation();
         let (worker, source) = (&self.worker, self.seen.source);
         let answering = async {
             if protocol.is_some() {
                 let upgrade = hyper::upgrade::on(&mut request);
-                return relay::upgrade(worker, source, forward, upgrade, record).await;
+                return http2_requests::upgrade(worker, source, forward, upgrade, record).await;
             }
             let length = body_length(&request);
-            relay::run(worker, source, forward, request.into_body(), length, record).await
+            http2_requests::run(worker, source, forward, request.into_body(), length, record).await
         };
         tokio::select! {
             // Until there is an answer, which looks for itself. Dropping this lets go of the
             // service; its record says why.
             biased;
             response = answering => Ok(response),
-            () = hold::cut(cut.as_deref()) => Err(io::ErrorKind::PermissionDenied.into()),
+            () = revocation::revoked(cut.as_deref()) => Err(io::ErrorKind::PermissionDenied.into()),
         }
     }
 
@@ -154,12 +156,12 @@ impl Visitor {
         &self,
         request: &Request<Incoming>,
         protocol: Option<&str>,
-        record: &mut Record,
-    ) -> Result<super::plan::Forward, Answer> {
+        record: &mut AccessRecord,
+    ) -> Result<super::routing::AdmittedRequest, Answer> {
         let accepts = request.headers().get_all(ACCEPT);
-        let form = Form::asked(accepts.into_iter().map(HeaderValue::as_bytes));
-        let malformed = |record: &mut Record, problem: &Problem| {
-            record.decided("http", Some(problem.detail.clone()));
+        let form = ErrorFormat::from_accept(accepts.into_iter().map(HeaderValue::as_bytes));
+        let malformed = |record: &mut AccessRecord, problem: &Problem| {
+            record.set_rule("http", Some(problem.detail.clone()));
             record.ended(Outcome::Refused);
             record.answer(problem, form)
         };
@@ -207,7 +209,7 @@ impl Visitor {
         check_length(request).map_err(|reason| malformed(record, &invalid(reason)))?;
         let authority = Authority::parse(authority.as_bytes())
             .ok_or_else(|| malformed(record, &invalid("the authority is malformed")))?;
-        let inbound = Inbound {
+        let inbound = RequestInfo {
             method,
             target,
             authority,
@@ -219,7 +221,7 @@ impl Visitor {
             upgrade,
             seen: &self.seen,
         };
-        plan(&inbound, request.headers(), &self.worker.core, record)
+        route_and_authorize(&inbound, request.headers(), &self.worker.core, record)
     }
 }
 

@@ -1,42 +1,42 @@
 //! Visitors: each request is judged once, carried through its tunnel, and written down.
 //!
 //! An HTTP/1.1 visitor is read by our own strict parser and served by one task ([`http1`],
-//! [`exchange`]); an HTTP/2 visitor is served by the library ([`http2`], [`relay`]). Both decide
-//! by [`plan`], the one place that knows what goes on to a service. Towards services there are
-//! pooled connections ([`upstream`]) in whatever the service speaks. TLS and TCP tunnels carry
+//! [`exchange`]); an HTTP/2 visitor is served by the library ([`http2`], [`http2_requests`]). Both decide
+//! by [`routing`], the one place that knows what goes on to a service. Towards services there are
+//! pooled connections ([`upstream_pool`]) in whatever the service speaks. TLS and TCP tunnels carry
 //! bytes that nobody here looks at ([`raw`]).
 
+pub(crate) mod access_record;
 mod answer;
 mod body;
-mod bridge;
 mod buffered;
+mod builtin_routes;
+mod connection_info;
 mod copy;
 mod cross_site;
 mod engine_api;
+mod error_format;
 mod event_stream;
 mod exchange;
-mod form;
 mod forwarding;
-pub(crate) mod hold;
 mod http1;
+mod http1_to_http2;
 mod http2;
-mod idle;
-mod loops;
-mod own;
-mod patience;
-mod plan;
+mod http2_requests;
+mod in_flight;
+mod loop_detection;
 pub(crate) mod raw;
-pub(crate) mod record;
-mod relay;
-mod seen;
-mod stall;
+mod response_timeout;
+pub(crate) mod revocation;
+mod routing;
+mod slow_reader_timeout;
 mod strict;
 mod summary;
 mod terminal;
 mod trailers;
 mod translate;
 mod upgrade;
-mod upstream;
+mod upstream_pool;
 
 use std::sync::Arc;
 
@@ -44,14 +44,14 @@ use transport::TlsStream;
 
 pub(crate) use self::answer::Answer;
 pub(crate) use self::buffered::Buffered;
+pub(crate) use self::connection_info::ConnectionInfo;
 pub(crate) use self::engine_api::serve as serve_api;
-pub(crate) use self::form::Form;
-pub(crate) use self::seen::Seen;
-pub(crate) use self::upstream::{UpIo, Upstreams};
+pub(crate) use self::error_format::ErrorFormat;
+pub(crate) use self::upstream_pool::{UpstreamIo, UpstreamPool};
 use crate::core::Worker;
 
 /// Serves a visitor of published HTTP tunnels, in the version that the handshake agreed on.
-pub(crate) async fn serve_http(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
+pub(crate) async fn serve_http(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
     stream
         .get_ref()
         .0

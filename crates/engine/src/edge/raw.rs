@@ -7,10 +7,10 @@ use transport::memory::Source;
 use transport::{Both, Socket, Stream, TlsStream};
 use types::tunnel::TlsVersion;
 
-use super::hold;
-use super::record::{Outcome, Record};
-use super::seen;
-use super::upstream::{self, UpIo};
+use super::access_record::{AccessRecord, Outcome};
+use super::connection_info;
+use super::revocation;
+use super::upstream_pool::{self, UpstreamIo};
 use crate::access::{self, ClientCertificate, Rule};
 use crate::agents::{Agent, TunnelStream};
 use crate::core::Worker;
@@ -71,11 +71,11 @@ impl Visitor for TlsStream {
     }
 
     fn tls_version(&self) -> Option<TlsVersion> {
-        seen::tls_version(self)
+        connection_info::tls_version(self)
     }
 
     fn certificate(&self) -> Option<ClientCertificate> {
-        seen::certificate(self)
+        connection_info::certificate(self)
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn serve<V: Visitor>(
     worker: &Arc<Worker>,
 ) {
     let source = visitor.socket().peer().ip();
-    let mut record = Record::begin(worker, kind, source);
+    let mut record = AccessRecord::begin(worker, kind, source);
     record.tunnel(tunnel);
     let certificate = visitor.certificate();
     let country = worker.core.country_for(tunnel, source);
@@ -112,18 +112,18 @@ pub(crate) async fn serve<V: Visitor>(
         visitor.socket().abort_on_close();
         return;
     }
-    if record.enter(&tunnel.project).is_err() {
+    if record.acquire_slot(&tunnel.project).is_err() {
         record.ended(Outcome::Refused);
         visitor.socket().abort_on_close();
         return;
     }
-    record.decided(decision.rule.as_str(), decision.reason);
+    record.set_rule(decision.rule.as_str(), decision.reason);
     if let Some(proof) = &allowed.proof {
         record.proof(proof);
     }
     record.admitted(tunnel, seen, allowed.proof.as_ref());
     // On the heap while it lasts: bytes may go to and fro for days.
-    let connecting = upstream::connect_raw(worker, tunnel, source, visitor.protocol());
+    let connecting = upstream_pool::connect_raw(worker, tunnel, source, visitor.protocol());
     match Box::pin(connecting).await {
         Ok(stream) => pump(source.into(), visitor, stream, &mut record).await,
         Err(error) => {
@@ -137,10 +137,10 @@ pub(crate) async fn serve<V: Visitor>(
 pub(crate) async fn join<V: Visitor>(
     visitor: V,
     stream: Shaped<TunnelStream>,
-    record: &mut Record,
+    record: &mut AccessRecord,
 ) {
     let source = visitor.socket().peer().ip();
-    pump(source.into(), visitor, UpIo::Plain(stream), record).await;
+    pump(source.into(), visitor, UpstreamIo::Plain(stream), record).await;
 }
 
 /// Moves bytes both ways after a change of protocols, and writes down how many so far: `ahead`
@@ -150,7 +150,7 @@ pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
     source: Source,
     visitor: &mut A,
     service: &mut B,
-    record: &mut Record,
+    record: &mut AccessRecord,
     ahead: (usize, usize),
 ) -> std::io::Result<()> {
     let (forth, back) = (ahead.0 as u64, ahead.1 as u64);
@@ -164,13 +164,18 @@ pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
 }
 
 /// Moves bytes both ways until both directions have ended or one breaks.
-async fn pump<V: Visitor>(source: Source, mut visitor: V, mut stream: UpIo, record: &mut Record) {
+async fn pump<V: Visitor>(
+    source: Source,
+    mut visitor: V,
+    mut stream: UpstreamIo,
+    record: &mut AccessRecord,
+) {
     record.opened();
     // A visitor must be able to tell a break, or the end of this task, from the end of the
     // service's data.
     visitor.socket_mut().begin_message();
     let mut both = Both::new(source);
-    let cut = record.cut();
+    let cut = record.revocation();
     let pumping = poll_fn(|cx| {
         let before = both.back();
         let polled = both.poll(cx, &mut visitor, &mut stream);
@@ -183,7 +188,7 @@ async fn pump<V: Visitor>(source: Source, mut visitor: V, mut stream: UpIo, reco
     let result = tokio::select! {
         biased;
         result = pumping => result,
-        () = hold::cut(cut.as_deref()) => Err(std::io::ErrorKind::PermissionDenied.into()),
+        () = revocation::revoked(cut.as_deref()) => Err(std::io::ErrorKind::PermissionDenied.into()),
     };
     match result {
         Ok(()) => {

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use types::tunnel::Country;
 
-use super::record::Outcome;
+use super::access_record::Outcome;
 use crate::access::{Proof, TokenForm};
 
 /// A visit that is over.

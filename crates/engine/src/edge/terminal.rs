@@ -18,9 +18,9 @@ use types::webtty::Transport;
 use super::answer::reason;
 use super::exchange::{problem_of, refuse};
 use super::forwarding::CONNECTION;
-use super::http1::{Next, Request, Visitor};
-use super::plan::{Heads, Inbound};
-use super::upstream::{self, ConnectError};
+use super::http1::{ConnectionState, Request, Visitor};
+use super::routing::{HeaderFields, RequestInfo};
+use super::upstream_pool::{self, ConnectError};
 use crate::access::Rule;
 use crate::webtty::{self, Opener, Peer, Policy, Server, ServerError, Stated};
 
@@ -39,8 +39,8 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Reads the handshake of a WebSocket (RFC 6455, 4.2.1), and what the query says about the
     /// session.
-    pub(super) fn asked<H: Heads>(
-        inbound: &Inbound<'_>,
+    pub(super) fn asked<H: HeaderFields>(
+        inbound: &RequestInfo<'_>,
         heads: &H,
         query: Option<&str>,
     ) -> Result<Self, Box<Problem>> {
@@ -79,7 +79,7 @@ impl Terminal {
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum ConnectFailure {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error(transparent)]
@@ -87,9 +87,9 @@ enum Failed {
 }
 
 /// Opens a session, and serves its opener for as long as they take part.
-pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
+pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> ConnectionState {
     let Some(terminal) = request.forward.terminal.take() else {
-        return Next::Abort;
+        return ConnectionState::Abort;
     };
     let worker = Arc::clone(&visitor.worker);
     let tunnel = &request.forward.tunnel;
@@ -116,12 +116,12 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
             Ok(server) => break server,
             Err(failed) => failed,
         };
-        if !request.turn_elsewhere(&worker) {
+        if !request.fail_over(&worker) {
             request.record.failed(failed.to_string());
             let problem = match failed {
-                Failed::Connect(error) => problem_of(&error),
-                Failed::Server(ServerError::Deadline) => Problem::upstream_timeout(),
-                Failed::Server(_) => Problem::upstream_unreachable(),
+                ConnectFailure::Connect(error) => problem_of(&error),
+                ConnectFailure::Server(ServerError::Deadline) => Problem::upstream_timeout(),
+                ConnectFailure::Server(_) => Problem::upstream_unreachable(),
             };
             return refuse(visitor, request, &problem).await;
         }
@@ -169,7 +169,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
     };
     if answering.await.is_err() {
         begun.session.lost(begun.seat.id);
-        return Next::Abort;
+        return ConnectionState::Abort;
     }
     let ahead = visitor.io.unread().to_vec();
     visitor.io.consume(ahead.len());
@@ -179,12 +179,12 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
     let peer = Peer::websocket(socket);
     // What ends the session from outside ends it for everybody.
     webtty::participate(&begun.session, &begun.seat, peer, pending()).await;
-    Next::Close
+    ConnectionState::Close
 }
 
-async fn connect(visitor: &Visitor, request: &Request) -> Result<Server, Failed> {
+async fn connect(visitor: &Visitor, request: &Request) -> Result<Server, ConnectFailure> {
     let (tunnel, source) = (&request.forward.tunnel, visitor.seen.source);
-    let io = upstream::connect_raw(&visitor.worker, tunnel, source, None).await?;
+    let io = upstream_pool::connect_raw(&visitor.worker, tunnel, source, None).await?;
     let proof = request.forward.proof();
     Ok(Server::reach(io, &tunnel.view, proof, source).await?)
 }

@@ -1,6 +1,6 @@
 //! Heads between HTTP/1.1 and HTTP/2.
 //!
-//! A request that goes on is written as HTTP/1.1 whatever the service speaks ([`super::plan`]);
+//! A request that goes on is written as HTTP/1.1 whatever the service speaks ([`super::routing`]);
 //! for a service with HTTP/2 that head is read back here, so that there is one place that decides
 //! what travels.
 
@@ -15,10 +15,10 @@ use http1::{
 
 use super::answer::reason;
 use super::copy::Framing;
-use super::forwarding::{CHUNKED, CONNECTION, Downward, TRANSFER_ENCODING, passes_back};
+use super::forwarding::{CHUNKED, CONNECTION, ResponseFormat, TRANSFER_ENCODING, passes_back};
 use crate::browser::sets_edge_cookie;
 
-/// Makes an HTTP/2 request of a head that [`super::plan`] wrote. `None` for a head that HTTP/2
+/// Makes an HTTP/2 request of a head that [`super::routing`] wrote. `None` for a head that HTTP/2
 /// cannot say.
 pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Option<Request<B>> {
     let mut slots = Slots::new();
@@ -102,7 +102,7 @@ pub(crate) fn write_response<B>(
     out: &mut Vec<u8>,
     response: &Response<B>,
     is_head: bool,
-    down: Downward,
+    down: ResponseFormat,
 ) -> (Option<Framing>, bool) {
     let status = response.status().as_u16();
     let sized = response
@@ -163,7 +163,7 @@ mod tests {
             response.headers_mut().append(SET_COOKIE, value);
         }
         let mut out = Vec::new();
-        let down = Downward {
+        let down = ResponseFormat {
             version: http1::Version::Http11,
             keep_alive: true,
         };

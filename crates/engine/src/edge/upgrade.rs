@@ -5,10 +5,10 @@ use http1::{FieldKind, FieldValue, Protocol, ResponseHead};
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use super::http1::{Next, Request, Visitor};
+use super::access_record::Outcome;
+use super::http1::{ConnectionState, Request, Visitor};
 use super::raw;
-use super::record::Outcome;
-use super::upstream::Http1;
+use super::upstream_pool::Http1;
 
 /// A change of protocol that a service was asked for. Behind an answer that agrees to it, the edge
 /// judges nothing any more, so the answer has to be one to this request.
@@ -75,7 +75,7 @@ pub(super) async fn run(
     mut request: Request,
     mut upstream: Http1,
     mut head: Vec<u8>,
-) -> Next {
+) -> ConnectionState {
     // From here on the two ends alone know whether one that pauses is well.
     visitor.io.io.get_ref().0.limit_stall(None);
     let record = &mut request.record;
@@ -97,11 +97,11 @@ pub(super) async fn run(
     match joined.await {
         Ok(()) => {
             request.record.ended(Outcome::Served);
-            Next::Close
+            ConnectionState::Close
         }
         Err(error) => {
             request.record.failed(error.to_string());
-            Next::Abort
+            ConnectionState::Abort
         }
     }
 }

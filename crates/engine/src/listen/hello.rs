@@ -18,8 +18,8 @@ use crate::access::Rule;
 use crate::agents::Agent;
 use crate::core::{Core, Worker};
 use crate::directory::Project;
-use crate::edge::record::{Outcome, Record};
-use crate::edge::{self, Seen};
+use crate::edge::access_record::{AccessRecord, Outcome};
+use crate::edge::{self, ConnectionInfo};
 use crate::live::{LiveTunnel, Route};
 use crate::metrics::Handshake;
 
@@ -72,7 +72,7 @@ enum Class {
     Early(TlsStream),
     /// With the server name of the handshake, in lower case.
     Api(TlsStream, Option<Arc<str>>),
-    Http(TlsStream, Seen),
+    Http(TlsStream, ConnectionInfo),
     Terminated(TlsStream, Arc<LiveTunnel<Agent>>),
     PassedThrough(Socket, Arc<LiveTunnel<Agent>>),
 }
@@ -127,7 +127,7 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<Class> {
         None => finish(start, config, core).await.ok()?,
     };
     let asked = terms.is_some_and(|terms| terms.asks != Asks::Never);
-    let seen = Seen::of(&stream, name, asked);
+    let seen = ConnectionInfo::of(&stream, name, asked);
     Some(Class::Http(stream, seen))
 }
 
@@ -168,7 +168,7 @@ async fn finish_at(
         Err(error) => {
             let error = error.get_ref().and_then(|error| error.downcast_ref());
             if error == Some(&rustls::Error::NoCertificatesPresented) {
-                let mut record = Record::begin(worker, kind, source);
+                let mut record = AccessRecord::begin(worker, kind, source);
                 record.tunnel(tunnel);
                 record.refused(Rule::Certificate, Some("no certificate was shown".into()));
                 record.ended(Outcome::Refused);

@@ -16,7 +16,7 @@ use types::problem::Problem;
 use types::query_credential;
 
 use crate::core::{Core, Worker};
-use crate::edge::{Answer, Buffered, Form};
+use crate::edge::{Answer, Buffered, ErrorFormat};
 
 /// How long a request head may take, and the answer after it.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -78,12 +78,12 @@ async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<V
             }
             // CONNECT: one more of the methods that are not for here.
             Err(refusal) if refusal.status == 501 => (
-                Answer::problem(&Problem::https_required(), Form::Json),
+                Answer::problem(&Problem::https_required(), ErrorFormat::Json),
                 false,
             ),
             Err(refusal) => {
                 let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
-                (Answer::problem(&problem, Form::Json), false)
+                (Answer::problem(&problem, ErrorFormat::Json), false)
             }
         };
         return Ok(Some(answer.to_http1(is_head, true)));
@@ -98,7 +98,7 @@ fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
         .fields
         .iter()
         .filter(|field| field.kind == FieldKind::Accept);
-    let form = Form::asked(accepts.map(|field| field.value.as_bytes()));
+    let form = ErrorFormat::from_accept(accepts.map(|field| field.value.as_bytes()));
     let refuse = |problem: Problem| Answer::problem(&problem, form);
     if query_credential::is_present(query, query_credential::COMPAT_NAMES) {
         return refuse(Problem::token_in_clear());

@@ -7,7 +7,7 @@ use transport::{Socket, TlsStream};
 
 use crate::agents::Agent;
 use crate::core::Worker;
-use crate::edge::{self, Seen, raw};
+use crate::edge::{self, ConnectionInfo, raw};
 use crate::live::LiveTunnel;
 
 /// The size of the future that a function makes.
@@ -20,9 +20,11 @@ type At = (&'static Arc<LiveTunnel<Agent>>, &'static Arc<Worker>);
 /// The handshake was a task before it, the TLS session comes on top.
 #[test]
 fn an_idle_http_visitor_holds_no_room_for_a_request() {
-    let size = of(|(stream, seen, worker): (TlsStream, Seen, Arc<Worker>)| {
-        edge::serve_http(stream, seen, worker)
-    });
+    let size = of(
+        |(stream, seen, worker): (TlsStream, ConnectionInfo, Arc<Worker>)| {
+            edge::serve_http(stream, seen, worker)
+        },
+    );
     assert!(size <= 1536, "{size}");
 }
 

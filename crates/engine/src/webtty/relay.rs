@@ -15,15 +15,15 @@ use super::running::Running;
 use super::upstream::Server;
 use super::wire::{Say, Sayer, Source};
 use crate::core::Worker;
-use crate::edge::hold;
-use crate::edge::record::{Outcome, Record};
+use crate::edge::access_record::{AccessRecord, Outcome};
+use crate::edge::revocation;
 
 /// Runs a session to its end. `record` is of the visit that opened it: what let that in holds for the
 /// session, whoever takes part by now.
 pub(super) async fn run(
     session: Arc<Running>,
     server: Server,
-    mut record: Record,
+    mut record: AccessRecord,
     place: Reserved,
     worker: Arc<Worker>,
 ) {
@@ -101,8 +101,8 @@ async fn tell(session: &Running, sayer: &mut Sayer<'_>) {
 
 /// Does what is due, and ends the session when what let it in is taken back or the engine goes down.
 /// Never returns.
-async fn keep(session: &Running, record: &mut Record, worker: &Worker) {
-    let cut = record.cut();
+async fn keep(session: &Running, record: &mut AccessRecord, worker: &Worker) {
+    let cut = record.revocation();
     let mut pace = session.pace();
     let server = session.facts.policy.server.ended();
     let (mut is_cut, mut drains) = (false, false);
@@ -117,7 +117,7 @@ async fn keep(session: &Running, record: &mut Record, worker: &Worker) {
             }
             () = async {
                 tokio::select! {
-                    () = hold::cut(cut.as_deref()) => {}
+                    () = revocation::revoked(cut.as_deref()) => {}
                     () = server.cancelled() => {}
                 }
             }, if !is_cut => {

@@ -17,7 +17,7 @@ use super::{relay, shown};
 use crate::access::{Proof, Tenancy};
 use crate::agents::{Agent, random_bytes};
 use crate::core::Worker;
-use crate::edge::record::Record;
+use crate::edge::access_record::AccessRecord;
 use crate::live::LiveTunnel;
 
 /// Somebody who opens a session.
@@ -110,8 +110,8 @@ pub(crate) fn begin(
     tunnel: &Arc<LiveTunnel<Agent>>,
     opener: Opener,
     server: Server,
-    (place, record): (Reserved, Record),
-) -> Result<Begun, Box<(NotRecorded, Record)>> {
+    (place, record): (Reserved, AccessRecord),
+) -> Result<Begun, Box<(NotRecorded, AccessRecord)>> {
     let core = &worker.core;
     let now = core.clock.now();
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);

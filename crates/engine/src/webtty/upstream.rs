@@ -9,7 +9,7 @@ use types::tunnel::{Hostname, Tunnel};
 
 use super::wire::{self, Peer};
 use crate::access::Proof;
-use crate::edge::UpIo;
+use crate::edge::UpstreamIo;
 
 /// The server of a session.
 pub(crate) struct Server {
@@ -36,7 +36,7 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub(crate) async fn reach(
-        io: UpIo,
+        io: UpstreamIo,
         tunnel: &Tunnel,
         proof: Option<&Proof>,
         source: IpAddr,

@@ -3,13 +3,13 @@ use http1::{Limits, Progress, Protocols, Slots, parse_request, parse_response};
 use super::*;
 
 /// What a service gets of this request, with lines for the eye.
-fn onward(request: &str, change: impl FnOnce(&mut Onward<'_>)) -> String {
+fn onward(request: &str, change: impl FnOnce(&mut UpstreamRequestHead<'_>)) -> String {
     let mut slots = Slots::new();
     let parsed = parse_request(request.as_bytes(), &Limits::default(), &mut slots);
     let Ok(Progress::Complete { head, .. }) = parsed else {
         panic!("not a request: {request}")
     };
-    let mut onward = Onward {
+    let mut onward = UpstreamRequestHead {
         method: head.method,
         target: head.target,
         authority: head.authority,
@@ -135,7 +135,7 @@ fn back(response: &str, version: Version, keep_alive: bool) -> (String, Framing,
     let (framing, lives) = write_response(
         &mut out,
         &head,
-        Downward {
+        ResponseFormat {
             version,
             keep_alive,
         },

@@ -14,13 +14,13 @@ use crate::config::EngineConfig;
 pub(super) struct Progress {
     /// Bytes, or what else is counted, that have moved.
     pub(super) moved: u64,
-    /// It is the visitor that is waited for, and it has to keep up [`Patience::rate`].
+    /// It is the visitor that is waited for, and it has to keep up [`ResponseTimeout::rate`].
     pub(super) is_timed: bool,
 }
 
 /// How long an answer is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct ResponseTimeout {
     /// From the beginning of the request or, where it still moves, from its last movement: a large
     /// body may take longer to go up than a service may take to answer.
     pub(super) period: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Patience {
     pub(super) rate: Option<NonZeroU32>,
 }
 
-impl Patience {
+impl ResponseTimeout {
     pub(super) fn of(config: &EngineConfig) -> Self {
         Self {
             period: config.timeouts.stream_request,
@@ -47,12 +47,12 @@ impl Patience {
 
 /// For how long a visitor was waited for.
 #[derive(Debug, Default)]
-struct Waited {
+struct WaitTime {
     before: Duration,
     since: Option<Instant>,
 }
 
-impl Waited {
+impl WaitTime {
     fn note(&mut self, is_timed: bool) {
         match self.since {
             None if is_timed => self.since = Some(Instant::now()),
@@ -74,16 +74,16 @@ impl Waited {
 /// time.
 ///
 /// `answer` is polled together with how far the request is.
-pub(super) async fn patience<T>(
+pub(super) async fn await_with_timeout<T>(
     begun: Instant,
-    patience: Patience,
+    patience: ResponseTimeout,
     mut answer: impl FnMut(&mut Context<'_>) -> (Poll<T>, Progress),
 ) -> Option<T> {
     let sleep = sleep_until(begun + patience.period);
     tokio::pin!(sleep);
     let mut moved = None;
     let mut last = begun;
-    let mut waited = Waited::default();
+    let mut waited = WaitTime::default();
     poll_fn(|cx| {
         let (answer, progress) = answer(cx);
         if let Poll::Ready(answer) = answer {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     const PERIOD: Duration = Duration::from_secs(30);
-    const PATIENCE: Patience = Patience {
+    const PATIENCE: ResponseTimeout = ResponseTimeout {
         period: PERIOD,
         rate: NonZeroU32::new(100),
     };
@@ -132,7 +132,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_does_not_move_has_one_period() {
         let begun = Instant::now();
-        let waited = patience(begun, PATIENCE, |_| (Poll::<()>::Pending, still(7))).await;
+        let waited = await_with_timeout(begun, PATIENCE, |_| (Poll::<()>::Pending, still(7))).await;
         assert_eq!(waited, None);
         assert_eq!(begun.elapsed(), PERIOD);
     }
@@ -143,7 +143,7 @@ mod tests {
         let begun = Instant::now();
         let mut ticks = tokio::time::interval(Duration::from_secs(20));
         let mut ticked = 0;
-        let waited = patience(begun, PATIENCE, |cx| {
+        let waited = await_with_timeout(begun, PATIENCE, |cx| {
             while ticked < count && ticks.poll_tick(cx).is_ready() {
                 ticked += 1;
             }
@@ -176,7 +176,7 @@ mod tests {
         let begun = Instant::now();
         let mut ticks = tokio::time::interval(Duration::from_secs(20));
         let mut ticked = 0;
-        let waited = patience(begun, PATIENCE, |cx| {
+        let waited = await_with_timeout(begun, PATIENCE, |cx| {
             while ticks.poll_tick(cx).is_ready() {
                 ticked += 1;
             }
@@ -199,7 +199,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_ends_the_wait() {
-        let waited = patience(Instant::now(), PATIENCE, |_| (Poll::Ready(1), still(0))).await;
+        let waited =
+            await_with_timeout(Instant::now(), PATIENCE, |_| (Poll::Ready(1), still(0))).await;
         assert_eq!(waited, Some(1));
     }
 }

@@ -10,7 +10,7 @@ use crate::access::ClientCertificate;
 
 /// A visitor of published HTTP tunnels, as its connection shows it.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ConnectionInfo {
     pub(crate) source: IpAddr,
     /// The server name of the TLS handshake, in lower case.
     pub(crate) server_name: String,
@@ -21,7 +21,7 @@ pub(crate) struct Seen {
     pub(crate) certificate: Option<ClientCertificate>,
 }
 
-impl Seen {
+impl ConnectionInfo {
     pub(crate) fn of(stream: &TlsStream, server_name: String, asked: bool) -> Self {
         Self {
             source: stream.get_ref().0.peer().ip(),

@@ -17,10 +17,10 @@ use tokio_util::sync::PollSender;
 use transport::Scratch;
 use types::id::TunnelId;
 
-use super::super::record::{Outcome, Record};
-use super::super::stall;
+use super::super::access_record::{AccessRecord, Outcome};
+use super::super::slow_reader_timeout;
 use super::super::trailers;
-use super::super::upstream::{self, Http1, Turn};
+use super::super::upstream_pool::{self, Http1, StreamPermit};
 use super::upload::Upload;
 use crate::core::Worker;
 
@@ -39,9 +39,9 @@ pub(in crate::edge) enum DownBody {
 /// A response that passes as it comes.
 pub(in crate::edge) struct PassedBody {
     pub(super) body: Incoming,
-    pub(super) record: Record,
+    pub(super) record: AccessRecord,
     pub(super) bytes: u64,
-    pub(super) _turn: Turn,
+    pub(super) _turn: StreamPermit,
 }
 
 /// Frames between the task that sends the rest of a request and the visitor. One: what the visitor
@@ -54,7 +54,7 @@ pub(in crate::edge) struct ServiceBody {
     /// Gone once the response has been read.
     upstream: Option<Http1>,
     upload: Upload,
-    record: Option<Record>,
+    record: Option<AccessRecord>,
     worker: Arc<Worker>,
     tunnel: TunnelId,
     reusable: bool,
@@ -70,7 +70,7 @@ impl ServiceBody {
         (reader, reusable): (BodyReader, bool),
         upstream: Http1,
         upload: Upload,
-        record: Record,
+        record: AccessRecord,
     ) -> Self {
         let mut body = Self {
             reader,
@@ -91,7 +91,7 @@ impl ServiceBody {
     /// The body for the library, which asks for it only while the visitor takes it. What is left
     /// of the request must not wait for that: a visitor may well send all of it before it reads.
     pub(super) fn into_down(self) -> DownBody {
-        stall::ends_with(self.record.as_ref().and_then(Record::cut));
+        slow_reader_timeout::ends_with(self.record.as_ref().and_then(AccessRecord::revocation));
         if self.upstream.is_none() || self.upload.is_sent() {
             return DownBody::Http1(Box::new(self));
         }
@@ -134,7 +134,7 @@ impl ServiceBody {
             return Poll::Ready(None);
         };
         if let Some(record) = &mut self.record
-            && record.poll_cut(cx).is_ready()
+            && record.poll_revoked(cx).is_ready()
         {
             record.bytes(self.upload.written, self.bytes);
             self.upstream = None;
@@ -175,7 +175,7 @@ impl ServiceBody {
             record.ended(Outcome::Served);
         }
         if self.reusable && self.upload.is_sent() && upstream.unread().is_empty() {
-            upstream::keep(&self.worker, self.tunnel, upstream);
+            upstream_pool::keep(&self.worker, self.tunnel, upstream);
         }
     }
 }
@@ -253,7 +253,7 @@ impl Body for DownBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let polled = self.get_mut().poll_piece(cx);
-        stall::note(&polled);
+        slow_reader_timeout::note(&polled);
         polled
     }
 
@@ -295,8 +295,8 @@ impl DownBody {
                     bytes,
                     ..
                 } = &mut **passed;
-                if record.poll_cut(cx).is_ready() {
-                    record.bytes_back(*bytes);
+                if record.poll_revoked(cx).is_ready() {
+                    record.add_sent_bytes(*bytes);
                     return Poll::Ready(Some(Err(io::ErrorKind::PermissionDenied.into())));
                 }
                 let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
@@ -311,7 +311,7 @@ impl DownBody {
                     Some(Err(error)) => record.failed(error.to_string()),
                     None => record.ended(Outcome::Served),
                 }
-                record.bytes_back(*bytes);
+                record.add_sent_bytes(*bytes);
                 Poll::Ready(
                     frame.map(|frame| frame.map(trailers::filter).map_err(io::Error::other)),
                 )

@@ -5,14 +5,14 @@ use std::task::{Context, Poll, ready};
 use http::Response;
 use http1::{Limits, Progress, ResponseBody, ResponseHead, Slots, may_complete, parse_response};
 
-use super::super::exchange::{INTERIM, UNASKED};
+use super::super::exchange::{MAX_INTERIM, UNEXPECTED_UPGRADE};
 use super::super::translate;
 use super::super::upgrade::Upgrade;
-use super::super::upstream::Http1;
+use super::super::upstream_pool::Http1;
 use super::upload::Upload;
 
 /// Waiting for the head of a final response.
-pub(super) struct Awaited {
+pub(super) struct ResponseReader {
     seen: usize,
     interim: usize,
     is_head: bool,
@@ -21,7 +21,7 @@ pub(super) struct Awaited {
 }
 
 /// A response head, ready for the visitor.
-pub(super) struct Answer1 {
+pub(super) struct UpstreamResponse {
     pub(super) response: Response<()>,
     pub(super) body: ResponseBody,
     /// The connection can be used again.
@@ -30,14 +30,14 @@ pub(super) struct Answer1 {
     pub(super) changed: bool,
 }
 
-pub(super) enum NoAnswer {
+pub(super) enum ResponseError {
     /// The connection ended before it brought a byte.
     Silent(String),
     Bad(&'static str),
     VisitorGone,
 }
 
-impl Awaited {
+impl ResponseReader {
     /// `is_head`: the request is a `HEAD`.
     pub(super) fn new(is_head: bool, upgrade: Option<Upgrade>) -> Self {
         Self {
@@ -54,9 +54,9 @@ impl Awaited {
         cx: &mut Context<'_>,
         upload: &mut Upload,
         upstream: &mut Http1,
-    ) -> Poll<Result<Answer1, NoAnswer>> {
+    ) -> Poll<Result<UpstreamResponse, ResponseError>> {
         if upload.poll(cx, &mut upstream.io).is_err() {
-            return Poll::Ready(Err(NoAnswer::VisitorGone));
+            return Poll::Ready(Err(ResponseError::VisitorGone));
         }
         self.poll_head(cx, upstream)
     }
@@ -65,16 +65,19 @@ impl Awaited {
         &mut self,
         cx: &mut Context<'_>,
         upstream: &mut Http1,
-    ) -> Poll<Result<Answer1, NoAnswer>> {
+    ) -> Poll<Result<UpstreamResponse, ResponseError>> {
         loop {
             let limits = Limits::default();
             while upstream.unread().len() > self.seen
                 && may_complete(upstream.unread(), self.seen, &limits)
             {
-                match self.take_head(upstream, &limits).map_err(NoAnswer::Bad)? {
-                    Taken::Final(answer) => return Poll::Ready(Ok(answer)),
-                    Taken::Interim => self.seen = 0,
-                    Taken::Partial => break,
+                match self
+                    .take_head(upstream, &limits)
+                    .map_err(ResponseError::Bad)?
+                {
+                    HeadProgress::Final(answer) => return Poll::Ready(Ok(answer)),
+                    HeadProgress::Interim => self.seen = 0,
+                    HeadProgress::Partial => break,
                 }
             }
             self.seen = upstream.unread().len();
@@ -85,50 +88,57 @@ impl Awaited {
             };
             let silent = upstream.unread().is_empty() && self.interim == 0;
             return Poll::Ready(Err(if silent {
-                NoAnswer::Silent(ended)
+                ResponseError::Silent(ended)
             } else {
-                NoAnswer::Bad("the service broke off in the head of its answer")
+                ResponseError::Bad("the service broke off in the head of its answer")
             }));
         }
     }
 
-    fn take_head(&mut self, upstream: &mut Http1, limits: &Limits) -> Result<Taken, &'static str> {
+    fn take_head(
+        &mut self,
+        upstream: &mut Http1,
+        limits: &Limits,
+    ) -> Result<HeadProgress, &'static str> {
         let mut slots = Slots::new();
         let parsed = parse_response(upstream.unread(), limits, self.is_head, &mut slots);
         let Progress::Complete { head, head_len } = parsed.map_err(|bad| bad.reason)? else {
-            return Ok(Taken::Partial);
+            return Ok(HeadProgress::Partial);
         };
         let taken = match head.status {
             // They end here: the library cannot send them (hyper 1.12, though `h2` below it could). A
             // visitor that waits for a 100 sends its body after a while (RFC 9110, 10.1.1).
             100 | 102..=199 => {
                 self.interim += 1;
-                if self.interim > INTERIM {
+                if self.interim > MAX_INTERIM {
                     return Err("too many interim responses");
                 }
-                Taken::Interim
+                HeadProgress::Interim
             }
-            _ => Taken::Final(answer_of(&head, self.upgrade.as_ref())?),
+            _ => HeadProgress::Final(answer_of(&head, self.upgrade.as_ref())?),
         };
         upstream.consume(head_len);
         Ok(taken)
     }
 }
 
-enum Taken {
+enum HeadProgress {
     Partial,
     Interim,
-    Final(Answer1),
+    Final(UpstreamResponse),
 }
 
-fn answer_of(head: &ResponseHead<'_>, asked: Option<&Upgrade>) -> Result<Answer1, &'static str> {
+fn answer_of(
+    head: &ResponseHead<'_>,
+    asked: Option<&Upgrade>,
+) -> Result<UpstreamResponse, &'static str> {
     let changed = head.status == 101;
     if changed {
-        asked.ok_or(UNASKED)?.check(head)?;
+        asked.ok_or(UNEXPECTED_UPGRADE)?.check(head)?;
     }
     let response = translate::response(head).ok_or("a field that HTTP/2 cannot carry")?;
     let reusable = head.keep_alive && head.body != ResponseBody::UntilClose && !changed;
-    Ok(Answer1 {
+    Ok(UpstreamResponse {
         response,
         body: head.body,
         reusable,

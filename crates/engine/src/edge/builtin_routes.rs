@@ -7,9 +7,9 @@ use serde::Serialize;
 use types::form::Form;
 use types::problem::Problem;
 
+use super::access_record::AccessRecord;
 use super::answer::Answer;
-use super::plan::{Heads, Inbound};
-use super::record::Record;
+use super::routing::{HeaderFields, RequestInfo};
 use crate::access::{self, Concern, Concerns, EdgeRequest, Grounds, Guards, Proof};
 use crate::agents::Agent;
 use crate::browser::{Arrived, Asked, Browsers, Challenges, Page, Session, SignIns, Solution};
@@ -17,7 +17,7 @@ use crate::core::Core;
 
 /// A route of the edge's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OwnRoute {
+pub(super) struct BuiltinRoute {
     kind: Kind,
     /// The brand that it was asked for under.
     prefix: &'static str,
@@ -39,7 +39,7 @@ const WITH_PAGE: &str = "page";
 /// Query of that page.
 const SIGNED_OUT: &str = "signed-out";
 
-impl OwnRoute {
+impl BuiltinRoute {
     /// The route at this path, byte for byte: another spelling is the service's, and so is what it
     /// makes of it. `compat`: the other brand's spelling counts too.
     pub(super) fn of(path: &str, compat: bool) -> Option<Self> {
@@ -60,20 +60,20 @@ impl OwnRoute {
     }
 
     /// Answers a request.
-    pub(super) fn answer<H: Heads>(
+    pub(super) fn answer<H: HeaderFields>(
         self,
-        inbound: &Inbound<'_>,
+        inbound: &RequestInfo<'_>,
         heads: &H,
         request: &EdgeRequest<'_, Agent>,
         core: &Core,
-        record: &mut Record,
+        record: &mut AccessRecord,
     ) -> Result<Answer, Box<Problem>> {
         let grounds = core.grounds();
         if let Some(refused) = access::refuse_visitor(request.tunnel, request.visitor, grounds) {
             record.refused(refused.rule, refused.reason.clone());
             return Err(Box::new(refused.into_problem()));
         }
-        record.decided(RULE, None);
+        record.set_rule(RULE, None);
         let visit = Visit {
             route: self,
             request,
@@ -103,7 +103,7 @@ fn not_allowed(methods: &'static str) -> Box<Problem> {
 const RULE: &str = "edge";
 
 /// The visitor's side of an address: lower case, and without the port that goes without saying.
-pub(super) fn authority(inbound: &Inbound<'_>) -> String {
+pub(super) fn authority(inbound: &RequestInfo<'_>) -> String {
     let host = inbound.authority.host().to_ascii_lowercase();
     match inbound.authority.port() {
         None | Some(443) => host,
@@ -113,7 +113,7 @@ pub(super) fn authority(inbound: &Inbound<'_>) -> String {
 
 /// Sends a browser to sign in, and back to where it wanted to go.
 pub(super) fn to_sign_in(
-    inbound: &Inbound<'_>,
+    inbound: &RequestInfo<'_>,
     request: &EdgeRequest<'_, Agent>,
     core: &Core,
 ) -> Result<Answer, Box<Problem>> {
@@ -173,7 +173,7 @@ fn browsers(core: &Core) -> Result<&Browsers, Box<Problem>> {
 
 /// One request to one of the routes.
 struct Visit<'a, 'r> {
-    route: OwnRoute,
+    route: BuiltinRoute,
     request: &'a EdgeRequest<'r, Agent>,
     grounds: Grounds<'a>,
     authority: String,
@@ -195,20 +195,20 @@ impl Visit<'_, '_> {
             _ => None,
         };
         let known = proof.is_some();
-        let shown = Shown {
-            auth: ShownAuth {
+        let shown = SessionView {
+            auth: AuthView {
                 authenticated: known,
                 method: proof.as_ref().map(Proof::method),
             },
             user: proof
                 .as_ref()
                 .and_then(Proof::user_id)
-                .map(|user_id| ShownUser {
+                .map(|user_id| UserView {
                     user_id,
                     name: session.and_then(|session| session.name.as_deref()),
                     email: session.and_then(|session| session.email.as_deref()),
                 }),
-            tunnel: ShownTunnel {
+            tunnel: TunnelView {
                 host: &self.authority,
                 workspace_id: state.workspace_id.as_deref().filter(|_| known),
                 project_id: known.then_some(&*project.id),
@@ -226,7 +226,7 @@ impl Visit<'_, '_> {
         Answer::page(Page::sign_out(&action))
     }
 
-    fn sign_out<H: Heads>(&self, heads: &H, core: &Core) -> Result<Answer, Box<Problem>> {
+    fn sign_out<H: HeaderFields>(&self, heads: &H, core: &Core) -> Result<Answer, Box<Problem>> {
         self.require_same_origin(heads)?;
         self.end_session(core);
         let answer = if self.request.query == Some(WITH_PAGE) {
@@ -270,7 +270,7 @@ impl Visit<'_, '_> {
         &self,
         browsers: &Browsers,
         core: &Core,
-        record: &mut Record,
+        record: &mut AccessRecord,
     ) -> Result<Answer, Box<Problem>> {
         let failed = || {
             let detail = "Signing in did not work. Begin again.";
@@ -280,7 +280,7 @@ impl Visit<'_, '_> {
             return Err(Box::new(Problem::not_found()));
         }
         let Some([code, state]) = self.parameters(["code", "state"]) else {
-            record.decided(RULE, Some("no code, or no state".into()));
+            record.set_rule(RULE, Some("no code, or no state".into()));
             return Err(failed());
         };
         let asked = asked(self.request, &self.authority);
@@ -301,7 +301,7 @@ impl Visit<'_, '_> {
                 Ok(set_cookies.into_iter().fold(answer, with))
             }
             Err(refused) => {
-                record.decided(RULE, Some(refused.to_string().into()));
+                record.set_rule(RULE, Some(refused.to_string().into()));
                 Err(if refused.is_not_allowed() {
                     let detail = "You are signed in, but may not use this project.";
                     Box::new(Problem::new(403, "not_a_member", detail))
@@ -336,11 +336,11 @@ impl Visit<'_, '_> {
     }
 
     /// The number is in the query: there is no body to wait for.
-    fn solve<H: Heads>(
+    fn solve<H: HeaderFields>(
         &self,
         browsers: &Browsers,
         heads: &H,
-        record: &mut Record,
+        record: &mut AccessRecord,
     ) -> Result<Answer, Box<Problem>> {
         self.require_same_origin(heads)?;
         let given = self.parameters(["puzzle", "number"]);
@@ -360,7 +360,7 @@ impl Visit<'_, '_> {
         match solved {
             Ok(cookie) => Ok(Answer::no_content().with(SET_COOKIE, cookie)),
             Err(unsolved) => {
-                record.decided(RULE, Some(unsolved.to_string().into()));
+                record.set_rule(RULE, Some(unsolved.to_string().into()));
                 let detail = "The challenge was not passed.";
                 Err(Box::new(Problem::new(403, "challenge_failed", detail)))
             }
@@ -378,7 +378,7 @@ impl Visit<'_, '_> {
     }
 
     /// Refuses what another site has a browser send. A client that is no browser says nothing.
-    fn require_same_origin<H: Heads>(&self, heads: &H) -> Result<(), Box<Problem>> {
+    fn require_same_origin<H: HeaderFields>(&self, heads: &H) -> Result<(), Box<Problem>> {
         let ours = format!("https://{}", self.authority);
         let is_ours = heads.fields().all(|field| {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name.as_bytes());
@@ -403,16 +403,16 @@ impl Visit<'_, '_> {
 /// The answer of `session`. A stranger learns what the tunnel asks for, and no more.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
-    auth: ShownAuth,
+struct SessionView<'a> {
+    auth: AuthView,
     #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<ShownUser<'a>>,
-    tunnel: ShownTunnel<'a>,
+    user: Option<UserView<'a>>,
+    tunnel: TunnelView<'a>,
     policies: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
-struct ShownAuth {
+struct AuthView {
     authenticated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<&'static str>,
@@ -420,7 +420,7 @@ struct ShownAuth {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ShownUser<'a> {
+struct UserView<'a> {
     user_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
@@ -430,7 +430,7 @@ struct ShownUser<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ShownTunnel<'a> {
+struct TunnelView<'a> {
     host: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     workspace_id: Option<&'a str>,

@@ -6,11 +6,11 @@
 use http1::FieldName;
 
 /// The name of the field.
-pub(super) const FIELD: FieldName<'static> = FieldName::from_static("cdn-loop");
+pub(super) const CDN_LOOP: FieldName<'static> = FieldName::from_static("cdn-loop");
 
 /// How often a request may have been here before. Services behind one engine that call each other
 /// by their public names, and pass on what they were sent, do so a few times.
-pub(super) const MOST: usize = 8;
+pub(super) const MAX_PASSES: usize = 8;
 
 /// How often a request was at the engine of this host, as the values of its fields tell.
 pub(super) fn passes<'a>(values: impl Iterator<Item = &'a [u8]>, host: &str) -> usize {

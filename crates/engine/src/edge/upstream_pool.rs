@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 use types::id::TunnelId;
 use types::tunnel::HttpVersion;
 
-use super::body::Counted;
+use super::body::CountingBody;
 use super::buffered::Buffered;
 use crate::agents::{Agent, OpenError, Purpose, TunnelStream};
 use crate::core::Worker;
@@ -31,39 +31,39 @@ use crate::live::LiveTunnel;
 
 /// How long a connection may wait for its next request. Below the 60 to 75 s after which common
 /// servers close theirs, so that we are rarely surprised.
-const IDLE: Duration = Duration::from_secs(50);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Waiting connections to one service on one worker: as many as a burst leaves behind that is
 /// worth keeping.
-const IDLE_PER_TUNNEL: usize = 256;
+const MAX_IDLE_PER_TUNNEL: usize = 256;
 
 /// Those of them that have left their lane, where the next small request would cost more: as many as
 /// serve the large answers of a few visitors.
-const MOVED_PER_TUNNEL: usize = 8;
+const MAX_MIGRATED_PER_TUNNEL: usize = 8;
 
 /// Waiting connections on one worker. Each holds one of its agent's streams and data connections,
 /// so that an agent with many tunnels could run out of them by waiting alone.
-const IDLE_PER_WORKER: usize = 2048;
+const MAX_IDLE_PER_WORKER: usize = 2048;
 
 /// How long a TLS or HTTP/2 handshake with a service may take.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The HTTP/1.1 connection of an exchange.
-pub(crate) type Http1 = Buffered<UpIo>;
+pub(crate) type Http1 = Buffered<UpstreamIo>;
 
 /// A request's place on an HTTP/2 connection that others share.
 pub(crate) struct Http2 {
-    pub(crate) send: http2::SendRequest<Counted>,
-    pub(crate) turn: Turn,
+    pub(crate) send: http2::SendRequest<CountingBody>,
+    pub(crate) turn: StreamPermit,
 }
 
 /// Counts one request on its connection, to the end of its answer.
 #[derive(Debug)]
-pub(crate) struct Turn(Arc<Load>);
+pub(crate) struct StreamPermit(Arc<StreamLimit>);
 
 /// How many requests a connection carries, and how many it may carry.
 #[derive(Debug)]
-struct Load {
+struct StreamLimit {
     active: AtomicUsize,
     most: AtomicUsize,
     /// Whether the service has said how many; it does so before its first answer.
@@ -73,12 +73,12 @@ struct Load {
 
 /// Most requests that share a connection, whatever the service lets it carry: each of them has its
 /// part of [`CONNECTION_WINDOW`].
-const PLACES: usize = 32;
+const MAX_CONCURRENT_STREAMS: usize = 32;
 
 /// As much of an answer as may be under way on a line of 50 MB/s and 20 ms.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
-/// As much as all [`PLACES`] may have under way. What is under way counts until its visitor takes
+/// As much as all [`MAX_CONCURRENT_STREAMS`] may have under way. What is under way counts until its visitor takes
 /// it, so with less a few visitors who do not read would hold up all others.
 const CONNECTION_WINDOW: u32 = 32 * STREAM_WINDOW;
 
@@ -103,24 +103,24 @@ pub(crate) enum ConnectError {
 
 /// What waits on one worker.
 #[derive(Debug)]
-pub(crate) struct Upstreams<C = Http1> {
-    by_tunnel: HashMap<TunnelId, Waiting<C>>,
+pub(crate) struct UpstreamPool<C = Http1> {
+    by_tunnel: HashMap<TunnelId, IdleConnections<C>>,
     /// How many HTTP/1.1 connections wait.
     idle: usize,
 }
 
 /// What waits for one tunnel.
 #[derive(Debug)]
-pub(crate) struct Waiting<C = Http1> {
+pub(crate) struct IdleConnections<C = Http1> {
     /// The most recently used is last, and goes first.
     http1: Vec<(C, Instant)>,
-    http2: Vec<Shared>,
+    http2: Vec<SharedHttp2>,
 }
 
 /// An HTTP/1.1 connection that may wait for its next request.
 pub(crate) trait Reusable {
     /// Whether it may be used again after it has waited.
-    fn may_go_on(&mut self) -> bool;
+    fn is_reusable(&mut self) -> bool;
 
     /// As [`TunnelStream::has_moved`].
     fn has_moved(&self) -> bool;
@@ -128,7 +128,7 @@ pub(crate) trait Reusable {
 
 impl Reusable for Http1 {
     /// While the speed of its tunnel is used up, a read would say nothing about it.
-    fn may_go_on(&mut self) -> bool {
+    fn is_reusable(&mut self) -> bool {
         self.io.shaped().hold_back(false);
         let is_quiet = self.is_quiet();
         self.io.shaped().hold_back(true);
@@ -140,7 +140,7 @@ impl Reusable for Http1 {
     }
 }
 
-impl<C> Default for Upstreams<C> {
+impl<C> Default for UpstreamPool<C> {
     fn default() -> Self {
         Self {
             by_tunnel: HashMap::new(),
@@ -149,7 +149,7 @@ impl<C> Default for Upstreams<C> {
     }
 }
 
-impl<C> Default for Waiting<C> {
+impl<C> Default for IdleConnections<C> {
     fn default() -> Self {
         Self {
             http1: Vec::new(),
@@ -159,25 +159,25 @@ impl<C> Default for Waiting<C> {
 }
 
 #[derive(Debug)]
-struct Shared {
-    send: http2::SendRequest<Counted>,
-    load: Arc<Load>,
+struct SharedHttp2 {
+    send: http2::SendRequest<CountingBody>,
+    load: Arc<StreamLimit>,
     used: Instant,
 }
 
-impl Shared {
+impl SharedHttp2 {
     /// A place, where there is one left.
     fn take(&mut self) -> Option<Http2> {
         if self.send.is_closed() || !self.load.has_room() {
             return None;
         }
         self.used = Instant::now();
-        let (send, turn) = (self.send.clone(), Turn::take(&self.load));
+        let (send, turn) = (self.send.clone(), StreamPermit::take(&self.load));
         Some(Http2 { send, turn })
     }
 }
 
-impl Load {
+impl StreamLimit {
     fn has_room(&self) -> bool {
         self.active.load(Ordering::Relaxed) < self.most.load(Ordering::Relaxed)
     }
@@ -187,27 +187,27 @@ impl Load {
     }
 }
 
-impl Turn {
-    fn take(load: &Arc<Load>) -> Self {
+impl StreamPermit {
+    fn take(load: &Arc<StreamLimit>) -> Self {
         load.active.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(load))
     }
 
     /// The service has answered.
-    pub(super) fn answered(&self) {
+    pub(super) fn mark_answered(&self) {
         if !self.0.known.swap(true, Ordering::Relaxed) {
             self.0.answered.notify_one();
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Upstreams {
+impl UpstreamPool {
     fn take(&mut self, tunnel: TunnelId) -> Option<Connection> {
         if let Some(http2) = self.take_http2(tunnel) {
             return Some(Connection::Http2(http2));
@@ -216,17 +216,17 @@ impl Upstreams {
     }
 }
 
-impl<C: Reusable> Upstreams<C> {
+impl<C: Reusable> UpstreamPool<C> {
     fn take_http2(&mut self, tunnel: TunnelId) -> Option<Http2> {
         let waiting = self.by_tunnel.get_mut(&tunnel)?;
-        waiting.http2.iter_mut().find_map(Shared::take)
+        waiting.http2.iter_mut().find_map(SharedHttp2::take)
     }
 
     fn take_http1(&mut self, tunnel: TunnelId) -> Option<C> {
         let waiting = self.by_tunnel.get_mut(&tunnel)?;
         while let Some((mut io, _)) = waiting.http1.pop() {
             self.idle = self.idle.saturating_sub(1);
-            if io.may_go_on() {
+            if io.is_reusable() {
                 return Some(io);
             }
         }
@@ -234,7 +234,7 @@ impl<C: Reusable> Upstreams<C> {
     }
 
     /// Takes out what waits for a tunnel that is over, to be dropped outside the lock.
-    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Option<Waiting<C>> {
+    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Option<IdleConnections<C>> {
         let waiting = self.by_tunnel.remove(&tunnel)?;
         self.idle = self.idle.saturating_sub(waiting.http1.len());
         Some(waiting)
@@ -242,18 +242,18 @@ impl<C: Reusable> Upstreams<C> {
 
     /// Keeps a connection whose exchange has ended properly.
     fn keep(&mut self, tunnel: TunnelId, io: C) {
-        if self.idle >= IDLE_PER_WORKER {
+        if self.idle >= MAX_IDLE_PER_WORKER {
             // The others have been used as lately, or are closed before long.
             return;
         }
         let waiting = self.by_tunnel.entry(tunnel).or_default();
-        if waiting.http1.len() >= IDLE_PER_TUNNEL {
+        if waiting.http1.len() >= MAX_IDLE_PER_TUNNEL {
             return;
         }
         let place = if io.has_moved() {
             let moved = |(waiting, _): &&(C, Instant)| waiting.has_moved();
             let moved = waiting.http1.iter().take_while(moved).count();
-            if moved >= MOVED_PER_TUNNEL {
+            if moved >= MAX_MIGRATED_PER_TUNNEL {
                 return;
             }
             // They are in front, where they go last.
@@ -265,7 +265,7 @@ impl<C: Reusable> Upstreams<C> {
         self.idle += 1;
     }
 
-    fn share(&mut self, tunnel: TunnelId, shared: Shared) {
+    fn share(&mut self, tunnel: TunnelId, shared: SharedHttp2) {
         let waiting = self.by_tunnel.entry(tunnel).or_default();
         // Visitors who came at once have opened one each; those that are done are not needed.
         waiting.http2.retain(|other| !other.load.is_idle());
@@ -274,7 +274,7 @@ impl<C: Reusable> Upstreams<C> {
 
     /// No further request goes out on the shared connection: it did not answer one. Those that
     /// are under way there have their own deadlines.
-    fn forget_http2(&mut self, tunnel: TunnelId, turn: &Turn) {
+    fn forget_http2(&mut self, tunnel: TunnelId, turn: &StreamPermit) {
         if let Some(waiting) = self.by_tunnel.get_mut(&tunnel) {
             let http2 = &mut waiting.http2;
             http2.retain(|shared| !Arc::ptr_eq(&shared.load, &turn.0));
@@ -295,7 +295,7 @@ impl<C: Reusable> Upstreams<C> {
 
     /// Takes out what has waited for `idle` or for too long, to be closed outside the lock.
     pub(crate) fn trim(&mut self, now: Instant, idle: Duration) -> Vec<C> {
-        let idle = idle.min(IDLE);
+        let idle = idle.min(IDLE_TIMEOUT);
         let mut out = Vec::new();
         self.by_tunnel.retain(|_, waiting| {
             let aged = |used: &Instant| now.saturating_duration_since(*used) >= idle;
@@ -360,11 +360,11 @@ pub(crate) async fn connect_http1(
 ) -> Result<Http1, ConnectError> {
     let stream = open_stream(worker, tunnel, source, Purpose::Bytes).await?;
     let io = if tunnel.view.properties.upstream_tls == Some(true) {
-        UpIo::Tls(Box::new(
+        UpstreamIo::Tls(Box::new(
             tls::connect(stream, tunnel, &tls::HTTP1_ONLY).await?,
         ))
     } else {
-        UpIo::Plain(stream)
+        UpstreamIo::Plain(stream)
     };
     Ok(Buffered::new(io))
 }
@@ -376,15 +376,15 @@ pub(super) async fn connect_raw(
     tunnel: &Arc<LiveTunnel<Agent>>,
     source: IpAddr,
     protocol: Option<&[u8]>,
-) -> Result<UpIo, ConnectError> {
+) -> Result<UpstreamIo, ConnectError> {
     let stream = open_stream(worker, tunnel, source, Purpose::Bytes).await?;
     if tunnel.view.properties.upstream_tls != Some(true) {
-        return Ok(UpIo::Plain(stream));
+        return Ok(UpstreamIo::Plain(stream));
     }
     let mut config = ClientConfig::clone(&tls::NO_PROTOCOL);
     config.alpn_protocols = protocol.map(<[u8]>::to_vec).into_iter().collect();
     let stream = tls::connect(stream, tunnel, &Arc::new(config)).await?;
-    Ok(UpIo::Tls(Box::new(stream)))
+    Ok(UpstreamIo::Tls(Box::new(stream)))
 }
 
 async fn open(
@@ -406,9 +406,9 @@ async fn open(
     let (io, http2) = if tunnel.view.properties.upstream_tls == Some(true) {
         let stream = tls::connect(stream, tunnel, &tls::EITHER).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        (UpIo::Tls(Box::new(stream)), http2)
+        (UpstreamIo::Tls(Box::new(stream)), http2)
     } else {
-        (UpIo::Plain(stream), prior_knowledge)
+        (UpstreamIo::Plain(stream), prior_knowledge)
     };
     if !http2 {
         return Ok(Connection::Http1(Buffered::new(io)));
@@ -426,13 +426,13 @@ async fn open(
         .await
         .map_err(|_| ConnectError::Deadline)?
         .map_err(ConnectError::Http2)?;
-    let load = Arc::new(Load {
+    let load = Arc::new(StreamLimit {
         active: AtomicUsize::new(0),
-        most: AtomicUsize::new(PLACES),
+        most: AtomicUsize::new(MAX_CONCURRENT_STREAMS),
         known: AtomicBool::new(false),
         answered: Notify::new(),
     });
-    let turn = Turn::take(&load);
+    let turn = StreamPermit::take(&load);
     // Ends when the last sender is gone; the runtime owns it until then. An error of the
     // connection is every exchange's error, and told there.
     let learns = Arc::clone(&load);
@@ -444,10 +444,12 @@ async fn open(
                 () = learns.answered.notified() => {}
             }
             let most = connection.current_max_send_streams();
-            learns.most.store(most.min(PLACES), Ordering::Relaxed);
+            learns
+                .most
+                .store(most.min(MAX_CONCURRENT_STREAMS), Ordering::Relaxed);
         }
     });
-    let shared = Shared {
+    let shared = SharedHttp2 {
         send: send.clone(),
         load,
         used: Instant::now(),
@@ -491,18 +493,18 @@ async fn open_stream(
 
 /// Says that the service's HTTP/2 connection did not answer in time: the next request gets
 /// another, which may lead to a service that is well.
-pub(super) fn distrust(worker: &Worker, tunnel: &LiveTunnel<Agent>, turn: &Turn) {
+pub(super) fn discard_http2(worker: &Worker, tunnel: &LiveTunnel<Agent>, turn: &StreamPermit) {
     worker.upstreams.lock().forget_http2(tunnel.view.id, turn);
 }
 
 /// A stream to a service, with or without TLS of the service's own.
 #[derive(Debug)]
-pub(crate) enum UpIo {
+pub(crate) enum UpstreamIo {
     Plain(Shaped<TunnelStream>),
     Tls(Box<TlsStream<Shaped<TunnelStream>>>),
 }
 
-impl UpIo {
+impl UpstreamIo {
     /// Why the agent refused the stream, if it did and said.
     pub(crate) fn refusal(&self) -> Option<wire::Error> {
         self.stream().refusal()
@@ -523,7 +525,7 @@ impl UpIo {
     }
 }
 
-impl AsyncRead for UpIo {
+impl AsyncRead for UpstreamIo {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -536,7 +538,7 @@ impl AsyncRead for UpIo {
     }
 }
 
-impl AsyncWrite for UpIo {
+impl AsyncWrite for UpstreamIo {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

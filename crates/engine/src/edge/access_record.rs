@@ -15,10 +15,10 @@ use types::query_credential;
 use types::tunnel::{Country, Tunnel};
 
 use super::answer::Answer;
-use super::body::Moved;
-use super::form::Form;
-use super::hold::{Cut, Hold};
-use super::idle::{Activity, Occupied};
+use super::body::ByteCounter;
+use super::error_format::ErrorFormat;
+use super::in_flight::{InFlight, InFlightGuard};
+use super::revocation::{RevocationGuard, RevocationSignal};
 use super::summary::Visit;
 use crate::access::{Proof, Rule, Visitor};
 use crate::agents::{Agent, random_bytes};
@@ -30,28 +30,28 @@ use crate::managed::Meter;
 
 /// One request or one connection, from its arrival to its end. Written when it is dropped, so
 /// that nothing that happens on the way loses it.
-pub(crate) struct Record {
+pub(crate) struct AccessRecord {
     worker: Arc<Worker>,
     begun: Instant,
-    line: Line,
+    line: AccessLogEntry,
     outcome: Outcome,
     forgotten: bool,
     /// What a managed engine reports; `None` on a community engine.
     report: Option<Box<Report>>,
-    hold: Option<Hold>,
+    hold: Option<RevocationGuard>,
     place: Option<Place>,
     source_visit: Option<SourceVisit>,
     /// The visit keeps its connection from being idle.
-    occupied: Option<Occupied>,
+    occupied: Option<InFlightGuard>,
     /// What goes to the service, where another task sends it.
-    sent: Option<Moved>,
+    sent: Option<ByteCounter>,
     /// When the stream to the service was there.
     opened: Option<Duration>,
     first_byte: Option<Duration>,
 }
 
 /// Why a visit ended that was cut.
-const CUT: &str = "what had let the visitor in has ended";
+const REVOKED: &str = "what had let the visitor in has ended";
 
 /// What is reported of a visit beside what is in its line.
 struct Report {
@@ -95,7 +95,7 @@ impl Outcome {
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Line {
+struct AccessLogEntry {
     /// RFC 3339, with microseconds.
     time: String,
     id: String,
@@ -144,12 +144,12 @@ struct Line {
     outcome: Option<Outcome>,
 }
 
-impl Record {
+impl AccessRecord {
     /// Begins the record of a visit of this `kind` (`http`, `tls`, `tcp`, `dial`).
     pub(crate) fn begin(worker: &Arc<Worker>, kind: &'static str, source: IpAddr) -> Self {
-        let mut line = Line {
+        let mut line = AccessLogEntry {
             kind,
-            ..Line::default()
+            ..AccessLogEntry::default()
         };
         let report = worker.core.reports.is_some().then(|| {
             Box::new(Report {
@@ -189,8 +189,8 @@ impl Record {
     }
 
     /// Counts the visit on a connection that others share, to its end.
-    pub(crate) fn occupy(&mut self, activity: &Arc<Activity>) {
-        self.occupied = Some(Activity::begin(activity));
+    pub(crate) fn track_in_flight(&mut self, activity: &Arc<InFlight>) {
+        self.occupied = Some(InFlight::begin(activity));
     }
 
     /// Counts the visit among those of its source, to its end.
@@ -198,13 +198,13 @@ impl Record {
         self.source_visit = Some(visit);
     }
 
-    fn wanted(&self) -> bool {
+    fn is_logged(&self) -> bool {
         self.worker.core.access_log.is_some() || self.report.is_some()
     }
 
     /// What was asked for. Kept only where it will be written.
     pub(crate) fn request(&mut self, method: &str, host: &str, path: &str) {
-        if self.wanted() {
+        if self.is_logged() {
             method.clone_into(&mut self.line.method);
             host.clone_into(&mut self.line.host);
             self.line.path = query_credential::redact_path(path).into_owned();
@@ -212,7 +212,7 @@ impl Record {
     }
 
     pub(crate) fn tunnel(&mut self, tunnel: &LiveTunnel<Agent>) {
-        if self.wanted() {
+        if self.is_logged() {
             self.line.tunnel_id = Some(tunnel.view.id.to_string());
             self.line.client_id = Some(tunnel.view.client_id.to_string());
         }
@@ -224,26 +224,26 @@ impl Record {
 
     /// Where the visitor is, as far as it was looked up and is known.
     pub(crate) fn country(&mut self, country: Option<&Country>) {
-        if self.wanted() {
+        if self.is_logged() {
             self.line.country = country.cloned();
         }
     }
 
     /// Which rule let the visitor in or kept it out, and what the log alone may know about it.
-    pub(crate) fn decided(&mut self, rule: &'static str, reason: Option<Cow<'static, str>>) {
+    pub(crate) fn set_rule(&mut self, rule: &'static str, reason: Option<Cow<'static, str>>) {
         self.line.rule = rule;
         self.line.reason = reason;
     }
 
     /// The rule that kept the visitor out, and what it is about.
     pub(crate) fn refused(&mut self, rule: Rule, reason: Option<Cow<'static, str>>) {
-        self.decided(rule.as_str(), reason);
+        self.set_rule(rule.as_str(), reason);
         self.line.explain = Some(rule.explain());
     }
 
     /// The answer with which the edge ends the visit in the service's stead. It carries the id of
     /// this record, so that the visitor can have somebody look up why.
-    pub(crate) fn answer(&mut self, problem: &Problem, form: Form) -> Answer {
+    pub(crate) fn answer(&mut self, problem: &Problem, form: ErrorFormat) -> Answer {
         self.status(problem.status);
         self.line.failure = Some(problem.code);
         if self.line.id.is_empty() {
@@ -266,7 +266,7 @@ impl Record {
     }
 
     pub(crate) fn proof(&mut self, proof: &Proof) {
-        if self.wanted() {
+        if self.is_logged() {
             self.line.user_id = proof.user_id().map(str::to_owned);
             self.line.credential_id = proof.credential_id().map(str::to_owned);
             self.line.auth_method = Some(proof.method());
@@ -280,7 +280,7 @@ impl Record {
     ///
     /// # Errors
     /// There is none, which is written down.
-    pub(crate) fn enter(&mut self, project: &Arc<Project>) -> Result<(), NoPlace> {
+    pub(crate) fn acquire_slot(&mut self, project: &Arc<Project>) -> Result<(), NoPlace> {
         self.place = Place::take(&self.worker.core, project).inspect_err(|none| {
             self.refused(Rule::RateLimit, Some(none.to_string().into()));
         })?;
@@ -294,7 +294,7 @@ impl Record {
         visitor: Visitor<'_>,
         proof: Option<&Proof>,
     ) {
-        self.hold = Hold::take(&self.worker, tunnel, visitor, proof);
+        self.hold = RevocationGuard::take(&self.worker, tunnel, visitor, proof);
         if let (Some(report), Some(reports)) = (&mut self.report, &self.worker.core.reports) {
             let meter = reports.usage.meter(&tunnel.project.id);
             meter.begin();
@@ -304,23 +304,23 @@ impl Record {
 
     /// The visitor is served by another tunnel than it was let in to, and stays for as long as it
     /// would be let in there.
-    pub(crate) fn turned_to(&mut self, tunnel: &Arc<LiveTunnel<Agent>>) {
+    pub(crate) fn retarget(&mut self, tunnel: &Arc<LiveTunnel<Agent>>) {
         self.tunnel(tunnel);
         if let Some(hold) = &self.hold {
-            hold.turn_to(tunnel);
+            hold.retarget(tunnel);
         }
     }
 
     /// What tells that the visit is to end; `None` where nothing can end it.
-    pub(crate) fn cut(&self) -> Option<Arc<Cut>> {
-        self.hold.as_ref().map(Hold::cut)
+    pub(crate) fn revocation(&self) -> Option<Arc<RevocationSignal>> {
+        self.hold.as_ref().map(RevocationGuard::cut)
     }
 
     /// Whether the visit is to end, which is written down; wakes the task when it is.
-    pub(crate) fn poll_cut(&mut self, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_revoked(&mut self, cx: &Context<'_>) -> Poll<()> {
         match &self.hold {
             Some(hold) if hold.poll(cx).is_ready() => {
-                self.failed(CUT);
+                self.failed(REVOKED);
                 Poll::Ready(())
             }
             _ => Poll::Pending,
@@ -358,13 +358,13 @@ impl Record {
     }
 
     /// The body of the request goes to the service by another task, which counts it here.
-    pub(crate) fn sends(&mut self, moved: Moved) {
+    pub(crate) fn set_upload_counter(&mut self, moved: ByteCounter) {
         self.sent = Some(moved);
     }
 
-    /// As [`Self::bytes`], with what another task [sends](Self::sends).
-    pub(crate) fn bytes_back(&mut self, to_visitor: u64) {
-        let sent = self.sent.as_ref().map_or(0, Moved::bytes);
+    /// As [`Self::bytes`], with what another task [sends](Self::set_upload_counter).
+    pub(crate) fn add_sent_bytes(&mut self, to_visitor: u64) {
+        let sent = self.sent.as_ref().map_or(0, ByteCounter::bytes);
         // The request may have gone by two ways, one after the other.
         self.bytes(self.line.bytes_in.max(sent), to_visitor);
     }
@@ -410,7 +410,7 @@ impl Record {
             problem: self.line.failure,
             proof: report.proof.as_ref(),
             outcome: self.outcome,
-            cut: self.line.reason.as_deref() == Some(CUT),
+            cut: self.line.reason.as_deref() == Some(REVOKED),
             ended: core.clock.now(),
             total,
             opened: self.opened,
@@ -447,17 +447,17 @@ impl Report {
     }
 }
 
-impl Drop for Record {
+impl Drop for AccessRecord {
     fn drop(&mut self) {
-        if self.hold.take().is_some_and(|hold| hold.is_cut()) {
-            self.failed(CUT);
+        if self.hold.take().is_some_and(|hold| hold.is_revoked()) {
+            self.failed(REVOKED);
         }
         self.worker.active.fetch_sub(1, Ordering::Relaxed);
         if self.forgotten {
             return;
         }
         // The other task may have come further since it was looked at.
-        self.bytes_back(self.line.bytes_out);
+        self.add_sent_bytes(self.line.bytes_out);
         let total = self.begun.elapsed();
         let metrics = &self.worker.core.metrics;
         metrics.visit_ended(
@@ -487,7 +487,7 @@ impl Drop for Record {
     }
 }
 
-impl std::fmt::Debug for Record {
+impl std::fmt::Debug for AccessRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Record")
             .field("line", &self.line)

@@ -16,16 +16,16 @@ use tokio::time::Instant;
 use tokio_util::sync::PollSender;
 use types::problem::Problem;
 
-use super::body::{Counted, Piece, UpBody};
+use super::access_record::Outcome;
+use super::body::{BodyFrame, CountingBody, RequestBody};
 use super::copy::Framing;
-use super::exchange::Ended;
+use super::exchange::ExchangeOutcome;
 use super::forwarding::add_timing;
-use super::http1::{Next, Request, Visitor};
-use super::patience::{Patience, patience};
-use super::record::Outcome;
+use super::http1::{ConnectionState, Request, Visitor};
+use super::response_timeout::{ResponseTimeout, await_with_timeout};
 use super::trailers;
 use super::translate;
-use super::upstream::{self, Http2};
+use super::upstream_pool::{self, Http2};
 
 /// Pieces of a body between the two tasks. One: what the service does not take is not read.
 const PIECES: usize = 1;
@@ -36,7 +36,7 @@ pub(super) async fn run(
     request: &mut Request,
     http2: Http2,
     begun: Instant,
-) -> Ended {
+) -> ExchangeOutcome {
     let Http2 { mut send, turn } = http2;
     let reader = BodyReader::from(request.body);
     let has_body = !reader.is_done();
@@ -46,30 +46,30 @@ pub(super) async fn run(
             reader,
             sender: PollSender::new(sender),
         };
-        (UpBody::Http1(receiver), Up::Sending(upload))
+        (RequestBody::Http1(receiver), Up::Sending(upload))
     } else {
-        (UpBody::Empty, Up::Whole)
+        (RequestBody::Empty, Up::Whole)
     };
     let forward = &request.forward;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
-    let (body, moved) = Counted::new(body);
+    let (body, moved) = CountingBody::new(body);
     let Some(outgoing) = translate::request(&forward.head, tls, forward.trailers, body) else {
-        return Ended::Refused(Problem::upstream_unreachable());
+        return ExchangeOutcome::Refused(Problem::upstream_unreachable());
     };
-    request.record.sends(moved.clone());
+    request.record.set_upload_counter(moved.clone());
     // The service's own interim answers are not to be had from the library, so the edge asks for
     // the body. Where the connection has gone already there is nobody to take it.
     let awaited = request.expects_continue && !upload.is_whole() && visitor.io.unread().is_empty();
     if awaited && send.ready().await.is_ok() && visitor.ask_for_body().await.is_err() {
-        return Ended::Next(Next::Abort);
+        return ExchangeOutcome::Next(ConnectionState::Abort);
     }
-    let period = Patience::of(&visitor.worker.core.config);
+    let period = ResponseTimeout::of(&visitor.worker.core.config);
     let answering = async {
         send.ready().await?;
         send.send_request(outgoing).await
     };
     tokio::pin!(answering);
-    let answered = patience(begun, period, |cx| {
+    let answered = await_with_timeout(begun, period, |cx| {
         let uploaded = upload.poll(cx, visitor);
         let answer = match answering.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
@@ -77,7 +77,7 @@ pub(super) async fn run(
             Poll::Pending if upload.poll_hang_up(cx, visitor).is_ready() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         };
-        request.record.bytes_back(0);
+        request.record.add_sent_bytes(0);
         (answer, moved.progress())
     });
     let answered = answered.await;
@@ -87,23 +87,23 @@ pub(super) async fn run(
     }
     match answered {
         Some(Some(Ok(response))) => {
-            turn.answered();
-            Ended::Next(respond(visitor, request, response, upload).await)
+            turn.mark_answered();
+            ExchangeOutcome::Next(respond(visitor, request, response, upload).await)
         }
         Some(Some(Err(error))) => {
             let reason = error.to_string();
             if request.forward.idempotent && !has_body {
-                return Ended::Retry(std::mem::take(&mut request.forward.head), reason);
+                return ExchangeOutcome::Retry(std::mem::take(&mut request.forward.head), reason);
             }
             request.forward.tunnel.health.failed();
             request.record.failed(reason);
-            Ended::Refused(Problem::upstream_unreachable())
+            ExchangeOutcome::Refused(Problem::upstream_unreachable())
         }
-        Some(None) => Ended::Next(Next::Abort),
+        Some(None) => ExchangeOutcome::Next(ConnectionState::Abort),
         None => {
-            upstream::distrust(&visitor.worker, &request.forward.tunnel, &turn);
+            upstream_pool::discard_http2(&visitor.worker, &request.forward.tunnel, &turn);
             request.record.failed("no answer in time");
-            Ended::Refused(Problem::upstream_timeout())
+            ExchangeOutcome::Refused(Problem::upstream_timeout())
         }
     }
 }
@@ -120,7 +120,7 @@ enum Up {
 /// The request's body, read by the visitor's task and sent by the connection's.
 struct Upload {
     reader: BodyReader,
-    sender: PollSender<Piece>,
+    sender: PollSender<BodyFrame>,
 }
 
 enum Moved {
@@ -174,13 +174,13 @@ impl Upload {
         if !data.is_empty() {
             let data = Bytes::copy_from_slice(data);
             visitor.io.consume(step.consumed);
-            let sent = self.sender.send_item(Piece::Data(data));
+            let sent = self.sender.send_item(BodyFrame::Data(data));
             return Poll::Ready(Ok(sent.map_or(Moved::Nothing, |()| Moved::Piece)));
         }
         visitor.io.consume(step.consumed);
         if step.state != BodyState::More || self.reader.is_done() {
             // A service that has gone meanwhile needs no end either.
-            self.sender.send_item(Piece::End).ok();
+            self.sender.send_item(BodyFrame::End).ok();
             return Poll::Ready(Ok(Moved::Last));
         }
         match ready!(visitor.io.poll_more(cx)) {
@@ -196,7 +196,7 @@ async fn respond(
     request: &mut Request,
     response: Response<Incoming>,
     mut upload: Up,
-) -> Next {
+) -> ConnectionState {
     request.forward.tunnel.health.served();
     let record = &mut request.record;
     record.first_byte();
@@ -220,7 +220,7 @@ async fn respond(
         // One that breaks off its request still gets the answer that is under way.
         upload.poll(cx, visitor).ok();
         let polled = download.poll(cx, &mut visitor.io.io, &mut written);
-        record.bytes_back(written);
+        record.add_sent_bytes(written);
         if polled.is_pending() && upload.poll_hang_up(cx, visitor).is_ready() {
             return Poll::Ready(Err(Broken::Visitor));
         }
@@ -231,15 +231,15 @@ async fn respond(
         Ok(()) => {
             record.ended(Outcome::Served);
             if upload.is_whole() && keep_alive {
-                Next::Request
+                ConnectionState::Request
             } else {
-                Next::Close
+                ConnectionState::Close
             }
         }
-        Err(Broken::Visitor) => Next::Abort,
+        Err(Broken::Visitor) => ConnectionState::Abort,
         Err(Broken::Service(error)) => {
             record.failed(error.to_string());
-            Next::Abort
+            ConnectionState::Abort
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// Who reads the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ErrorFormat {
     /// A person in a browser, who named HTML.
     Page,
     /// Somebody who named plain text alone.
@@ -12,10 +12,10 @@ pub(crate) enum Form {
     Json,
 }
 
-impl Form {
+impl ErrorFormat {
     /// What the values of all `Accept` fields ask for. Ranges (`*/*`) ask for nothing of their own:
     /// programs send them without a thought.
-    pub(crate) fn asked<'a>(accepts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+    pub(crate) fn from_accept<'a>(accepts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         // In the order of preference where a visitor has none.
         let mut forms = [(Self::Page, 0), (Self::Json, 0), (Self::Text, 0)];
         for range in accepts.into_iter().flat_map(|value| value.split(is(b','))) {
@@ -44,12 +44,12 @@ impl Form {
     }
 }
 
-const NAMES: &[(&[u8], Form)] = &[
-    (b"text/html", Form::Page),
-    (b"application/xhtml+xml", Form::Page),
-    (b"application/json", Form::Json),
-    (b"application/problem+json", Form::Json),
-    (b"text/plain", Form::Text),
+const NAMES: &[(&[u8], ErrorFormat)] = &[
+    (b"text/html", ErrorFormat::Page),
+    (b"application/xhtml+xml", ErrorFormat::Page),
+    (b"application/json", ErrorFormat::Json),
+    (b"application/problem+json", ErrorFormat::Json),
+    (b"text/plain", ErrorFormat::Text),
 ];
 
 /// A weight of 1, in thousandths.
@@ -85,43 +85,52 @@ fn is(wanted: u8) -> impl Fn(&u8) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(accept: &str) -> Form {
-        Form::asked([accept.as_bytes()])
+    fn asked(accept: &str) -> ErrorFormat {
+        ErrorFormat::from_accept([accept.as_bytes()])
     }
 
     #[test]
     fn browsers_get_pages_and_programs_get_json() {
         let chromium = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
         for (accept, form) in [
-            (chromium, Form::Page),
-            ("TEXT/HTML", Form::Page),
-            ("*/*", Form::Json),
-            ("", Form::Json),
-            ("text/*", Form::Json),
-            ("image/png", Form::Json),
-            ("application/json", Form::Json),
-            ("application/json, text/plain, */*", Form::Json),
-            ("text/plain", Form::Text),
-            ("text/plain;q=0.5, */*;q=0.1", Form::Text),
+            (chromium, ErrorFormat::Page),
+            ("TEXT/HTML", ErrorFormat::Page),
+            ("*/*", ErrorFormat::Json),
+            ("", ErrorFormat::Json),
+            ("text/*", ErrorFormat::Json),
+            ("image/png", ErrorFormat::Json),
+            ("application/json", ErrorFormat::Json),
+            ("application/json, text/plain, */*", ErrorFormat::Json),
+            ("text/plain", ErrorFormat::Text),
+            ("text/plain;q=0.5, */*;q=0.1", ErrorFormat::Text),
         ] {
             assert_eq!(asked(accept), form, "{accept}");
         }
-        assert_eq!(Form::asked([]), Form::Json);
-        assert_eq!(Form::asked([b"*/*".as_slice(), b"text/html"]), Form::Page);
+        assert_eq!(ErrorFormat::from_accept([]), ErrorFormat::Json);
+        assert_eq!(
+            ErrorFormat::from_accept([b"*/*".as_slice(), b"text/html"]),
+            ErrorFormat::Page
+        );
     }
 
     #[test]
     fn the_greatest_weight_wins() {
         for (accept, form) in [
-            ("application/json, text/html;q=0.9", Form::Json),
-            ("application/json;q=0.25, text/html;q=0.5", Form::Page),
-            ("text/html; Q = 0.3, text/plain;q=0.301", Form::Text),
-            ("text/html;level=1;q=0.2, text/plain;q=0.1", Form::Page),
-            ("text/html;q=0", Form::Json),
-            ("text/html;q=0.000, text/plain", Form::Text),
-            ("text/html;q=abc", Form::Json),
-            ("text/html;q=0.12345", Form::Json),
-            ("text/html;q=", Form::Json),
+            ("application/json, text/html;q=0.9", ErrorFormat::Json),
+            (
+                "application/json;q=0.25, text/html;q=0.5",
+                ErrorFormat::Page,
+            ),
+            ("text/html; Q = 0.3, text/plain;q=0.301", ErrorFormat::Text),
+            (
+                "text/html;level=1;q=0.2, text/plain;q=0.1",
+                ErrorFormat::Page,
+            ),
+            ("text/html;q=0", ErrorFormat::Json),
+            ("text/html;q=0.000, text/plain", ErrorFormat::Text),
+            ("text/html;q=abc", ErrorFormat::Json),
+            ("text/html;q=0.12345", ErrorFormat::Json),
+            ("text/html;q=", ErrorFormat::Json),
         ] {
             assert_eq!(asked(accept), form, "{accept}");
         }

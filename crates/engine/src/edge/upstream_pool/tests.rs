@@ -9,7 +9,7 @@ struct Fake {
 }
 
 impl Reusable for Fake {
-    fn may_go_on(&mut self) -> bool {
+    fn is_reusable(&mut self) -> bool {
         !self.closed
     }
 
@@ -36,7 +36,7 @@ fn tunnel(number: u8) -> TunnelId {
     TunnelId::new(1, [number; RANDOM_BYTES])
 }
 
-fn keep_many(upstreams: &mut Upstreams<Fake>, tunnel: TunnelId, count: usize) -> usize {
+fn keep_many(upstreams: &mut UpstreamPool<Fake>, tunnel: TunnelId, count: usize) -> usize {
     let before = upstreams.idle;
     for _ in 0..count {
         upstreams.keep(tunnel, fresh());
@@ -46,7 +46,7 @@ fn keep_many(upstreams: &mut Upstreams<Fake>, tunnel: TunnelId, count: usize) ->
 
 #[test]
 fn a_tunnel_keeps_256_idle_connections_and_a_worker_2048() {
-    let mut upstreams = Upstreams::default();
+    let mut upstreams = UpstreamPool::default();
     for number in 0..8 {
         assert_eq!(keep_many(&mut upstreams, tunnel(number), 300), 256);
     }
@@ -62,7 +62,7 @@ fn a_tunnel_keeps_256_idle_connections_and_a_worker_2048() {
 
 #[test]
 fn eight_idle_connections_of_a_tunnel_may_have_left_their_lane() {
-    let mut upstreams = Upstreams::default();
+    let mut upstreams = UpstreamPool::default();
     upstreams.keep(tunnel(0), fresh());
     for _ in 0..20 {
         upstreams.keep(tunnel(0), moved());
@@ -75,7 +75,7 @@ fn eight_idle_connections_of_a_tunnel_may_have_left_their_lane() {
 
 #[test]
 fn a_connection_waits_50_seconds_for_its_next_request() {
-    let mut upstreams = Upstreams::default();
+    let mut upstreams = UpstreamPool::default();
     upstreams.keep(tunnel(0), fresh());
     let long = Duration::from_hours(1);
     let now = Instant::now();
@@ -91,7 +91,7 @@ fn a_connection_waits_50_seconds_for_its_next_request() {
 
 #[test]
 fn a_connection_that_its_service_closed_is_passed_over() {
-    let mut upstreams = Upstreams::default();
+    let mut upstreams = UpstreamPool::default();
     upstreams.keep(tunnel(0), fresh());
     upstreams.keep(
         tunnel(0),

@@ -25,21 +25,21 @@ use crate::live::LiveTunnel;
 
 /// The visits of one worker.
 #[derive(Debug, Default)]
-pub(crate) struct Holds(Mutex<Slab<Arc<Held>>>);
+pub(crate) struct ActiveVisits(Mutex<Slab<Arc<ActiveVisit>>>);
 
 /// A visit that is under way, and on what it was let in.
 #[derive(Debug)]
-struct Held {
+struct ActiveVisit {
     tunnel: Arc<LiveTunnel<Agent>>,
     peer: IpAddr,
     tls_version: Option<TlsVersion>,
     proof: Option<Proof>,
-    cut: Arc<Cut>,
+    cut: Arc<RevocationSignal>,
 }
 
 /// Whether a visit was cut, and who has to hear of it.
 #[derive(Debug, Default)]
-pub(crate) struct Cut {
+pub(crate) struct RevocationSignal {
     is_revoked: AtomicBool,
     waker: AtomicWaker,
     /// Of the library's task, whose stream may wait for the visitor while nobody asks the body.
@@ -48,13 +48,13 @@ pub(crate) struct Cut {
 
 /// A visit's entry, for as long as it lasts.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct RevocationGuard {
     worker: Arc<Worker>,
     place: usize,
-    cut: Arc<Cut>,
+    cut: Arc<RevocationSignal>,
 }
 
-impl Held {
+impl ActiveVisit {
     /// Whether it would not be let in now.
     fn ends(&self, core: &Core) -> bool {
         if self.tunnel.agent.is_revoked() {
@@ -71,7 +71,7 @@ impl Held {
     }
 }
 
-impl Hold {
+impl RevocationGuard {
     /// Writes a visit down that was let in. `None` on an engine where nothing can change.
     pub(crate) fn take(
         worker: &Arc<Worker>,
@@ -80,8 +80,8 @@ impl Hold {
         proof: Option<&Proof>,
     ) -> Option<Self> {
         worker.core.tenancy.directory()?;
-        let cut = Arc::<Cut>::default();
-        let held = Arc::new(Held {
+        let cut = Arc::<RevocationSignal>::default();
+        let held = Arc::new(ActiveVisit {
             tunnel: Arc::clone(tunnel),
             peer: visitor.peer,
             tls_version: visitor.tls_version,
@@ -97,12 +97,12 @@ impl Hold {
     }
 
     /// The visit is to another tunnel from here on.
-    pub(crate) fn turn_to(&self, tunnel: &Arc<LiveTunnel<Agent>>) {
+    pub(crate) fn retarget(&self, tunnel: &Arc<LiveTunnel<Agent>>) {
         let mut holds = self.worker.holds.0.lock();
         let Some(place) = holds.get_mut(self.place) else {
             return;
         };
-        let held = Arc::new(Held {
+        let held = Arc::new(ActiveVisit {
             tunnel: Arc::clone(tunnel),
             peer: place.peer,
             tls_version: place.tls_version,
@@ -115,7 +115,7 @@ impl Hold {
         drop(before);
     }
 
-    pub(crate) fn is_cut(&self) -> bool {
+    pub(crate) fn is_revoked(&self) -> bool {
         self.cut.is_revoked.load(Ordering::Acquire)
     }
 
@@ -125,12 +125,12 @@ impl Hold {
     }
 
     /// What tells that the visit was cut.
-    pub(crate) fn cut(&self) -> Arc<Cut> {
+    pub(crate) fn cut(&self) -> Arc<RevocationSignal> {
         Arc::clone(&self.cut)
     }
 }
 
-impl Drop for Hold {
+impl Drop for RevocationGuard {
     fn drop(&mut self) {
         let held = self.worker.holds.0.lock().try_remove(self.place);
         // Its tunnel may be the last of its kind: not under the lock.
@@ -138,7 +138,7 @@ impl Drop for Hold {
     }
 }
 
-impl Cut {
+impl RevocationSignal {
     /// Whether the visit was cut; wakes the task when it is.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
         self.waker.register(cx.waker());
@@ -167,17 +167,17 @@ impl Cut {
 }
 
 /// Waits until a visit is cut; for ever where it cannot be. Cancel safe.
-pub(crate) async fn cut(cut: Option<&Cut>) {
+pub(crate) async fn revoked(cut: Option<&RevocationSignal>) {
     match cut {
         Some(cut) => std::future::poll_fn(|cx| cut.poll(cx)).await,
         None => std::future::pending().await,
     }
 }
 
-impl Holds {
+impl ActiveVisits {
     /// Judges every visit again that a change may concern. Looks for them under the lock, and judges
     /// outside it.
-    fn judge_again(&self, core: &Core, concerns: &Concerns) -> usize {
+    fn reauthorize(&self, core: &Core, concerns: &Concerns) -> usize {
         let held: Vec<_> = self
             .0
             .lock()
@@ -196,7 +196,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Has every worker judge its visits again that are concerned whenever something changes, until the
 /// last of them is over: those that a drain waits for end with what let them in, too.
-pub(crate) async fn keep_judging(core: Arc<Core>, mut changes: watch::Receiver<u64>) {
+pub(crate) async fn reauthorize_on_changes(core: Arc<Core>, mut changes: watch::Receiver<u64>) {
     let stop = &core.agents_stop;
     loop {
         tokio::select! {
@@ -207,7 +207,7 @@ pub(crate) async fn keep_judging(core: Arc<Core>, mut changes: watch::Receiver<u
         for worker in core.workers() {
             let (at, concerns) = (Arc::clone(worker), Arc::clone(&concerns));
             worker.runtime.spawn(async move {
-                let cut = at.holds.judge_again(&at.core, &concerns);
+                let cut = at.holds.reauthorize(&at.core, &concerns);
                 if cut > 0 {
                     info!(cut, "visits ended with what had let them in");
                 }

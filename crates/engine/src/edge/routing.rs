@@ -11,14 +11,14 @@ use types::problem::Problem;
 use types::query_credential;
 use types::tunnel;
 
+use super::access_record::{AccessRecord, Outcome};
 use super::answer::Answer;
+use super::builtin_routes::{BuiltinRoute, authority, to_challenge, to_sign_in};
+use super::connection_info::ConnectionInfo;
 use super::cross_site;
-use super::form::Form;
-use super::forwarding::Onward;
-use super::loops;
-use super::own::{OwnRoute, authority, to_challenge, to_sign_in};
-use super::record::{Outcome, Record};
-use super::seen::Seen;
+use super::error_format::ErrorFormat;
+use super::forwarding::UpstreamRequestHead;
+use super::loop_detection;
 use super::terminal::Terminal;
 use super::upgrade::Upgrade;
 use crate::access::{self, Bearer, EdgeRequest, Proof, Rule};
@@ -31,7 +31,7 @@ use crate::webtty;
 
 /// A request as the edge reads it, whichever HTTP version it came in.
 #[derive(Debug)]
-pub(crate) struct Inbound<'b> {
+pub(crate) struct RequestInfo<'b> {
     pub(crate) method: Method<'b>,
     pub(crate) target: Target<'b>,
     /// Its host is compared without regard to case.
@@ -39,22 +39,22 @@ pub(crate) struct Inbound<'b> {
     pub(crate) body: BodyLength,
     /// The protocol that the visitor wants to change to.
     pub(crate) upgrade: Option<Protocol<'b>>,
-    pub(crate) seen: &'b Seen,
+    pub(crate) seen: &'b ConnectionInfo,
 }
 
 /// Where the fields of a request are.
-pub(crate) trait Heads {
+pub(crate) trait HeaderFields {
     /// All fields, each with what it is.
     fn fields(&self) -> impl Iterator<Item = Field<'_>>;
 }
 
-impl Heads for Fields<'_> {
+impl HeaderFields for Fields<'_> {
     fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         self.iter()
     }
 }
 
-impl Heads for HeaderMap {
+impl HeaderFields for HeaderMap {
     fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         self.iter().map(|(name, value)| {
             let kind = FieldKind::of(name.as_str().as_bytes());
@@ -70,7 +70,7 @@ impl Heads for HeaderMap {
 
 /// A request that may go on.
 #[derive(Debug)]
-pub(crate) struct Forward {
+pub(crate) struct AdmittedRequest {
     pub(crate) tunnel: Arc<LiveTunnel<Agent>>,
     /// The head for the service, in HTTP/1.1, whatever the service speaks.
     pub(crate) head: Vec<u8>,
@@ -81,7 +81,7 @@ pub(crate) struct Forward {
     /// The visitor understands trailers (`TE: trailers`).
     pub(crate) trailers: bool,
     /// Errors of ours come in it.
-    pub(crate) form: Form,
+    pub(crate) form: ErrorFormat,
     /// A visitor with a proof wants to know how long the edge took ([`DEBUG`]).
     pub(crate) timing: bool,
     /// The visitor opens a terminal, which the engine itself serves.
@@ -94,7 +94,7 @@ pub(crate) struct Forward {
     judged: Option<NormalPath>,
 }
 
-impl Forward {
+impl AdmittedRequest {
     /// What let the visitor in.
     pub(super) fn proof(&self) -> Option<&Proof> {
         self.proof.as_ref()
@@ -102,9 +102,9 @@ impl Forward {
 
     /// Notes that the tunnel did not serve the request, which no service has seen, and turns to
     /// another one of its name that the visitor may come to. Whether there is one.
-    pub(crate) fn turn_elsewhere(&mut self, core: &Core, record: &mut Record) -> bool {
+    pub(crate) fn fail_over(&mut self, core: &Core, record: &mut AccessRecord) -> bool {
         self.tunnel.health.failed();
-        if self.failed >= ELSEWHERE {
+        if self.failed >= MAX_FAILOVERS {
             return false;
         }
         let (proof, path) = (self.proof.as_ref(), self.judged.as_ref());
@@ -114,7 +114,7 @@ impl Forward {
         });
         let Some(other) = other else { return false };
         self.failed += 1;
-        record.turned_to(&other);
+        record.retarget(&other);
         self.tunnel = other;
         true
     }
@@ -122,7 +122,7 @@ impl Forward {
 
 /// How many further agents that share a name are asked for one visitor: when three in a row are
 /// down, the visitor had better know.
-const ELSEWHERE: u8 = 2;
+const MAX_FAILOVERS: u8 = 2;
 
 /// Protocols that an upgrade may not lead to: they would put an HTTP connection of its own into
 /// the tunnel, past every check that the edge makes for each request.
@@ -132,25 +132,25 @@ const NOT_TUNNELLED: &[&str] = &["h2c", "h2", "h3", "tls", "http"];
 ///
 /// # Errors
 /// The answer that the visitor gets instead; the service does not hear of the request.
-pub(crate) fn plan<H: Heads>(
-    inbound: &Inbound<'_>,
+pub(crate) fn route_and_authorize<H: HeaderFields>(
+    inbound: &RequestInfo<'_>,
     heads: &H,
     core: &Core,
-    record: &mut Record,
-) -> Result<Forward, Answer> {
+    record: &mut AccessRecord,
+) -> Result<AdmittedRequest, Answer> {
     let form = {
         let accepts = heads
             .fields()
             .filter(|field| field.kind == FieldKind::Accept);
-        Form::asked(accepts.map(|field| field.value.as_bytes()))
+        ErrorFormat::from_accept(accepts.map(|field| field.value.as_bytes()))
     };
     let host = inbound.authority.host();
     record.request(inbound.method.as_str(), host, inbound.target.path());
-    judge(inbound, heads, core, record, form).map_err(|instead| {
+    admit(inbound, heads, core, record, form).map_err(|instead| {
         record.ended(Outcome::Refused);
         match instead {
-            Instead::Problem(problem) => record.answer(&problem, form),
-            Instead::Answer(answer) => {
+            LocalResponse::Problem(problem) => record.answer(&problem, form),
+            LocalResponse::Answer(answer) => {
                 record.status(answer.status);
                 answer
             }
@@ -159,52 +159,52 @@ pub(crate) fn plan<H: Heads>(
 }
 
 /// What the visitor gets instead of the service's answer.
-enum Instead {
+enum LocalResponse {
     Problem(Box<Problem>),
     Answer(Answer),
 }
 
-impl From<Box<Problem>> for Instead {
+impl From<Box<Problem>> for LocalResponse {
     fn from(problem: Box<Problem>) -> Self {
         Self::Problem(problem)
     }
 }
 
-impl From<Problem> for Instead {
+impl From<Problem> for LocalResponse {
     fn from(problem: Problem) -> Self {
         Self::Problem(Box::new(problem))
     }
 }
 
-fn judge<H: Heads>(
-    inbound: &Inbound<'_>,
+fn admit<H: HeaderFields>(
+    inbound: &RequestInfo<'_>,
     heads: &H,
     core: &Core,
-    record: &mut Record,
-    form: Form,
-) -> Result<Forward, Instead> {
+    record: &mut AccessRecord,
+    form: ErrorFormat,
+) -> Result<AdmittedRequest, LocalResponse> {
     let seen = inbound.seen;
     if !inbound
         .authority
         .host()
         .eq_ignore_ascii_case(&seen.server_name)
     {
-        record.decided("host", None);
+        record.set_rule("host", None);
         return Err(Problem::misdirected_request().into());
     }
     let tunnel = match core.live.route(&seen.server_name) {
         Route::Online(tunnel) => tunnel,
         Route::Offline => {
-            record.decided("offline", None);
+            record.set_rule("offline", None);
             return Err(Problem::tunnel_offline(OFFLINE_RETRY).into());
         }
         Route::Unknown if !core.is_informed() => {
-            record.decided("uninformed", None);
+            record.set_rule("uninformed", None);
             let problem = Problem::unavailable().with_retry_after(OFFLINE_RETRY);
             return Err(problem.into());
         }
         Route::Unknown => {
-            record.decided("unknown", None);
+            record.set_rule("unknown", None);
             return Err(Problem::tunnel_not_found().into());
         }
     };
@@ -212,12 +212,12 @@ fn judge<H: Heads>(
     let is_terminal = webtty::is_at(&tunnel.view);
     if tunnel.view.properties.protocol != Some(tunnel::Protocol::Http) && !is_terminal {
         // The name was another kind of tunnel's when the handshake was made, or is one now.
-        record.decided("host", None);
+        record.set_rule("host", None);
         return Err(Problem::misdirected_request().into());
     }
     if tunnel.policy.guards().certificate && !seen.asked {
         // The tunnel is newer than the connection: another handshake can prove what this cannot.
-        record.decided(
+        record.set_rule(
             "host",
             Some("the handshake did not ask for a certificate".into()),
         );
@@ -231,7 +231,7 @@ fn judge<H: Heads>(
     } else {
         query_credential::NAMES
     };
-    let own = OwnRoute::of(inbound.target.path(), core.config.compat_rstream);
+    let own = BuiltinRoute::of(inbound.target.path(), core.config.compat_rstream);
     let cookies = if own.is_some() || tunnel.policy.reads_cookies() {
         let cookies = heads
             .fields()
@@ -254,28 +254,30 @@ fn judge<H: Heads>(
         visitor,
         host: &seen.server_name,
         cookies,
-        navigation: form == Form::Page && is_get && inbound.upgrade.is_none(),
+        navigation: form == ErrorFormat::Page && is_get && inbound.upgrade.is_none(),
         bearer: Bearer::among(authorization.map(|field| field.value.as_bytes())),
         path: inbound.target.path(),
         query: inbound.target.query(),
         reserved,
     };
     if let Some(own) = own {
-        return Err(Instead::Answer(
+        return Err(LocalResponse::Answer(
             own.answer(inbound, heads, &request, core, record)?,
         ));
     }
     let decision = access::decide(&request, core.grounds());
     let allowed = match decision.outcome {
         access::Outcome::Allow(allowed) => {
-            record.decided(decision.rule.as_str(), decision.reason);
+            record.set_rule(decision.rule.as_str(), decision.reason);
             allowed
         }
         outcome => {
             record.refused(decision.rule, decision.reason);
             return Err(match outcome {
-                access::Outcome::SignIn => Instead::Answer(to_sign_in(inbound, &request, core)?),
-                access::Outcome::Challenge => Instead::Answer(to_challenge(&request, core)?),
+                access::Outcome::SignIn => {
+                    LocalResponse::Answer(to_sign_in(inbound, &request, core)?)
+                }
+                access::Outcome::Challenge => LocalResponse::Answer(to_challenge(&request, core)?),
                 access::Outcome::Refuse(problem) => problem.into(),
                 access::Outcome::Allow(_) => Problem::internal().into(),
             });
@@ -286,7 +288,7 @@ fn judge<H: Heads>(
         let asked = (inbound.method.as_str(), inbound.upgrade.is_some());
         let origins = tunnel.policy.allowed_origins();
         if matches!(proof, Proof::Session(_))
-            && !cross_site::counts(heads, asked, &authority(inbound), origins)
+            && !cross_site::session_counts(heads, asked, &authority(inbound), origins)
         {
             let reason = "a session's cookie with a request of another origin's page";
             record.refused(Rule::CrossSite, Some(reason.into()));
@@ -309,22 +311,24 @@ fn judge<H: Heads>(
     let before = heads
         .fields()
         .filter(|field| field.kind == FieldKind::CdnLoop);
-    if loops::passes(
+    if loop_detection::passes(
         before.map(|field| field.value.as_bytes()),
         &core.config.host,
-    ) >= loops::MOST
+    ) >= loop_detection::MAX_PASSES
     {
-        record.decided("loop", None);
+        record.set_rule("loop", None);
         return Err(Problem::loop_detected().into());
     }
     limits::count(&tunnel.project, &tunnel.meters, &*core.clock).map_err(|exceeded| {
         record.refused(Rule::RateLimit, Some(exceeded.to_string().into()));
         Problem::from(exceeded)
     })?;
-    record.enter(&tunnel.project).map_err(Problem::from)?;
+    record
+        .acquire_slot(&tunnel.project)
+        .map_err(Problem::from)?;
     record.admitted(&tunnel, visitor, allowed.proof.as_ref());
     let upgrade = inbound.upgrade.filter(|upgrade| may_upgrade_to(*upgrade));
-    let onward = Onward {
+    let onward = UpstreamRequestHead {
         method: inbound.method,
         target,
         authority: inbound.authority,
@@ -340,7 +344,7 @@ fn judge<H: Heads>(
     let mut head = Vec::with_capacity(HEAD_CAPACITY);
     onward.write(&mut head, heads.fields());
     let mut te = heads.fields().filter(|field| field.kind == FieldKind::Te);
-    Ok(Forward {
+    Ok(AdmittedRequest {
         head,
         is_head: inbound.method == Method::Head,
         idempotent: inbound.method.is_idempotent() && upgrade.is_none(),
@@ -357,7 +361,7 @@ fn judge<H: Heads>(
 }
 
 /// The one key of a WebSocket handshake.
-fn websocket_key<H: Heads>(heads: &H) -> Option<FieldValue<'_>> {
+fn websocket_key<H: HeaderFields>(heads: &H) -> Option<FieldValue<'_>> {
     let mut keys = heads
         .fields()
         .filter(|field| field.kind == FieldKind::SecWebSocketKey);
@@ -368,7 +372,7 @@ fn websocket_key<H: Heads>(heads: &H) -> Option<FieldValue<'_>> {
 /// long the edge and the service took. Like all names of ours, it does not travel on.
 const DEBUG: &str = "svc-debug";
 
-fn wants_timing<H: Heads>(heads: &H) -> bool {
+fn wants_timing<H: HeaderFields>(heads: &H) -> bool {
     heads.fields().any(|field| {
         field.kind == FieldKind::SvcReserved
             && field.is(DEBUG)

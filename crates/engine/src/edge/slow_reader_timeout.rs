@@ -18,30 +18,30 @@ use std::time::Duration;
 use hyper::rt::Executor;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::hold::Cut;
+use super::revocation::RevocationSignal;
 
 /// Runs the streams of a connection, each until its visitor has left it waiting for too long: then
 /// it is dropped, which resets it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Streams {
+pub(super) struct StreamExecutor {
     limit: Duration,
 }
 
 /// One stream: the library's task, with a watch on it.
-struct Watched<F> {
+struct StreamTask<F> {
     task: Pin<Box<F>>,
     limit: Duration,
     /// Since when it waits for its visitor.
     since: Option<Instant>,
     /// What ends it before, once there is an answer.
-    cut: Option<Arc<Cut>>,
+    cut: Option<Arc<RevocationSignal>>,
     /// Made when a stream waits for the first time.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
 /// What the body of an answer did last while its stream was polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Did {
+enum LastBodyPoll {
     Nothing,
     /// It gave a piece, or its end.
     Gave,
@@ -52,36 +52,36 @@ enum Did {
 thread_local! {
     /// Of the stream that this thread polls: a task is polled from its beginning to its end
     /// without another one between.
-    static DID: Cell<Did> = const { Cell::new(Did::Nothing) };
-    static CUT: RefCell<Option<Arc<Cut>>> = const { RefCell::new(None) };
+    static LAST_BODY_POLL: Cell<LastBodyPoll> = const { Cell::new(LastBodyPoll::Nothing) };
+    static REVOCATION: RefCell<Option<Arc<RevocationSignal>>> = const { RefCell::new(None) };
 }
 
 /// Notes what a body answered to the library.
 pub(super) fn note<T>(polled: &Poll<T>) {
-    DID.set(match polled {
-        Poll::Ready(_) => Did::Gave,
-        Poll::Pending => Did::Wait,
+    LAST_BODY_POLL.set(match polled {
+        Poll::Ready(_) => LastBodyPoll::Gave,
+        Poll::Pending => LastBodyPoll::Wait,
     });
 }
 
 /// The stream that this thread polls ends when the visit is cut. Said when its answer begins.
-pub(super) fn ends_with(cut: Option<Arc<Cut>>) {
-    CUT.set(cut);
+pub(super) fn ends_with(cut: Option<Arc<RevocationSignal>>) {
+    REVOCATION.set(cut);
 }
 
-impl Streams {
+impl StreamExecutor {
     /// A visitor may take nothing of an answer for `limit`.
     pub(super) fn new(limit: Duration) -> Self {
         Self { limit }
     }
 }
 
-impl<F> Executor<F> for Streams
+impl<F> Executor<F> for StreamExecutor
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, task: F) {
-        tokio::spawn(Watched {
+        tokio::spawn(StreamTask {
             task: Box::pin(task),
             limit: self.limit,
             since: None,
@@ -91,17 +91,17 @@ where
     }
 }
 
-impl<F: Future<Output = ()>> Future for Watched<F> {
+impl<F: Future<Output = ()>> Future for StreamTask<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        DID.set(Did::Nothing);
+        LAST_BODY_POLL.set(LastBodyPoll::Nothing);
         // Of an answer to somebody who is not carried by such a task.
-        CUT.set(None);
+        REVOCATION.set(None);
         if self.task.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        if let Some(cut) = CUT.take() {
+        if let Some(cut) = REVOCATION.take() {
             self.cut = Some(cut);
         }
         if let Some(cut) = &self.cut
@@ -109,10 +109,10 @@ impl<F: Future<Output = ()>> Future for Watched<F> {
         {
             return Poll::Ready(());
         }
-        match DID.get() {
-            Did::Nothing => {}
-            Did::Gave => self.since = Some(Instant::now()),
-            Did::Wait => self.since = None,
+        match LAST_BODY_POLL.get() {
+            LastBodyPoll::Nothing => {}
+            LastBodyPoll::Gave => self.since = Some(Instant::now()),
+            LastBodyPoll::Wait => self.since = None,
         }
         let Some(since) = self.since else {
             return Poll::Pending;
@@ -142,7 +142,7 @@ mod tests {
 
     async fn watched(task: impl Future<Output = ()>) -> Duration {
         let begun = Instant::now();
-        let watched = Watched {
+        let watched = StreamTask {
             task: Box::pin(task),
             limit: LIMIT,
             since: None,
@@ -186,7 +186,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cut_ends_a_stream_that_waits_for_its_visitor() {
         for gives in [Poll::Ready(()), Poll::Pending] {
-            let cut = Arc::new(Cut::default());
+            let cut = Arc::new(RevocationSignal::default());
             let cutting = Arc::clone(&cut);
             tokio::spawn(async move {
                 tokio::time::sleep(LIMIT / 10).await;

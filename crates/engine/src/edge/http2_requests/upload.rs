@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::io::AsyncWrite as _;
 
 use super::super::trailers;
-use super::super::upstream::UpIo;
+use super::super::upstream_pool::UpstreamIo;
 
 /// The request, written as HTTP/1.1: its head, then its body as the visitor sends it.
 pub(super) struct Upload {
@@ -21,14 +21,14 @@ pub(super) struct Upload {
     chunked: bool,
     out: Vec<u8>,
     sent: usize,
-    state: Sending,
+    state: UploadState,
     /// Nothing of the body has been taken, so the request can be sent again.
     only_head: bool,
     pub(super) written: u64,
 }
 
 #[derive(PartialEq)]
-enum Sending {
+enum UploadState {
     Body,
     /// All of it is in `out`.
     Ended,
@@ -46,7 +46,11 @@ impl Upload {
             body: (!empty).then_some(body),
             chunked: length == BodyLength::Chunked,
             sent: 0,
-            state: if empty { Sending::Ended } else { Sending::Body },
+            state: if empty {
+                UploadState::Ended
+            } else {
+                UploadState::Body
+            },
             only_head: true,
             written: 0,
         }
@@ -60,7 +64,7 @@ impl Upload {
             chunked: false,
             out: Vec::new(),
             sent: 0,
-            state: Sending::Sent,
+            state: UploadState::Sent,
             only_head: false,
             written: 0,
         }
@@ -73,30 +77,30 @@ impl Upload {
         }
         self.out.clone_from(&self.head);
         self.sent = 0;
-        self.state = Sending::Ended;
+        self.state = UploadState::Ended;
         true
     }
 
     /// Whether it is the visitor that is waited for.
     pub(super) fn waits_for_visitor(&self) -> bool {
-        self.state == Sending::Body && self.sent == self.out.len()
+        self.state == UploadState::Body && self.sent == self.out.len()
     }
 
     pub(super) fn is_sent(&self) -> bool {
-        self.state == Sending::Sent
+        self.state == UploadState::Sent
     }
 
     /// Sends what there is. An error is the visitor's: it broke off.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, io: &mut UpIo) -> Result<(), ()> {
-        while !matches!(self.state, Sending::Sent | Sending::Broken) {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, io: &mut UpstreamIo) -> Result<(), ()> {
+        while !matches!(self.state, UploadState::Sent | UploadState::Broken) {
             if self.poll_out(cx, io).is_pending() {
                 return Ok(());
             }
-            if self.state != Sending::Body {
+            if self.state != UploadState::Body {
                 continue;
             }
             let Some(body) = &mut self.body else {
-                self.state = Sending::Ended;
+                self.state = UploadState::Ended;
                 continue;
             };
             match Pin::new(body).poll_frame(cx) {
@@ -105,7 +109,7 @@ impl Upload {
                 Poll::Ready(None) => self.end(&HeaderMap::new()),
                 Poll::Pending => {
                     if let Poll::Ready(Err(_)) = Pin::new(&mut *io).poll_flush(cx) {
-                        self.state = Sending::Broken;
+                        self.state = UploadState::Broken;
                     }
                     return Ok(());
                 }
@@ -115,7 +119,7 @@ impl Upload {
     }
 
     /// Writes what is in memory; ready when that is done, or when the service takes no more.
-    fn poll_out(&mut self, cx: &mut Context<'_>, io: &mut UpIo) -> Poll<()> {
+    fn poll_out(&mut self, cx: &mut Context<'_>, io: &mut UpstreamIo) -> Poll<()> {
         while self.sent < self.out.len() {
             let rest = self.out.get(self.sent..).unwrap_or_default();
             match ready!(Pin::new(&mut *io).poll_write(cx, rest)) {
@@ -124,19 +128,19 @@ impl Upload {
                     self.written += count as u64;
                 }
                 Ok(_) | Err(_) => {
-                    self.state = Sending::Broken;
+                    self.state = UploadState::Broken;
                     return Poll::Ready(());
                 }
             }
         }
         self.out.clear();
         self.sent = 0;
-        if self.state == Sending::Ended {
+        if self.state == UploadState::Ended {
             let flushed = ready!(Pin::new(&mut *io).poll_flush(cx));
             self.state = if flushed.is_ok() {
-                Sending::Sent
+                UploadState::Sent
             } else {
-                Sending::Broken
+                UploadState::Broken
             };
         }
         Poll::Ready(())
@@ -159,7 +163,7 @@ impl Upload {
 
     fn end(&mut self, trailers: &HeaderMap) {
         self.only_head = false;
-        self.state = Sending::Ended;
+        self.state = UploadState::Ended;
         if !self.chunked {
             return;
         }

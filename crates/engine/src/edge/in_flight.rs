@@ -10,26 +10,26 @@ use tokio::time::sleep;
 /// The requests of one connection. That the peer answers pings is no request: who only does that
 /// holds a connection for nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Activity {
+pub(crate) struct InFlight {
     open: AtomicUsize,
     begun: AtomicUsize,
 }
 
 /// One request that is under way.
 #[derive(Debug)]
-pub(crate) struct Occupied(Arc<Activity>);
+pub(crate) struct InFlightGuard(Arc<InFlight>);
 
-impl Activity {
+impl InFlight {
     /// Counts a request until the returned guard is dropped.
-    pub(crate) fn begin(activity: &Arc<Self>) -> Occupied {
+    pub(crate) fn begin(activity: &Arc<Self>) -> InFlightGuard {
         activity.begun.fetch_add(1, Ordering::Relaxed);
         activity.open.fetch_add(1, Ordering::Relaxed);
-        Occupied(Arc::clone(activity))
+        InFlightGuard(Arc::clone(activity))
     }
 
     /// Waits until a whole `period` has gone by in which no request was under way: after one to
     /// two of them, so that a request costs no timer.
-    pub(super) async fn ceases(&self, period: Duration) {
+    pub(super) async fn idle_for(&self, period: Duration) {
         loop {
             let before = self.begun.load(Ordering::Relaxed);
             let quiet = self.open.load(Ordering::Relaxed) == 0;
@@ -49,7 +49,7 @@ impl Activity {
     }
 }
 
-impl Drop for Occupied {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -66,23 +66,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_a_request_ceases() {
         let begun = Instant::now();
-        Activity::default().ceases(PERIOD).await;
+        InFlight::default().idle_for(PERIOD).await;
         assert_eq!(begun.elapsed(), PERIOD);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_keeps_it_until_its_end_and_a_period_more() {
-        let activity = Arc::new(Activity::default());
+        let activity = Arc::new(InFlight::default());
         let begun = Instant::now();
-        let long = Activity::begin(&activity);
+        let long = InFlight::begin(&activity);
         let requests = async {
             sleep(PERIOD * 5).await;
             drop(long);
             sleep(PERIOD / 2).await;
-            drop(Activity::begin(&activity));
+            drop(InFlight::begin(&activity));
             begun.elapsed()
         };
-        let (last, ()) = tokio::join!(requests, activity.ceases(PERIOD));
+        let (last, ()) = tokio::join!(requests, activity.idle_for(PERIOD));
         let quiet = begun.elapsed().saturating_sub(last);
         assert!(quiet >= PERIOD && quiet < PERIOD * 2, "{quiet:?}");
     }

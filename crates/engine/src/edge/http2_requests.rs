@@ -17,23 +17,23 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout_at};
 use types::problem::Problem;
 
-use self::answer::{Answer1, Awaited, NoAnswer};
+use self::answer::{ResponseError, ResponseReader, UpstreamResponse};
 pub(super) use self::download::DownBody;
 use self::download::{PassedBody, ServiceBody};
 use self::upload::Upload;
-use super::body::{Counted, UpBody};
+use super::access_record::{AccessRecord, Outcome};
+use super::body::{CountingBody, RequestBody};
 use super::exchange::problem_of;
 use super::forwarding::add_field;
-use super::hold;
 use super::http2::refusal;
-use super::patience::{Patience, Progress, patience};
-use super::plan::Forward;
 use super::raw;
-use super::record::{Outcome, Record};
-use super::stall;
+use super::response_timeout::{Progress, ResponseTimeout, await_with_timeout};
+use super::revocation;
+use super::routing::AdmittedRequest;
+use super::slow_reader_timeout;
 use super::translate;
 use super::upgrade::Upgrade;
-use super::upstream::{self, Connection, Http1, Http2, Turn};
+use super::upstream_pool::{self, Connection, Http1, Http2, StreamPermit};
 use crate::agents::random_bytes;
 use crate::core::Worker;
 
@@ -41,20 +41,21 @@ use crate::core::Worker;
 pub(super) async fn run(
     worker: &Arc<Worker>,
     source: IpAddr,
-    mut forward: Forward,
+    mut forward: AdmittedRequest,
     body: Incoming,
     length: BodyLength,
-    mut record: Record,
+    mut record: AccessRecord,
 ) -> Response<DownBody> {
     let begun = Instant::now();
-    let period = Patience::of(&worker.core.config);
+    let period = ResponseTimeout::of(&worker.core.config);
     let mut upload = Upload::new(forward.head.clone(), body, length);
     let mut fresh = false;
     loop {
-        let connection = match upstream::connect(worker, &forward.tunnel, source, fresh).await {
+        let connection = match upstream_pool::connect(worker, &forward.tunnel, source, fresh).await
+        {
             Ok(connection) => connection,
             Err(error) => {
-                if forward.turn_elsewhere(&worker.core, &mut record) {
+                if forward.fail_over(&worker.core, &mut record) {
                     continue;
                 }
                 record.failed(error.to_string());
@@ -70,14 +71,16 @@ pub(super) async fn run(
                 let asked = ask_http2(worker, &forward, body, http2, begun, &mut record).await;
                 let reason = match asked {
                     Ok((response, turn)) => return pass(&forward, response, turn, record),
-                    Err(NoHead::Refused(problem)) => return refuse(&forward, record, &problem),
-                    Err(NoHead::Broken(reason)) => reason,
+                    Err(ResponseHeadError::Refused(problem)) => {
+                        return refuse(&forward, record, &problem);
+                    }
+                    Err(ResponseHeadError::Broken(reason)) => reason,
                 };
                 if again && !fresh {
                     fresh = true;
                     continue;
                 }
-                if again && forward.turn_elsewhere(&worker.core, &mut record) {
+                if again && forward.fail_over(&worker.core, &mut record) {
                     fresh = false;
                     continue;
                 }
@@ -86,8 +89,8 @@ pub(super) async fn run(
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
         };
-        let mut awaited = Awaited::new(forward.is_head, None);
-        let answering = patience(begun, period, |cx| {
+        let mut awaited = ResponseReader::new(forward.is_head, None);
+        let answering = await_with_timeout(begun, period, |cx| {
             let answer = awaited.poll(cx, &mut upload, &mut upstream);
             record.bytes(upload.written, 0);
             let progress = Progress {
@@ -100,7 +103,7 @@ pub(super) async fn run(
             Some(Ok(answer)) => {
                 return respond(worker, &forward, answer, upstream, upload, record);
             }
-            Some(Err(NoAnswer::Silent(reason))) => {
+            Some(Err(ResponseError::Silent(reason))) => {
                 let refused = upstream
                     .io
                     .refusal()
@@ -112,7 +115,7 @@ pub(super) async fn run(
                         fresh = true;
                         continue;
                     }
-                    if forward.turn_elsewhere(&worker.core, &mut record) {
+                    if forward.fail_over(&worker.core, &mut record) {
                         fresh = false;
                         continue;
                     }
@@ -120,11 +123,11 @@ pub(super) async fn run(
                 record.failed(refused.unwrap_or(reason));
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
-            Some(Err(NoAnswer::Bad(reason))) => {
+            Some(Err(ResponseError::Bad(reason))) => {
                 record.failed(reason);
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
-            Some(Err(NoAnswer::VisitorGone)) => {
+            Some(Err(ResponseError::VisitorGone)) => {
                 return refuse(&forward, record, &Problem::conflict());
             }
             None => {
@@ -135,12 +138,16 @@ pub(super) async fn run(
     }
 }
 
-fn refuse(forward: &Forward, mut record: Record, problem: &Problem) -> Response<DownBody> {
+fn refuse(
+    forward: &AdmittedRequest,
+    mut record: AccessRecord,
+    problem: &Problem,
+) -> Response<DownBody> {
     refusal(record.answer(problem, forward.form), forward.is_head)
 }
 
 /// Why there is no head of an answer over HTTP/2.
-enum NoHead {
+enum ResponseHeadError {
     /// The service broke off, in its own words.
     Broken(String),
     Refused(Problem),
@@ -149,50 +156,50 @@ enum NoHead {
 /// Both ends speak HTTP/2: heads are translated once, bodies pass as they are.
 async fn ask_http2(
     worker: &Worker,
-    forward: &Forward,
+    forward: &AdmittedRequest,
     body: Option<Incoming>,
     http2: Http2,
     begun: Instant,
-    record: &mut Record,
-) -> Result<(Response<Incoming>, Turn), NoHead> {
+    record: &mut AccessRecord,
+) -> Result<(Response<Incoming>, StreamPermit), ResponseHeadError> {
     let Http2 { mut send, turn } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
-    let (body, moved) = Counted::new(body.map_or(UpBody::Empty, UpBody::Http2));
+    let (body, moved) = CountingBody::new(body.map_or(RequestBody::Empty, RequestBody::Http2));
     let Some(request) = translate::request(&forward.head, tls, forward.trailers, body) else {
-        return Err(NoHead::Refused(Problem::upstream_unreachable()));
+        return Err(ResponseHeadError::Refused(Problem::upstream_unreachable()));
     };
     let answering = async {
         send.ready().await?;
         send.send_request(request).await
     };
     tokio::pin!(answering);
-    let period = Patience::of(&worker.core.config);
-    record.sends(moved.clone());
-    let answering = patience(begun, period, |cx| {
-        record.bytes_back(0);
+    let period = ResponseTimeout::of(&worker.core.config);
+    record.set_upload_counter(moved.clone());
+    let answering = await_with_timeout(begun, period, |cx| {
+        record.add_sent_bytes(0);
         (answering.as_mut().poll(cx), moved.progress())
     });
     match answering.await {
         Some(Ok(response)) => {
-            turn.answered();
+            turn.mark_answered();
             Ok((response, turn))
         }
-        Some(Err(_)) if moved.is_broken() => Err(NoHead::Refused(Problem::conflict())),
-        Some(Err(error)) => Err(NoHead::Broken(error.to_string())),
+        Some(Err(_)) if moved.is_broken() => Err(ResponseHeadError::Refused(Problem::conflict())),
+        Some(Err(error)) => Err(ResponseHeadError::Broken(error.to_string())),
         None => {
-            upstream::distrust(worker, &forward.tunnel, &turn);
+            upstream_pool::discard_http2(worker, &forward.tunnel, &turn);
             record.failed("no answer in time");
-            Err(NoHead::Refused(Problem::upstream_timeout()))
+            Err(ResponseHeadError::Refused(Problem::upstream_timeout()))
         }
     }
 }
 
 /// Hands on the response of a service that speaks HTTP/2.
 fn pass(
-    forward: &Forward,
+    forward: &AdmittedRequest,
     response: Response<Incoming>,
-    turn: Turn,
-    mut record: Record,
+    turn: StreamPermit,
+    mut record: AccessRecord,
 ) -> Response<DownBody> {
     forward.tunnel.health.served();
     record.first_byte();
@@ -203,7 +210,7 @@ fn pass(
     let (mut parts, body) = response.into_parts();
     translate::strip_response_fields(&mut parts.headers);
     add_timing(forward.timing, &record, &mut parts.headers);
-    stall::ends_with(record.cut());
+    slow_reader_timeout::ends_with(record.revocation());
     Response::from_parts(
         parts,
         DownBody::Http2(Box::new(PassedBody {
@@ -220,9 +227,9 @@ fn pass(
 pub(super) async fn upgrade(
     worker: &Arc<Worker>,
     source: IpAddr,
-    mut forward: Forward,
+    mut forward: AdmittedRequest,
     visitor: OnUpgrade,
-    mut record: Record,
+    mut record: AccessRecord,
 ) -> Response<DownBody> {
     let Some(upgrade) = &mut forward.upgrade else {
         return refuse(&forward, record, &Problem::not_implemented());
@@ -231,7 +238,7 @@ pub(super) async fn upgrade(
         add_websocket_key(&mut forward.head, upgrade);
     }
     let deadline = Instant::now() + worker.core.config.timeouts.stream_request;
-    let mut upstream = match upstream::connect_http1(worker, &forward.tunnel, source).await {
+    let mut upstream = match upstream_pool::connect_http1(worker, &forward.tunnel, source).await {
         Ok(upstream) => upstream,
         Err(error) => {
             record.failed(error.to_string());
@@ -247,14 +254,14 @@ pub(super) async fn upgrade(
         record.failed("the service does not take the request");
         return refuse(&forward, record, &Problem::upstream_unreachable());
     }
-    let mut awaited = Awaited::new(false, forward.upgrade.clone());
+    let mut awaited = ResponseReader::new(false, forward.upgrade.clone());
     let answering = std::future::poll_fn(|cx| awaited.poll_head(cx, &mut upstream));
     let mut answer = match timeout_at(deadline, answering).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(no_answer)) => {
             record.failed(match no_answer {
-                NoAnswer::Bad(reason) => reason,
-                NoAnswer::Silent(_) | NoAnswer::VisitorGone => {
+                ResponseError::Bad(reason) => reason,
+                ResponseError::Silent(_) | ResponseError::VisitorGone => {
                     "the service did not answer the upgrade"
                 }
             });
@@ -290,7 +297,7 @@ pub(super) async fn upgrade(
         if greeting.await.is_err() {
             return;
         }
-        let cut = record.cut();
+        let cut = record.revocation();
         let sent = (0, ahead.len());
         let service = &mut upstream.io;
         let pumping = raw::pump_upgraded(source.into(), &mut visitor, service, &mut record, sent);
@@ -298,7 +305,7 @@ pub(super) async fn upgrade(
             biased;
             pumped = pumping => pumped,
             // Its record says why.
-            () = hold::cut(cut.as_deref()) => return,
+            () = revocation::revoked(cut.as_deref()) => return,
         };
         match pumped {
             Ok(()) => record.ended(Outcome::Served),
@@ -323,11 +330,11 @@ fn add_websocket_key(head: &mut Vec<u8>, upgrade: &mut Upgrade) {
 /// Hands the response to the library, which takes its body as fast as the visitor does.
 fn respond(
     worker: &Arc<Worker>,
-    forward: &Forward,
-    answer: Answer1,
+    forward: &AdmittedRequest,
+    answer: UpstreamResponse,
     upstream: Http1,
     upload: Upload,
-    mut record: Record,
+    mut record: AccessRecord,
 ) -> Response<DownBody> {
     if answer.changed {
         record.failed("the service changed protocols unasked");
@@ -349,7 +356,7 @@ fn respond(
     response.map(|()| body.into_down())
 }
 
-fn add_timing(wanted: bool, record: &Record, headers: &mut HeaderMap) {
+fn add_timing(wanted: bool, record: &AccessRecord, headers: &mut HeaderMap) {
     if wanted && let Ok(timing) = record.server_timing().parse() {
         headers.append("server-timing", timing);
     }
