@@ -15,8 +15,8 @@ use tokio_util::task::TaskTracker;
 use types::id::TunnelId;
 use types::tunnel::Country;
 
-use crate::access::{Grounds, Tenancy, Tokens};
-use crate::agents::{Agent, Arrivals};
+use crate::access::{AuthContext, Tenancy, Tokens};
+use crate::agents::{Agent, PendingStreams};
 use crate::browser::Browsers;
 use crate::clock::Clock;
 use crate::config::EngineConfig;
@@ -46,7 +46,7 @@ pub(crate) struct Core {
     pub(crate) namespace: Namespace,
     /// The engine's host, as requests that go on tell it (RFC 8586).
     pub(crate) node: FieldValueBuf,
-    pub(crate) arrivals: Arrivals,
+    pub(crate) arrivals: PendingStreams,
     pub(crate) tls: crate::listen::TlsConfigs,
     pub(crate) handshakes: Handshakes,
     pub(crate) connections: Connections,
@@ -111,7 +111,7 @@ impl Core {
     }
 
     /// Whether it is known what is served here: a managed engine that was never told knows nothing.
-    pub(crate) fn is_informed(&self) -> bool {
+    pub(crate) fn has_platform_snapshot(&self) -> bool {
         let directory = self.tenancy.directory();
         directory.is_none_or(|directory| directory.platform().is_some())
     }
@@ -148,8 +148,8 @@ impl Core {
     }
 
     /// What decisions about visitors stand on, now.
-    pub(crate) fn grounds(&self) -> Grounds<'_> {
-        Grounds {
+    pub(crate) fn auth_context(&self) -> AuthContext<'_> {
+        AuthContext {
             tokens: &self.tokens,
             tenancy: &self.tenancy,
             seals: self.browsers.as_ref().map(|browsers| &browsers.seals),

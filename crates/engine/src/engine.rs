@@ -22,7 +22,7 @@ use transport::Workers;
 use types::tunnel::Hostname;
 
 use crate::access::{JwksError, JwksSource, Tenancy, Tokens};
-use crate::agents::Arrivals;
+use crate::agents::PendingStreams;
 use crate::api::{AnswerBudget, Api, RateLimiter, router};
 use crate::browser::Browsers;
 use crate::clock::{Clock, SystemClock};
@@ -35,7 +35,7 @@ use crate::geo::{Countries, GeoError};
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
 use crate::live::{HostnameRefused, Live, LiveLimits, Namespace};
-use crate::managed::{Following, Managed};
+use crate::managed::{LinkHandle, PlatformLink};
 use crate::metrics::{EngineMetrics, REFRESH};
 use crate::storage::Storage;
 use crate::webtty::Sessions;
@@ -181,7 +181,7 @@ pub async fn start_with_clock(
         Auth::Platform(platform) => {
             let directory = Arc::new(Directory::default());
             let tokens = Tokens::managed(Arc::clone(&directory), config.compat_rstream);
-            let managed = Managed::open(
+            let managed = PlatformLink::open(
                 platform,
                 &config.host,
                 Arc::clone(&directory),
@@ -240,7 +240,7 @@ pub async fn start_with_clock(
         clock: Arc::clone(&clock),
         tenancy: tenancy.clone(),
         terminals: Arc::clone(&terminals),
-        link: managed.as_ref().map(Managed::link),
+        link: managed.as_ref().map(PlatformLink::link),
         compat: config.compat_rstream,
         answers: AnswerBudget::new(&config.limits),
         rates: RateLimiter::new(&config.limits),
@@ -260,11 +260,11 @@ pub async fn start_with_clock(
         browsers,
         namespace,
         node,
-        arrivals: Arrivals::default(),
+        arrivals: PendingStreams::default(),
         tls,
         countries,
         access_log,
-        reports: managed.as_ref().map(Managed::reports),
+        reports: managed.as_ref().map(PlatformLink::reports),
         metrics: EngineMetrics::new(),
         shutdown,
         visits,
@@ -312,7 +312,7 @@ pub async fn start_with_clock(
     let managed = managed.map(|managed| managed.follow(&core, &readiness));
     info!(tls = %tls_addr, host = core.config.host, "the engine serves");
 
-    let link = managed.as_ref().map(Following::status);
+    let link = managed.as_ref().map(LinkHandle::status);
     let metrics_addr = metrics.as_ref().map(MetricsServer::local_addr);
     let parts = Parts {
         workers,
@@ -336,7 +336,7 @@ struct Parts {
     workers: Workers,
     metrics: Option<MetricsServer>,
     readiness: Readiness,
-    managed: Option<Following>,
+    managed: Option<LinkHandle>,
     log_thread: Option<AccessLogThread>,
 }
 

@@ -10,7 +10,7 @@ use daemon::connections::Exceeded;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use self::family::Family;
-use crate::agents::Pooled;
+use crate::agents::PoolStats;
 use crate::edge::access_record::Outcome;
 use crate::live::Counts;
 
@@ -172,7 +172,7 @@ impl std::fmt::Debug for EngineMetrics {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauges {
     pub(crate) streams: usize,
-    pub(crate) pooled: Pooled,
+    pub(crate) pooled: PoolStats,
 }
 
 /// How a connection of a trusted proxy began.

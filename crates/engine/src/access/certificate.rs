@@ -21,11 +21,11 @@ pub struct ClientCertificate {
     validity: Validity,
     /// The authorities that it leads to: signatures are verified once for a connection, and again
     /// when there are other authorities.
-    led_to: ArcSwapOption<Search>,
+    led_to: ArcSwapOption<CredentialSearch>,
 }
 
 #[derive(Debug)]
-struct Search {
+struct CredentialSearch {
     /// Where was looked, and for which project.
     among: Arc<Vec<Arc<Credential>>>,
     project: Arc<str>,
@@ -34,7 +34,7 @@ struct Search {
 
 /// Why no credential stands behind a certificate; for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unmatched {
+pub enum CertificateError {
     #[error("no credential stands behind the certificate")]
     Unknown,
     #[error("the certificate, or one that it stands on, is past its time or before it")]
@@ -79,7 +79,7 @@ impl ClientCertificate {
         directory: &Directory,
         project: &Project,
         now: i64,
-    ) -> Result<Vec<(Arc<Credential>, Validity)>, Unmatched> {
+    ) -> Result<Vec<(Arc<Credential>, Validity)>, CertificateError> {
         let own = self.own(directory, project);
         let own = own
             .into_iter()
@@ -87,13 +87,13 @@ impl ClientCertificate {
         let search = self.search(directory, project, now);
         let mut known: Vec<_> = own.chain(search.found.iter().cloned()).collect();
         let mut why = match (known.is_empty(), self.validity.holds(now)) {
-            (true, true) => Unmatched::Unknown,
-            _ => Unmatched::Time,
+            (true, true) => CertificateError::Unknown,
+            _ => CertificateError::Time,
         };
         known.retain(|(credential, validity)| {
             let in_time = validity.holds(now);
             if in_time && credential.is_expired(now) {
-                why = Unmatched::Expired;
+                why = CertificateError::Expired;
             }
             in_time && !credential.is_expired(now)
         });
@@ -119,11 +119,12 @@ impl ClientCertificate {
 
     /// Looks among the authorities of the project's own people: what strangers register costs a
     /// visitor nothing, and takes nobody's place.
-    fn search(&self, directory: &Directory, project: &Project, now: i64) -> Arc<Search> {
+    fn search(&self, directory: &Directory, project: &Project, now: i64) -> Arc<CredentialSearch> {
         let among = directory.authorities();
         let known = self.led_to.load_full();
-        let is_of_now =
-            |known: &Arc<Search>| Arc::ptr_eq(&known.among, &among) && known.project == project.id;
+        let is_of_now = |known: &Arc<CredentialSearch>| {
+            Arc::ptr_eq(&known.among, &among) && known.project == project.id
+        };
         if let Some(known) = known.filter(is_of_now) {
             return known;
         }
@@ -137,7 +138,7 @@ impl ClientCertificate {
             _ => None,
         };
         let found = among.iter().filter_map(leads_to).take(CANDIDATES);
-        let search = Arc::new(Search {
+        let search = Arc::new(CredentialSearch {
             found: found.collect(),
             among: Arc::clone(&among),
             project: Arc::clone(&project.id),

@@ -14,7 +14,7 @@ use crate::directory::Directory;
 
 /// Whom a change may concern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Concern {
+pub enum ChangeScope {
     /// Visitors of this project.
     Project(Arc<str>),
     /// Visitors with a proof of this user, and with one that names nobody.
@@ -25,19 +25,19 @@ pub enum Concern {
 
 /// Changes that were not looked at yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Concerns {
+pub struct Invalidations {
     everybody: bool,
-    of: HashSet<Concern>,
+    of: HashSet<ChangeScope>,
 }
 
 /// Where changes wait to be looked at.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Mutex<Concerns>);
+pub(super) struct PendingInvalidations(Mutex<Invalidations>);
 
 /// Changes in one look; more of them concern everybody.
-const MOST: usize = 256;
+const MAX_SCOPES: usize = 256;
 
-impl Concerns {
+impl Invalidations {
     /// A change that may concern anybody.
     pub fn everybody() -> Self {
         Self {
@@ -53,26 +53,28 @@ impl Concerns {
         for item in items {
             match item {
                 Item::Project(project) => {
-                    concerns.add(Concern::Project(project.id.as_str().into()));
+                    concerns.add(ChangeScope::Project(project.id.as_str().into()));
                 }
-                Item::ProjectGone { id } => concerns.add(Concern::Project(id.as_str().into())),
-                Item::Person(person) => concerns.add(Concern::User(person.id.as_str().into())),
-                Item::PersonGone { id } => concerns.add(Concern::User(id.as_str().into())),
+                Item::ProjectGone { id } => concerns.add(ChangeScope::Project(id.as_str().into())),
+                Item::Person(person) => concerns.add(ChangeScope::User(person.id.as_str().into())),
+                Item::PersonGone { id } => concerns.add(ChangeScope::User(id.as_str().into())),
                 Item::Credential(told) => {
-                    concerns.add(Concern::User(told.user_id.as_str().into()));
+                    concerns.add(ChangeScope::User(told.user_id.as_str().into()));
                     concerns.add_owner_of(&told.id, directory);
                 }
                 Item::CredentialGone { id } => concerns.add_owner_of(id, directory),
                 Item::WebttyServer(told) => {
-                    concerns.add(Concern::Project(told.project_id.as_str().into()));
+                    concerns.add(ChangeScope::Project(told.project_id.as_str().into()));
                 }
                 Item::WebttyServerGone { id } => {
                     // A server that is not known has no tunnel.
                     if let Some(project) = directory.project_of_webtty_server(id) {
-                        concerns.add(Concern::Project(project));
+                        concerns.add(ChangeScope::Project(project));
                     }
                 }
-                Item::Ended(Ended { id, .. }) => concerns.add(Concern::Token(id.as_str().into())),
+                Item::Ended(Ended { id, .. }) => {
+                    concerns.add(ChangeScope::Token(id.as_str().into()))
+                }
                 Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => concerns.everybody = true,
             }
         }
@@ -80,7 +82,7 @@ impl Concerns {
     }
 
     /// A change of one thing.
-    pub(crate) fn one(concern: Concern) -> Self {
+    pub(crate) fn one(concern: ChangeScope) -> Self {
         let mut concerns = Self::default();
         concerns.add(concern);
         concerns
@@ -89,13 +91,13 @@ impl Concerns {
     fn add_owner_of(&mut self, credential: &str, directory: &Directory) {
         // Nobody was let in with one that is not known.
         if let Some(known) = directory.credential(credential) {
-            self.add(Concern::User(Arc::clone(&known.user_id)));
+            self.add(ChangeScope::User(Arc::clone(&known.user_id)));
         }
     }
 
-    fn add(&mut self, concern: Concern) {
+    fn add(&mut self, concern: ChangeScope) {
         self.of.insert(concern);
-        self.everybody |= self.of.len() > MOST;
+        self.everybody |= self.of.len() > MAX_SCOPES;
     }
 
     fn join(&mut self, other: Self) {
@@ -110,7 +112,7 @@ impl Concerns {
     }
 
     /// Whether a visitor of a project, who was let in with this, may be concerned.
-    pub fn touch(&self, project: &str, proof: Option<&Proof>) -> bool {
+    pub fn affects(&self, project: &str, proof: Option<&Proof>) -> bool {
         self.everybody
             || self
                 .of
@@ -119,7 +121,7 @@ impl Concerns {
     }
 }
 
-impl Concern {
+impl ChangeScope {
     fn touches(&self, project: &str, proof: Option<&Proof>) -> bool {
         match self {
             Self::Project(id) => **id == *project,
@@ -139,12 +141,12 @@ impl Concern {
     }
 }
 
-impl Waiting {
-    pub(super) fn add(&self, concerns: Concerns) {
+impl PendingInvalidations {
+    pub(super) fn add(&self, concerns: Invalidations) {
         self.0.lock().join(concerns);
     }
 
-    pub(super) fn take(&self) -> Concerns {
+    pub(super) fn take(&self) -> Invalidations {
         std::mem::take(&mut *self.0.lock())
     }
 }
@@ -159,9 +161,9 @@ mod tests {
 
     #[test]
     fn a_change_of_a_project_concerns_its_visitors_alone() {
-        let concerns = Concerns::of(&[project("prj_1")], &Directory::default());
-        assert!(concerns.touch("prj_1", None));
-        assert!(!concerns.touch("prj_2", None));
+        let concerns = Invalidations::of(&[project("prj_1")], &Directory::default());
+        assert!(concerns.affects("prj_1", None));
+        assert!(!concerns.affects("prj_2", None));
     }
 
     #[test]
@@ -179,10 +181,10 @@ mod tests {
         let gone = Item::PersonGone {
             id: "usr_ann".to_owned(),
         };
-        let concerns = Concerns::of(&[gone], &Directory::default());
-        assert!(concerns.touch("prj_1", Some(&session("usr_ann"))));
-        assert!(!concerns.touch("prj_1", Some(&session("usr_eve"))));
-        assert!(!concerns.touch("prj_1", None));
+        let concerns = Invalidations::of(&[gone], &Directory::default());
+        assert!(concerns.affects("prj_1", Some(&session("usr_ann"))));
+        assert!(!concerns.affects("prj_1", Some(&session("usr_eve"))));
+        assert!(!concerns.affects("prj_1", None));
     }
 
     #[test]
@@ -207,21 +209,21 @@ mod tests {
                 id: id.to_owned(),
                 until: 0,
             });
-            let concerns = Concerns::of(&[ended], &Directory::default());
-            assert_eq!(concerns.touch("prj_1", Some(&session)), touches, "{id}");
+            let concerns = Invalidations::of(&[ended], &Directory::default());
+            assert_eq!(concerns.affects("prj_1", Some(&session)), touches, "{id}");
         }
     }
 
     #[test]
     fn what_is_not_looked_at_in_time_is_looked_at_for_all() {
-        let waiting = Waiting::default();
-        for number in 0..=MOST {
+        let waiting = PendingInvalidations::default();
+        for number in 0..=MAX_SCOPES {
             let item = project(&format!("prj_{number}"));
-            waiting.add(Concerns::of(&[item], &Directory::default()));
+            waiting.add(Invalidations::of(&[item], &Directory::default()));
         }
         let concerns = waiting.take();
-        assert!(concerns.touch("prj_other", None));
-        assert!(concerns.of.len() <= MOST + 1);
-        assert_eq!(waiting.take(), Concerns::default());
+        assert!(concerns.affects("prj_other", None));
+        assert!(concerns.of.len() <= MAX_SCOPES + 1);
+        assert_eq!(waiting.take(), Invalidations::default());
     }
 }

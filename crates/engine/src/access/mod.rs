@@ -4,28 +4,28 @@
 //! opens a socket. All fail closed.
 
 mod bearer;
+mod boundary_check;
 mod cache;
 mod certificate;
 mod changes;
 pub mod community;
 mod decide;
 mod jwks;
-mod permit;
 mod policy;
 mod publication;
 mod tenancy;
 mod tokens;
 
 pub use bearer::Bearer;
-pub use certificate::{ClientCertificate, Unmatched};
-pub use changes::{Concern, Concerns};
+pub use boundary_check::{BoundaryDenial, apply_and_check_boundary, reaches_list, reaches_stream};
+pub use certificate::{CertificateError, ClientCertificate};
+pub use changes::{ChangeScope, Invalidations};
 pub use decide::{
-    Allowed, Decision, EdgeRequest, Grounds, Outcome, Proof, Rule, TokenForm, Visitor, decide,
-    decide_connection, reaches_too, refuse_visitor, still_admits,
+    Admission, AuthContext, Decision, EdgeRequest, Outcome, Proof, Rule, TokenForm, VisitorInfo,
+    decide, decide_connection, proof_covers, reauthorize_visit, refuse_visitor,
 };
 pub use jwks::{JwksError, JwksSource};
-pub use permit::{Denied, fill_and_judge, reaches_list, reaches_stream};
-pub use policy::{Guards, TunnelPolicy};
+pub use policy::{RequiredProofs, TunnelPolicy};
 pub use publication::{NotPublishable, may_publish};
 pub use tenancy::Tenancy;
-pub use tokens::{Digest, Tokens, Unverified};
+pub use tokens::{Digest, TokenError, Tokens};

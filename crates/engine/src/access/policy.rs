@@ -9,7 +9,7 @@ use types::tunnel::{Country, IpRange, Protocol, ProxyHeader, TunnelProperties, W
 pub struct TunnelPolicy {
     /// Visitors reach it at the edge; otherwise agents alone dial it.
     pub(super) published: bool,
-    pub(super) guards: Guards,
+    pub(super) guards: RequiredProofs,
     trusted_ips: Box<[IpRange]>,
     countries: Box<[Country]>,
     allowed_origins: Box<[WebOrigin]>,
@@ -18,7 +18,7 @@ pub struct TunnelPolicy {
 
 /// What visitors have to prove.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Guards {
+pub struct RequiredProofs {
     /// Every request needs a token (ED-1).
     pub token: bool,
     /// A person's session counts (ED-2).
@@ -29,7 +29,7 @@ pub struct Guards {
     pub challenge: bool,
 }
 
-impl Guards {
+impl RequiredProofs {
     /// Whether visitors prove who they are; a challenge proves that of nobody.
     pub fn take_proofs(self) -> bool {
         self.token || self.session || self.certificate
@@ -42,7 +42,7 @@ impl TunnelPolicy {
         let is_terminal = properties.protocol == Some(Protocol::Webtty);
         Self {
             published: properties.publish.unwrap_or(true),
-            guards: Guards {
+            guards: RequiredProofs {
                 // Who opens a managed terminal is known by a token, always (WT-6). A page of
                 // another origin could have a browser show a session's cookie.
                 token: properties.token_auth == Some(true) || is_terminal,
@@ -63,7 +63,7 @@ impl TunnelPolicy {
     }
 
     /// What visitors have to prove.
-    pub fn guards(&self) -> Guards {
+    pub fn required_proofs(&self) -> RequiredProofs {
         self.guards
     }
 

@@ -37,7 +37,9 @@ pub fn may_publish(properties: &TunnelProperties, project: &Project) -> Result<(
         return Ok(());
     }
     let state = project.state();
-    let proofs = TunnelPolicy::compile(properties).guards().take_proofs();
+    let proofs = TunnelPolicy::compile(properties)
+        .required_proofs()
+        .take_proofs();
     match state.policy.public_access {
         PublicAccessPolicy::Forbidden => Err(NotPublishable::Forbidden),
         PublicAccessPolicy::AuthRequired if !proofs => Err(NotPublishable::ProofNeeded),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use credentials::Verified;
 use types::permission::{Permission, Permissions};
 
-use super::permit::Denied;
+use super::boundary_check::BoundaryDenial;
 use crate::directory::{Directory, Project};
 
 /// The two kinds of engine. All else is the same code.
@@ -38,12 +38,12 @@ impl Tenancy {
     /// asked before it is taken.
     ///
     /// # Errors
-    /// [`Denied`], where the project is out of use, its people do not know the bearer, or the
+    /// [`BoundaryDenial`], where the project is out of use, its people do not know the bearer, or the
     /// token's boundary does not reach it.
-    pub fn admits(&self, token: &Verified, project: &Project) -> Result<(), Denied> {
+    pub fn admits(&self, token: &Verified, project: &Project) -> Result<(), BoundaryDenial> {
         let state = project.state();
         if !state.in_use {
-            return Err(Denied::Suspended);
+            return Err(BoundaryDenial::Suspended);
         }
         let permission = Permission::TunnelsTunnelsCreateDelete;
         let workspace = state.workspace_id.as_deref();
@@ -52,10 +52,10 @@ impl Tenancy {
             let person = user.and_then(|user| directory.person(user));
             let knows = |workspace| person.is_some_and(|person| person.is_member(workspace));
             if !workspace.is_some_and(knows) {
-                return Err(Denied::NoPart(permission));
+                return Err(BoundaryDenial::NoPart(permission));
             }
             if !token.limits.boundary().reaches(&project.id, workspace) {
-                return Err(Denied::Boundary {
+                return Err(BoundaryDenial::Boundary {
                     permission,
                     field: None,
                 });
@@ -69,13 +69,13 @@ impl Tenancy {
     /// about.
     ///
     /// # Errors
-    /// [`Denied`], where any of these does not allow it.
+    /// [`BoundaryDenial`], where any of these does not allow it.
     pub fn require(
         &self,
         token: &Verified,
         project: &Project,
         permission: Permission,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), BoundaryDenial> {
         self.require_of(
             token.user_id.as_deref(),
             token.limits.permissions(),
@@ -88,24 +88,24 @@ impl Tenancy {
     /// `None` where they are not narrowed.
     ///
     /// # Errors
-    /// [`Denied`], where any of these does not allow it.
+    /// [`BoundaryDenial`], where any of these does not allow it.
     pub fn require_of(
         &self,
         user_id: Option<&str>,
         held: Option<Permissions>,
         project: &Project,
         permission: Permission,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), BoundaryDenial> {
         if held.is_some_and(|held| !held.contains(permission)) {
-            return Err(Denied::Permission(permission));
+            return Err(BoundaryDenial::Permission(permission));
         }
         if !project.state().in_use {
-            return Err(Denied::Suspended);
+            return Err(BoundaryDenial::Suspended);
         }
         match self {
             Self::Community(_) => Ok(()),
             Self::Managed(directory) if directory.permits(user_id, project, permission) => Ok(()),
-            Self::Managed(_) => Err(Denied::NoPart(permission)),
+            Self::Managed(_) => Err(BoundaryDenial::NoPart(permission)),
         }
     }
 }

@@ -13,7 +13,7 @@ use types::id::SessionId;
 use types::root::Root;
 
 use super::cache::{Cache, Entry};
-use super::changes::{Concern, Concerns, Waiting};
+use super::changes::{ChangeScope, Invalidations, PendingInvalidations};
 use crate::directory::{Credential, Directory, Proof};
 
 /// SHA-256 of a token's text: its name in caches and revocation lists.
@@ -22,14 +22,14 @@ pub type Digest = [u8; 32];
 /// Verifies tokens. Shared by every worker; verification locks nothing that another one waits for.
 #[derive(Debug)]
 pub struct Tokens {
-    keys: ArcSwap<Keys>,
+    keys: ArcSwap<VerificationKeys>,
     cache: Cache,
     revoked: ArcSwap<HashSet<Digest>>,
     /// Held while keys are replaced, so that two sources of keys do not undo each other.
     replacing: Mutex<Sources>,
     changes: watch::Sender<u64>,
     /// Whom the changes concern that visits were not judged by again.
-    waiting: Waiting,
+    waiting: PendingInvalidations,
     /// Somebody came with a key that is not known.
     unknown_key: Notify,
     /// What stands behind the tokens of a managed engine.
@@ -38,7 +38,7 @@ pub struct Tokens {
 
 /// The keys in force, and how often they were replaced. A cached verdict holds for one epoch.
 #[derive(Debug)]
-struct Keys {
+struct VerificationKeys {
     epoch: u64,
     keyring: Keyring,
 }
@@ -52,7 +52,7 @@ struct Sources {
 
 /// Why a token is not accepted. For the log: the caller learns only that it is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unverified {
+pub enum TokenError {
     #[error(transparent)]
     Refused(#[from] Refused),
     #[error("the token was revoked")]
@@ -75,7 +75,7 @@ impl Tokens {
     }
 
     fn with(configured: Keyring, directory: Option<Arc<Directory>>) -> Arc<Self> {
-        let keys = Keys {
+        let keys = VerificationKeys {
             epoch: 0,
             keyring: configured.clone(),
         };
@@ -88,7 +88,7 @@ impl Tokens {
                 jwks: None,
             }),
             changes: watch::Sender::new(0),
-            waiting: Waiting::default(),
+            waiting: PendingInvalidations::default(),
             unknown_key: Notify::new(),
             directory,
         })
@@ -97,8 +97,8 @@ impl Tokens {
     /// Verifies a token at `now` (Unix seconds), or finds the verdict of a moment ago.
     ///
     /// # Errors
-    /// [`Unverified`], never cached: a wrong token costs its sender a verification each time.
-    pub fn verify(&self, token: &str, now: i64) -> Result<Arc<Verified>, Unverified> {
+    /// [`TokenError`], never cached: a wrong token costs its sender a verification each time.
+    pub fn verify(&self, token: &str, now: i64) -> Result<Arc<Verified>, TokenError> {
         let digest = credentials::digest(token);
         let keys = self.keys.load();
         let verified = if let Some(verified) = self.cached(&digest, keys.epoch, now) {
@@ -119,7 +119,7 @@ impl Tokens {
             verified
         };
         if self.revoked.load().contains(&digest) || self.is_ended(&verified) {
-            return Err(Unverified::Revoked);
+            return Err(TokenError::Revoked);
         }
         Ok(verified)
     }
@@ -130,12 +130,12 @@ impl Tokens {
         &self,
         token: &str,
         now: i64,
-    ) -> Option<Result<Arc<Verified>, Unverified>> {
+    ) -> Option<Result<Arc<Verified>, TokenError>> {
         let digest = credentials::digest(token);
         let verified = self.cached(&digest, self.keys.load().epoch, now)?;
         let is_revoked = self.revoked.load().contains(&digest) || self.is_ended(&verified);
         Some(if is_revoked {
-            Err(Unverified::Revoked)
+            Err(TokenError::Revoked)
         } else {
             Ok(verified)
         })
@@ -161,7 +161,7 @@ impl Tokens {
 
     /// Whether a token that was verified earlier has not been taken back. That it may be past its
     /// time is the caller's to judge.
-    pub fn holds(&self, token: &Arc<Verified>, now: i64) -> bool {
+    pub fn is_still_valid(&self, token: &Arc<Verified>, now: i64) -> bool {
         if self.revoked.load().contains(&token.digest) || self.is_ended(token) {
             return false;
         }
@@ -172,7 +172,7 @@ impl Tokens {
         let verdict = self.cache.get(&token.digest);
         if let Some(entry) = verdict.filter(|entry| Arc::ptr_eq(&entry.verified, token)) {
             let source = entry.source.as_ref();
-            return source.is_none_or(|source| directory.still_stands(source, now));
+            return source.is_none_or(|source| directory.is_still_valid(source, now));
         }
         let id = token.credential_id.as_deref().unwrap_or_default();
         let source = match token.kind {
@@ -218,11 +218,11 @@ impl Tokens {
         token: &str,
         keys: &Keyring,
         now: i64,
-    ) -> Result<(Verified, Option<Arc<Credential>>), Unverified> {
+    ) -> Result<(Verified, Option<Arc<Credential>>), TokenError> {
         let in_force = |credential: Option<Arc<Credential>>, missing| {
-            let credential = credential.ok_or(Unverified::Unbacked(missing))?;
+            let credential = credential.ok_or(TokenError::Unbacked(missing))?;
             if credential.is_expired(now) {
-                return Err(Unverified::Refused(Refused::Expired));
+                return Err(TokenError::Refused(Refused::Expired));
             }
             Ok(credential)
         };
@@ -230,30 +230,30 @@ impl Tokens {
             let known = directory.credential(&application);
             let credential = in_force(known, "no such application")?;
             let Proof::App { keys } = &credential.proof else {
-                return Err(Unverified::Unbacked("no such application"));
+                return Err(TokenError::Unbacked("no such application"));
             };
             let verified = credentials::verify(token, keys, now)?;
             if verified.kind != TokenKind::App || !verified.lives_at_most(MAX_APP_SECONDS) {
-                return Err(Unverified::Unbacked("an application's token lives an hour"));
+                return Err(TokenError::Unbacked("an application's token lives an hour"));
             }
             let user = verified.user_id.as_deref();
             if user.is_some_and(|user| user != &*credential.user_id) {
-                return Err(Unverified::Unbacked("the application is another user's"));
+                return Err(TokenError::Unbacked("the application is another user's"));
             }
             return Ok((credential.narrow(verified), Some(credential)));
         }
         let verified = self.by_key(token, keys, now)?;
         let speaks_for = |user: &str| verified.user_id.as_deref() == Some(user);
         let credential = match verified.kind {
-            TokenKind::App => return Err(Unverified::Unbacked("signed by the platform")),
+            TokenKind::App => return Err(TokenError::Unbacked("signed by the platform")),
             TokenKind::Pat => {
                 let known = directory.token(&verified.digest);
                 let credential = in_force(known, "no such personal access token")?;
                 let Proof::Pat { endpoint, .. } = &credential.proof else {
-                    return Err(Unverified::Unbacked("no such personal access token"));
+                    return Err(TokenError::Unbacked("no such personal access token"));
                 };
                 if endpoint.as_deref() != verified.credential_id.as_deref() {
-                    return Err(Unverified::Unbacked("another credential's name"));
+                    return Err(TokenError::Unbacked("another credential's name"));
                 }
                 credential
             }
@@ -262,7 +262,7 @@ impl Tokens {
                 if source.parse::<SessionId>().is_ok() {
                     // Sessions are not told, but their end is; and the token lives for an hour.
                     if !verified.lives_at_most(MAX_AUTH_SECONDS) {
-                        return Err(Unverified::Unbacked("a session's token lives an hour"));
+                        return Err(TokenError::Unbacked("a session's token lives an hour"));
                     }
                     let root = Root::Session(source.into());
                     return Ok((Verified { root, ..verified }, None));
@@ -271,7 +271,7 @@ impl Tokens {
             }
         };
         if !speaks_for(&credential.user_id) {
-            return Err(Unverified::Unbacked("another user's"));
+            return Err(TokenError::Unbacked("another user's"));
         }
         Ok((credential.narrow(verified), Some(credential)))
     }
@@ -307,25 +307,25 @@ impl Tokens {
     }
 
     /// Something changed in the directory: whoever lives on a token verifies it again.
-    pub fn directory_changed(&self, concerns: Concerns) {
+    pub fn directory_changed(&self, concerns: Invalidations) {
         self.announce(concerns);
     }
 
     /// An agent of a project was sent away.
     pub(crate) fn agent_revoked(&self, project: &Arc<str>) {
-        let concerned = Concern::Project(Arc::clone(project));
-        self.announce(Concerns::one(concerned));
+        let concerned = ChangeScope::Project(Arc::clone(project));
+        self.announce(Invalidations::one(concerned));
     }
 
     /// Whom the changes concern that came since the last call.
-    pub(crate) fn take_concerns(&self) -> Concerns {
+    pub(crate) fn take_concerns(&self) -> Invalidations {
         self.waiting.take()
     }
 
     /// Replaces the set of revoked tokens. Streams that live on one of them end.
     pub fn set_revoked(&self, revoked: HashSet<Digest>) {
         self.revoked.store(Arc::new(revoked));
-        self.announce(Concerns::everybody());
+        self.announce(Invalidations::everybody());
     }
 
     /// Changes when keys or revocations change: whoever lives on a token then verifies it again.
@@ -341,11 +341,12 @@ impl Tokens {
 
     fn put_in_force(&self, keyring: Keyring) {
         let epoch = self.keys.load().epoch + 1;
-        self.keys.store(Arc::new(Keys { epoch, keyring }));
-        self.announce(Concerns::everybody());
+        self.keys
+            .store(Arc::new(VerificationKeys { epoch, keyring }));
+        self.announce(Invalidations::everybody());
     }
 
-    fn announce(&self, concerns: Concerns) {
+    fn announce(&self, concerns: Invalidations) {
         self.waiting.add(concerns);
         self.changes.send_modify(|count| *count += 1);
     }

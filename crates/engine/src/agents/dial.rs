@@ -12,12 +12,12 @@ use wire::{Error, Kind};
 
 use super::hello::{farewell, send, token};
 use super::{Agent, OpenError, Purpose, TunnelStream};
-use crate::access::{self, Proof, Rule, TokenForm, Visitor};
+use crate::access::{self, Proof, Rule, TokenForm, VisitorInfo};
 use crate::core::{Core, Worker};
 use crate::directory::Project;
 use crate::edge::access_record::{AccessRecord, Outcome};
 use crate::edge::{UpstreamIo, raw};
-use crate::limits::Shaped;
+use crate::limits::ThrottledStream;
 use crate::live::LiveTunnel;
 use crate::webtty::{self, Opener, Peer, Policy, Reserved, Server, Stated};
 
@@ -25,7 +25,7 @@ use crate::webtty::{self, Opener, Peer, Policy, Reserved, Server, Stated};
 struct Opened {
     tunnel: Arc<LiveTunnel<Agent>>,
     proof: Proof,
-    stream: Shaped<TunnelStream>,
+    stream: ThrottledStream<TunnelStream>,
     id: StreamId,
     /// A place for the session, at a managed terminal server.
     terminal: Option<(Policy, Reserved)>,
@@ -169,12 +169,12 @@ async fn open(
     };
     record.set_rule(Rule::Token.as_str(), None);
     let source = stream.get_ref().0.peer().ip();
-    record.admitted(&tunnel, Visitor::at(source), Some(&proof));
+    record.admitted(&tunnel, VisitorInfo::at(source), Some(&proof));
     let opened = tunnel
         .agent
         .open_stream(worker.index, tunnel.view.id, source, Purpose::Bytes)
         .await;
-    let shaped = opened.map(|(stream, id)| (Shaped::new(stream, &tunnel), id));
+    let shaped = opened.map(|(stream, id)| (ThrottledStream::new(stream, &tunnel), id));
     let (stream, id) = shaped.map_err(|error| {
         record.failed(error.to_string());
         match error {

@@ -15,8 +15,8 @@ use transport::TlsStream;
 use transport::lane::{Budget, Carried, Connecting, Driver, Lane, LaneStream, Mover};
 use wire::pool::StreamOpen;
 
-use super::pool::{Idle, Seat};
-use super::stream::{Seated, TunnelStream};
+use super::pool::{IdleConnection, PoolPermit};
+use super::stream::{PooledStream, TunnelStream};
 use super::{Agent, OpenError, StreamSlot};
 
 /// Lanes of one agent on one worker. One writes the most at once. Four and eight were tried with up
@@ -40,10 +40,10 @@ const HELD: Duration = Duration::from_secs(15);
 
 /// One worker's lanes.
 #[derive(Debug, Default)]
-pub(super) struct Lanes(Mutex<Vec<Used>>);
+pub(super) struct Lanes(Mutex<Vec<LaneEntry>>);
 
 #[derive(Debug)]
-struct Used {
+struct LaneEntry {
     lane: Lane,
     /// When it last got a stream, or was seen with one.
     at: Instant,
@@ -68,7 +68,7 @@ impl Lanes {
 
     fn add(&self, lane: &Lane, now: Instant) {
         let lane = lane.clone();
-        self.0.lock().push(Used { lane, at: now });
+        self.0.lock().push(LaneEntry { lane, at: now });
     }
 
     /// How many there are, and how many streams are on them.
@@ -147,7 +147,7 @@ impl Agent {
         open: &StreamOpen,
         budget: Budget,
     ) -> TunnelStream {
-        let to = ToPool {
+        let to = MigrateToPool {
             agent: Arc::clone(self),
             worker,
             open: StreamOpen {
@@ -159,7 +159,7 @@ impl Agent {
     }
 
     /// Makes a lane of a standing connection.
-    fn add_lane(&self, worker: usize, lanes: &Lanes, idle: Idle, now: Instant) {
+    fn add_lane(&self, worker: usize, lanes: &Lanes, idle: IdleConnection, now: Instant) {
         let Ok((lane, driver, seat)) = idle.into_lane(STALL) else {
             return;
         };
@@ -179,7 +179,12 @@ impl Agent {
 
 /// Serves a lane to its end. When its agent is gone, nobody waits long for what the agent would
 /// have to say about streams that nobody here holds any more.
-async fn serve(mut driver: Driver<TlsStream>, lane: Lane, seat: Seat, gone: CancellationToken) {
+async fn serve(
+    mut driver: Driver<TlsStream>,
+    lane: Lane,
+    seat: PoolPermit,
+    gone: CancellationToken,
+) {
     let abandoned = async {
         gone.cancelled().await;
         loop {
@@ -200,25 +205,25 @@ async fn serve(mut driver: Driver<TlsStream>, lane: Lane, seat: Seat, gone: Canc
 
 /// Takes a stream from its lane to a standing connection.
 #[derive(Debug)]
-pub(super) struct ToPool {
+pub(super) struct MigrateToPool {
     agent: Arc<Agent>,
     worker: usize,
     /// Its opening, once more.
     open: StreamOpen,
 }
 
-impl Mover for ToPool {
-    type Connection = Seated;
+impl Mover for MigrateToPool {
+    type Connection = PooledStream;
 
     const CHOOSES: bool = true;
 
-    fn connect(&self) -> Connecting<Seated> {
+    fn connect(&self) -> Connecting<PooledStream> {
         let (agent, worker, open) = (Arc::clone(&self.agent), self.worker, self.open.clone());
         Box::pin(async move {
             let idle = agent.take_standing(worker).await;
             let idle = idle.map_err(|error: OpenError| io::Error::other(error.to_string()))?;
             let opened = idle.open(&open)?;
-            let mut seated = Seated::new(opened, agent, worker);
+            let mut seated = PooledStream::new(opened, agent, worker);
             // The agent waits for it, also where we have nothing more to say.
             tokio::io::AsyncWriteExt::flush(&mut seated).await?;
             Ok(seated)

@@ -5,10 +5,10 @@
 //! them ([`pool`]), small ones share connections where it knows that too ([`lanes`]), and otherwise
 //! the agent opens a connection when asked.
 
-mod arrivals;
 mod dial;
 mod hello;
 mod lanes;
+mod pending_streams;
 mod pool;
 mod session;
 mod stream;
@@ -31,26 +31,26 @@ use wire::message::{PoolReq, ProxyConnReq};
 use wire::pool::StreamOpen;
 use wire::{Kind, Message};
 
-pub(crate) use self::arrivals::Arrivals;
-use self::arrivals::Pending;
 pub(crate) use self::hello::{serve, turn_away};
 use self::lanes::Lanes;
-use self::pool::{Pool, Taken};
-use self::stream::Seated;
+use self::pending_streams::PendingStream;
+pub(crate) use self::pending_streams::PendingStreams;
+use self::pool::{Checkout, Pool};
+use self::stream::PooledStream;
 pub(crate) use self::stream::TunnelStream;
-use crate::access::Unverified;
+use crate::access::TokenError;
 use crate::core::Core;
-use crate::live::Load;
+use crate::live::LoadMetric;
 
 /// The answer to a token that is not accepted. The caller does not learn why, but for one that was signed
 /// by a key of ours and is not valid yet: the clock of this engine, or of who signed it, is wrong, and
 /// the agent, which cannot mend that, tries again.
-fn token_refused(refused: Unverified) -> wire::Error {
+fn token_refused(refused: TokenError) -> wire::Error {
     match refused {
-        Unverified::Refused(Refused::NotYetValid) => wire::Error::service_unavailable(
+        TokenError::Refused(Refused::NotYetValid) => wire::Error::service_unavailable(
             "the token is not valid yet: the clock of the engine, or of who signed it, is wrong",
         ),
-        Unverified::Refused(_) | Unverified::Revoked | Unverified::Unbacked(_) => {
+        TokenError::Refused(_) | TokenError::Revoked | TokenError::Unbacked(_) => {
             wire::Error::unauthorized("the token is not valid here")
         }
     }
@@ -67,7 +67,7 @@ const OUTBOX: usize = 1024;
 pub(crate) struct Agent {
     core: std::sync::Weak<Core>,
     client_id: ClientId,
-    outbox: mpsc::Sender<Order>,
+    outbox: mpsc::Sender<ControlCommand>,
     /// One for each worker; empty for an agent without the extension.
     pools: Box<[Pool]>,
     /// The same.
@@ -87,7 +87,7 @@ pub(crate) struct Agent {
 }
 
 /// The properties of an agent that are known when it connects.
-struct Facts {
+struct AgentInfo {
     core: std::sync::Weak<Core>,
     client_id: ClientId,
     /// Workers with a pool, and workers that would have lanes.
@@ -110,7 +110,7 @@ pub(crate) enum Purpose {
 
 /// What the control channel's actor is asked to do.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum ControlCommand {
     /// Send this.
     Send(Box<Message>),
     /// Another channel of the same identity has taken this tunnel over.
@@ -119,7 +119,7 @@ pub(crate) enum Order {
 
 /// Standing connections, by what they are for at the moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pooled {
+pub(crate) struct PoolStats {
     pub(crate) idle: usize,
     /// With one stream each.
     pub(crate) busy: usize,
@@ -128,7 +128,7 @@ pub(crate) struct Pooled {
     pub(crate) on_lanes: usize,
 }
 
-impl std::ops::Add for Pooled {
+impl std::ops::Add for PoolStats {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -172,7 +172,7 @@ impl OpenError {
 
 impl Agent {
     /// An agent without streams, and what its control channel is asked to do.
-    fn new(of: Facts) -> (Arc<Self>, mpsc::Receiver<Order>) {
+    fn new(of: AgentInfo) -> (Arc<Self>, mpsc::Receiver<ControlCommand>) {
         let (outbox, orders) = mpsc::channel(OUTBOX);
         let agent = Self {
             core: of.core,
@@ -258,23 +258,23 @@ impl Agent {
         self: &Arc<Self>,
         slot: StreamSlot,
         worker: usize,
-        idle: pool::Idle,
+        idle: pool::IdleConnection,
         open: &StreamOpen,
     ) -> Result<TunnelStream, OpenError> {
         let opened = idle.open(open).map_err(|_| OpenError::Gone)?;
-        let seated = Seated::new(opened, Arc::clone(self), worker);
+        let seated = PooledStream::new(opened, Arc::clone(self), worker);
         Ok(TunnelStream::standing(seated, slot))
     }
 
     /// Takes a standing connection, waiting for a new one where none is idle.
-    async fn take_standing(&self, worker: usize) -> Result<pool::Idle, OpenError> {
+    async fn take_standing(&self, worker: usize) -> Result<pool::IdleConnection, OpenError> {
         let pool = self.pools.get(worker).ok_or(OpenError::Gone)?;
         match pool.take(Instant::now()) {
-            Taken::Ready(idle, demand) => {
+            Checkout::Ready(idle, demand) => {
                 self.demand(demand);
                 Ok(idle)
             }
-            Taken::Later(mut arrival, demand) => {
+            Checkout::Later(mut arrival, demand) => {
                 self.demand(demand);
                 let deadline = tokio::time::sleep(OPEN_DEADLINE);
                 tokio::pin!(deadline);
@@ -291,7 +291,7 @@ impl Agent {
                     }
                 }
             }
-            Taken::Closed => Err(OpenError::Gone),
+            Checkout::Closed => Err(OpenError::Gone),
         }
     }
 
@@ -318,7 +318,7 @@ impl Agent {
             source_ip: Some(source.into()),
             proxy_endpoint: None,
         };
-        let (expected, arrival) = Pending::new(secret, self.client_id, worker);
+        let (expected, arrival) = PendingStream::new(secret, self.client_id, worker);
         let _expectation = core.arrivals.expect_stream(id, expected);
         self.send(Kind::ProxyConnReq(request).into())
             .map_err(|()| OpenError::Gone)?;
@@ -350,14 +350,14 @@ impl Agent {
 
     fn send(&self, message: Message) -> Result<(), ()> {
         self.outbox
-            .try_send(Order::Send(Box::new(message)))
+            .try_send(ControlCommand::Send(Box::new(message)))
             .map_err(drop)
     }
 
     /// Tells the agent that a tunnel of its is another channel's now.
     pub(crate) fn taken_over(&self, tunnel: TunnelId) {
         // An agent that does not read learns it from the end of its channel.
-        self.outbox.try_send(Order::TakenOver(tunnel)).ok();
+        self.outbox.try_send(ControlCommand::TakenOver(tunnel)).ok();
     }
 
     fn pool(&self, worker: usize) -> Option<&Pool> {
@@ -365,8 +365,8 @@ impl Agent {
     }
 
     /// What there is of connections and streams on them.
-    fn pooled(&self) -> Pooled {
-        let mut all = Pooled::default();
+    fn pooled(&self) -> PoolStats {
+        let mut all = PoolStats::default();
         for pool in &self.pools {
             let (idle, busy) = pool.counts();
             all.idle += idle;
@@ -383,7 +383,7 @@ impl Agent {
 
     /// Gives a new standing connection to the worker that needs it most.
     fn neediest_worker(&self) -> usize {
-        let needs = self.pools.iter().map(Pool::need).enumerate();
+        let needs = self.pools.iter().map(Pool::demand_score).enumerate();
         needs
             .max_by_key(|(_, need)| *need)
             .map_or(0, |(worker, _)| worker)
@@ -419,7 +419,7 @@ impl Agent {
     }
 }
 
-impl Load for Agent {
+impl LoadMetric for Agent {
     fn load(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }

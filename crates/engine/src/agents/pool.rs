@@ -18,15 +18,15 @@ use transport::{Stream, TlsStream};
 use wire::pool::StreamOpen;
 
 /// A connection without a stream.
-pub(super) struct Idle<T = TlsStream> {
+pub(super) struct IdleConnection<T = TlsStream> {
     standing: Standing<T>,
-    seat: Seat,
+    seat: PoolPermit,
 }
 
 /// The place of one connection in its pool, idle or busy: whatever becomes of the connection, it
 /// is counted out when this is dropped with it.
 #[derive(Debug)]
-pub(super) struct Seat(Arc<AtomicUsize>);
+pub(super) struct PoolPermit(Arc<AtomicUsize>);
 
 /// Connections kept ahead of need on each worker: one for the next visitor and one for the
 /// visitor who comes while the first is being replaced.
@@ -50,26 +50,26 @@ pub(super) struct Pool<T = TlsStream> {
 
 struct State<T> {
     /// The most recently used is last and goes first, so that the others can age.
-    idle: Vec<(Idle<T>, Instant)>,
-    waiting: VecDeque<oneshot::Sender<Idle<T>>>,
+    idle: Vec<(IdleConnection<T>, Instant)>,
+    waiting: VecDeque<oneshot::Sender<IdleConnection<T>>>,
     demanded: usize,
     demanded_at: Option<Instant>,
     closed: bool,
 }
 
 /// What [`Pool::take`] found.
-pub(super) enum Taken<T = TlsStream> {
+pub(super) enum Checkout<T = TlsStream> {
     /// A connection, and how many more the agent should be asked for.
-    Ready(Idle<T>, usize),
+    Ready(IdleConnection<T>, usize),
     /// None: it will arrive here, once this many have been asked for.
-    Later(oneshot::Receiver<Idle<T>>, usize),
+    Later(oneshot::Receiver<IdleConnection<T>>, usize),
     /// The agent is gone.
     Closed,
 }
 
-impl<T: Stream> Idle<T> {
+impl<T: Stream> IdleConnection<T> {
     /// What is left of a stream that has ended.
-    pub(super) fn again(standing: Standing<T>, seat: Seat) -> Self {
+    pub(super) fn again(standing: Standing<T>, seat: PoolPermit) -> Self {
         Self { standing, seat }
     }
 
@@ -77,7 +77,7 @@ impl<T: Stream> Idle<T> {
     ///
     /// # Errors
     /// As [`Standing::open`]; the connection is closed then.
-    pub(super) fn open(self, open: &StreamOpen) -> io::Result<(Framed<T>, Seat)> {
+    pub(super) fn open(self, open: &StreamOpen) -> io::Result<(Framed<T>, PoolPermit)> {
         let Self { standing, seat } = self;
         Ok((standing.open(open)?, seat))
     }
@@ -87,13 +87,16 @@ impl<T: Stream> Idle<T> {
     }
 }
 
-impl Idle {
+impl IdleConnection {
     /// Turns it into a lane, which breaks when the agent's system confirms nothing of what is
     /// under way for `stall`.
     ///
     /// # Errors
     /// As [`Standing::into_lane`]; the connection is closed then.
-    pub(super) fn into_lane(self, stall: Duration) -> io::Result<(Lane, Driver<TlsStream>, Seat)> {
+    pub(super) fn into_lane(
+        self,
+        stall: Duration,
+    ) -> io::Result<(Lane, Driver<TlsStream>, PoolPermit)> {
         let Self { mut standing, seat } = self;
         standing.get_mut().get_ref().0.limit_stall(Some(stall));
         let (lane, driver) = standing.into_lane()?;
@@ -101,14 +104,14 @@ impl Idle {
     }
 }
 
-impl Seat {
+impl PoolPermit {
     fn take(open: &Arc<AtomicUsize>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(open))
     }
 }
 
-impl Drop for Seat {
+impl Drop for PoolPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -131,37 +134,37 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Stream> Pool<T> {
-    pub(super) fn take(&self, now: Instant) -> Taken<T> {
+    pub(super) fn take(&self, now: Instant) -> Checkout<T> {
         let mut state = self.state.lock();
         if state.closed {
-            return Taken::Closed;
+            return Checkout::Closed;
         }
         while let Some((mut idle, _)) = state.idle.pop() {
             if idle.is_alive() {
                 let demand = state.demand(now, self.open());
-                return Taken::Ready(idle, demand);
+                return Checkout::Ready(idle, demand);
             }
         }
         let (sender, receiver) = oneshot::channel();
         state.waiting.push_back(sender);
         let demand = state.demand(now, self.open());
-        Taken::Later(receiver, demand)
+        Checkout::Later(receiver, demand)
     }
 
     /// Takes in a new connection; it is closed when there are as many as there may be.
     pub(super) fn join(&self, standing: Standing<T>, now: Instant) {
-        let seat = Seat::take(&self.open);
+        let seat = PoolPermit::take(&self.open);
         {
             let mut state = self.state.lock();
             state.demanded = state.demanded.saturating_sub(1);
         }
         if self.open() <= MOST {
-            self.put(Idle::again(standing, seat), now);
+            self.put(IdleConnection::again(standing, seat), now);
         }
     }
 
     /// Takes in a connection whose stream has ended.
-    pub(super) fn put(&self, mut idle: Idle<T>, now: Instant) {
+    pub(super) fn put(&self, mut idle: IdleConnection<T>, now: Instant) {
         let mut state = self.state.lock();
         if state.closed {
             return;
@@ -181,7 +184,7 @@ impl<T: Stream> Pool<T> {
     }
 
     /// How much this worker wants for a new connection; the worker with the highest value gets it.
-    pub(super) fn need(&self) -> (usize, usize) {
+    pub(super) fn demand_score(&self) -> (usize, usize) {
         let state = self.state.lock();
         (
             state.waiting.len() + state.demanded,
@@ -202,7 +205,7 @@ impl<T: Stream> Pool<T> {
     }
 
     /// Takes out what has been idle too long or has been closed by the agent.
-    pub(super) fn trim(&self, now: Instant) -> Vec<Idle<T>> {
+    pub(super) fn trim(&self, now: Instant) -> Vec<IdleConnection<T>> {
         let mut state = self.state.lock();
         let mut kept = Vec::with_capacity(state.idle.len());
         let mut out = Vec::new();
@@ -223,7 +226,7 @@ impl<T: Stream> Pool<T> {
     }
 
     /// Ends the pool: idle connections are handed out to be closed, those who wait are told.
-    pub(super) fn close(&self) -> Vec<Idle<T>> {
+    pub(super) fn close(&self) -> Vec<IdleConnection<T>> {
         let mut state = self.state.lock();
         state.closed = true;
         state.waiting.clear();
@@ -266,10 +269,14 @@ mod tests {
         (Standing::new(near, Side::Engine), far)
     }
 
-    fn waits(taken: Taken<DuplexStream>) -> (oneshot::Receiver<Idle<DuplexStream>>, usize) {
+    fn waits(
+        taken: Checkout<DuplexStream>,
+    ) -> (oneshot::Receiver<IdleConnection<DuplexStream>>, usize) {
         match taken {
-            Taken::Later(arrival, demand) => (arrival, demand),
-            Taken::Ready(..) | Taken::Closed => panic!("nothing is idle and the pool is open"),
+            Checkout::Later(arrival, demand) => (arrival, demand),
+            Checkout::Ready(..) | Checkout::Closed => {
+                panic!("nothing is idle and the pool is open")
+            }
         }
     }
 

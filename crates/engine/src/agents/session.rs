@@ -28,7 +28,7 @@ use wire::message::{
 use wire::{Decoder, Error, Kind, Message};
 
 use super::hello::{farewell, refuse, token};
-use super::{Agent, Facts, OUTBOX, Order};
+use super::{Agent, AgentInfo, ControlCommand, OUTBOX};
 use crate::core::{Core, Worker};
 use crate::directory::{Project, WebttyServer};
 use crate::limits::{MessageRate, monotonic};
@@ -80,7 +80,7 @@ struct Session {
     project: Arc<Project>,
     identity: Identity,
     liveness: EngineLiveness,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::Receiver<ControlCommand>,
     /// Tunnels of this channel, to know which displacements concern it.
     tunnels: BTreeSet<TunnelId>,
     /// Those on reserved ports.
@@ -96,7 +96,7 @@ struct Session {
 
 /// Why a control channel ended.
 #[derive(Debug, thiserror::Error)]
-enum End {
+enum SessionEnd {
     #[error("the connection ended")]
     Closed,
     #[error("the connection failed: {0}")]
@@ -113,7 +113,7 @@ enum End {
     Revoked(String),
 }
 
-impl End {
+impl SessionEnd {
     /// Name in metrics.
     fn as_str(&self) -> &'static str {
         match self {
@@ -158,7 +158,7 @@ impl Session {
         let with_lanes = extensions.contains(&wire::handshake::EXT_LANE);
 
         let pools = if pooled { core.workers().len() } else { 0 };
-        let (agent, orders) = Agent::new(Facts {
+        let (agent, orders) = Agent::new(AgentInfo {
             core: Arc::downgrade(core),
             client_id: view.id,
             pools,
@@ -197,12 +197,12 @@ impl Session {
         ))
     }
 
-    async fn serve(mut self, mut stream: TlsStream, answer: Message) -> End {
-        let end = match self.say(&answer) {
-            Ok(()) => self.converse(&mut stream).await,
+    async fn serve(mut self, mut stream: TlsStream, answer: Message) -> SessionEnd {
+        let end = match self.queue_message(&answer) {
+            Ok(()) => self.exchange_messages(&mut stream).await,
             Err(end) => end,
         };
-        if matches!(end, End::Revoked(_)) {
+        if matches!(end, SessionEnd::Revoked(_)) {
             self.agent.revoked.store(true, Ordering::Relaxed);
             self.core.tokens.agent_revoked(&self.project.id);
         }
@@ -216,8 +216,8 @@ impl Session {
         let gone = gone.iter().map(|tunnel| tunnel.view.id).collect();
         self.core.forget_upstreams(gone);
         let last_words = match &end {
-            End::Violation(reason) => Some(reason.clone()),
-            End::Revoked(reason) => Some(reason.clone()),
+            SessionEnd::Violation(reason) => Some(reason.clone()),
+            SessionEnd::Revoked(reason) => Some(reason.clone()),
             _ => None,
         };
         if let Some(message) = last_words {
@@ -231,7 +231,7 @@ impl Session {
         end
     }
 
-    async fn converse(&mut self, stream: &mut TlsStream) -> End {
+    async fn exchange_messages(&mut self, stream: &mut TlsStream) -> SessionEnd {
         self.agent.fill_pools(Instant::now());
         let stop = self.core.agents_stop.clone();
         let mut decoder = Decoder::new();
@@ -247,7 +247,7 @@ impl Session {
                 return end;
             }
             if self.closing {
-                return End::Goodbye;
+                return SessionEnd::Goodbye;
             }
             let silent = tokio::time::sleep_until(self.liveness.deadline().into());
             let paused_until = self.paused_until;
@@ -260,14 +260,14 @@ impl Session {
             // Every branch is cancel safe: a read takes bytes only when it completes.
             tokio::select! {
                 read = stream.read(&mut bytes), if paused_until.is_none() => match read {
-                    Ok(0) => return End::Closed,
+                    Ok(0) => return SessionEnd::Closed,
                     Ok(count) => {
                         decoder.push(bytes.get(..count).unwrap_or_default());
                         if let Err(end) = self.take_messages(&mut decoder) {
                             return end;
                         }
                     }
-                    Err(error) => return End::Failed(error),
+                    Err(error) => return SessionEnd::Failed(error),
                 },
                 Some(order) = self.orders.recv() => {
                     let mut next = Some(order);
@@ -275,7 +275,7 @@ impl Session {
                     // from being sent.
                     let mut left = OUTBOX;
                     while let Some(order) = next {
-                        if let Err(end) = self.obey(order) {
+                        if let Err(end) = self.execute(order) {
                             return end;
                         }
                         left = left.saturating_sub(1);
@@ -290,7 +290,7 @@ impl Session {
                         return end;
                     }
                 }
-                () = silent, if paused_until.is_none() => return End::Silent,
+                () = silent, if paused_until.is_none() => return SessionEnd::Silent,
                 // The sender lives as long as the engine.
                 Ok(()) = changes.changed() => {
                     if let Some(end) = self.lapsed() {
@@ -302,14 +302,14 @@ impl Session {
                     }
                 }
                 _ = trim.tick() => self.agent.trim_pools(Instant::now()),
-                () = stop.cancelled() => return End::Stopping,
+                () = stop.cancelled() => return SessionEnd::Stopping,
             }
         }
     }
 
     /// Why the agent may not stay: its token was taken back, its project is out of use, or its
     /// owner has no part in it any more. That a token is past its time ends nothing that it began.
-    fn lapsed(&self) -> Option<End> {
+    fn lapsed(&self) -> Option<SessionEnd> {
         let now = self.core.unix_seconds();
         let tenancy = &self.core.tenancy;
         let may = |permission| {
@@ -317,20 +317,20 @@ impl Session {
                 .require(&self.credential, &self.project, permission)
                 .is_ok()
         };
-        if !self.core.tokens.holds(&self.credential, now) {
-            Some(End::Revoked("its credential was revoked".to_owned()))
+        if !self.core.tokens.is_still_valid(&self.credential, now) {
+            Some(SessionEnd::Revoked("its credential was revoked".to_owned()))
         } else if let Err(denied) = tenancy.admits(&self.credential, &self.project) {
-            Some(End::Revoked(denied.to_string()))
+            Some(SessionEnd::Revoked(denied.to_string()))
         } else if !self.tunnels.is_empty() && !may(Permission::TunnelsTunnelsCreateDelete) {
             let reason = "its owner may not open tunnels here any more";
-            Some(End::Revoked(reason.to_owned()))
+            Some(SessionEnd::Revoked(reason.to_owned()))
         } else {
             None
         }
     }
 
-    fn take_messages(&mut self, decoder: &mut Decoder) -> Result<(), End> {
-        let violation = |error: String| End::Violation(error);
+    fn take_messages(&mut self, decoder: &mut Decoder) -> Result<(), SessionEnd> {
+        let violation = |error: String| SessionEnd::Violation(error);
         while self.paused_until.is_none() {
             let message = decoder.next();
             let Some(message) = message.map_err(|error| violation(error.to_string()))? else {
@@ -345,21 +345,23 @@ impl Session {
                 Kind::Heartbeat(heartbeat) => {
                     let answer = self.liveness.on_heartbeat(heartbeat, now);
                     if let Some(answer) = answer.map_err(|error| violation(error.to_string()))? {
-                        self.say(&Kind::Heartbeat(answer).into())?;
+                        self.queue_message(&Kind::Heartbeat(answer).into())?;
                     }
                 }
                 Kind::OpenTunnelReq(request) => {
                     let answer = self.open_tunnel(request);
-                    self.say(&answer)?;
+                    self.queue_message(&answer)?;
                 }
                 Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id }) => {
                     self.close_tunnel(&tunnel_id);
-                    self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
+                    self.queue_message(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
                 }
                 Kind::CloseControlChannelReq(_) => {
                     // Whoever comes now goes elsewhere, and finds no connection that closes.
                     self.agent.end();
-                    self.say(&Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into())?;
+                    self.queue_message(
+                        &Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into(),
+                    )?;
                     self.closing = true;
                 }
                 Kind::ProxyConnRsp(ProxyConnRsp {
@@ -391,25 +393,25 @@ impl Session {
         }
     }
 
-    fn obey(&mut self, order: Order) -> Result<(), End> {
+    fn execute(&mut self, order: ControlCommand) -> Result<(), SessionEnd> {
         match order {
-            Order::Send(message) => self.say(&message),
-            Order::TakenOver(tunnel) => {
+            ControlCommand::Send(message) => self.queue_message(&message),
+            ControlCommand::TakenOver(tunnel) => {
                 self.reserved.remove(&tunnel);
                 self.servers.remove(&tunnel);
                 if !self.tunnels.remove(&tunnel) {
                     return Ok(());
                 }
                 let message = ServerMessage::TAKEN_OVER.to_owned();
-                self.say(&Kind::ServerMessage(ServerMessage { message }).into())?;
+                self.queue_message(&Kind::ServerMessage(ServerMessage { message }).into())?;
                 let tunnel_id = tunnel.to_string();
-                self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
+                self.queue_message(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
             }
         }
     }
 
     /// Closes the tunnels whose reserved port is the project's no longer.
-    fn give_up_ports(&mut self) -> Result<(), End> {
+    fn give_up_ports(&mut self) -> Result<(), SessionEnd> {
         let state = self.project.state();
         let released = |(_, port): &(&TunnelId, &u16)| !state.has_reserved(**port);
         let gone: Vec<_> = self.reserved.iter().filter(released).collect();
@@ -418,13 +420,13 @@ impl Session {
         self.give_up(gone, "the reserved port was released")
     }
 
-    fn give_up(&mut self, tunnels: Vec<TunnelId>, reason: &str) -> Result<(), End> {
+    fn give_up(&mut self, tunnels: Vec<TunnelId>, reason: &str) -> Result<(), SessionEnd> {
         for tunnel in tunnels {
             let tunnel_id = tunnel.to_string();
             self.close_tunnel(&tunnel_id);
             let message = reason.to_owned();
-            self.say(&Kind::ServerMessage(ServerMessage { message }).into())?;
-            self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
+            self.queue_message(&Kind::ServerMessage(ServerMessage { message }).into())?;
+            self.queue_message(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
         }
         Ok(())
     }
@@ -448,12 +450,13 @@ impl Session {
     }
 
     /// Queues a message. The queue is bounded by what one round of the loop can produce.
-    fn say(&mut self, message: &Message) -> Result<(), End> {
-        wire::encode(message, &mut self.out)
-            .map_err(|error| End::Violation(format!("an answer does not fit a frame: {error}")))
+    fn queue_message(&mut self, message: &Message) -> Result<(), SessionEnd> {
+        wire::encode(message, &mut self.out).map_err(|error| {
+            SessionEnd::Violation(format!("an answer does not fit a frame: {error}"))
+        })
     }
 
-    async fn write_out(&mut self, stream: &mut TlsStream) -> Result<(), End> {
+    async fn write_out(&mut self, stream: &mut TlsStream) -> Result<(), SessionEnd> {
         if self.out.is_empty() {
             return Ok(());
         }
@@ -464,7 +467,7 @@ impl Session {
         };
         match tokio::time::timeout(WRITE_DEADLINE, writing).await {
             Ok(written) => Ok(written?),
-            Err(_) => Err(End::Silent),
+            Err(_) => Err(SessionEnd::Silent),
         }
     }
 }

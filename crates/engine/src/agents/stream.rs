@@ -11,8 +11,8 @@ use transport::TlsStream;
 use transport::lane::Carried;
 use transport::standing::Framed;
 
-use super::lanes::ToPool;
-use super::pool::{Idle, Seat};
+use super::lanes::MigrateToPool;
+use super::pool::{IdleConnection, PoolPermit};
 use super::{Agent, StreamSlot};
 
 /// How long a connection whose stream was abandoned may take to become usable again. A round trip
@@ -26,78 +26,82 @@ const RECYCLE: Duration = Duration::from_secs(5);
 /// standing connection goes back to its pool.
 #[derive(Debug)]
 pub(crate) struct TunnelStream {
-    carrier: Carrier,
+    carrier: StreamTransport,
     _slot: StreamSlot,
 }
 
 #[derive(Debug)]
-enum Carrier {
-    Standing(Seated),
+enum StreamTransport {
+    Standing(PooledStream),
     /// A lane first, and a standing connection once the stream is no longer small.
-    Lane(Box<Carried<ToPool>>),
+    Lane(Box<Carried<MigrateToPool>>),
     /// A connection that the agent opened for this stream alone.
     Own(TlsStream),
 }
 
 impl TunnelStream {
-    pub(super) fn standing(seated: Seated, slot: StreamSlot) -> Self {
+    pub(super) fn standing(seated: PooledStream, slot: StreamSlot) -> Self {
         Self {
-            carrier: Carrier::Standing(seated),
+            carrier: StreamTransport::Standing(seated),
             _slot: slot,
         }
     }
 
-    pub(super) fn on_lane(carried: Carried<ToPool>, slot: StreamSlot) -> Self {
+    pub(super) fn on_lane(carried: Carried<MigrateToPool>, slot: StreamSlot) -> Self {
         Self {
-            carrier: Carrier::Lane(Box::new(carried)),
+            carrier: StreamTransport::Lane(Box::new(carried)),
             _slot: slot,
         }
     }
 
     pub(super) fn own(stream: TlsStream, slot: StreamSlot) -> Self {
         Self {
-            carrier: Carrier::Own(stream),
+            carrier: StreamTransport::Own(stream),
             _slot: slot,
         }
     }
 
     /// Whether it has left its lane, where another exchange would cost less.
     pub(crate) fn has_moved(&self) -> bool {
-        matches!(&self.carrier, Carrier::Lane(carried) if carried.is_moved())
+        matches!(&self.carrier, StreamTransport::Lane(carried) if carried.is_moved())
     }
 
     /// Why the agent refused the stream, if it did and said; not why one broke that was accepted.
     pub(crate) fn refusal(&self) -> Option<wire::Error> {
         let said = match &self.carrier {
-            Carrier::Standing(seated) => seated.refusal(),
-            Carrier::Lane(carried) => carried
+            StreamTransport::Standing(seated) => seated.refusal(),
+            StreamTransport::Lane(carried) => carried
                 .lane_refusal()
-                .or_else(|| carried.connection().and_then(Seated::refusal)),
-            Carrier::Own(_) => None,
+                .or_else(|| carried.connection().and_then(PooledStream::refusal)),
+            StreamTransport::Own(_) => None,
         };
         said.filter(wire::Error::is_refusal)
     }
 
     fn io(&mut self) -> Pin<&mut dyn transport::Stream> {
         match &mut self.carrier {
-            Carrier::Standing(seated) => Pin::new(seated),
-            Carrier::Lane(carried) => Pin::new(&mut **carried),
-            Carrier::Own(stream) => Pin::new(stream),
+            StreamTransport::Standing(seated) => Pin::new(seated),
+            StreamTransport::Lane(carried) => Pin::new(&mut **carried),
+            StreamTransport::Own(stream) => Pin::new(stream),
         }
     }
 }
 
 /// A stream on a standing connection, which goes back to its pool when this is dropped.
 #[derive(Debug)]
-pub(super) struct Seated {
+pub(super) struct PooledStream {
     /// Empty only while it is being dropped.
-    opened: Option<(Framed<TlsStream>, Seat)>,
+    opened: Option<(Framed<TlsStream>, PoolPermit)>,
     agent: Arc<Agent>,
     worker: usize,
 }
 
-impl Seated {
-    pub(super) fn new(opened: (Framed<TlsStream>, Seat), agent: Arc<Agent>, worker: usize) -> Self {
+impl PooledStream {
+    pub(super) fn new(
+        opened: (Framed<TlsStream>, PoolPermit),
+        agent: Arc<Agent>,
+        worker: usize,
+    ) -> Self {
         Self {
             opened: Some(opened),
             agent,
@@ -153,7 +157,7 @@ impl AsyncWrite for TunnelStream {
     }
 }
 
-impl AsyncRead for Seated {
+impl AsyncRead for PooledStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -163,7 +167,7 @@ impl AsyncRead for Seated {
     }
 }
 
-impl AsyncWrite for Seated {
+impl AsyncWrite for PooledStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -181,7 +185,7 @@ impl AsyncWrite for Seated {
     }
 }
 
-impl Drop for Seated {
+impl Drop for PooledStream {
     fn drop(&mut self) {
         let Some((framed, seat)) = self.opened.take() else {
             return;
@@ -191,7 +195,7 @@ impl Drop for Seated {
             let recycled = tokio::time::timeout(RECYCLE, framed.recycle());
             let standing = recycled.await.ok().flatten();
             if let Some((standing, pool)) = standing.zip(agent.pool(worker)) {
-                pool.put(Idle::again(standing, seat), Instant::now());
+                pool.put(IdleConnection::again(standing, seat), Instant::now());
             }
         };
         // Outside a runtime (at the very end of a worker) there is no pool to go back to.

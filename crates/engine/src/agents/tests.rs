@@ -4,8 +4,8 @@ use types::id::RANDOM_BYTES;
 
 use super::*;
 
-fn agent(workers: usize) -> (Arc<Agent>, mpsc::Receiver<Order>) {
-    Agent::new(Facts {
+fn agent(workers: usize) -> (Arc<Agent>, mpsc::Receiver<ControlCommand>) {
+    Agent::new(AgentInfo {
         core: Weak::new(),
         client_id: ClientId::new(1, [1; RANDOM_BYTES]),
         pools: workers,

@@ -12,10 +12,10 @@ use types::problem::Problem;
 use types::query_credential;
 
 use super::Api;
-use super::lifetime::{Lifetime, Right};
-use crate::access::{Bearer, Denied};
+use super::lifetime::{CredentialGuard, RequiredAccess};
+use crate::access::{Bearer, BoundaryDenial};
 use crate::directory::Project;
-use crate::live::Load;
+use crate::live::LoadMetric;
 
 /// A caller whose bearer token is valid and holds the permission that `N` names. The query is no
 /// place for a credential here (EN-5).
@@ -27,7 +27,7 @@ pub(super) struct Caller<N> {
 }
 
 /// The permission that an operation needs.
-pub(super) trait Needs: Send {
+pub(super) trait RequiredPermission: Send {
     const PERMISSION: Option<Permission>;
     /// Another that does as well: it holds the rule of the operation, too.
     const OR: Option<Permission> = None;
@@ -35,17 +35,17 @@ pub(super) trait Needs: Send {
 
 /// Any valid credential.
 #[derive(Debug)]
-pub(super) struct Anything;
+pub(super) struct AnyCredential;
 
 /// `tunnels.resources.read-only`.
 #[derive(Debug)]
 pub(super) struct ReadResources;
 
-impl Needs for Anything {
+impl RequiredPermission for AnyCredential {
     const PERMISSION: Option<Permission> = None;
 }
 
-impl Needs for ReadResources {
+impl RequiredPermission for ReadResources {
     const PERMISSION: Option<Permission> = Some(Permission::TunnelsResourcesReadOnly);
 }
 
@@ -65,24 +65,24 @@ pub(super) struct ReadRecordings;
 #[derive(Debug)]
 pub(super) struct DeleteRecordings;
 
-impl Needs for ReadRecordings {
+impl RequiredPermission for ReadRecordings {
     const PERMISSION: Option<Permission> = Some(Permission::WebttyLogsReadOnly);
 }
 
-impl Needs for DeleteRecordings {
+impl RequiredPermission for DeleteRecordings {
     const PERMISSION: Option<Permission> = Some(Permission::WebttyLogsReadWrite);
 }
 
-impl Needs for ReadTerminals {
+impl RequiredPermission for ReadTerminals {
     const PERMISSION: Option<Permission> = Some(Permission::WebttySessionsReadOnly);
     const OR: Option<Permission> = Some(Permission::WebttySessionsReadWrite);
 }
 
-impl Needs for WriteTerminals {
+impl RequiredPermission for WriteTerminals {
     const PERMISSION: Option<Permission> = Some(Permission::WebttySessionsReadWrite);
 }
 
-impl<A: Load, N: Needs> FromRequestParts<Arc<Api<A>>> for Caller<N> {
+impl<A: LoadMetric, N: RequiredPermission> FromRequestParts<Arc<Api<A>>> for Caller<N> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
@@ -109,10 +109,10 @@ impl<A: Load, N: Needs> FromRequestParts<Arc<Api<A>>> for Caller<N> {
 pub(super) struct Watcher {
     pub(super) token: Arc<Verified>,
     pub(super) project: Arc<Project>,
-    pub(super) lifetime: Lifetime,
+    pub(super) lifetime: CredentialGuard,
 }
 
-impl<A: Load> FromRequestParts<Arc<Api<A>>> for Watcher {
+impl<A: LoadMetric> FromRequestParts<Arc<Api<A>>> for Watcher {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
@@ -138,13 +138,13 @@ impl<A: Load> FromRequestParts<Arc<Api<A>>> for Watcher {
         let permission = Permission::TunnelsResourcesReadOnly;
         api.tenancy.require(&token, &project, permission)?;
         let tokens = Arc::clone(&api.tokens);
-        let right = Right {
+        let right = RequiredAccess {
             tenancy: api.tenancy.clone(),
             project: Arc::clone(&project),
             permission,
             also: None,
         };
-        let lifetime = Lifetime::new(
+        let lifetime = CredentialGuard::new(
             text,
             token.limits.expires_at(),
             tokens,
@@ -163,11 +163,11 @@ impl<A: Load> FromRequestParts<Arc<Api<A>>> for Watcher {
 /// Somebody who brings a stream and proves with its first message that they may: a credential is
 /// judged where there is one, and needs not be there. Browsers can send none but in the query.
 #[derive(Debug)]
-pub(super) struct Joiner {
+pub(super) struct SessionJoiner {
     pub(super) project: Arc<Project>,
 }
 
-impl<A: Load> FromRequestParts<Arc<Api<A>>> for Joiner {
+impl<A: LoadMetric> FromRequestParts<Arc<Api<A>>> for SessionJoiner {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
@@ -199,19 +199,19 @@ impl<N> Caller<N> {
         api: &Api<A>,
         headers: &http::HeaderMap,
         permission: Permission,
-    ) -> Option<Lifetime> {
+    ) -> Option<CredentialGuard> {
         // Taken first: what is revoked from here on is seen at the stream's first wait.
         let changes = api.tokens.changes();
         let Bearer::Token(text) = Bearer::of(headers) else {
             return None;
         };
-        let right = Right {
+        let right = RequiredAccess {
             tenancy: api.tenancy.clone(),
             project: Arc::clone(&self.project),
             permission,
             also: None,
         };
-        Some(Lifetime::new(
+        Some(CredentialGuard::new(
             Secret::new(text),
             self.token.limits.expires_at(),
             Arc::clone(&api.tokens),
@@ -228,7 +228,7 @@ impl<A> Api<A> {
         &self,
         token: &Verified,
         project: &Project,
-    ) -> Result<Permission, Denied> {
+    ) -> Result<Permission, BoundaryDenial> {
         let write = Permission::WebttySessionsReadWrite;
         if self.tenancy.require(token, project, write).is_ok() {
             return Ok(write);

@@ -15,11 +15,11 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use super::Api;
-use crate::live::Load;
+use crate::live::LoadMetric;
 
 /// Answers what a browser asks before it lets the platform's page call (the Fetch standard, 3.2.2),
 /// and lets that page see the answers.
-pub(super) async fn let_the_platform_in<A: Load>(
+pub(super) async fn let_the_platform_in<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     request: Request,
     next: Next,

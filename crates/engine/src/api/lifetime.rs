@@ -16,12 +16,12 @@ use crate::directory::Project;
 
 /// The token of a stream, judged again whenever keys or revocations change.
 #[derive(Debug)]
-pub(crate) struct Lifetime {
+pub(crate) struct CredentialGuard {
     text: Secret,
     expires_at: Option<i64>,
     tokens: Arc<Tokens>,
     /// Where, and by what right, the stream was opened.
-    right: Right,
+    right: RequiredAccess,
     clock: Arc<dyn Clock>,
     changes: watch::Receiver<u64>,
     /// Kept from wait to wait: a stream waits once for each event.
@@ -30,7 +30,7 @@ pub(crate) struct Lifetime {
 
 /// What a stream needs beside a valid token.
 #[derive(Debug, Clone)]
-pub(super) struct Right {
+pub(super) struct RequiredAccess {
     pub(super) tenancy: Tenancy,
     pub(super) project: Arc<Project>,
     pub(super) permission: Permission,
@@ -40,19 +40,19 @@ pub(super) struct Right {
 
 /// Why a stream may not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Lapse {
+pub(crate) enum CredentialEnd {
     #[error("the token has expired")]
     Expired,
     #[error("the token is no longer valid")]
     Revoked,
 }
 
-impl Lifetime {
+impl CredentialGuard {
     pub(super) fn new(
         text: Secret,
         expires_at: Option<i64>,
         tokens: Arc<Tokens>,
-        right: Right,
+        right: RequiredAccess,
         clock: Arc<dyn Clock>,
         changes: watch::Receiver<u64>,
     ) -> Self {
@@ -68,22 +68,22 @@ impl Lifetime {
     }
 
     /// Ends with this permission, too.
-    pub(super) fn needs_too(&mut self, permission: Permission) {
+    pub(super) fn require_also(&mut self, permission: Permission) {
         self.right.also = Some(permission);
     }
 
     /// Waits until the token no longer holds. Cancel-safe.
-    pub(crate) async fn lapse(&mut self) -> Lapse {
+    pub(crate) async fn ended(&mut self) -> CredentialEnd {
         loop {
             let Some(left) = self.left() else {
-                return Lapse::Expired;
+                return CredentialEnd::Expired;
             };
             tokio::select! {
                 biased;
                 changed = self.changes.changed() => {
                     // Without a sender the engine itself is gone, and so are its streams.
-                    if changed.is_err() || !self.still_holds() {
-                        return Lapse::Revoked;
+                    if changed.is_err() || !self.is_still_valid() {
+                        return CredentialEnd::Revoked;
                     }
                 }
                 () = &mut self.look_again => {
@@ -107,14 +107,14 @@ impl Lifetime {
             .map(Duration::from_millis)
     }
 
-    fn still_holds(&self) -> bool {
+    fn is_still_valid(&self) -> bool {
         let now = self.clock.now().as_second();
         // It came in as text.
         let text = std::str::from_utf8(self.text.expose());
         let token = text
             .ok()
             .and_then(|text| self.tokens.verify(text, now).ok());
-        let Right {
+        let RequiredAccess {
             tenancy,
             project,
             permission,

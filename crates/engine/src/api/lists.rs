@@ -17,10 +17,10 @@ use super::Api;
 use super::answers::AnswerWriter;
 use super::caller::{Caller, ReadResources};
 use crate::access::reaches_list;
-use crate::live::{Load, write_array};
+use crate::live::{LoadMetric, write_array};
 
 /// The clients that match (EN-2b).
-pub(super) async fn clients<A: Load>(
+pub(super) async fn clients<A: LoadMetric>(
     caller: Caller<ReadResources>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
@@ -40,7 +40,7 @@ pub(super) async fn clients<A: Load>(
 }
 
 /// The tunnels that match (EN-2a).
-pub(super) async fn tunnels<A: Load>(
+pub(super) async fn tunnels<A: LoadMetric>(
     caller: Caller<ReadResources>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
@@ -60,7 +60,7 @@ pub(super) async fn tunnels<A: Load>(
 }
 
 /// One tunnel. One that the token does not show is one that is not there.
-pub(super) async fn tunnel<A: Load>(
+pub(super) async fn tunnel<A: LoadMetric>(
     caller: Caller<ReadResources>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,

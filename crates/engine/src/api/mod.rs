@@ -32,14 +32,14 @@ use types::problem::Problem;
 use types::query_credential;
 
 pub use self::answers::AnswerBudget;
-use self::caller::{Anything, Caller};
-pub(crate) use self::lifetime::Lifetime;
+use self::caller::{AnyCredential, Caller};
+pub(crate) use self::lifetime::CredentialGuard;
 pub(crate) use self::rates::Source;
 pub use self::rates::{ApiRates, RateLimiter};
 use crate::access::{Tenancy, Tokens};
 use crate::clock::Clock;
 use crate::directory::Project;
-use crate::live::{Live, Load, View};
+use crate::live::{Live, LoadMetric, View};
 use crate::webtty::Sessions;
 
 /// What the handlers share.
@@ -67,7 +67,7 @@ pub struct Api<A> {
 /// Routes of the Engine API. The project that a request is about is found by its host, and comes
 /// as an extension of type `Arc<Project>`. Serve it over HTTP/1.1 and HTTP/2, the latter with extended CONNECT
 /// (RFC 8441) enabled, and the former with upgrades.
-pub fn router<A: Load>(api: Arc<Api<A>>) -> Router {
+pub fn router<A: LoadMetric>(api: Arc<Api<A>>) -> Router {
     let router = Router::new()
         .route(paths::CLIENTS, get(lists::clients::<A>))
         .route(paths::TUNNELS, get(lists::tunnels::<A>))
@@ -94,7 +94,7 @@ pub fn router<A: Load>(api: Arc<Api<A>>) -> Router {
 
 /// `/api/auth`: whether the credential is valid, whatever it may do; and whether what it was judged
 /// by is of now, which a managed engine knows by its link.
-async fn auth<A: Load>(State(api): State<Arc<Api<A>>>, _: Caller<Anything>) -> Response {
+async fn auth<A: LoadMetric>(State(api): State<Arc<Api<A>>>, _: Caller<AnyCredential>) -> Response {
     let Some(link) = &api.link else {
         return StatusCode::NO_CONTENT.into_response();
     };

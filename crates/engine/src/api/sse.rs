@@ -22,11 +22,11 @@ use super::Api;
 use super::answers::TimedAnswer;
 use super::caller::Watcher;
 use super::watch::{End, Watch};
-use crate::live::{Ended, Load, SSE_PREFIX, SSE_SUFFIX};
+use crate::live::{LoadMetric, SSE_PREFIX, SSE_SUFFIX, SubscriptionEnd};
 
 /// The route. Pages of any origin may read it: a browser's `EventSource` asks for that, and no
 /// ambient credential is looked at here.
-pub(super) fn route<A: Load>() -> MethodRouter<Arc<Api<A>>> {
+pub(super) fn route<A: LoadMetric>() -> MethodRouter<Arc<Api<A>>> {
     get(watch::<A>).layer(axum::middleware::map_response(
         async |mut response: Response| {
             response
@@ -37,7 +37,7 @@ pub(super) fn route<A: Load>() -> MethodRouter<Arc<Api<A>>> {
     ))
 }
 
-async fn watch<A: Load>(
+async fn watch<A: LoadMetric>(
     watcher: Watcher,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
@@ -88,7 +88,7 @@ impl Lines {
             }
             match initial.next() {
                 Some(Ok(piece)) => return Ok(piece),
-                Some(Err(_)) => return Err(Ended::TooSlow.into()),
+                Some(Err(_)) => return Err(SubscriptionEnd::TooSlow.into()),
                 None => self.initial = None,
             }
         }

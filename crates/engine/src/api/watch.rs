@@ -12,30 +12,30 @@ use types::problem::Problem;
 use super::Api;
 use super::answers::{Answer, AnswerWriter};
 use super::caller::Watcher;
-use super::lifetime::{Lapse, Lifetime};
+use super::lifetime::{CredentialEnd, CredentialGuard};
 use crate::access::reaches_list;
-use crate::live::{Ended, Events, Frame, Load, View};
+use crate::live::{Events, Frame, LoadMetric, SubscriptionEnd, View};
 
 /// An open stream: its first event, then the changes, until it ends with a reason.
 #[derive(Debug)]
 pub(super) struct Watch {
     initial: Option<Answer>,
     events: Events,
-    lifetime: Lifetime,
+    lifetime: CredentialGuard,
 }
 
 /// Why a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum End {
     #[error(transparent)]
-    Token(#[from] Lapse),
+    Token(#[from] CredentialEnd),
     #[error(transparent)]
-    Events(#[from] Ended),
+    Events(#[from] SubscriptionEnd),
 }
 
 impl Watch {
     /// Subscribes. `state.initial` stands between `before` and `after` (EN-3).
-    pub(super) fn open<A: Load>(
+    pub(super) fn open<A: LoadMetric>(
         api: &Arc<Api<A>>,
         mut watcher: Watcher,
         uri: &Uri,
@@ -47,7 +47,7 @@ impl Watch {
         if webtty {
             // WT-5: events of terminals are for those who may watch these, and ask for them.
             let permission = api.reads_terminals(&watcher.token, &watcher.project)?;
-            watcher.lifetime.needs_too(permission);
+            watcher.lifetime.require_also(permission);
         }
         let view = View {
             webtty,
@@ -68,7 +68,7 @@ impl Watch {
         Ok(Self::new(Some(initial), events, watcher.lifetime))
     }
 
-    pub(super) fn new(initial: Option<Answer>, events: Events, lifetime: Lifetime) -> Self {
+    pub(super) fn new(initial: Option<Answer>, events: Events, lifetime: CredentialGuard) -> Self {
         Self {
             initial,
             events,
@@ -83,7 +83,7 @@ impl Watch {
 
     /// Why the stream may not go on, where its token no longer holds.
     pub(super) fn lapsed(&mut self) -> Option<End> {
-        self.lifetime.lapse().now_or_never().map(End::Token)
+        self.lifetime.ended().now_or_never().map(End::Token)
     }
 
     /// Waits for the next change. Cancel-safe.
@@ -94,7 +94,7 @@ impl Watch {
         tokio::select! {
             // The token first: events that keep coming do not keep a stream alive.
             biased;
-            lapse = self.lifetime.lapse() => Err(lapse.into()),
+            lapse = self.lifetime.ended() => Err(lapse.into()),
             delivery = self.events.next() => Ok(delivery?.frame()),
         }
     }

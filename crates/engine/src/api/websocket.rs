@@ -22,9 +22,9 @@ use super::Api;
 use super::answers::{Answer, Charge};
 use super::caller::Watcher;
 use super::watch::{End, Watch};
-use crate::live::{Ended, Frame, Load};
+use crate::live::{Frame, LoadMetric, SubscriptionEnd};
 
-pub(super) async fn watch<A: Load>(
+pub(super) async fn watch<A: LoadMetric>(
     watcher: Watcher,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
@@ -112,8 +112,8 @@ async fn send(socket: &mut WebSocket, message: Message) -> bool {
 fn code_of(end: End) -> u16 {
     match end {
         End::Token(_) => close_code::POLICY,
-        End::Events(Ended::TooSlow) => close_code::AGAIN,
-        End::Events(Ended::Stopped) => close_code::AWAY,
+        End::Events(SubscriptionEnd::TooSlow) => close_code::AGAIN,
+        End::Events(SubscriptionEnd::Stopped) => close_code::AWAY,
     }
 }
 

@@ -62,7 +62,7 @@ impl Directory {
     /// Puts a whole snapshot in force. What is not in it is no more.
     pub fn replace(&self, platform: Platform, items: Vec<Item>) {
         let _writing = self.writing.lock();
-        let mut kept = Kept::default();
+        let mut kept = SnapshotIds::default();
         for item in &items {
             kept.note(item);
         }
@@ -187,7 +187,7 @@ impl Directory {
     /// Whether what was begun with this credential may go on at `now` (Unix seconds): it is still
     /// what is known under its id, or what is known differs in its end alone, which is to come. A
     /// credential that was rotated is good until its overlap ends.
-    pub fn still_stands(&self, credential: &Arc<Credential>, now: i64) -> bool {
+    pub fn is_still_valid(&self, credential: &Arc<Credential>, now: i64) -> bool {
         self.credential(&credential.id).is_some_and(|known| {
             Arc::ptr_eq(&known, credential)
                 || known.is_but_its_end(credential) && !known.is_expired(now)
@@ -417,7 +417,7 @@ impl Directory {
 
 /// Ids that a snapshot holds.
 #[derive(Default)]
-struct Kept {
+struct SnapshotIds {
     projects: HashSet<String>,
     people: HashSet<String>,
     credentials: HashSet<String>,
@@ -425,7 +425,7 @@ struct Kept {
     ended: HashSet<String>,
 }
 
-impl Kept {
+impl SnapshotIds {
     fn note(&mut self, item: &Item) {
         match item {
             Item::Project(project) => self.projects.insert(project.id.clone()),

@@ -9,7 +9,7 @@ use arc_swap::{ArcSwap, Guard};
 use types::tunnel::{Country, IpRange, TlsVersion};
 
 use crate::browser::SignedIn;
-use crate::limits::{ChangeRate, Meters, Places, Speed};
+use crate::limits::{ChangeRate, ConcurrencyLimit, Meters, Speed};
 
 /// A project. Tunnels and agents hold it; its state is swapped when the platform says so, and
 /// everybody who holds it sees the new one with the next look.
@@ -25,7 +25,7 @@ pub struct Project {
     /// How often its agents and tunnels changed lately.
     pub(crate) changes: ChangeRate,
     /// Visits to them that are under way.
-    pub places: Places,
+    pub places: ConcurrencyLimit,
     /// How fast they may be, as the limits of its state say.
     pub speed: Speed,
     /// Where people signed in to its tunnels.
@@ -89,7 +89,7 @@ impl Project {
             endpoint: None,
             meters: Meters::default(),
             changes: ChangeRate::default(),
-            places: Places::default(),
+            places: ConcurrencyLimit::default(),
             speed: Speed::new(&Limits::default()),
             signed_in: SignedIn::default(),
             state: ArcSwap::from_pointee(ProjectState {
@@ -111,7 +111,7 @@ impl Project {
             endpoint: Some(told.endpoint.as_str().into()),
             meters: Meters::default(),
             changes: ChangeRate::default(),
-            places: Places::default(),
+            places: ConcurrencyLimit::default(),
             speed: Speed::new(&told.limits),
             signed_in: SignedIn::default(),
             state: ArcSwap::from_pointee(ProjectState::compile(told)),

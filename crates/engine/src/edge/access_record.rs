@@ -20,11 +20,11 @@ use super::error_format::ErrorFormat;
 use super::in_flight::{InFlight, InFlightGuard};
 use super::revocation::{RevocationGuard, RevocationSignal};
 use super::summary::Visit;
-use crate::access::{Proof, Rule, Visitor};
+use crate::access::{Proof, Rule, VisitorInfo};
 use crate::agents::{Agent, random_bytes};
 use crate::core::Worker;
 use crate::directory::Project;
-use crate::limits::{NoPlace, Place, SourceVisit};
+use crate::limits::{ConcurrencyError, SourceVisit, VisitPermit};
 use crate::live::LiveTunnel;
 use crate::managed::Meter;
 
@@ -39,7 +39,7 @@ pub(crate) struct AccessRecord {
     /// What a managed engine reports; `None` on a community engine.
     report: Option<Box<Report>>,
     hold: Option<RevocationGuard>,
-    place: Option<Place>,
+    place: Option<VisitPermit>,
     source_visit: Option<SourceVisit>,
     /// The visit keeps its connection from being idle.
     occupied: Option<InFlightGuard>,
@@ -280,8 +280,8 @@ impl AccessRecord {
     ///
     /// # Errors
     /// There is none, which is written down.
-    pub(crate) fn acquire_slot(&mut self, project: &Arc<Project>) -> Result<(), NoPlace> {
-        self.place = Place::take(&self.worker.core, project).inspect_err(|none| {
+    pub(crate) fn acquire_slot(&mut self, project: &Arc<Project>) -> Result<(), ConcurrencyError> {
+        self.place = VisitPermit::take(&self.worker.core, project).inspect_err(|none| {
             self.refused(Rule::RateLimit, Some(none.to_string().into()));
         })?;
         Ok(())
@@ -291,7 +291,7 @@ impl AccessRecord {
     pub(crate) fn admitted(
         &mut self,
         tunnel: &Arc<LiveTunnel<Agent>>,
-        visitor: Visitor<'_>,
+        visitor: VisitorInfo<'_>,
         proof: Option<&Proof>,
     ) {
         self.hold = RevocationGuard::take(&self.worker, tunnel, visitor, proof);

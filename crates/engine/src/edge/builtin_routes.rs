@@ -10,7 +10,9 @@ use types::problem::Problem;
 use super::access_record::AccessRecord;
 use super::answer::Answer;
 use super::routing::{HeaderFields, RequestInfo};
-use crate::access::{self, Concern, Concerns, EdgeRequest, Grounds, Guards, Proof};
+use crate::access::{
+    self, AuthContext, ChangeScope, EdgeRequest, Invalidations, Proof, RequiredProofs,
+};
 use crate::agents::Agent;
 use crate::browser::{Arrived, Asked, Browsers, Challenges, Page, Session, SignIns, Solution};
 use crate::core::Core;
@@ -68,7 +70,7 @@ impl BuiltinRoute {
         core: &Core,
         record: &mut AccessRecord,
     ) -> Result<Answer, Box<Problem>> {
-        let grounds = core.grounds();
+        let grounds = core.auth_context();
         if let Some(refused) = access::refuse_visitor(request.tunnel, request.visitor, grounds) {
             record.refused(refused.rule, refused.reason.clone());
             return Err(Box::new(refused.into_problem()));
@@ -175,7 +177,7 @@ fn browsers(core: &Core) -> Result<&Browsers, Box<Problem>> {
 struct Visit<'a, 'r> {
     route: BuiltinRoute,
     request: &'a EdgeRequest<'r, Agent>,
-    grounds: Grounds<'a>,
+    grounds: AuthContext<'a>,
     authority: String,
 }
 
@@ -187,7 +189,7 @@ impl Visit<'_, '_> {
             access::Outcome::Allow(allowed) => allowed.proof,
             _ => None,
         };
-        let guards = self.request.tunnel.policy.guards();
+        let guards = self.request.tunnel.policy.required_proofs();
         let project = &self.request.tunnel.project;
         let state = project.state();
         let session = match &proof {
@@ -254,8 +256,8 @@ impl Visit<'_, '_> {
         };
         let ended = session.ended_as();
         directory.end(&ended, now.saturating_add(EDGE_SESSION_SECONDS));
-        let concern = Concern::Token(ended.into());
-        core.tokens.directory_changed(Concerns::one(concern));
+        let concern = ChangeScope::Token(ended.into());
+        core.tokens.directory_changed(Invalidations::one(concern));
         if let Some(reports) = &core.reports {
             reports
                 .records
@@ -276,7 +278,7 @@ impl Visit<'_, '_> {
             let detail = "Signing in did not work. Begin again.";
             Box::new(Problem::new(403, "sign_in_failed", detail))
         };
-        if !self.request.tunnel.policy.guards().session {
+        if !self.request.tunnel.policy.required_proofs().session {
             return Err(Box::new(Problem::not_found()));
         }
         let Some([code, state]) = self.parameters(["code", "state"]) else {
@@ -315,7 +317,7 @@ impl Visit<'_, '_> {
     fn challenge(&self, browsers: &Browsers) -> Result<Answer, Box<Problem>> {
         let seals = &browsers.seals;
         let host = self.request.host;
-        if !self.request.tunnel.policy.guards().challenge {
+        if !self.request.tunnel.policy.required_proofs().challenge {
             return Err(Box::new(Problem::not_found()));
         }
         let to = self.parameters(["to"]);
@@ -439,7 +441,7 @@ struct TunnelView<'a> {
 }
 
 /// What guards the tunnel, in words that clients know.
-fn policies(guards: Guards, prefix: &str) -> Vec<&'static str> {
+fn policies(guards: RequiredProofs, prefix: &str) -> Vec<&'static str> {
     let session = if prefix == PREFIX {
         "svc-auth"
     } else {

@@ -206,7 +206,7 @@ async fn answer(
                 request.extensions_mut().insert(source);
                 return worker.core.api.clone().oneshot(request).await;
             }
-            None if !worker.core.is_informed() => {
+            None if !worker.core.has_platform_snapshot() => {
                 Problem::unavailable().with_retry_after(SNAPSHOT_RETRY)
             }
             None => Problem::misdirected_request(),

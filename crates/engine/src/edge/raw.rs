@@ -14,7 +14,7 @@ use super::upstream_pool::{self, UpstreamIo};
 use crate::access::{self, ClientCertificate, Rule};
 use crate::agents::{Agent, TunnelStream};
 use crate::core::Worker;
-use crate::limits::{self, Shaped};
+use crate::limits::{self, ThrottledStream};
 use crate::live::LiveTunnel;
 
 /// A visitor's side: whatever it is, it can be cut off so that it is seen as broken.
@@ -93,13 +93,13 @@ pub(crate) async fn serve<V: Visitor>(
     let certificate = visitor.certificate();
     let country = worker.core.country_for(tunnel, source);
     record.country(country.as_ref());
-    let seen = access::Visitor {
+    let seen = access::VisitorInfo {
         country: country.as_ref(),
         tls_version: visitor.tls_version(),
         certificate: certificate.as_ref(),
-        ..access::Visitor::at(source)
+        ..access::VisitorInfo::at(source)
     };
-    let decision = access::decide_connection(tunnel, seen, worker.core.grounds());
+    let decision = access::decide_connection(tunnel, seen, worker.core.auth_context());
     let access::Outcome::Allow(allowed) = decision.outcome else {
         record.refused(decision.rule, decision.reason);
         record.ended(Outcome::Refused);
@@ -136,7 +136,7 @@ pub(crate) async fn serve<V: Visitor>(
 /// Joins a dialler with the stream that it asked for.
 pub(crate) async fn join<V: Visitor>(
     visitor: V,
-    stream: Shaped<TunnelStream>,
+    stream: ThrottledStream<TunnelStream>,
     record: &mut AccessRecord,
 ) {
     let source = visitor.socket().peer().ip();

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tracing::info;
 use types::tunnel::TlsVersion;
 
-use crate::access::{self, Concerns, Proof, Visitor};
+use crate::access::{self, Invalidations, Proof, VisitorInfo};
 use crate::agents::Agent;
 use crate::core::{Core, Worker};
 use crate::live::LiveTunnel;
@@ -62,12 +62,17 @@ impl ActiveVisit {
         }
         // Nobody may have asked for it before.
         let country = core.country_for(&self.tunnel, self.peer);
-        let visitor = Visitor {
+        let visitor = VisitorInfo {
             country: country.as_ref(),
             tls_version: self.tls_version,
-            ..Visitor::at(self.peer)
+            ..VisitorInfo::at(self.peer)
         };
-        !access::still_admits(&self.tunnel, visitor, self.proof.as_ref(), core.grounds())
+        !access::reauthorize_visit(
+            &self.tunnel,
+            visitor,
+            self.proof.as_ref(),
+            core.auth_context(),
+        )
     }
 }
 
@@ -76,7 +81,7 @@ impl RevocationGuard {
     pub(crate) fn take(
         worker: &Arc<Worker>,
         tunnel: &Arc<LiveTunnel<Agent>>,
-        visitor: Visitor<'_>,
+        visitor: VisitorInfo<'_>,
         proof: Option<&Proof>,
     ) -> Option<Self> {
         worker.core.tenancy.directory()?;
@@ -177,12 +182,12 @@ pub(crate) async fn revoked(cut: Option<&RevocationSignal>) {
 impl ActiveVisits {
     /// Judges every visit again that a change may concern. Looks for them under the lock, and judges
     /// outside it.
-    fn reauthorize(&self, core: &Core, concerns: &Concerns) -> usize {
+    fn reauthorize(&self, core: &Core, concerns: &Invalidations) -> usize {
         let held: Vec<_> = self
             .0
             .lock()
             .iter()
-            .filter(|(_, held)| concerns.touch(&held.tunnel.project.id, held.proof.as_ref()))
+            .filter(|(_, held)| concerns.affects(&held.tunnel.project.id, held.proof.as_ref()))
             .map(|(_, held)| Arc::clone(held))
             .collect();
         let ending = held.iter().filter(|held| held.ends(core));

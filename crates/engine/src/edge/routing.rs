@@ -110,7 +110,7 @@ impl AdmittedRequest {
         let (proof, path) = (self.proof.as_ref(), self.judged.as_ref());
         let other = core.live.another(&self.tunnel, |other| {
             !other.agent.is_revoked()
-                && access::reaches_too(proof, &other.view, &other.project, path)
+                && access::proof_covers(proof, &other.view, &other.project, path)
         });
         let Some(other) = other else { return false };
         self.failed += 1;
@@ -198,7 +198,7 @@ fn admit<H: HeaderFields>(
             record.set_rule("offline", None);
             return Err(Problem::tunnel_offline(OFFLINE_RETRY).into());
         }
-        Route::Unknown if !core.is_informed() => {
+        Route::Unknown if !core.has_platform_snapshot() => {
             record.set_rule("uninformed", None);
             let problem = Problem::unavailable().with_retry_after(OFFLINE_RETRY);
             return Err(problem.into());
@@ -215,7 +215,7 @@ fn admit<H: HeaderFields>(
         record.set_rule("host", None);
         return Err(Problem::misdirected_request().into());
     }
-    if tunnel.policy.guards().certificate && !seen.asked {
+    if tunnel.policy.required_proofs().certificate && !seen.asked {
         // The tunnel is newer than the connection: another handshake can prove what this cannot.
         record.set_rule(
             "host",
@@ -243,11 +243,11 @@ fn admit<H: HeaderFields>(
     let is_get = matches!(inbound.method, Method::Get | Method::Head);
     let country = core.country_for(&tunnel, seen.source);
     record.country(country.as_ref());
-    let visitor = access::Visitor {
+    let visitor = access::VisitorInfo {
         country: country.as_ref(),
         tls_version: seen.tls_version,
         certificate: seen.certificate.as_ref(),
-        ..access::Visitor::at(seen.source)
+        ..access::VisitorInfo::at(seen.source)
     };
     let request = EdgeRequest {
         tunnel: &tunnel,
@@ -265,7 +265,7 @@ fn admit<H: HeaderFields>(
             own.answer(inbound, heads, &request, core, record)?,
         ));
     }
-    let decision = access::decide(&request, core.grounds());
+    let decision = access::decide(&request, core.auth_context());
     let allowed = match decision.outcome {
         access::Outcome::Allow(allowed) => {
             record.set_rule(decision.rule.as_str(), decision.reason);

@@ -26,7 +26,7 @@ use super::body::CountingBody;
 use super::buffered::Buffered;
 use crate::agents::{Agent, OpenError, Purpose, TunnelStream};
 use crate::core::Worker;
-use crate::limits::Shaped;
+use crate::limits::ThrottledStream;
 use crate::live::LiveTunnel;
 
 /// How long a connection may wait for its next request. Below the 60 to 75 s after which common
@@ -129,9 +129,9 @@ pub(crate) trait Reusable {
 impl Reusable for Http1 {
     /// While the speed of its tunnel is used up, a read would say nothing about it.
     fn is_reusable(&mut self) -> bool {
-        self.io.shaped().hold_back(false);
+        self.io.shaped().set_throttled(false);
         let is_quiet = self.is_quiet();
-        self.io.shaped().hold_back(true);
+        self.io.shaped().set_throttled(true);
         is_quiet
     }
 
@@ -470,11 +470,13 @@ async fn open_stream(
     tunnel: &Arc<LiveTunnel<Agent>>,
     source: IpAddr,
     purpose: Purpose,
-) -> Result<Shaped<TunnelStream>, OpenError> {
+) -> Result<ThrottledStream<TunnelStream>, OpenError> {
     let open = async || {
         let agent = &tunnel.agent;
         let opened = agent.open_stream(worker.index, tunnel.view.id, source, purpose);
-        opened.await.map(|(stream, _)| Shaped::new(stream, tunnel))
+        opened
+            .await
+            .map(|(stream, _)| ThrottledStream::new(stream, tunnel))
     };
     let opened = open().await;
     if matches!(opened, Err(OpenError::Full)) {
@@ -500,8 +502,8 @@ pub(super) fn discard_http2(worker: &Worker, tunnel: &LiveTunnel<Agent>, turn: &
 /// A stream to a service, with or without TLS of the service's own.
 #[derive(Debug)]
 pub(crate) enum UpstreamIo {
-    Plain(Shaped<TunnelStream>),
-    Tls(Box<TlsStream<Shaped<TunnelStream>>>),
+    Plain(ThrottledStream<TunnelStream>),
+    Tls(Box<TlsStream<ThrottledStream<TunnelStream>>>),
 }
 
 impl UpstreamIo {
@@ -517,7 +519,7 @@ impl UpstreamIo {
         }
     }
 
-    fn shaped(&mut self) -> &mut Shaped<TunnelStream> {
+    fn shaped(&mut self) -> &mut ThrottledStream<TunnelStream> {
         match self {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_mut().0,

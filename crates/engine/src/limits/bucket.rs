@@ -79,7 +79,7 @@ impl Bucket {
 
     /// Takes so many units whether or not they are there yet, and says when they are: whoever
     /// draws waits for so long. Draws are served in their order. `None`: they never are.
-    pub(crate) fn draw(&self, units: u64, rate: Rate, now: Nanos) -> Option<Duration> {
+    pub(crate) fn reserve(&self, units: u64, rate: Rate, now: Nanos) -> Option<Duration> {
         let (cost, depth) = rate.time_for(units).zip(rate.depth())?;
         let then = self.update(|full_at| Ok::<_, ()>(full_at.max(now).saturating_add(cost)));
         let short = then.ok()?.saturating_sub(now.saturating_add(depth));
@@ -87,22 +87,22 @@ impl Bucket {
     }
 
     /// Puts the one unit back that was taken.
-    pub(crate) fn put_back(&self, rate: Rate) {
+    pub(crate) fn refund_one(&self, rate: Rate) {
         if let Some(cost) = rate.time_for(1) {
-            self.bring_nearer(cost);
+            self.refund_time(cost);
         }
     }
 
     /// Gives back what was drawn and not used: rounded down, so that no more comes back than was
     /// paid for it.
-    pub(crate) fn give_back(&self, units: u64, rate: Rate) {
+    pub(crate) fn refund(&self, units: u64, rate: Rate) {
         if let Some(cost) = rate.time_for(units) {
-            self.bring_nearer(cost.saturating_sub(1));
+            self.refund_time(cost.saturating_sub(1));
         }
     }
 
     /// A moment before now is as good as now, so nobody gains more by it than was taken.
-    fn bring_nearer(&self, by: Nanos) {
+    fn refund_time(&self, by: Nanos) {
         self.update(|full_at| Ok::<_, ()>(full_at.saturating_sub(by)))
             .ok();
     }
@@ -189,8 +189,8 @@ mod tests {
                 let units = units.min(narrow(allowed(rate, 0)).max(1));
                 let unused = unused.min(units);
                 now += wait;
-                now += narrow(bucket.draw(units, rate, now).unwrap().as_nanos());
-                bucket.give_back(unused, rate);
+                now += narrow(bucket.reserve(units, rate, now).unwrap().as_nanos());
+                bucket.refund(unused, rate);
                 passed.push((now, u128::from(units - unused)));
             }
             for (from, (begin, _)) in passed.iter().enumerate() {
@@ -237,7 +237,7 @@ mod tests {
         let bucket = Bucket::default();
         for _ in 0..100 {
             bucket.take(rate, SECOND).unwrap();
-            bucket.put_back(rate);
+            bucket.refund_one(rate);
         }
         for _ in 0..3 {
             bucket.take(rate, SECOND).unwrap();
@@ -261,7 +261,7 @@ mod tests {
         let rate = Rate::new(0, Duration::from_secs(1));
         let bucket = Bucket::default();
         bucket.take(rate, SECOND).unwrap_err();
-        assert_eq!(bucket.draw(1, rate, SECOND), None);
+        assert_eq!(bucket.reserve(1, rate, SECOND), None);
     }
 
     #[test]

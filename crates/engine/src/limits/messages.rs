@@ -25,11 +25,11 @@ impl MessageRate {
     /// Counts a message, and says how long to wait before the next one is read. `project` is given
     /// for a message that changes what is online.
     pub(crate) fn count(&self, project: Option<&ChangeRate>, now: Nanos) -> Duration {
-        let wait = self.messages.draw(1, MESSAGES, now).unwrap_or_default();
+        let wait = self.messages.reserve(1, MESSAGES, now).unwrap_or_default();
         let Some(project) = project else {
             return wait;
         };
-        let own = self.changes.draw(1, CHANGES, now).unwrap_or_default();
+        let own = self.changes.reserve(1, CHANGES, now).unwrap_or_default();
         wait.max(own).max(project.count(now))
     }
 }
@@ -37,7 +37,7 @@ impl MessageRate {
 impl ChangeRate {
     /// Counts a change, and says how long it takes until there is room for it.
     fn count(&self, now: Nanos) -> Duration {
-        let wait = self.0.draw(1, PROJECT_CHANGES, now);
+        let wait = self.0.reserve(1, PROJECT_CHANGES, now);
         wait.unwrap_or_default()
     }
 
@@ -51,7 +51,7 @@ impl ChangeRate {
         if wait <= LONGEST_WAIT {
             return Ok(());
         }
-        self.0.give_back(1, PROJECT_CHANGES);
+        self.0.refund(1, PROJECT_CHANGES);
         Err(wait)
     }
 }

@@ -7,11 +7,11 @@
 //! force at once. A community engine has none, and does nothing here.
 
 mod bucket;
+mod concurrency;
 mod messages;
 mod order;
-mod places;
-mod shaped;
 mod sources;
+mod throttled_stream;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,11 +20,11 @@ use api::link::Limits;
 use types::problem::Problem;
 
 use self::bucket::{Bucket, Nanos, Rate};
+pub(crate) use self::concurrency::{ConcurrencyError, ConcurrencyLimit, VisitPermit};
 pub(crate) use self::messages::{ChangeRate, MessageRate, monotonic};
-pub(crate) use self::order::Order;
-pub(crate) use self::places::{NoPlace, Place, Places};
-pub(crate) use self::shaped::Shaped;
+pub(crate) use self::order::ArrivalOrder;
 pub(crate) use self::sources::{SourceVisit, SourceVisits, VisitCount};
+pub(crate) use self::throttled_stream::ThrottledStream;
 use crate::clock::Clock;
 use crate::directory::Project;
 
@@ -48,7 +48,7 @@ pub struct Speed {
 /// A limit that a visitor has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than the plan allows: `{limit}` is {per_second}")]
-pub(crate) struct Exceeded {
+pub(crate) struct RateExceeded {
     limit: &'static str,
     per_second: u64,
     wait: Duration,
@@ -92,7 +92,11 @@ impl Speed {
 ///
 /// # Errors
 /// Which limit does not allow it now. Nothing is counted then.
-pub(crate) fn count(project: &Project, tunnel: &Meters, clock: &dyn Clock) -> Result<(), Exceeded> {
+pub(crate) fn count(
+    project: &Project,
+    tunnel: &Meters,
+    clock: &dyn Clock,
+) -> Result<(), RateExceeded> {
     let limits = project.state().limits;
     if limits.requests_per_second.is_none() && limits.tunnel_requests_per_second.is_none() {
         return Ok(());
@@ -102,7 +106,7 @@ pub(crate) fn count(project: &Project, tunnel: &Meters, clock: &dyn Clock) -> Re
     let own = limits.tunnel_requests_per_second.map(rate);
     let take = |bucket: &Bucket, rate: Option<Rate>, limit| {
         let Some(rate) = rate else { return Ok(()) };
-        bucket.take(rate, now).map_err(|wait| Exceeded {
+        bucket.take(rate, now).map_err(|wait| RateExceeded {
             limit,
             per_second: rate.per_second(),
             wait,
@@ -112,13 +116,13 @@ pub(crate) fn count(project: &Project, tunnel: &Meters, clock: &dyn Clock) -> Re
     let all = limits.requests_per_second.map(rate);
     take(&project.meters.requests, all, "requests_per_second").inspect_err(|_| {
         if let Some(own) = own {
-            tunnel.requests.put_back(own);
+            tunnel.requests.refund_one(own);
         }
     })
 }
 
-impl From<Exceeded> for Problem {
-    fn from(exceeded: Exceeded) -> Self {
+impl From<RateExceeded> for Problem {
+    fn from(exceeded: RateExceeded) -> Self {
         let seconds = exceeded.wait.as_secs() + u64::from(exceeded.wait.subsec_nanos() > 0);
         let detail = format!("This tunnel is visited too often: {exceeded}.");
         Self::new(429, "rate_limited", "")

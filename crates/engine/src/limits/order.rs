@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Keys in the order in which they were noted, of all projects and of each.
 #[derive(Debug)]
-pub(crate) struct Order<K> {
+pub(crate) struct ArrivalOrder<K> {
     next: u64,
     keys: BTreeMap<u64, K>,
     /// The places of each project.
     of_project: HashMap<Box<str>, BTreeSet<u64>>,
 }
 
-impl<K> Default for Order<K> {
+impl<K> Default for ArrivalOrder<K> {
     fn default() -> Self {
         Self {
             next: 0,
@@ -22,7 +22,7 @@ impl<K> Default for Order<K> {
     }
 }
 
-impl<K> Order<K> {
+impl<K> ArrivalOrder<K> {
     /// Notes a key as the newest of a project, and returns its place.
     pub(crate) fn add(&mut self, key: K, project: &str) -> u64 {
         let place = self.next;

@@ -10,12 +10,12 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoClientAuth, ParsedCertificate};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use crate::access::Guards;
+use crate::access::RequiredProofs;
 use crate::directory::Validity;
 
 /// Whether a handshake asks for a client certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(super) enum ClientCertRequest {
     Never,
     /// A visitor can prove who it is by something else too.
     Optionally,
@@ -29,9 +29,9 @@ const INTERMEDIATES: usize = 4;
 /// Bytes of them all. What the library takes is twice that.
 const CHAIN_BYTES: usize = 32 * 1024;
 
-impl Asks {
+impl ClientCertRequest {
     /// What the guards of a tunnel ask for. A challenge proves of nobody who it is.
-    pub(super) fn of(guards: Guards) -> Self {
+    pub(super) fn of(guards: RequiredProofs) -> Self {
         match (guards.certificate, guards.token || guards.session) {
             (false, _) => Self::Never,
             (true, true) => Self::Optionally,
@@ -43,7 +43,7 @@ impl Asks {
     pub(super) fn verifier(self) -> Arc<dyn ClientCertVerifier> {
         match self {
             Self::Never => Arc::new(NoClientAuth),
-            Self::Optionally | Self::Always => Arc::new(Possession {
+            Self::Optionally | Self::Always => Arc::new(KeyPossessionVerifier {
                 mandatory: self == Self::Always,
                 algorithms: daemon::tls::provider().signature_verification_algorithms,
             }),
@@ -54,12 +54,12 @@ impl Asks {
 /// Verifies that the visitor holds the key of the certificate that it shows, and nothing else: a
 /// credential can be for one certificate, which need not lead anywhere.
 #[derive(Debug)]
-struct Possession {
+struct KeyPossessionVerifier {
     mandatory: bool,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ClientCertVerifier for Possession {
+impl ClientCertVerifier for KeyPossessionVerifier {
     fn client_auth_mandatory(&self) -> bool {
         self.mandatory
     }
@@ -116,18 +116,18 @@ mod tests {
     #[test]
     fn ed_3_a_certificate_is_required_when_it_is_the_only_method() {
         for bits in 0..16_u8 {
-            let guards = Guards {
+            let guards = RequiredProofs {
                 token: bits & 1 > 0,
                 session: bits & 2 > 0,
                 certificate: bits & 4 > 0,
                 challenge: bits & 8 > 0,
             };
             let expected = match bits & 7 {
-                0..=3 => Asks::Never,
-                4 => Asks::Always,
-                _ => Asks::Optionally,
+                0..=3 => ClientCertRequest::Never,
+                4 => ClientCertRequest::Always,
+                _ => ClientCertRequest::Optionally,
             };
-            assert_eq!(Asks::of(guards), expected, "{guards:?}");
+            assert_eq!(ClientCertRequest::of(guards), expected, "{guards:?}");
         }
     }
 
@@ -136,7 +136,7 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         let own = made.cert.der();
         let verify = |behind: &[CertificateDer<'_>]| {
-            let verifier = Asks::Always.verifier();
+            let verifier = ClientCertRequest::Always.verifier();
             verifier.verify_client_cert(own, behind, UnixTime::now())
         };
         let large = CertificateDer::from(vec![0; CHAIN_BYTES]);
@@ -144,7 +144,7 @@ mod tests {
         verify(&vec![own.clone(); INTERMEDIATES + 1]).unwrap_err();
         verify(&[large]).unwrap_err();
         let garbage = CertificateDer::from(vec![0; 10]);
-        let verifier = Asks::Always.verifier();
+        let verifier = ClientCertRequest::Always.verifier();
         verifier
             .verify_client_cert(&garbage, &[], UnixTime::now())
             .unwrap_err();

@@ -12,8 +12,8 @@ use transport::{Socket, TlsStream, accepted};
 use types::tunnel::{Protocol, TlsMode};
 use wire::handshake::{ALPN_RSTRM, ALPN_SVC};
 
-use super::client_auth::Asks;
-use super::tls::Terms;
+use super::client_auth::ClientCertRequest;
+use super::tls::TlsPolicy;
 use crate::access::Rule;
 use crate::agents::Agent;
 use crate::core::{Core, Worker};
@@ -44,7 +44,7 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
     drop(under_way);
     let at = Arc::clone(&worker);
     match handshake {
-        Ok(Some(Class::Agent(stream, project))) => {
+        Ok(Some(ConnectionKind::Agent(stream, project))) => {
             // The agent protocol is defined over TLS 1.3 alone.
             if stream.get_ref().1.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
                 let runtime = worker.runtime.clone();
@@ -52,13 +52,17 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
                 agents.spawn_on(crate::agents::serve(stream, project, worker), &runtime);
             }
         }
-        Ok(Some(Class::Early(stream))) => at.spawn(crate::agents::turn_away(stream)),
-        Ok(Some(Class::Api(stream, name))) => at.spawn(edge::serve_api(stream, name, worker)),
-        Ok(Some(Class::Http(stream, seen))) => at.spawn(edge::serve_http(stream, seen, worker)),
-        Ok(Some(Class::Terminated(stream, tunnel))) => {
+        Ok(Some(ConnectionKind::Early(stream))) => at.spawn(crate::agents::turn_away(stream)),
+        Ok(Some(ConnectionKind::Api(stream, name))) => {
+            at.spawn(edge::serve_api(stream, name, worker))
+        }
+        Ok(Some(ConnectionKind::Http(stream, seen))) => {
+            at.spawn(edge::serve_http(stream, seen, worker))
+        }
+        Ok(Some(ConnectionKind::Terminated(stream, tunnel))) => {
             at.spawn(async move { edge::raw::serve(stream, &tunnel, "tls", &worker).await });
         }
-        Ok(Some(Class::PassedThrough(socket, tunnel))) => {
+        Ok(Some(ConnectionKind::PassedThrough(socket, tunnel))) => {
             at.spawn(async move { edge::raw::serve(socket, &tunnel, "tls", &worker).await });
         }
         Ok(None) => {}
@@ -66,7 +70,7 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
     }
 }
 
-enum Class {
+enum ConnectionKind {
     Agent(TlsStream, Arc<Project>),
     /// An agent that comes before the engine knows any project.
     Early(TlsStream),
@@ -79,7 +83,7 @@ enum Class {
 
 /// Reads the hello and completes the handshake that belongs to it. `None`: the connection is
 /// refused and closed.
-async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<Class> {
+async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind> {
     let core = &worker.core;
     let mut start = match read(socket).await {
         Ok(start) => start,
@@ -98,7 +102,7 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<Class> {
         // A client without a name can mean an engine that has one project alone.
         let base = core.namespace.base().as_str();
         let project = core.project_at(server_name.as_deref().unwrap_or(base));
-        if agent_only && project.is_none() && core.is_informed() {
+        if agent_only && project.is_none() && core.has_platform_snapshot() {
             debug!("the agent protocol for a project that is not here");
             return None;
         }
@@ -120,15 +124,15 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<Class> {
     {
         return tls_tunnel(start, said, &tunnel, worker).await;
     }
-    let terms = tunnel.as_ref().map(|tunnel| Terms::of(tunnel));
+    let terms = tunnel.as_ref().map(|tunnel| TlsPolicy::of(tunnel));
     let config = core.tls.http(terms.as_ref()).ok()?;
     let stream = match &tunnel {
         Some(tunnel) => finish_at(start, config, tunnel, "http", worker).await?,
         None => finish(start, config, core).await.ok()?,
     };
-    let asked = terms.is_some_and(|terms| terms.asks != Asks::Never);
+    let asked = terms.is_some_and(|terms| terms.asks != ClientCertRequest::Never);
     let seen = ConnectionInfo::of(&stream, name, asked);
-    Some(Class::Http(stream, seen))
+    Some(ConnectionKind::Http(stream, seen))
 }
 
 async fn read(mut socket: Socket) -> io::Result<StartHandshake<Socket>> {
@@ -142,15 +146,15 @@ async fn tls_tunnel(
     said: Vec<u8>,
     tunnel: &Arc<LiveTunnel<Agent>>,
     worker: &Arc<Worker>,
-) -> Option<Class> {
+) -> Option<ConnectionKind> {
     if tunnel.view.properties.tls_mode == Some(TlsMode::Passthrough) {
         let mut socket = start.io;
         socket.unread(&said).ok()?;
-        return Some(Class::PassedThrough(socket, Arc::clone(tunnel)));
+        return Some(ConnectionKind::PassedThrough(socket, Arc::clone(tunnel)));
     }
-    let config = worker.core.tls.terminated(&Terms::of(tunnel)).ok()?;
+    let config = worker.core.tls.terminated(&TlsPolicy::of(tunnel)).ok()?;
     let stream = finish_at(start, config, tunnel, "tls", worker).await?;
-    Some(Class::Terminated(stream, Arc::clone(tunnel)))
+    Some(ConnectionKind::Terminated(stream, Arc::clone(tunnel)))
 }
 
 /// As [`finish`], at a tunnel: a visitor that is sent away for want of a certificate is written
@@ -201,15 +205,15 @@ fn base_class(
     server_name: Option<String>,
     project: Option<Arc<Project>>,
     core: &Core,
-) -> Option<Class> {
+) -> Option<ConnectionKind> {
     let session = stream.get_ref().1;
     if !session.alpn_protocol().is_some_and(is_agent_protocol) {
-        return Some(Class::Api(stream, server_name.map(Arc::from)));
+        return Some(ConnectionKind::Api(stream, server_name.map(Arc::from)));
     }
     match project {
-        Some(project) => Some(Class::Agent(stream, project)),
-        None if core.is_informed() => None,
-        None => Some(Class::Early(stream)),
+        Some(project) => Some(ConnectionKind::Agent(stream, project)),
+        None if core.has_platform_snapshot() => None,
+        None => Some(ConnectionKind::Early(stream)),
     }
 }
 

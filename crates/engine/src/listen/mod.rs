@@ -28,7 +28,7 @@ pub(crate) use self::connections::Connections;
 pub(crate) use self::handshakes::Handshakes;
 pub(crate) use self::plain::serve_plain;
 pub(crate) use self::socket::bind;
-pub(crate) use self::tcp_ports::{BoundPort, NoPort, TcpPorts};
+pub(crate) use self::tcp_ports::{BoundPort, PortError, TcpPorts};
 pub(crate) use self::tls::{TlsConfigs, check_ciphers};
 
 use std::io;

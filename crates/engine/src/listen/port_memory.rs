@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::tcp_ports::Holder;
-use crate::limits::Order;
+use super::tcp_ports::PortOwner;
+use crate::limits::ArrivalOrder;
 
 /// Ports of tunnels that went offline. The oldest is forgotten first, of a project that has more
 /// than its share before others'.
 #[derive(Debug)]
 pub(super) struct PortMemory {
-    entries: HashMap<Holder, Entry>,
-    order: Order<Holder>,
+    entries: HashMap<PortOwner, Entry>,
+    order: ArrivalOrder<PortOwner>,
     capacity: usize,
 }
 
@@ -29,13 +29,13 @@ impl PortMemory {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             entries: HashMap::new(),
-            order: Order::default(),
+            order: ArrivalOrder::default(),
             capacity,
         }
     }
 
     /// The port that a holder had, within the time of memory.
-    pub(super) fn get(&self, holder: &Holder, now: Timestamp) -> Option<u16> {
+    pub(super) fn get(&self, holder: &PortOwner, now: Timestamp) -> Option<u16> {
         let entry = self.entries.get(holder)?;
         (now < entry.until).then_some(entry.number)
     }
@@ -44,7 +44,7 @@ impl PortMemory {
     /// project may have; `None` where it is the only one.
     pub(super) fn note(
         &mut self,
-        holder: &Holder,
+        holder: &PortOwner,
         number: u16,
         share: Option<usize>,
         now: Timestamp,
@@ -72,7 +72,7 @@ impl PortMemory {
     }
 
     /// Drops what is online again.
-    pub(super) fn forget(&mut self, holder: &Holder) {
+    pub(super) fn forget(&mut self, holder: &PortOwner) {
         if let Some(entry) = self.entries.remove(holder) {
             self.order.remove(entry.place, &holder.0.project);
         }
@@ -91,7 +91,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
-    fn holder(project: &str, name: &str) -> Holder {
+    fn holder(project: &str, name: &str) -> PortOwner {
         let subject = credentials::Identity::User("ann".to_owned());
         let name = name.parse().unwrap();
         (Identity::new(project, &subject), Some(name))

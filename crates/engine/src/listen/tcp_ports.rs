@@ -29,7 +29,7 @@ const REMEMBERED: usize = 10_000;
 
 /// Whose port it was: a named tunnel of an identity. Without a name there is nothing to come back
 /// to.
-pub(super) type Holder = (Identity, Option<TunnelName>);
+pub(super) type PortOwner = (Identity, Option<TunnelName>);
 
 /// The range of ports, and who holds which.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ struct State {
     /// to it.
     held: HashMap<u16, Weak<Port>>,
     /// Ports of named tunnels that are online.
-    online: HashMap<Holder, u16>,
+    online: HashMap<PortOwner, u16>,
     memory: PortMemory,
     next: u16,
 }
@@ -63,7 +63,7 @@ struct State {
 #[derive(Debug)]
 struct Port {
     number: u16,
-    holder: Holder,
+    holder: PortOwner,
     /// Where visitors go; another one after a take-over.
     tunnel: ArcSwap<LiveTunnel<Agent>>,
     closed: CancellationToken,
@@ -73,26 +73,26 @@ struct Port {
 #[derive(Debug)]
 pub(crate) struct BoundPort {
     number: u16,
-    holder: Holder,
+    holder: PortOwner,
     listeners: Listeners,
 }
 
 #[derive(Debug)]
 enum Listeners {
-    Fresh(Fresh),
+    Fresh(BoundListeners),
     /// Those of the tunnel that is being taken over: no visitor falls between.
     Inherited(Arc<Port>),
 }
 
 /// Listeners of a port that nobody else gets meanwhile.
 #[derive(Debug)]
-struct Fresh {
+struct BoundListeners {
     number: u16,
     listeners: Vec<std::net::TcpListener>,
     waiting: Arc<Mutex<HashSet<u16>>>,
 }
 
-impl Drop for Fresh {
+impl Drop for BoundListeners {
     fn drop(&mut self) {
         // First the sockets, then the word that they are gone.
         self.listeners.clear();
@@ -102,7 +102,7 @@ impl Drop for Fresh {
 
 /// Why there is no port.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoPort {
+pub(crate) enum PortError {
     #[error("`protocol=tcp` is not available on this engine: it has no `tcp.port_range`")]
     SwitchedOff,
     #[error("no port of `tcp.port_range` is free")]
@@ -133,7 +133,11 @@ impl TcpPorts {
 
     /// Binds a port that is reserved for the holder's project. A tunnel of the same identity that
     /// has it is about to be displaced.
-    pub(crate) fn bind_reserved(&self, number: u16, holder: &Holder) -> Result<BoundPort, NoPort> {
+    pub(crate) fn bind_reserved(
+        &self,
+        number: u16,
+        holder: &PortOwner,
+    ) -> Result<BoundPort, PortError> {
         let bound = |listeners| BoundPort {
             number,
             holder: holder.clone(),
@@ -143,7 +147,7 @@ impl TcpPorts {
         let state = self.state.lock();
         let holding = state.holding(number);
         match &holding {
-            Some(port) if port.holder.0 != holder.0 => return Err(NoPort::Taken(number)),
+            Some(port) if port.holder.0 != holder.0 => return Err(PortError::Taken(number)),
             Some(port) if !port.closed.is_cancelled() => {
                 return Ok(bound(Listeners::Inherited(Arc::clone(port))));
             }
@@ -153,17 +157,17 @@ impl TcpPorts {
         let fresh = self.listeners(number, holding.is_some());
         fresh
             .map(|fresh| bound(Listeners::Fresh(fresh)))
-            .map_err(|_| NoPort::Taken(number))
+            .map_err(|_| PortError::Taken(number))
     }
 
     /// Binds a port: the one that the holder had last, if it can be had, else the next free one
     /// that is not `reserved` for some project.
     pub(crate) fn bind(
         &self,
-        holder: &Holder,
+        holder: &PortOwner,
         reserved: impl Fn(u16) -> bool,
-    ) -> Result<BoundPort, NoPort> {
-        let range = self.range.clone().ok_or(NoPort::SwitchedOff)?;
+    ) -> Result<BoundPort, PortError> {
+        let range = self.range.clone().ok_or(PortError::SwitchedOff)?;
         let bound = |number, listeners| BoundPort {
             number,
             holder: holder.clone(),
@@ -184,11 +188,11 @@ impl TcpPorts {
                 return Ok(bound(number, Listeners::Fresh(listeners)));
             }
         }
-        Err(NoPort::Exhausted)
+        Err(PortError::Exhausted)
     }
 
     /// The port that a holder has, or had until lately.
-    fn last_of(&self, holder: &Holder) -> Option<u16> {
+    fn last_of(&self, holder: &PortOwner) -> Option<u16> {
         let state = self.state.lock();
         let online = state.online.get(holder).copied();
         online.or_else(|| state.memory.get(holder, self.clock.now()))
@@ -201,7 +205,7 @@ impl TcpPorts {
     }
 
     /// The port that a holder had, unless somebody else has it now.
-    fn bind_again(&self, number: u16, holder: &Holder) -> Option<Listeners> {
+    fn bind_again(&self, number: u16, holder: &PortOwner) -> Option<Listeners> {
         // Until it is bound: nobody else is written down for it in between.
         let state = self.state.lock();
         match state.holding(number) {
@@ -312,7 +316,7 @@ impl TcpPorts {
     }
 
     /// A listener for each worker. Not shared: fails when anybody has the port, this engine too.
-    fn listeners(&self, number: u16, shared: bool) -> io::Result<Fresh> {
+    fn listeners(&self, number: u16, shared: bool) -> io::Result<BoundListeners> {
         let mut waiting = self.waiting.lock();
         if waiting.contains(&number) {
             return Err(io::ErrorKind::AddrInUse.into());
@@ -323,7 +327,7 @@ impl TcpPorts {
         }
         let listeners = bind_like(listener(addr, true)?, addr, self.workers)?;
         waiting.insert(number);
-        Ok(Fresh {
+        Ok(BoundListeners {
             number,
             listeners,
             waiting: Arc::clone(&self.waiting),

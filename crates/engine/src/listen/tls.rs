@@ -9,7 +9,7 @@ use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, versi
 use types::tunnel::{PropertyError, TlsVersion, TunnelProperties};
 use wire::handshake::{ALPN_RSTRM, ALPN_SVC};
 
-use super::client_auth::Asks;
+use super::client_auth::ClientCertRequest;
 use crate::live::LiveTunnel;
 
 const H2: &[u8] = b"h2";
@@ -26,14 +26,14 @@ pub(crate) struct TlsConfigs {
     /// The base host: agents and the Engine API.
     pub(super) base: Arc<ServerConfig>,
     /// Published HTTP tunnels, and names without one.
-    http: Common,
+    http: SharedConfigs,
     /// The same for those that ask for TLS 1.3.
-    http_modern: Common,
+    http_modern: SharedConfigs,
 }
 
 /// One for each way of asking for a client certificate.
 #[derive(Debug)]
-struct Common {
+struct SharedConfigs {
     never: Arc<ServerConfig>,
     optionally: Arc<ServerConfig>,
     always: Arc<ServerConfig>,
@@ -41,13 +41,13 @@ struct Common {
 
 /// What a tunnel and its project ask of a handshake now.
 #[derive(Debug)]
-pub(super) struct Terms<'a> {
+pub(super) struct TlsPolicy<'a> {
     properties: &'a TunnelProperties,
     min_version: Option<TlsVersion>,
-    pub(super) asks: Asks,
+    pub(super) asks: ClientCertRequest,
 }
 
-impl<'a> Terms<'a> {
+impl<'a> TlsPolicy<'a> {
     /// Of the two versions the newer one holds (ED-8): what the project says is in force for the
     /// next handshake.
     pub(super) fn of<A>(tunnel: &'a LiveTunnel<A>) -> Self {
@@ -57,7 +57,7 @@ impl<'a> Terms<'a> {
         Self {
             properties,
             min_version: modern.then_some(TlsVersion::Tls13),
-            asks: Asks::of(tunnel.policy.guards()),
+            asks: ClientCertRequest::of(tunnel.policy.required_proofs()),
         }
     }
 }
@@ -72,16 +72,16 @@ impl TlsConfigs {
             config(&certificate, &tickets, provider, versions, asks, alpn)
         };
         let common = |versions| {
-            Ok::<_, rustls::Error>(Common {
-                never: make(versions, Asks::Never, HTTP)?,
-                optionally: make(versions, Asks::Optionally, HTTP)?,
-                always: make(versions, Asks::Always, HTTP)?,
+            Ok::<_, rustls::Error>(SharedConfigs {
+                never: make(versions, ClientCertRequest::Never, HTTP)?,
+                optionally: make(versions, ClientCertRequest::Optionally, HTTP)?,
+                always: make(versions, ClientCertRequest::Always, HTTP)?,
             })
         };
         Ok(Self {
             base: make(
                 BOTH,
-                Asks::Never,
+                ClientCertRequest::Never,
                 &[ALPN_SVC, ALPN_RSTRM, H2, HTTP1, HTTP10],
             )?,
             http: common(BOTH)?,
@@ -97,7 +97,7 @@ impl TlsConfigs {
     /// As [`TlsConfigs::new`].
     pub(super) fn http(
         &self,
-        tunnel: Option<&Terms<'_>>,
+        tunnel: Option<&TlsPolicy<'_>>,
     ) -> Result<Arc<ServerConfig>, rustls::Error> {
         let Some(terms) = tunnel else {
             return Ok(Arc::clone(&self.http.never));
@@ -110,9 +110,9 @@ impl TlsConfigs {
             Some(TlsVersion::Tls12) | None => &self.http,
         };
         Ok(Arc::clone(match terms.asks {
-            Asks::Never => &common.never,
-            Asks::Optionally => &common.optionally,
-            Asks::Always => &common.always,
+            ClientCertRequest::Never => &common.never,
+            ClientCertRequest::Optionally => &common.optionally,
+            ClientCertRequest::Always => &common.always,
         }))
     }
 
@@ -120,13 +120,20 @@ impl TlsConfigs {
     ///
     /// # Errors
     /// As [`TlsConfigs::new`].
-    pub(super) fn terminated(&self, terms: &Terms<'_>) -> Result<Arc<ServerConfig>, rustls::Error> {
+    pub(super) fn terminated(
+        &self,
+        terms: &TlsPolicy<'_>,
+    ) -> Result<Arc<ServerConfig>, rustls::Error> {
         let alpns = terms.properties.tls_alpns.iter();
         let alpns: Vec<&[u8]> = alpns.map(String::as_bytes).collect();
         self.own(terms, &alpns)
     }
 
-    fn own(&self, terms: &Terms<'_>, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, rustls::Error> {
+    fn own(
+        &self,
+        terms: &TlsPolicy<'_>,
+        alpn: &[&[u8]],
+    ) -> Result<Arc<ServerConfig>, rustls::Error> {
         // Judged when the tunnel was opened; that its project asks for another version since then
         // is an error here.
         let provider =
@@ -196,7 +203,7 @@ fn config(
     tickets: &Arc<dyn ProducesTickets>,
     provider: Arc<CryptoProvider>,
     versions: &[&'static SupportedProtocolVersion],
-    asks: Asks,
+    asks: ClientCertRequest,
     alpn: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
     let certificate = Arc::clone(certificate);
@@ -208,7 +215,7 @@ fn config(
     // Our order of cipher suites counts: it has the one that costs least first.
     config.ignore_client_order = true;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    if asks == Asks::Never {
+    if asks == ClientCertRequest::Never {
         // Sessions are resumed from what the client keeps, so they cost the engine no memory. A
         // ticket is bound to its server name by the library.
         config.ticketer = Arc::clone(tickets);

@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use super::LiveTunnel;
 
 /// How much an agent has to do, to choose among those that share a name.
-pub trait Load: Send + Sync + 'static {
+pub trait LoadMetric: Send + Sync + 'static {
     /// Streams that it serves now.
     fn load(&self) -> usize {
         0
     }
 }
 
-impl Load for () {}
-impl Load for &'static str {}
+impl LoadMetric for () {}
+impl LoadMetric for &'static str {}
 
 /// Who holds a name.
 #[derive(Debug)]
-pub(super) enum Held<A> {
+pub(super) enum NameHolders<A> {
     One(Arc<LiveTunnel<A>>),
     Several(Arc<Group<A>>),
 }
@@ -34,7 +34,7 @@ pub(super) struct Group<A> {
     turn: AtomicUsize,
 }
 
-impl<A> Clone for Held<A> {
+impl<A> Clone for NameHolders<A> {
     fn clone(&self) -> Self {
         match self {
             Self::One(tunnel) => Self::One(Arc::clone(tunnel)),
@@ -43,7 +43,7 @@ impl<A> Clone for Held<A> {
     }
 }
 
-impl<A> Held<A> {
+impl<A> NameHolders<A> {
     pub(super) fn members(&self) -> &[Arc<LiveTunnel<A>>] {
         match self {
             Self::One(tunnel) => std::slice::from_ref(tunnel),
@@ -83,7 +83,7 @@ impl<A> Held<A> {
     }
 }
 
-impl<A: Load> Held<A> {
+impl<A: LoadMetric> NameHolders<A> {
     /// Who serves the next visitor: of those that did not fail a moment ago, the one that has the
     /// least to do.
     pub(super) fn choose(&self) -> Arc<LiveTunnel<A>> {
@@ -112,7 +112,7 @@ impl<A: Load> Held<A> {
     }
 }
 
-impl<A: Load> Group<A> {
+impl<A: LoadMetric> Group<A> {
     fn best(
         &self,
         turn: usize,

@@ -15,23 +15,25 @@ mod change;
 mod group;
 mod hostnames;
 mod limits;
-mod memory;
 mod names;
 mod owner;
 mod random;
+mod recent_hostnames;
 mod shown;
 mod view;
 mod watch;
 
 pub use change::{Delivery, Frame, WebttyChange};
 pub(crate) use change::{PREFIX as SSE_PREFIX, SUFFIX as SSE_SUFFIX};
-pub use group::{Health, Load};
+pub use group::{Health, LoadMetric};
 pub use hostnames::{HostnameRefused, Namespace};
 pub use limits::LiveLimits;
 pub use owner::{Counts, Live, Online};
 pub use view::View;
 pub(crate) use view::write_array;
-pub use watch::{Ended, Events, Observed, Snapshot, Subscription, WatchersFull};
+pub use watch::{
+    AllChanges, Events, Snapshot, Subscription, SubscriptionEnd, TooManyWatchersError,
+};
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The owner: one lock for changes, maps without locks for routing.
 
 mod claim;
-mod leads;
+mod routing_index;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use types::tunnel::{Hostname, Tunnel, TunnelProperties};
 
 use self::claim::serves_alike;
 use super::change::{Change, WebttyChange};
-use super::group::{Held, Load};
-use super::memory::{Order, Remembered};
+use super::group::{LoadMetric, NameHolders};
 use super::names::{NameKey, NameRef, routed_hostname};
 use super::random::{random_bytes, unix_millis};
+use super::recent_hostnames::{Order, RecentHostnames};
 use super::shown::{keep_keys, shown};
 use super::view::View;
-use super::watch::{Observed, Snapshot, Subscription, Watchers, WatchersFull};
+use super::watch::{AllChanges, Snapshot, Subscription, TooManyWatchersError, Watchers};
 use super::{
     ClientsFull, Displaced, Identity, LiveLimits, LiveTunnel, OpenRefused, Opened, Owner, Route,
 };
@@ -32,10 +32,10 @@ use crate::directory::Project;
 pub struct Live<A> {
     limits: LiveLimits,
     clock: Arc<dyn Clock>,
-    by_hostname: papaya::HashMap<Hostname, Held<A>>,
-    by_name: papaya::HashMap<NameKey, Held<A>>,
+    by_hostname: papaya::HashMap<Hostname, NameHolders<A>>,
+    by_name: papaya::HashMap<NameKey, NameHolders<A>>,
     by_id: papaya::HashMap<TunnelId, Arc<LiveTunnel<A>>>,
-    remembered: Remembered,
+    remembered: RecentHostnames,
     state: Mutex<State<A>>,
 }
 
@@ -43,7 +43,7 @@ pub struct Live<A> {
 #[derive(Debug)]
 struct State<A> {
     next: u64,
-    clients: BTreeMap<u64, Connected>,
+    clients: BTreeMap<u64, ClientEntry>,
     places: HashMap<ClientId, u64>,
     tunnels: BTreeMap<u64, Arc<LiveTunnel<A>>>,
     /// Published TCP tunnels by their port.
@@ -55,15 +55,15 @@ struct State<A> {
 }
 
 #[derive(Debug)]
-struct Connected {
+struct ClientEntry {
     view: Arc<Client>,
     project: Arc<str>,
     tunnels: BTreeSet<u64>,
 }
 
-impl<A: Load> Live<A> {
+impl<A: LoadMetric> Live<A> {
     pub fn new(limits: LiveLimits, clock: Arc<dyn Clock>) -> Arc<Self> {
-        let remembered = Remembered::new(limits.remembered_hostnames, limits.hostname_memory);
+        let remembered = RecentHostnames::new(limits.remembered_hostnames, limits.hostname_memory);
         let watchers = Watchers::new(limits.watchers, limits.watcher_queue);
         Arc::new(Self {
             limits,
@@ -117,7 +117,7 @@ impl<A: Load> Live<A> {
         let view = Arc::new(client);
         let place = state.take_place();
         state.places.insert(view.id, place);
-        let connected = Connected {
+        let connected = ClientEntry {
             view: Arc::clone(&view),
             project: Arc::clone(&project.id),
             tunnels: BTreeSet::new(),
@@ -391,7 +391,7 @@ impl<A: Load> Live<A> {
                 project,
                 name: id_or_name,
             };
-            self.by_name.pin().get(&key).map(Held::choose)
+            self.by_name.pin().get(&key).map(NameHolders::choose)
         };
         found.filter(|tunnel| &*tunnel.identity.project == project)
     }
@@ -414,15 +414,15 @@ impl<A: Load> Live<A> {
     }
 
     /// Whether a hostname is held or remembered, and so not to be drawn for somebody else.
-    pub fn is_spoken_for(&self, hostname: &Hostname) -> bool {
+    pub fn is_reserved_name(&self, hostname: &Hostname) -> bool {
         !matches!(self.route(hostname.as_str()), Route::Unknown)
     }
 
     /// Takes a snapshot and the changes after it, both as `view` shows them, at one instant (EN-3).
     ///
     /// # Errors
-    /// [`WatchersFull`] at [`LiveLimits::watchers`].
-    pub fn subscribe(&self, view: View) -> Result<Subscription, WatchersFull> {
+    /// [`TooManyWatchersError`] at [`LiveLimits::watchers`].
+    pub fn subscribe(&self, view: View) -> Result<Subscription, TooManyWatchersError> {
         let view = Arc::new(view);
         let mut state = self.state.lock();
         let is_alone = *view.project == *Project::COMMUNITY;
@@ -452,8 +452,8 @@ impl<A: Load> Live<A> {
 
     /// Tells every change of all projects from now on: for the engine itself, which has one such
     /// subscription. At most `queue` changes wait.
-    pub fn observe(&self, queue: usize) -> Observed {
-        self.state.lock().watchers.observe(queue)
+    pub fn observe(&self, queue: usize) -> AllChanges {
+        self.state.lock().watchers.subscribe_all(queue)
     }
 
     /// The clients that `view` shows, oldest first, at most `limit`.
@@ -542,7 +542,7 @@ impl<A> State<A> {
     fn with_client<T>(
         &mut self,
         id: &ClientId,
-        act: impl FnOnce(&mut Connected) -> T,
+        act: impl FnOnce(&mut ClientEntry) -> T,
     ) -> Option<T> {
         let place = self.places.get(id)?;
         self.clients.get_mut(place).map(act)

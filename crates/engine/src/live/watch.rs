@@ -36,13 +36,13 @@ pub struct Subscription {
 #[derive(Debug)]
 pub struct Events {
     receiver: mpsc::Receiver<Arc<SharedEvent>>,
-    ended: Arc<OnceLock<Ended>>,
+    ended: Arc<OnceLock<SubscriptionEnd>>,
     view: Arc<View>,
 }
 
 /// Why a subscription gave no more events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Ended {
+pub enum SubscriptionEnd {
     /// The watcher left more events waiting than its queue holds.
     #[error("too slow: events came faster than they were read")]
     TooSlow,
@@ -54,7 +54,7 @@ pub enum Ended {
 /// The engine has as many watchers as it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no more watchers can subscribe")]
-pub struct WatchersFull;
+pub struct TooManyWatchersError;
 
 impl Subscription {
     /// Writes the first event of a stream: `state.initial`.
@@ -71,23 +71,27 @@ impl Events {
     /// Waits for the next change. Cancel-safe: what was not returned is not lost.
     ///
     /// # Errors
-    /// [`Ended`], once, after every event that was queued before the end.
-    pub async fn next(&mut self) -> Result<Delivery, Ended> {
+    /// [`SubscriptionEnd`], once, after every event that was queued before the end.
+    pub async fn next(&mut self) -> Result<Delivery, SubscriptionEnd> {
         match self.receiver.recv().await {
             Some(event) => Ok(Delivery::new(event, Arc::clone(&self.view))),
-            None => Err(self.ended.get().copied().unwrap_or(Ended::Stopped)),
+            None => Err(self
+                .ended
+                .get()
+                .copied()
+                .unwrap_or(SubscriptionEnd::Stopped)),
         }
     }
 }
 
 /// Every change of all projects, for the engine itself.
 #[derive(Debug)]
-pub struct Observed {
+pub struct AllChanges {
     receiver: mpsc::Receiver<Arc<SharedEvent>>,
     lost: Arc<AtomicU64>,
 }
 
-impl Observed {
+impl AllChanges {
     /// Waits for the next change. Cancel-safe.
     pub async fn event(&mut self) -> Option<Event> {
         self.receiver.recv().await.map(|event| event.whole())
@@ -120,7 +124,7 @@ pub(super) struct Watchers {
 struct Watcher {
     view: Arc<View>,
     sender: mpsc::Sender<Arc<SharedEvent>>,
-    ended: Arc<OnceLock<Ended>>,
+    ended: Arc<OnceLock<SubscriptionEnd>>,
 }
 
 impl Watchers {
@@ -137,11 +141,11 @@ impl Watchers {
 
     /// Tells everything from now on, also while the engine drains. One more than `queue` that wait
     /// are lost, and counted.
-    pub(super) fn observe(&mut self, queue: usize) -> Observed {
+    pub(super) fn subscribe_all(&mut self, queue: usize) -> AllChanges {
         let (sender, receiver) = mpsc::channel(queue);
         let lost = Arc::<AtomicU64>::default();
         self.observer = Some((sender, Arc::clone(&lost)));
-        Observed { receiver, lost }
+        AllChanges { receiver, lost }
     }
 
     /// One more, of which a project may have `share`.
@@ -149,14 +153,14 @@ impl Watchers {
         &mut self,
         view: Arc<View>,
         share: Option<usize>,
-    ) -> Result<Events, WatchersFull> {
+    ) -> Result<Events, TooManyWatchersError> {
         if self.count() >= self.capacity {
-            return Err(WatchersFull);
+            return Err(TooManyWatchersError);
         }
         if let Some(share) = share {
             let of_project = |watcher: &&Watcher| watcher.view.project == view.project;
             if self.listening.iter().filter(of_project).count() >= share {
-                return Err(WatchersFull);
+                return Err(TooManyWatchersError);
             }
         }
         let (sender, receiver) = mpsc::channel(self.queue);
@@ -195,7 +199,7 @@ impl Watchers {
                 Err(mpsc::error::TrySendError::Closed(_)) => false,
                 Err(mpsc::error::TrySendError::Full(_)) => {
                     // Nobody else sets it, so it is still empty.
-                    watcher.ended.get_or_init(|| Ended::TooSlow);
+                    watcher.ended.get_or_init(|| SubscriptionEnd::TooSlow);
                     *dropped += 1;
                     false
                 }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use crate::access::{Concerns, Tokens};
+use crate::access::{Invalidations, Tokens};
 use crate::config::ControlPlane;
 use crate::core::Core;
 use crate::directory::Directory;
@@ -27,15 +27,15 @@ pub(crate) use self::reports::Reports;
 pub(crate) use self::usage::Meter;
 
 /// A link that was opened, with what an earlier engine knew in force.
-pub(crate) struct Managed {
+pub(crate) struct PlatformLink {
     link: Link,
     records: Records,
     reporter: Reporter,
-    told: Arc<Told>,
+    told: Arc<LinkHandler>,
 }
 
 /// Where what the platform tells goes.
-struct Told {
+struct LinkHandler {
     /// The domain that this engine was configured for.
     cluster_domain: String,
     directory: Arc<Directory>,
@@ -44,7 +44,7 @@ struct Told {
     informed: CancellationToken,
 }
 
-impl Managed {
+impl PlatformLink {
     /// Takes the data directory and puts in force what is in it.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Managed {
     ) -> Result<Self, StartError> {
         let endpoint = platform.endpoint()?;
         let path = platform.data_dir.clone();
-        let told = Arc::new(Told {
+        let told = Arc::new(LinkHandler {
             cluster_domain: cluster_domain.to_owned(),
             directory,
             tokens,
@@ -102,7 +102,7 @@ impl Managed {
     }
 
     /// Follows the platform from now on. The engine is ready when it knows what it serves.
-    pub(crate) fn follow(self, core: &Arc<Core>, readiness: &Readiness) -> Following {
+    pub(crate) fn follow(self, core: &Arc<Core>, readiness: &Readiness) -> LinkHandle {
         let Self {
             link,
             records,
@@ -128,7 +128,7 @@ impl Managed {
         let events = core.live.observe(reports::EVENTS);
         let lost = events.lost();
         let at = Arc::clone(core);
-        Following {
+        LinkHandle {
             core: Arc::clone(core),
             status,
             records,
@@ -140,7 +140,7 @@ impl Managed {
     }
 }
 
-impl link::Handler for Told {
+impl link::Handler for LinkHandler {
     fn snapshot(&self, platform: Platform, items: Vec<Item>) -> Result<(), String> {
         if platform.cluster_domain != self.cluster_domain {
             return Err(format!(
@@ -150,20 +150,20 @@ impl link::Handler for Told {
         }
         self.keys(&items);
         self.directory.replace(platform, items);
-        self.tokens.directory_changed(Concerns::everybody());
+        self.tokens.directory_changed(Invalidations::everybody());
         self.informed.cancel();
         Ok(())
     }
 
     fn change(&self, items: Vec<Item>) {
         self.keys(&items);
-        let concerns = Concerns::of(&items, &self.directory);
+        let concerns = Invalidations::of(&items, &self.directory);
         self.directory.apply(items);
         self.tokens.directory_changed(concerns);
     }
 }
 
-impl Told {
+impl LinkHandler {
     /// Puts the platform's keys in force, where they are among the items.
     fn keys(&self, items: &[Item]) {
         for item in items {
@@ -177,7 +177,7 @@ impl Told {
 }
 
 /// A platform that is being followed.
-pub(crate) struct Following {
+pub(crate) struct LinkHandle {
     core: Arc<Core>,
     status: Arc<Status>,
     records: Records,
@@ -214,7 +214,7 @@ impl Task {
     }
 }
 
-impl Following {
+impl LinkHandle {
     /// How the link does.
     pub(crate) fn status(&self) -> Arc<Status> {
         Arc::clone(&self.status)

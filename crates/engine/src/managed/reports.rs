@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::usage::Usage;
 use crate::core::Core;
-use crate::live::{Observed, Online};
+use crate::live::{AllChanges, Online};
 
 /// Where the engine's parts put what there is to report.
 #[derive(Debug)]
@@ -29,7 +29,11 @@ const INVENTORY: Duration = Duration::from_mins(5);
 pub(super) const EVENTS: usize = 65_536;
 
 /// Reports what happens until `stop`, and then what is left.
-pub(super) async fn keep_reporting(core: Arc<Core>, mut events: Observed, stop: CancellationToken) {
+pub(super) async fn keep_reporting(
+    core: Arc<Core>,
+    mut events: AllChanges,
+    stop: CancellationToken,
+) {
     let Some(reports) = &core.reports else { return };
     let mut inventory = Inventory::default();
     loop {
@@ -113,7 +117,7 @@ fn record(project: &str, online: Online) -> InventoryRecord {
     }
 }
 
-impl Observed {
+impl AllChanges {
     /// The next change, as it is reported. What belongs to no project is passed over.
     async fn next(&mut self) -> Option<Record> {
         while let Some(event) = self.event().await {

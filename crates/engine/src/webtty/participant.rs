@@ -12,7 +12,7 @@ use types::id::ParticipantId;
 
 use super::running::{Running, Seat};
 use super::wire::{Broken, Peer, Say, Sayer, Source};
-use crate::api::Lifetime;
+use crate::api::CredentialGuard;
 
 /// Reads the attach that a participant's stream begins with. Whoever has none to show is told so and
 /// hung up to.
@@ -20,7 +20,7 @@ pub(crate) async fn open_attachment(
     session: &Running,
     id: &ParticipantId,
     peer: &mut Peer<'_>,
-) -> Option<(Arc<Seat>, Option<Box<Lifetime>>)> {
+) -> Option<(Arc<Seat>, Option<Box<CredentialGuard>>)> {
     let first = timeout(OPEN_DEADLINE, peer.source.next()).await;
     let refused = match first {
         Ok(Some(Ok(Kind::Attach(attach)))) => match session.connect(id, &attach) {

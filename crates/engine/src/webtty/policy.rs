@@ -8,7 +8,7 @@ use types::problem::Problem;
 use types::tunnel::Tunnel;
 use types::webtty::{EncryptionMode, EncryptionPolicy, RecordingMode, RecordingPolicy};
 
-use crate::access::{Denied, Proof, Tenancy};
+use crate::access::{BoundaryDenial, Proof, Tenancy};
 use crate::directory::{Project, WebttyServer};
 
 /// What holds for one session, from its beginning to its end.
@@ -25,7 +25,7 @@ pub(crate) enum NotServed {
     #[error("the server is not registered any more, or is suspended")]
     Gone,
     #[error("the server is restricted: {0}")]
-    Restricted(Denied),
+    Restricted(BoundaryDenial),
 }
 
 impl From<NotServed> for Problem {
@@ -89,7 +89,7 @@ impl Policy {
         token: &Verified,
         project: &Project,
         tenancy: &Tenancy,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), BoundaryDenial> {
         let directory = tenancy.directory();
         let now = directory.and_then(|known| known.webtty_server(&project.id, &self.server.id));
         let needs = now.as_ref().unwrap_or(&self.server).needs();

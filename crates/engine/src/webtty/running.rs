@@ -24,7 +24,7 @@ use super::recordings::{Pace, Recording};
 use super::registry::Past;
 use super::shown;
 use crate::agents::Agent;
-use crate::api::Lifetime;
+use crate::api::CredentialGuard;
 use crate::clock::Clock;
 use crate::directory::Project;
 use crate::live::{Live, WebttyChange};
@@ -68,7 +68,7 @@ struct State {
     session: managed::Session,
     seats: HashMap<ParticipantId, Arc<Seat>>,
     /// What ends the streams of those who were let in, until these are there.
-    lifetimes: HashMap<ParticipantId, Box<Lifetime>>,
+    lifetimes: HashMap<ParticipantId, Box<CredentialGuard>>,
     /// What those who asked for control sent along.
     asked: HashMap<ControlRequestId, Map<String, Value>>,
     to_server: VecDeque<Kind>,
@@ -180,7 +180,7 @@ impl Running {
     pub(crate) fn attach(
         &self,
         new: managed::NewParticipant,
-        lifetime: Box<Lifetime>,
+        lifetime: Box<CredentialGuard>,
     ) -> Result<(shapes::Participant, Timestamp), managed::Refused> {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -207,7 +207,7 @@ impl Running {
         &self,
         id: &ParticipantId,
         attach: &Attach,
-    ) -> Result<(Arc<Seat>, Option<Box<Lifetime>>), managed::Refused> {
+    ) -> Result<(Arc<Seat>, Option<Box<CredentialGuard>>), managed::Refused> {
         if attach.participant_id != id.as_str() {
             return Err(managed::Refused::BadGrant);
         }

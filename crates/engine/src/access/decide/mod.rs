@@ -18,11 +18,11 @@ use types::problem::Problem;
 use types::query_credential;
 use types::tunnel::{Country, TlsVersion};
 
-pub use self::outcome::{Allowed, Decision, Outcome, Proof, Rule, TokenForm};
-pub use self::proof::reaches_too;
-use self::proof::{Refused, Target};
-use self::table::{Facts, Presented, Step};
-pub use self::visitor::{refuse as refuse_visitor, still_admits};
+pub use self::outcome::{Admission, Decision, Outcome, Proof, Rule, TokenForm};
+pub use self::proof::proof_covers;
+use self::proof::{BoundaryTarget, ProofRefusal};
+use self::table::{Action, ConditionBits, PresentedProofs};
+pub use self::visitor::{reauthorize_visit, refuse as refuse_visitor};
 use super::bearer::Bearer;
 use super::certificate::ClientCertificate;
 use super::tenancy::Tenancy;
@@ -34,7 +34,7 @@ use crate::live::LiveTunnel;
 #[derive(Debug)]
 pub struct EdgeRequest<'a, A> {
     pub tunnel: &'a LiveTunnel<A>,
-    pub visitor: Visitor<'a>,
+    pub visitor: VisitorInfo<'a>,
     /// Name of the tunnel's host, in lower case and without port: cookies are bound to it.
     pub host: &'a str,
     pub bearer: Bearer<'a>,
@@ -54,7 +54,7 @@ pub struct EdgeRequest<'a, A> {
 
 /// What is known of a visitor by its connection alone.
 #[derive(Debug, Clone, Copy)]
-pub struct Visitor<'a> {
+pub struct VisitorInfo<'a> {
     /// The visitor, as the connection or a trusted proxy says it; never a header.
     pub peer: IpAddr,
     /// Where that address is, as far as it is known.
@@ -64,7 +64,7 @@ pub struct Visitor<'a> {
     pub certificate: Option<&'a ClientCertificate>,
 }
 
-impl Visitor<'_> {
+impl VisitorInfo<'_> {
     /// A visitor of whom nothing is known but its address.
     pub fn at(peer: IpAddr) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Visitor<'_> {
 
 /// What a decision stands on.
 #[derive(Debug, Clone, Copy)]
-pub struct Grounds<'a> {
+pub struct AuthContext<'a> {
     pub tokens: &'a Tokens,
     pub tenancy: &'a Tenancy,
     /// `None`: there are neither browser sessions nor challenges here.
@@ -91,7 +91,7 @@ pub struct Grounds<'a> {
 const PERMISSION: Permission = Permission::TunnelsStreamsCreateDelete;
 
 /// Decides about an HTTP request to a published tunnel.
-pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> Decision {
+pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> Decision {
     let tunnel = request.tunnel;
     if let Some(refused) = visitor::refuse(tunnel, request.visitor, grounds) {
         return refused;
@@ -105,7 +105,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> Decision
         Err(malformed) => (None, None, Some(malformed)),
     };
     let guards = tunnel.policy.guards;
-    let has = Presented {
+    let has = PresentedProofs {
         certificate: request.visitor.certificate.is_some(),
         query: credential.is_some(),
         bad_query: malformed.is_some(),
@@ -113,16 +113,16 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> Decision
         session: request.cookies.session.is_present(),
         work: guards.challenge && has_worked(request, grounds),
     };
-    let mut facts = Facts::of(guards, visitor::project_asks(tunnel), has);
-    let mut allowed = Allowed {
+    let mut facts = ConditionBits::of(guards, visitor::project_asks(tunnel), has);
+    let mut allowed = Admission {
         query: rest,
-        ..Allowed::default()
+        ..Admission::default()
     };
     let mut passed_by = None;
     let rule = loop {
         let step = facts.step();
         match step {
-            Step::Token(form) | Step::PassBy(form) => {
+            Action::Token(form) | Action::PassBy(form) => {
                 let text = match form {
                     TokenForm::Query => credential.as_deref(),
                     TokenForm::Header => match request.bearer {
@@ -139,12 +139,12 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> Decision
                     }
                     Err(refused) => return refused.into(),
                 }
-                if matches!(step, Step::Token(_)) {
+                if matches!(step, Action::Token(_)) {
                     break Rule::Token;
                 }
                 facts = facts.past_challenge();
             }
-            Step::Certificate => match proof::certificate(target(request), grounds) {
+            Action::Certificate => match proof::certificate(target(request), grounds) {
                 Ok((proof, path)) => {
                     allowed.path = path.or(allowed.path);
                     allowed.proof = Some(proof);
@@ -152,29 +152,29 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> Decision
                 }
                 Err(refused) => return refused.into(),
             },
-            Step::Session => match proof::session(request, grounds) {
+            Action::Session => match proof::session(request, grounds) {
                 Ok(proof) => {
                     allowed.proof = Some(proof);
                     break Rule::Session;
                 }
-                Err(Refused {
+                Err(ProofRefusal {
                     outcome: None,
                     reason,
                     ..
                 }) => return sign_in(request, reason),
                 Err(refused) => return refused.into(),
             },
-            Step::Open => {
+            Action::Open => {
                 let by_token = passed_by.is_some();
                 break if by_token { Rule::Token } else { Rule::Public };
             }
-            Step::Nobody | Step::NoProof => return public_access(step),
-            Step::Ambiguous => {
+            Action::Nobody | Action::NoProof => return public_access(step),
+            Action::Ambiguous => {
                 let problem = Problem::ambiguous_credentials();
                 let reason = "a client certificate and another proof";
                 return Decision::refuse(Rule::Ambiguous, problem, reason);
             }
-            Step::BadQuery => {
+            Action::BadQuery => {
                 let problem = Problem::malformed_query_credential();
                 let reason = malformed.map(|malformed| malformed.to_string());
                 return Decision::refuse(
@@ -183,13 +183,13 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> Decision
                     reason.unwrap_or_default(),
                 );
             }
-            Step::Challenge => {
+            Action::Challenge => {
                 let problem = Problem::challenge_required();
                 return Decision::refuse(Rule::Challenge, problem, "no challenge was passed")
                     .or_browser(request.navigation, Outcome::Challenge);
             }
-            Step::SignIn => return sign_in(request, "no session".into()),
-            Step::Unauthenticated => {
+            Action::SignIn => return sign_in(request, "no session".into()),
+            Action::Unauthenticated => {
                 let rule = if guards.token {
                     Rule::Token
                 } else {
@@ -206,8 +206,8 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> Decision
 /// Decides about a raw connection (TLS or TCP tunnel), where there is no request to look at.
 pub fn decide_connection<A>(
     tunnel: &LiveTunnel<A>,
-    visitor: Visitor<'_>,
-    grounds: Grounds<'_>,
+    visitor: VisitorInfo<'_>,
+    grounds: AuthContext<'_>,
 ) -> Decision {
     if let Some(refused) = visitor::refuse(tunnel, visitor, grounds) {
         return refused;
@@ -218,14 +218,14 @@ pub fn decide_connection<A>(
         let reason = "no place for a token";
         return Decision::refuse(Rule::Token, Problem::unauthenticated(), reason);
     }
-    let has = Presented {
+    let has = PresentedProofs {
         certificate: visitor.certificate.is_some(),
-        ..Presented::default()
+        ..PresentedProofs::default()
     };
-    match Facts::of(guards, visitor::project_asks(tunnel), has).step() {
-        Step::Open => Decision::allow(Rule::Public, Allowed::default()),
-        Step::Certificate => {
-            let target = Target {
+    match ConditionBits::of(guards, visitor::project_asks(tunnel), has).step() {
+        Action::Open => Decision::allow(Rule::Public, Admission::default()),
+        Action::Certificate => {
+            let target = BoundaryTarget {
                 tunnel: &tunnel.view,
                 project: &tunnel.project,
                 certificate: visitor.certificate,
@@ -236,16 +236,16 @@ pub fn decide_connection<A>(
                     let proof = Some(proof);
                     Decision::allow(
                         Rule::Certificate,
-                        Allowed {
+                        Admission {
                             proof,
-                            ..Allowed::default()
+                            ..Admission::default()
                         },
                     )
                 }
                 Err(refused) => refused.into(),
             }
         }
-        step @ (Step::Nobody | Step::NoProof) => public_access(step),
+        step @ (Action::Nobody | Action::NoProof) => public_access(step),
         _ => Decision::refuse(
             Rule::Certificate,
             Problem::unauthenticated(),
@@ -255,7 +255,7 @@ pub fn decide_connection<A>(
 }
 
 /// Whether the challenge was passed.
-fn has_worked<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> bool {
+fn has_worked<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> bool {
     let cookie = request.cookies.challenge.value().zip(grounds.seals);
     cookie.is_some_and(|(cookie, seals)| {
         let from = (request.host, request.visitor.peer);
@@ -263,8 +263,8 @@ fn has_worked<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> bool {
     })
 }
 
-fn target<'a, A>(request: &'a EdgeRequest<'_, A>) -> Target<'a> {
-    Target {
+fn target<'a, A>(request: &'a EdgeRequest<'_, A>) -> BoundaryTarget<'a> {
+    BoundaryTarget {
         tunnel: &request.tunnel.view,
         project: &request.tunnel.project,
         certificate: request.visitor.certificate,
@@ -277,9 +277,9 @@ fn sign_in<A>(request: &EdgeRequest<'_, A>, reason: std::borrow::Cow<'static, st
         .or_browser(request.navigation, Outcome::SignIn)
 }
 
-fn public_access(step: Step) -> Decision {
+fn public_access(step: Action) -> Decision {
     let reason = match step {
-        Step::NoProof => "the project asks for a proof, and the tunnel takes none",
+        Action::NoProof => "the project asks for a proof, and the tunnel takes none",
         _ => "the project forbids published tunnels",
     };
     let problem = Problem::new(

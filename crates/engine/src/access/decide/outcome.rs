@@ -27,7 +27,7 @@ pub struct Decision {
 #[derive(Debug)]
 #[must_use]
 pub enum Outcome {
-    Allow(Allowed),
+    Allow(Admission),
     Refuse(Problem),
     /// A browser is sent to sign in (ED-2).
     SignIn,
@@ -37,7 +37,7 @@ pub enum Outcome {
 
 /// How an allowed request travels on.
 #[derive(Debug, Default)]
-pub struct Allowed {
+pub struct Admission {
     /// The proof that was used, where one was needed.
     pub proof: Option<Proof>,
     /// The query to forward instead of the one that came; empty means no query at all.
@@ -132,7 +132,8 @@ impl Proof {
         let directory = tenancy.directory();
         match self {
             Self::Token { token, .. } => {
-                tokens.holds(token, now) && tenancy.require(token, project, permission).is_ok()
+                tokens.is_still_valid(token, now)
+                    && tenancy.require(token, project, permission).is_ok()
             }
             Self::Session(session) => {
                 directory.is_some_and(|known| session.stands(known).is_ok())
@@ -144,7 +145,7 @@ impl Proof {
                 credential,
                 validity,
             } => {
-                directory.is_some_and(|known| known.still_stands(credential, now))
+                directory.is_some_and(|known| known.is_still_valid(credential, now))
                     && validity.holds(now)
                     && !credential.is_expired(now)
                     && tenancy
@@ -225,7 +226,7 @@ rules! {
 }
 
 impl Decision {
-    pub(super) fn allow(rule: Rule, allowed: Allowed) -> Self {
+    pub(super) fn allow(rule: Rule, allowed: Admission) -> Self {
         Self {
             outcome: Outcome::Allow(allowed),
             rule,

@@ -10,15 +10,15 @@ use types::problem::Problem;
 use types::tunnel::Tunnel;
 
 use super::outcome::{Decision, Outcome, Proof, Rule, TokenForm};
-use super::{EdgeRequest, Grounds, PERMISSION};
+use super::{AuthContext, EdgeRequest, PERMISSION};
+use crate::access::boundary_check::BoundaryDenial;
 use crate::access::certificate::ClientCertificate;
-use crate::access::permit::Denied;
 use crate::browser::Session;
 use crate::directory::{Credential, Project};
 
 /// What a proof has to reach.
 #[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct BoundaryTarget<'a> {
     pub(super) tunnel: &'a Tunnel,
     pub(super) project: &'a Project,
     pub(super) certificate: Option<&'a ClientCertificate>,
@@ -27,14 +27,14 @@ pub(super) struct Target<'a> {
 }
 
 /// A proof that does not count.
-pub(super) struct Refused {
+pub(super) struct ProofRefusal {
     rule: Rule,
     /// `None`: it is as if there were none.
     pub(super) outcome: Option<Box<Problem>>,
     pub(super) reason: Cow<'static, str>,
 }
 
-impl Refused {
+impl ProofRefusal {
     fn new(rule: Rule, problem: Problem, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             rule,
@@ -43,14 +43,14 @@ impl Refused {
         }
     }
 
-    fn denied(denied: Denied) -> Self {
+    fn denied(denied: BoundaryDenial) -> Self {
         let reason = denied.to_string();
         Self::new(Rule::Permission, denied.into(), reason)
     }
 }
 
-impl From<Refused> for Decision {
-    fn from(refused: Refused) -> Self {
+impl From<ProofRefusal> for Decision {
+    fn from(refused: ProofRefusal) -> Self {
         Self {
             outcome: Outcome::Refuse(
                 refused
@@ -64,31 +64,31 @@ impl From<Refused> for Decision {
 }
 
 /// A proof, and the path as it was judged where it was.
-type Judged = Result<(Proof, Option<NormalPath>), Refused>;
+type ProofResult = Result<(Proof, Option<NormalPath>), ProofRefusal>;
 
 /// Judges a token. `None`: a bearer that has no form.
 pub(super) fn token(
     text: Option<&str>,
     form: TokenForm,
-    target: Target<'_>,
-    grounds: Grounds<'_>,
-) -> Judged {
-    let invalid = |reason| Refused::new(Rule::Token, Problem::invalid_token(), reason);
+    target: BoundaryTarget<'_>,
+    grounds: AuthContext<'_>,
+) -> ProofResult {
+    let invalid = |reason| ProofRefusal::new(Rule::Token, Problem::invalid_token(), reason);
     let text = text.ok_or_else(|| invalid(Cow::Borrowed("malformed bearer")))?;
     let verified = grounds.tokens.verify(text, grounds.now);
     let token: Arc<Verified> = verified.map_err(|refused| invalid(refused.to_string().into()))?;
     let tenancy = grounds.tenancy;
     tenancy
         .require(&token, target.project, PERMISSION)
-        .map_err(Refused::denied)?;
+        .map_err(ProofRefusal::denied)?;
     let path = reach(token.limits.boundary(), target)?;
     Ok((Proof::Token { token, form }, path))
 }
 
 /// Judges a client certificate, which the handshake proved.
-pub(super) fn certificate(target: Target<'_>, grounds: Grounds<'_>) -> Judged {
+pub(super) fn certificate(target: BoundaryTarget<'_>, grounds: AuthContext<'_>) -> ProofResult {
     let refused = |reason: Cow<'static, str>| {
-        Err(Refused::new(
+        Err(ProofRefusal::new(
             Rule::Certificate,
             invalid_certificate(),
             reason,
@@ -125,15 +125,15 @@ pub(super) fn certificate(target: Target<'_>, grounds: Grounds<'_>) -> Judged {
 /// Whether a credential opens streams in the project, and reaches the tunnel and the path.
 fn admits(
     credential: &Credential,
-    target: Target<'_>,
-    grounds: Grounds<'_>,
-) -> Result<Option<NormalPath>, Refused> {
+    target: BoundaryTarget<'_>,
+    grounds: AuthContext<'_>,
+) -> Result<Option<NormalPath>, ProofRefusal> {
     let held = credential.limits.permissions();
     let user = Some(&*credential.user_id);
     let permitted = grounds
         .tenancy
         .require_of(user, held, target.project, PERMISSION);
-    permitted.map_err(Refused::denied)?;
+    permitted.map_err(ProofRefusal::denied)?;
     reach(credential.limits.boundary(), target)
 }
 
@@ -146,9 +146,9 @@ fn invalid_certificate() -> Problem {
 /// person signs in.
 pub(super) fn session<A>(
     request: &EdgeRequest<'_, A>,
-    grounds: Grounds<'_>,
-) -> Result<Proof, Refused> {
-    let none = |reason: Cow<'static, str>| Refused {
+    grounds: AuthContext<'_>,
+) -> Result<Proof, ProofRefusal> {
+    let none = |reason: Cow<'static, str>| ProofRefusal {
         rule: Rule::Session,
         outcome: None,
         reason,
@@ -169,15 +169,19 @@ pub(super) fn session<A>(
         .map_err(|reason| none(reason.to_string().into()))?;
     let user = Some(&*session.user_id);
     let permitted = grounds.tenancy.require_of(user, None, project, PERMISSION);
-    permitted.map_err(Refused::denied)?;
+    permitted.map_err(ProofRefusal::denied)?;
     Ok(Proof::Session(Arc::new(session)))
 }
 
 /// Whether a boundary reaches the tunnel and the path; the path exactly as it was judged, where the
 /// boundary asks for one (ED-7).
-fn reach(boundary: &Boundary, target: Target<'_>) -> Result<Option<NormalPath>, Refused> {
-    let refused =
-        |rule, reason: String| Refused::new(rule, Problem::insufficient_scope(PERMISSION), reason);
+fn reach(
+    boundary: &Boundary,
+    target: BoundaryTarget<'_>,
+) -> Result<Option<NormalPath>, ProofRefusal> {
+    let refused = |rule, reason: String| {
+        ProofRefusal::new(rule, Problem::insufficient_scope(PERMISSION), reason)
+    };
     let path = target.path.filter(|_| boundary.needs_path());
     let path = path
         .map(NormalPath::parse)
@@ -192,7 +196,7 @@ fn reach(boundary: &Boundary, target: Target<'_>) -> Result<Option<NormalPath>, 
 
 /// Whether a proof that reached one tunnel of a name and project reaches this one as well, with the
 /// path as it was judged. What else was asked of it is the same for both.
-pub fn reaches_too(
+pub fn proof_covers(
     proof: Option<&Proof>,
     tunnel: &Tunnel,
     project: &Project,

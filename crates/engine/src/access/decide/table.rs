@@ -3,12 +3,12 @@
 //! It is asked with presence alone, before anything is verified: whether a proof is any good is
 //! judged by the one step that the table chose, and a bad proof is never passed over for another.
 
-use super::super::policy::Guards;
+use super::super::policy::RequiredProofs;
 use super::outcome::TokenForm;
 
 /// What is done about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Action {
     /// The project is not to be visited.
     Nobody,
     /// The project lets nobody in without a proof, and the tunnel asks for none.
@@ -35,7 +35,7 @@ pub(super) enum Step {
     Open,
 }
 
-use Step::{
+use Action::{
     Ambiguous, BadQuery, Certificate, Challenge, NoProof, Nobody, Open, PassBy, Session, SignIn,
     Token, Unauthenticated,
 };
@@ -51,7 +51,7 @@ use TokenForm::{Header, Query};
 /// | `C` | challenge mode | | `B` | a bearer, whatever it is worth |
 /// | `P` | the project asks for a proof | | `K` | our session cookie |
 /// | `N` | the project forbids visits | | `W` | the work of the challenge, done |
-const TABLE: &[Row] = &[
+const TABLE: &[DecisionRow] = &[
     //  TSMC PN XQFBKW
     row(".... .1 ......", Nobody),          // ED-8
     row("000. 1. ......", NoProof),         // ED-8
@@ -76,11 +76,11 @@ const TABLE: &[Row] = &[
 
 /// What holds of a request, one bit a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Facts(u16);
+pub(super) struct ConditionBits(u16);
 
 /// What a request presents, by presence.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Presented {
+pub(super) struct PresentedProofs {
     pub(super) certificate: bool,
     pub(super) query: bool,
     pub(super) bad_query: bool,
@@ -89,8 +89,12 @@ pub(super) struct Presented {
     pub(super) work: bool,
 }
 
-impl Facts {
-    pub(super) fn of(guards: Guards, [proof, nobody]: [bool; 2], has: Presented) -> Self {
+impl ConditionBits {
+    pub(super) fn of(
+        guards: RequiredProofs,
+        [proof, nobody]: [bool; 2],
+        has: PresentedProofs,
+    ) -> Self {
         let columns = [
             guards.token,
             guards.session,
@@ -119,22 +123,22 @@ impl Facts {
 
     /// The step of the first row that matches. That one does is tested over all of them; were
     /// there none, nobody would pass.
-    pub(super) fn step(self) -> Step {
+    pub(super) fn step(self) -> Action {
         let matching = TABLE.iter().find(|row| self.0 & row.asked == row.so);
         matching.map_or(Nobody, |row| row.step)
     }
 }
 
-struct Row {
+struct DecisionRow {
     /// Columns that are not either way.
     asked: u16,
     /// Columns that must be so.
     so: u16,
-    step: Step,
+    step: Action,
 }
 
 /// Reads a row when the program is built.
-const fn row(columns: &str, step: Step) -> Row {
+const fn row(columns: &str, step: Action) -> DecisionRow {
     let (mut asked, mut so, mut count) = (0, 0, 0);
     let mut rest = columns.as_bytes();
     while let [first, behind @ ..] = rest {
@@ -157,7 +161,7 @@ const fn row(columns: &str, step: Step) -> Row {
         }
     }
     assert!(count == COLUMNS, "a row has a mark in every column");
-    Row { asked, so, step }
+    DecisionRow { asked, so, step }
 }
 
 const COLUMNS: u32 = 12;

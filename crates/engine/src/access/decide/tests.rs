@@ -122,8 +122,8 @@ impl World {
         self.directory.apply(vec![project(settings)]);
     }
 
-    fn grounds(&self) -> Grounds<'_> {
-        Grounds {
+    fn grounds(&self) -> AuthContext<'_> {
+        AuthContext {
             tokens: &self.tokens,
             tenancy: &self.tenancy,
             seals: Some(&self.seals),
@@ -209,7 +209,7 @@ fn told(decision: &Decision) -> End {
 fn with_session(world: &World, tunnel: &LiveTunnel<()>, host: &str, cookie: &str) -> End {
     let request = EdgeRequest {
         tunnel,
-        visitor: Visitor::at("192.0.2.7".parse().unwrap()),
+        visitor: VisitorInfo::at("192.0.2.7".parse().unwrap()),
         host,
         bearer: Bearer::Absent,
         cookies: EdgeCookies {
@@ -352,10 +352,10 @@ fn ed_8_a_projects_rules_hold_beside_the_tunnels() {
         world
             .directory
             .apply(vec![project(settings(policy.clone()))]);
-        let visitor = Visitor {
+        let visitor = VisitorInfo {
             country,
             tls_version: Some(tls),
-            ..Visitor::at(peer.parse().unwrap())
+            ..VisitorInfo::at(peer.parse().unwrap())
         };
         let decision = decide_connection(tunnel, visitor, world.grounds());
         let told = match told(&decision) {
@@ -363,7 +363,7 @@ fn ed_8_a_projects_rules_hold_beside_the_tunnels() {
             _ => (200, ""),
         };
         assert_eq!(told, expected, "{policy} {peer} {country:?} {tls:?}");
-        let again = still_admits(tunnel, visitor, None, world.grounds());
+        let again = reauthorize_visit(tunnel, visitor, None, world.grounds());
         assert_eq!(again, expected == fine, "{policy} {peer}");
     }
 }
@@ -379,10 +379,10 @@ fn en_11_without_keys_or_a_platform_guards_of_theirs_let_nobody_in() {
         (json!({"mtls_auth": true}), 401),
     ] {
         let tunnel = world.tunnel(asked.clone());
-        let status = |grounds: Grounds<'_>| {
+        let status = |grounds: AuthContext<'_>| {
             let request = EdgeRequest {
                 tunnel: &tunnel,
-                visitor: Visitor::at("192.0.2.7".parse().unwrap()),
+                visitor: VisitorInfo::at("192.0.2.7".parse().unwrap()),
                 host: HOST,
                 bearer: Bearer::Absent,
                 cookies: EdgeCookies::default(),
@@ -397,12 +397,12 @@ fn en_11_without_keys_or_a_platform_guards_of_theirs_let_nobody_in() {
             }
         };
         assert_eq!(status(world.grounds()), with_keys, "{asked}");
-        let stranger = Grounds {
+        let stranger = AuthContext {
             tenancy: &community,
             ..world.grounds()
         };
         assert_eq!(status(stranger), 503, "{asked}");
-        let without = Grounds {
+        let without = AuthContext {
             seals: None,
             ..world.grounds()
         };

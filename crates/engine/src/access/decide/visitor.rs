@@ -5,15 +5,15 @@ use types::problem::Problem;
 use types::tunnel::TlsVersion;
 
 use super::outcome::{Decision, Proof, Rule};
-use super::{Grounds, Visitor};
-use crate::access::permit::Denied;
+use super::{AuthContext, VisitorInfo};
+use crate::access::boundary_check::BoundaryDenial;
 use crate::live::LiveTunnel;
 
 /// Refuses those who may not come near.
 pub fn refuse<A>(
     tunnel: &LiveTunnel<A>,
-    visitor: Visitor<'_>,
-    grounds: Grounds<'_>,
+    visitor: VisitorInfo<'_>,
+    grounds: AuthContext<'_>,
 ) -> Option<Decision> {
     let policy = &tunnel.policy;
     if !policy.published {
@@ -22,7 +22,7 @@ pub fn refuse<A>(
     }
     let state = tunnel.project.state();
     if !state.in_use {
-        let problem = Denied::Suspended.into();
+        let problem = BoundaryDenial::Suspended.into();
         return Some(Decision::refuse(
             Rule::Suspended,
             problem,
@@ -91,11 +91,11 @@ pub fn refuse<A>(
 
 /// Whether a visitor who was let in would be let in again: by its address, and by what it proved.
 /// The path and the query were judged with the request, and do not change.
-pub fn still_admits<A>(
+pub fn reauthorize_visit<A>(
     tunnel: &LiveTunnel<A>,
-    visitor: Visitor<'_>,
+    visitor: VisitorInfo<'_>,
     proof: Option<&Proof>,
-    grounds: Grounds<'_>,
+    grounds: AuthContext<'_>,
 ) -> bool {
     if !tunnel.project.state().in_use {
         return false;
@@ -122,7 +122,7 @@ pub(super) fn project_asks<A>(tunnel: &LiveTunnel<A>) -> [bool; 2] {
 }
 
 /// Whether this engine has what the tunnel asks for. Such a tunnel is not opened otherwise (EN-11).
-fn can_keep<A>(tunnel: &LiveTunnel<A>, grounds: Grounds<'_>) -> bool {
+fn can_keep<A>(tunnel: &LiveTunnel<A>, grounds: AuthContext<'_>) -> bool {
     let guards = tunnel.policy.guards;
     let managed = grounds.tenancy.directory().is_some();
     let browsers = grounds.seals.is_some();

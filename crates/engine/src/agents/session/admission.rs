@@ -8,7 +8,7 @@ use types::id::TunnelId;
 use types::tunnel::{Protocol, TunnelProperties, TunnelType};
 use wire::Error;
 
-use super::{End, Session};
+use super::{Session, SessionEnd};
 use crate::directory::{NotAdmitted, WebttyServer};
 
 impl Session {
@@ -54,7 +54,7 @@ impl Session {
     }
 
     /// Closes the tunnels whose registered server may not serve any more.
-    pub(super) fn give_up_servers(&mut self) -> Result<(), End> {
+    pub(super) fn give_up_servers(&mut self) -> Result<(), SessionEnd> {
         let ended = self.servers.iter();
         let ended = ended.filter(|(_, server)| server.ended().is_cancelled());
         let ended: Vec<TunnelId> = ended.map(|(tunnel, _)| *tunnel).collect();

@@ -10,7 +10,7 @@ use wire::{Error, ErrorCode, Kind, Message};
 
 use super::Session;
 use crate::access::{self, NotPublishable};
-use crate::listen::{BoundPort, NoPort, check_ciphers};
+use crate::listen::{BoundPort, PortError, check_ciphers};
 use crate::live::{HostnameRefused, OpenRefused, Owner};
 
 impl Session {
@@ -53,7 +53,7 @@ impl Session {
         };
         available(&properties)?;
         let asked = properties.labels.clone();
-        access::fill_and_judge(&self.credential, &self.project, &mut properties)
+        access::apply_and_check_boundary(&self.credential, &self.project, &mut properties)
             .map_err(|refusal| Error::unauthorized(refusal.to_string()))?;
         // What the boundary filled in was not asked for before.
         available(&properties)?;
@@ -85,9 +85,9 @@ impl Session {
                 };
                 let bound = bound.map_err(|error| {
                     let code = match error {
-                        NoPort::SwitchedOff => ErrorCode::FeatureNotAvailable,
-                        NoPort::Exhausted => ErrorCode::CapacityExhausted,
-                        NoPort::Taken(_) => ErrorCode::InvalidRequest,
+                        PortError::SwitchedOff => ErrorCode::FeatureNotAvailable,
+                        PortError::Exhausted => ErrorCode::CapacityExhausted,
+                        PortError::Taken(_) => ErrorCode::InvalidRequest,
                     };
                     Error::new(code, error.to_string())
                 })?;
@@ -174,7 +174,9 @@ impl Session {
                 Error::new(code, error.to_string())
             }),
             None => namespace
-                .draw(endpoint, |hostname| self.core.live.is_spoken_for(hostname))
+                .draw(endpoint, |hostname| {
+                    self.core.live.is_reserved_name(hostname)
+                })
                 .ok_or_else(|| Error::capacity_exhausted("no free hostname was found")),
         }
     }

@@ -9,7 +9,7 @@ use types::permission::Permission;
 
 use super::*;
 use crate::access::{Tenancy, Tokens};
-use crate::api::lifetime::{Lifetime, Right};
+use crate::api::lifetime::{CredentialGuard, RequiredAccess};
 use crate::clock::ManualClock;
 use crate::directory::Project;
 use crate::live::{Live, LiveLimits, View};
@@ -42,13 +42,13 @@ async fn a_comment_keeps_the_connection_alive() {
     };
     let changes = tokens.changes();
     let project = Arc::new(Project::community());
-    let right = Right {
+    let right = RequiredAccess {
         tenancy: Tenancy::Community(Arc::clone(&project)),
         project,
         permission: Permission::TunnelsResourcesReadOnly,
         also: None,
     };
-    let lifetime = Lifetime::new(
+    let lifetime = CredentialGuard::new(
         Secret::new("text"),
         None,
         Arc::clone(&tokens),

@@ -10,11 +10,11 @@ use types::webtty::{EncryptionMode, RecordingMode, Transport};
 
 use super::json;
 use crate::api::Api;
-use crate::api::caller::{Anything, Caller};
-use crate::live::Load;
+use crate::api::caller::{AnyCredential, Caller};
+use crate::live::LoadMetric;
 
-pub(super) async fn capabilities<A: Load>(
-    _: Caller<Anything>,
+pub(super) async fn capabilities<A: LoadMetric>(
+    _: Caller<AnyCredential>,
     State(api): State<Arc<Api<A>>>,
 ) -> Response {
     let managed = api.tenancy.directory().is_some();

@@ -22,11 +22,11 @@ use super::{Answer, at_most, body, json, not_allowed, path, person_of, refused};
 use crate::agents::random_bytes;
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
-use crate::live::Load;
+use crate::live::LoadMetric;
 use crate::webtty::Running;
 
 /// The requests that match, in their order.
-pub(super) async fn list<A: Load>(
+pub(super) async fn list<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
@@ -42,7 +42,7 @@ pub(super) async fn list<A: Load>(
 }
 
 /// Asks for control, for a participant of the caller's (WT-4).
-pub(super) async fn ask<A: Load>(
+pub(super) async fn ask<A: LoadMetric>(
     caller: Caller<WriteTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
@@ -76,7 +76,7 @@ pub(super) async fn ask<A: Load>(
 
 /// Answers a request, or takes back what was given: who has control, through a participant of
 /// theirs, or an owner.
-pub(super) async fn resolve<A: Load>(
+pub(super) async fn resolve<A: LoadMetric>(
     caller: Caller<WriteTerminals>,
     State(api): State<Arc<Api<A>>>,
     ids: Result<Path<(String, String)>, PathRejection>,

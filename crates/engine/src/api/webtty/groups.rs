@@ -14,11 +14,11 @@ use types::problem::Problem;
 use super::{Answer, at_most, json, path, reaches};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals};
-use crate::live::Load;
+use crate::live::LoadMetric;
 use crate::webtty::Known;
 
 /// The groups that match, the newest first.
-pub(super) async fn list<A: Load>(
+pub(super) async fn list<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
@@ -34,7 +34,7 @@ pub(super) async fn list<A: Load>(
 }
 
 /// One group.
-pub(super) async fn one<A: Load>(
+pub(super) async fn one<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,

@@ -35,13 +35,13 @@ use types::tunnel::Tunnel;
 
 use super::Api;
 use super::caller::Caller;
-use crate::access::Denied;
+use crate::access::BoundaryDenial;
 use crate::directory::Project;
-use crate::live::Load;
+use crate::live::LoadMetric;
 use crate::webtty::{Known, Running, without_arguments};
 
 /// The routes.
-pub(super) fn router<A: Load>() -> Router<Arc<Api<A>>> {
+pub(super) fn router<A: LoadMetric>() -> Router<Arc<Api<A>>> {
     Router::new()
         .route(paths::CAPABILITIES, get(capabilities::capabilities::<A>))
         .route(paths::SESSIONS, get(sessions::list::<A>))
@@ -99,7 +99,7 @@ impl<A> Api<A> {
         let workspace = state.workspace_id.as_deref();
         let boundary = caller.token.limits.boundary();
         let reached = boundary.connect(&project.id, workspace, known.tunnel(), None);
-        reached.map_err(|refusal| Denied::Boundary {
+        reached.map_err(|refusal| BoundaryDenial::Boundary {
             permission,
             field: refusal.field,
         })?;
@@ -161,7 +161,7 @@ fn shows(token: &Verified, project: &Project, tunnel: &Tunnel) -> bool {
 }
 
 /// Whether the token's boundary lets anything of the project be listed.
-fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), Denied> {
+fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), BoundaryDenial> {
     let state = caller.project.state();
     let workspace = state.workspace_id.as_deref();
     if caller
@@ -172,7 +172,7 @@ fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), Denied> 
     {
         return Ok(());
     }
-    Err(Denied::Boundary {
+    Err(BoundaryDenial::Boundary {
         permission,
         field: None,
     })

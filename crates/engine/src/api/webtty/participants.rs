@@ -22,11 +22,11 @@ use super::{Answer, body, json, path, person_of, refused};
 use crate::agents::random_bytes;
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals};
-use crate::live::Load;
+use crate::live::LoadMetric;
 use crate::webtty::shown_name;
 
 /// Who takes part, or did, in the order in which they came.
-pub(super) async fn list<A: Load>(
+pub(super) async fn list<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
@@ -37,7 +37,7 @@ pub(super) async fn list<A: Load>(
 
 /// Lets the caller attach, as a spectator (WT-4). The grant in the answer is shown once, on the
 /// stream.
-pub(super) async fn attach<A: Load>(
+pub(super) async fn attach<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     headers: HeaderMap,
@@ -82,7 +82,7 @@ pub(super) async fn attach<A: Load>(
 
 /// Has somebody go: their own person with a browser session, an owner of the session with one, or
 /// the credential that attached them, unless they opened the session or have control.
-pub(super) async fn detach<A: Load>(
+pub(super) async fn detach<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     ids: Result<Path<(String, String)>, PathRejection>,

@@ -36,12 +36,12 @@ use types::webtty::RecordType;
 
 use super::{Answer, json, path, reaches, shows};
 use crate::api::Api;
-use crate::api::caller::{Anything, Caller, DeleteRecordings, ReadRecordings};
-use crate::live::Load;
+use crate::api::caller::{AnyCredential, Caller, DeleteRecordings, ReadRecordings};
+use crate::live::LoadMetric;
 use crate::webtty::program;
 use crate::webtty::recordings::{Export, Format, Kept, MAX_HITS, Search, Unreadable};
 
-pub(super) fn router<A: Load>() -> Router<Arc<Api<A>>> {
+pub(super) fn router<A: LoadMetric>() -> Router<Arc<Api<A>>> {
     Router::new()
         .route(paths::EVENTS, get(events::<A>))
         .route(paths::EXPORT, get(export::<A>))
@@ -52,8 +52,8 @@ pub(super) fn router<A: Load>() -> Router<Arc<Api<A>>> {
 
 /// Records. Who may see the session learns what happened; what was typed and shown is for who may
 /// read recordings (WT-4).
-async fn events<A: Load>(
-    caller: Caller<Anything>,
+async fn events<A: LoadMetric>(
+    caller: Caller<AnyCredential>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
@@ -99,7 +99,7 @@ async fn events<A: Load>(
 }
 
 /// A recording in a form that others read.
-async fn export<A: Load>(
+async fn export<A: LoadMetric>(
     caller: Caller<ReadRecordings>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
@@ -136,7 +136,7 @@ async fn export<A: Load>(
 }
 
 /// Whether a recording is what was recorded.
-async fn verify<A: Load>(
+async fn verify<A: LoadMetric>(
     caller: Caller<ReadRecordings>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
@@ -155,7 +155,7 @@ async fn verify<A: Load>(
 }
 
 /// Removes a recording.
-async fn remove<A: Load>(
+async fn remove<A: LoadMetric>(
     caller: Caller<DeleteRecordings>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
@@ -172,7 +172,7 @@ async fn remove<A: Load>(
 }
 
 /// Lines of what was shown in the sessions of the project.
-async fn search<A: Load>(
+async fn search<A: LoadMetric>(
     caller: Caller<ReadRecordings>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
@@ -217,7 +217,7 @@ async fn search<A: Load>(
 }
 
 /// A session that is kept and that the caller may see.
-pub(super) async fn kept<A: Load, N>(
+pub(super) async fn kept<A: LoadMetric, N>(
     api: &Api<A>,
     caller: &Caller<N>,
     id: &str,

@@ -16,11 +16,11 @@ use super::recordings::{kept, unreadable};
 use super::{Answer, at_most, json, not_allowed, path, reaches, refused, shows};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
-use crate::live::Load;
+use crate::live::LoadMetric;
 
 /// The sessions that match: those that run, the newest first, then those that ended last, then those
 /// that are kept.
-pub(super) async fn list<A: Load>(
+pub(super) async fn list<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
@@ -50,7 +50,7 @@ pub(super) async fn list<A: Load>(
 }
 
 /// One session.
-pub(super) async fn one<A: Load>(
+pub(super) async fn one<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
@@ -64,7 +64,7 @@ pub(super) async fn one<A: Load>(
 }
 
 /// Has a session end. Its owner may.
-pub(super) async fn terminate<A: Load>(
+pub(super) async fn terminate<A: LoadMetric>(
     caller: Caller<WriteTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
@@ -82,7 +82,7 @@ pub(super) async fn terminate<A: Load>(
 
 /// Keys that were wrapped for participants. A sealed session has no participants but its opener, so
 /// there are none.
-pub(super) async fn key_grants<A: Load>(
+pub(super) async fn key_grants<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,

@@ -11,14 +11,14 @@ use types::problem::Problem;
 
 use super::{Answer, path, refused};
 use crate::api::Api;
-use crate::api::caller::Joiner;
-use crate::live::Load;
+use crate::api::caller::SessionJoiner;
+use crate::live::LoadMetric;
 use crate::webtty::{self, Known, Peer};
 
 /// Joins a session. That the caller may is proved by the first message, with the grant that attaching
 /// gave; the stream ends with what attaching was let in by.
-pub(super) async fn join<A: Load>(
-    joiner: Joiner,
+pub(super) async fn join<A: LoadMetric>(
+    joiner: SessionJoiner,
     State(api): State<Arc<Api<A>>>,
     ids: Result<Path<(String, String)>, PathRejection>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -44,7 +44,7 @@ pub(super) async fn join<A: Load>(
             if let Some((seat, lifetime)) = opened {
                 let revoked = async {
                     match lifetime {
-                        Some(mut lifetime) => drop(lifetime.lapse().await),
+                        Some(mut lifetime) => drop(lifetime.ended().await),
                         None => std::future::pending().await,
                     }
                 };

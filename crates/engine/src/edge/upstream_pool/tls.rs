@@ -10,15 +10,15 @@ use tokio_rustls::client::TlsStream;
 
 use super::{ConnectError, HANDSHAKE_DEADLINE};
 use crate::agents::{Agent, TunnelStream};
-use crate::limits::Shaped;
+use crate::limits::ThrottledStream;
 use crate::live::LiveTunnel;
 
 /// Makes a session with the service of a tunnel, within [`HANDSHAKE_DEADLINE`].
 pub(super) async fn connect(
-    stream: Shaped<TunnelStream>,
+    stream: ThrottledStream<TunnelStream>,
     tunnel: &LiveTunnel<Agent>,
     config: &Arc<ClientConfig>,
-) -> Result<TlsStream<Shaped<TunnelStream>>, ConnectError> {
+) -> Result<TlsStream<ThrottledStream<TunnelStream>>, ConnectError> {
     let name = tunnel
         .view
         .properties

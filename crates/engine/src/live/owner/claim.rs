@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use types::tunnel::TunnelProperties;
 
-use super::super::group::{Held, Load};
+use super::super::group::{LoadMetric, NameHolders};
 use super::super::names::{NameRef, routed_hostname, routed_port};
 use super::super::{LiveTunnel, OpenRefused, Owner};
 use super::{Live, State};
 use crate::access::TunnelPolicy;
 
-impl<A: Load> Live<A> {
+impl<A: LoadMetric> Live<A> {
     /// The tunnels that give way to a new one.
     pub(super) fn holders(
         &self,
@@ -31,7 +31,7 @@ impl<A: Load> Live<A> {
             .and_then(|hostname| self.by_hostname.pin().get(hostname).cloned());
         let by_port = routed_port(properties).and_then(|port| {
             let holder = state.tunnels.get(state.ports.get(&port)?)?;
-            Some(Held::One(Arc::clone(holder)))
+            Some(NameHolders::One(Arc::clone(holder)))
         });
         let taken = [
             (by_name, OpenRefused::NameTaken),
@@ -39,7 +39,10 @@ impl<A: Load> Live<A> {
             (by_port, OpenRefused::PortTaken),
         ];
         for (holder, refusal) in taken {
-            let holders = holder.as_ref().map(Held::members).unwrap_or_default();
+            let holders = holder
+                .as_ref()
+                .map(NameHolders::members)
+                .unwrap_or_default();
             let is_shared = |properties: &TunnelProperties| properties.share == Some(true);
             let joins = is_shared(properties)
                 && holders

@@ -58,7 +58,7 @@ fn a_hostname_is_offline_for_ten_minutes_and_then_unknown() {
     clock.advance(3600);
     live.remove_client(&ann.client_id);
     assert!(matches!(live.route("web.t.x"), Route::Offline));
-    assert!(live.is_spoken_for(&"web.t.x".parse().unwrap()));
+    assert!(live.is_reserved_name(&"web.t.x".parse().unwrap()));
     clock.advance(599);
     assert!(matches!(live.route("web.t.x"), Route::Offline));
     clock.advance(1);

@@ -32,7 +32,10 @@ fn every_limit_is_kept() {
         OpenRefused::Full
     );
     let watcher = live.subscribe(everything()).unwrap();
-    assert_eq!(live.subscribe(everything()).unwrap_err(), WatchersFull);
+    assert_eq!(
+        live.subscribe(everything()).unwrap_err(),
+        TooManyWatchersError
+    );
     drop(watcher);
     live.subscribe(everything()).unwrap();
 }
@@ -85,7 +88,7 @@ fn one_project_of_several_has_a_share() {
         })
     };
     let _watchers = [watch(&one).unwrap(), watch(&one).unwrap()];
-    assert_eq!(watch(&one).unwrap_err(), WatchersFull);
+    assert_eq!(watch(&one).unwrap_err(), TooManyWatchersError);
     watch(&other).unwrap();
 }
 
@@ -157,7 +160,7 @@ fn a_slow_watcher_is_ended_with_a_reason_and_only_it() {
             Err(end) => break end,
         }
     };
-    assert_eq!((seen, end), (2, Ended::TooSlow));
+    assert_eq!((seen, end), (2, SubscriptionEnd::TooSlow));
     assert!(next(&mut quick).is_some());
     assert_eq!(
         (live.counts().watchers, live.counts().dropped_watchers),
@@ -166,14 +169,14 @@ fn a_slow_watcher_is_ended_with_a_reason_and_only_it() {
     live.end_subscriptions();
     assert_eq!(
         quick.events.next().now_or_never().unwrap().unwrap_err(),
-        Ended::Stopped
+        SubscriptionEnd::Stopped
     );
     // Who comes later has the snapshot, and hears it at once.
     let mut late = live.subscribe(everything()).unwrap();
     assert_eq!(late.snapshot.tunnels.len(), 4);
     assert_eq!(
         late.events.next().now_or_never().unwrap().unwrap_err(),
-        Ended::Stopped
+        SubscriptionEnd::Stopped
     );
     assert_eq!(live.counts().watchers, 0);
 }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use engine::access::{
-    Allowed, Bearer, Decision, EdgeRequest, Grounds, Outcome, Proof, Rule, TokenForm, Tokens,
-    Visitor, decide, decide_connection,
+    Admission, AuthContext, Bearer, Decision, EdgeRequest, Outcome, Proof, Rule, TokenForm, Tokens,
+    VisitorInfo, decide, decide_connection,
 };
 use engine::browser::EdgeCookies;
 use engine::directory::Project;
@@ -28,7 +28,7 @@ impl Visit<'_> {
     fn judge(&self, tunnel: &LiveTunnel<()>) -> Decision {
         let request = EdgeRequest {
             tunnel,
-            visitor: Visitor::at(self.peer.unwrap_or("192.0.2.7").parse().unwrap()),
+            visitor: VisitorInfo::at(self.peer.unwrap_or("192.0.2.7").parse().unwrap()),
             host: "web.t.engine.localhost",
             cookies: EdgeCookies::default(),
             navigation: false,
@@ -42,8 +42,8 @@ impl Visit<'_> {
 }
 
 /// What a community engine decides on.
-fn with_grounds<T>(judge: impl FnOnce(Grounds<'_>) -> T) -> T {
-    judge(Grounds {
+fn with_grounds<T>(judge: impl FnOnce(AuthContext<'_>) -> T) -> T {
+    judge(AuthContext {
         tokens: &Tokens::new(keyring()),
         tenancy: &community(),
         seals: None,
@@ -52,7 +52,7 @@ fn with_grounds<T>(judge: impl FnOnce(Grounds<'_>) -> T) -> T {
 }
 
 fn connection(tunnel: &LiveTunnel<()>, peer: IpAddr) -> Decision {
-    with_grounds(|grounds| decide_connection(tunnel, Visitor::at(peer), grounds))
+    with_grounds(|grounds| decide_connection(tunnel, VisitorInfo::at(peer), grounds))
 }
 
 /// Status and code of a refusal; 200 where it is none.
@@ -67,7 +67,7 @@ fn told(decision: &Decision) -> (u16, &'static str) {
     }
 }
 
-fn allowed(decision: Decision) -> Allowed {
+fn allowed(decision: Decision) -> Admission {
     match decision.outcome {
         Outcome::Allow(allowed) => allowed,
         other => panic!("{other:?} by {:?}", decision.rule),
@@ -302,7 +302,7 @@ fn a_malformed_bearer_is_401_and_not_a_missing_one() {
     let guarded = tunnel(json!({"token_auth": true}));
     let request = EdgeRequest {
         tunnel: &guarded,
-        visitor: Visitor::at("192.0.2.7".parse().unwrap()),
+        visitor: VisitorInfo::at("192.0.2.7".parse().unwrap()),
         host: "web.t.engine.localhost",
         cookies: EdgeCookies::default(),
         navigation: false,

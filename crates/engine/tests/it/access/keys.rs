@@ -12,7 +12,7 @@ use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use credentials::{Keyring, Secret};
-use engine::access::{JwksError, JwksSource, Tokens, Unverified};
+use engine::access::{JwksError, JwksSource, TokenError, Tokens};
 use serde_json::{Value, json};
 use testing::within;
 use tokio::net::TcpListener;
@@ -58,7 +58,7 @@ fn a_revoked_token_is_refused_at_once_though_cached() {
     let text = token(&pat());
     tokens.verify(&text, NOW).unwrap();
     tokens.set_revoked([credentials::digest(&text)].into());
-    assert_eq!(tokens.verify(&text, NOW).unwrap_err(), Unverified::Revoked);
+    assert_eq!(tokens.verify(&text, NOW).unwrap_err(), TokenError::Revoked);
     tokens.set_revoked([].into());
     assert!(tokens.verify(&text, NOW).is_ok());
 }

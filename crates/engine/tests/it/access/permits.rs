@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use credentials::Verified;
-use engine::access::{Denied, Tokens, fill_and_judge, reaches_stream};
+use engine::access::{BoundaryDenial, Tokens, apply_and_check_boundary, reaches_stream};
 use engine::directory::Project;
 use serde_json::{Value, json};
 use types::permission::Permission;
@@ -13,7 +13,7 @@ use types::tunnel::TunnelProperties;
 use super::{community, tunnel};
 use crate::support::{CREATE, NOW, STREAMS, auth, keyring, pat, token};
 
-fn may(token: &Verified, permission: Permission) -> Result<(), Denied> {
+fn may(token: &Verified, permission: Permission) -> Result<(), BoundaryDenial> {
     community().require(token, &Project::community(), permission)
 }
 
@@ -31,7 +31,9 @@ fn en_7_creating_needs_the_permission_and_the_boundary() {
     let weak = verified(&auth(NOW, 60, json!({"permissions": [STREAMS]})));
     assert_eq!(
         may(&weak, Permission::TunnelsTunnelsCreateDelete),
-        Err(Denied::Permission(Permission::TunnelsTunnelsCreateDelete))
+        Err(BoundaryDenial::Permission(
+            Permission::TunnelsTunnelsCreateDelete
+        ))
     );
     let forced = json!({"filters": {"name": "web", "token_auth": true, "labels": {"env": "prod"}}});
     let resources = json!({"tunnels": {"scopes": {"tunnels": {"create": forced}}}});
@@ -41,14 +43,15 @@ fn en_7_creating_needs_the_permission_and_the_boundary() {
         json!({"permissions": [CREATE], "resources": resources}),
     ));
     let mut properties = TunnelProperties::default();
-    fill_and_judge(&narrow, &Project::community(), &mut properties).unwrap();
+    apply_and_check_boundary(&narrow, &Project::community(), &mut properties).unwrap();
     assert_eq!(properties.name.as_ref().unwrap().as_str(), "web");
     assert_eq!(properties.token_auth, Some(true));
     assert_eq!(properties.labels["env"], "prod");
     let mut properties: TunnelProperties = serde_json::from_value(json!({"name": "db"})).unwrap();
-    let denied = fill_and_judge(&narrow, &Project::community(), &mut properties).unwrap_err();
+    let denied =
+        apply_and_check_boundary(&narrow, &Project::community(), &mut properties).unwrap_err();
     assert!(
-        matches!(&denied, Denied::Boundary { field: Some(field), .. } if field == "name"),
+        matches!(&denied, BoundaryDenial::Boundary { field: Some(field), .. } if field == "name"),
         "{denied}"
     );
     let problem = Problem::from(denied);

@@ -2,7 +2,7 @@
 //! they are written.
 
 use super::*;
-use crate::access::policy::Guards;
+use crate::access::policy::RequiredProofs;
 
 /// What a proof is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ const WORTHS: [Worth; 4] = [Worth::Absent, Worth::Good, Worth::Bad, Worth::Barre
 /// A request to a tunnel.
 #[derive(Clone, Copy, Debug)]
 struct Case {
-    guards: Guards,
+    guards: RequiredProofs,
     policy: PublicAccessPolicy,
     /// `None`: without form.
     query: Option<Worth>,
@@ -33,7 +33,7 @@ struct Case {
 impl Case {
     /// The rules, as prose has them.
     fn expected(self) -> End {
-        let Guards {
+        let RequiredProofs {
             token,
             session,
             certificate,
@@ -123,7 +123,7 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
     let certificates = [1_u8, 9, 2].map(|first| ClientCertificate::with_digest([first; 32]));
     let mut seen = 0;
     for bits in 0..16_u8 {
-        let guards = Guards {
+        let guards = RequiredProofs {
             token: bits & 1 > 0,
             session: bits & 2 > 0,
             certificate: bits & 4 > 0,
@@ -174,9 +174,9 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                     .unwrap();
                 let request = EdgeRequest {
                     tunnel: &tunnel,
-                    visitor: Visitor {
+                    visitor: VisitorInfo {
                         certificate: place.checked_sub(1).map(|place| &certificates[place]),
-                        ..Visitor::at(peer)
+                        ..VisitorInfo::at(peer)
                     },
                     host: HOST,
                     bearer: bearer.as_deref().map_or(Bearer::Absent, Bearer::Token),

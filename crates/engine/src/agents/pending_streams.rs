@@ -11,26 +11,26 @@ use tokio::sync::oneshot;
 use transport::TlsStream;
 use types::id::{ClientId, StreamId};
 
-use super::{Agent, Pooled};
+use super::{Agent, PoolStats};
 
 /// Who waits for which connection. An entry lives as long as the one who waits.
 #[derive(Debug, Default)]
-pub(crate) struct Arrivals {
-    streams: Mutex<HashMap<StreamId, Pending>>,
+pub(crate) struct PendingStreams {
+    streams: Mutex<HashMap<StreamId, PendingStream>>,
     /// Agents by the digest of their pool secret: looking up a digest tells nothing about how
     /// much of a guess was right.
     pools: Mutex<HashMap<[u8; 32], Weak<Agent>>>,
 }
 
 /// A stream that was asked for: the agent proves itself with the secret, once.
-pub(super) struct Pending {
+pub(super) struct PendingStream {
     secret: String,
     client_id: ClientId,
     worker: usize,
     arrival: oneshot::Sender<Result<TlsStream, wire::Error>>,
 }
 
-impl Pending {
+impl PendingStream {
     pub(super) fn new(
         secret: String,
         client_id: ClientId,
@@ -58,7 +58,7 @@ impl Pending {
     }
 }
 
-impl std::fmt::Debug for Pending {
+impl std::fmt::Debug for PendingStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pending")
             .field("client_id", &self.client_id)
@@ -66,16 +66,16 @@ impl std::fmt::Debug for Pending {
     }
 }
 
-impl Arrivals {
+impl PendingStreams {
     /// Expects a stream until the returned guard is dropped.
-    pub(super) fn expect_stream(&self, id: StreamId, pending: Pending) -> Expectation<'_> {
+    pub(super) fn expect_stream(&self, id: StreamId, pending: PendingStream) -> PendingGuard<'_> {
         self.streams.lock().insert(id, pending);
-        Expectation { arrivals: self, id }
+        PendingGuard { arrivals: self, id }
     }
 
     /// Takes out what waits for this stream, if the secret is right. A wrong one changes nothing:
     /// the agent that knows the right one may still come.
-    pub(super) fn claim_stream(&self, id: StreamId, secret: &str) -> Option<Pending> {
+    pub(super) fn claim_stream(&self, id: StreamId, secret: &str) -> Option<PendingStream> {
         let mut streams = self.streams.lock();
         let pending = streams.get(&id)?;
         let right = bool::from(pending.secret.as_bytes().ct_eq(secret.as_bytes()));
@@ -105,7 +105,7 @@ impl Arrivals {
     }
 
     /// The standing connections of all agents.
-    pub(crate) fn pooled(&self) -> Pooled {
+    pub(crate) fn pooled(&self) -> PoolStats {
         // Agents are dropped outside the lock, where this is their last owner.
         let agents: Vec<_> = self
             .pools
@@ -114,7 +114,7 @@ impl Arrivals {
             .filter_map(Weak::upgrade)
             .collect();
         let pooled = agents.iter().map(|agent| agent.pooled());
-        pooled.fold(Pooled::default(), Pooled::add)
+        pooled.fold(PoolStats::default(), PoolStats::add)
     }
 
     pub(super) fn forget_pool(&self, secret: &str) {
@@ -124,12 +124,12 @@ impl Arrivals {
 
 /// Withdraws an expectation when the one who waits is gone.
 #[derive(Debug)]
-pub(super) struct Expectation<'a> {
-    arrivals: &'a Arrivals,
+pub(super) struct PendingGuard<'a> {
+    arrivals: &'a PendingStreams,
     id: StreamId,
 }
 
-impl Drop for Expectation<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         self.arrivals.streams.lock().remove(&self.id);
     }

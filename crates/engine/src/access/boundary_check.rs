@@ -10,7 +10,7 @@ use crate::directory::Project;
 
 /// What is missing: permission, part in the project and boundary must all allow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum BoundaryDenial {
     #[error("the token lacks the permission {}", .0.as_str())]
     Permission(Permission),
     /// The owner of the token is not a member of the project's workspace, or not in a role that
@@ -28,15 +28,17 @@ pub enum Denied {
     },
 }
 
-impl From<Denied> for Problem {
-    fn from(denied: Denied) -> Self {
+impl From<BoundaryDenial> for Problem {
+    fn from(denied: BoundaryDenial) -> Self {
         let detail = denied.to_string();
         match denied {
-            Denied::Permission(permission) | Denied::NoPart(permission) => {
+            BoundaryDenial::Permission(permission) | BoundaryDenial::NoPart(permission) => {
                 Self::insufficient_scope(permission).with_detail(detail)
             }
-            Denied::Suspended => Self::new(403, "project_suspended", "This project is suspended."),
-            Denied::Boundary { permission, field } => {
+            BoundaryDenial::Suspended => {
+                Self::new(403, "project_suspended", "This project is suspended.")
+            }
+            BoundaryDenial::Boundary { permission, field } => {
                 let problem = Self::insufficient_scope(permission).with_detail(detail);
                 match field {
                     Some(field) => problem.with_field(field),
@@ -49,18 +51,18 @@ impl From<Denied> for Problem {
 
 /// Whether the token's boundary reaches this tunnel. Sets what the boundary fixes and the agent
 /// left open; so it comes before the properties are resolved.
-pub fn fill_and_judge(
+pub fn apply_and_check_boundary(
     token: &Verified,
     project: &Project,
     properties: &mut TunnelProperties,
-) -> Result<(), Denied> {
+) -> Result<(), BoundaryDenial> {
     let permission = Permission::TunnelsTunnelsCreateDelete;
     let state = project.state();
     token
         .limits
         .boundary()
         .create(&project.id, state.workspace_id.as_deref(), properties)
-        .map_err(|refusal| Denied::Boundary {
+        .map_err(|refusal| BoundaryDenial::Boundary {
             permission,
             field: refusal.field,
         })
@@ -68,21 +70,25 @@ pub fn fill_and_judge(
 
 /// Whether the token's boundary lets its bearer open a stream to this tunnel by dialling it. One
 /// that asks for a path is not met: a dialled stream has none.
-pub fn reaches_stream(token: &Verified, project: &Project, tunnel: &Tunnel) -> Result<(), Denied> {
+pub fn reaches_stream(
+    token: &Verified,
+    project: &Project,
+    tunnel: &Tunnel,
+) -> Result<(), BoundaryDenial> {
     let permission = Permission::TunnelsStreamsCreateDelete;
     let state = project.state();
     token
         .limits
         .boundary()
         .connect(&project.id, state.workspace_id.as_deref(), tunnel, None)
-        .map_err(|refusal| Denied::Boundary {
+        .map_err(|refusal| BoundaryDenial::Boundary {
             permission,
             field: refusal.field,
         })
 }
 
 /// Whether the token's boundary lets anything of `project` be listed.
-pub fn reaches_list(token: &Verified, project: &Project) -> Result<(), Denied> {
+pub fn reaches_list(token: &Verified, project: &Project) -> Result<(), BoundaryDenial> {
     let permission = Permission::TunnelsResourcesReadOnly;
     let state = project.state();
     if token
@@ -92,7 +98,7 @@ pub fn reaches_list(token: &Verified, project: &Project) -> Result<(), Denied> {
     {
         Ok(())
     } else {
-        Err(Denied::Boundary {
+        Err(BoundaryDenial::Boundary {
             permission,
             field: None,
         })

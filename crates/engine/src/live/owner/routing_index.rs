@@ -5,16 +5,19 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::super::LiveTunnel;
-use super::super::group::{Held, Load};
+use super::super::group::{LoadMetric, NameHolders};
 use super::super::names::{NameKey, routed_hostname, routed_port};
 use super::{Live, State};
 
-impl<A: Load> Live<A> {
+impl<A: LoadMetric> Live<A> {
     /// Puts a tunnel into the maps, beside those that it shares a name with.
     pub(super) fn route_to(&self, state: &mut State<A>, tunnel: &Arc<LiveTunnel<A>>) {
         self.by_id.pin().insert(tunnel.view.id, Arc::clone(tunnel));
-        let joined = |held: Option<&Held<A>>| {
-            held.map_or_else(|| Held::One(Arc::clone(tunnel)), |held| held.with(tunnel))
+        let joined = |held: Option<&NameHolders<A>>| {
+            held.map_or_else(
+                || NameHolders::One(Arc::clone(tunnel)),
+                |held| held.with(tunnel),
+            )
         };
         if let Some(key) = NameKey::of(tunnel) {
             let names = self.by_name.pin();

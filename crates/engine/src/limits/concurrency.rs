@@ -10,28 +10,31 @@ use crate::directory::Project;
 
 /// The visits of a project that are under way.
 #[derive(Debug, Default)]
-pub struct Places(AtomicUsize);
+pub struct ConcurrencyLimit(AtomicUsize);
 
 /// One of them, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Project>);
+pub(crate) struct VisitPermit(Arc<Project>);
 
 /// There is no place for a further visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoPlace {
+pub(crate) enum ConcurrencyError {
     #[error("the engine has as many visits under way as it may have: {0}")]
     Engine(usize),
     #[error("the project has as many visits under way as one project may have here: {0}")]
     Project(usize),
 }
 
-impl Place {
+impl VisitPermit {
     /// A place for a visit of `project` that has begun. `None`: it takes nobody's, as the project
     /// is the only one.
-    pub(crate) fn take(core: &Core, project: &Arc<Project>) -> Result<Option<Self>, NoPlace> {
+    pub(crate) fn take(
+        core: &Core,
+        project: &Arc<Project>,
+    ) -> Result<Option<Self>, ConcurrencyError> {
         let limits = &core.config.limits;
         if core.visits_under_way() > limits.max_streams {
-            return Err(NoPlace::Engine(limits.max_streams));
+            return Err(ConcurrencyError::Engine(limits.max_streams));
         }
         if project.is_alone() {
             return Ok(None);
@@ -40,25 +43,25 @@ impl Place {
         Self::within(project, most).map(Some)
     }
 
-    fn within(project: &Arc<Project>, most: usize) -> Result<Self, NoPlace> {
+    fn within(project: &Arc<Project>, most: usize) -> Result<Self, ConcurrencyError> {
         let place = Self(Arc::clone(project));
         // Counted first, and given back with the place: of two that come at once none is one too
         // many.
         if project.places.0.fetch_add(1, Ordering::Relaxed) >= most {
-            return Err(NoPlace::Project(most));
+            return Err(ConcurrencyError::Project(most));
         }
         Ok(place)
     }
 }
 
-impl Drop for Place {
+impl Drop for VisitPermit {
     fn drop(&mut self) {
         self.0.places.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl From<NoPlace> for Problem {
-    fn from(none: NoPlace) -> Self {
+impl From<ConcurrencyError> for Problem {
+    fn from(none: ConcurrencyError) -> Self {
         Self::unavailable()
             .with_detail(format!("This tunnel cannot be visited now: {none}."))
             .with_retry_after(RETRY)
@@ -75,12 +78,12 @@ mod tests {
     #[test]
     fn a_place_is_taken_until_it_is_dropped() {
         let project = Arc::new(Project::community());
-        let take = || Place::within(&project, 2);
+        let take = || VisitPermit::within(&project, 2);
         let (first, _second) = (take().unwrap(), take().unwrap());
-        assert_eq!(take().unwrap_err(), NoPlace::Project(2));
+        assert_eq!(take().unwrap_err(), ConcurrencyError::Project(2));
         assert_eq!(
             take().unwrap_err(),
-            NoPlace::Project(2),
+            ConcurrencyError::Project(2),
             "a refusal takes none"
         );
         drop(first);

@@ -22,34 +22,34 @@ use crate::live::LiveTunnel;
 
 /// A stream of a tunnel.
 #[derive(Debug)]
-pub(crate) struct Shaped<S> {
+pub(crate) struct ThrottledStream<S> {
     io: S,
     /// `None`: there are no limits here, and will be none.
-    lanes: Option<Box<Lanes>>,
+    lanes: Option<Box<Directions>>,
     /// Whether the limits hold now.
     held_back: bool,
 }
 
 #[derive(Debug)]
-struct Lanes {
+struct Directions {
     tunnel: Arc<Meters>,
     project: Arc<Project>,
-    up: Lane,
-    down: Lane,
+    up: Direction,
+    down: Direction,
 }
 
 /// One direction.
 #[derive(Debug, Default)]
-struct Lane {
+struct Direction {
     /// Kept between waits.
     sleep: Option<Pin<Box<Sleep>>>,
     sleeping: bool,
-    share: Option<Share>,
+    share: Option<Reservation>,
 }
 
 /// Bytes that were drawn, and from what.
 #[derive(Clone, Copy, Debug)]
-struct Share {
+struct Reservation {
     bytes: u64,
     /// Of the tunnel and the project.
     rates: [Option<Rate>; 2],
@@ -64,7 +64,7 @@ const SHARES: u64 = 20;
 /// Largest share: what is moved at once is not much more.
 const SHARE: u64 = 64 * 1024;
 
-impl<S> Shaped<S> {
+impl<S> ThrottledStream<S> {
     /// As fast as the tunnel may be.
     pub(crate) fn new<A>(io: S, tunnel: &LiveTunnel<A>) -> Self {
         Self::with(io, &tunnel.meters, &tunnel.project)
@@ -73,11 +73,11 @@ impl<S> Shaped<S> {
     fn with(io: S, tunnel: &Arc<Meters>, project: &Arc<Project>) -> Self {
         let managed = project.endpoint.is_some();
         let lanes = managed.then(|| {
-            Box::new(Lanes {
+            Box::new(Directions {
                 tunnel: Arc::clone(tunnel),
                 project: Arc::clone(project),
-                up: Lane::default(),
-                down: Lane::default(),
+                up: Direction::default(),
+                down: Direction::default(),
             })
         });
         Self {
@@ -89,7 +89,7 @@ impl<S> Shaped<S> {
 
     /// Whether the limits hold from now on, as they do from the beginning: a look at what waits
     /// here must not be told to wait itself.
-    pub(crate) fn hold_back(&mut self, held_back: bool) {
+    pub(crate) fn set_throttled(&mut self, held_back: bool) {
         self.held_back = held_back;
     }
 
@@ -99,7 +99,7 @@ impl<S> Shaped<S> {
     }
 }
 
-impl Lanes {
+impl Directions {
     fn poll_up(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
         let buckets = [&self.tunnel.up, &self.project.meters.up];
         self.up.poll(cx, most, buckets, self.project.speed.get())
@@ -121,14 +121,14 @@ impl Lanes {
     }
 }
 
-impl Drop for Lanes {
+impl Drop for Directions {
     fn drop(&mut self) {
         self.moved_up(0);
         self.moved_down(0);
     }
 }
 
-impl Lane {
+impl Direction {
     /// How many bytes may be moved now, `most` or fewer. [`Self::moved`] says how many were.
     fn poll(
         &mut self,
@@ -147,12 +147,12 @@ impl Lane {
             for (bucket, rate) in buckets.into_iter().zip(rates) {
                 let Some(rate) = rate else { continue };
                 // At a speed of nothing nothing ever passes.
-                let Some(drawn) = bucket.draw(bytes, rate, now()) else {
+                let Some(drawn) = bucket.reserve(bytes, rate, now()) else {
                     return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
                 };
                 wait = wait.max(drawn);
             }
-            self.share = Some(Share { bytes, rates });
+            self.share = Some(Reservation { bytes, rates });
             if !wait.is_zero() {
                 self.sleep_for(wait);
             }
@@ -186,7 +186,7 @@ impl Lane {
         if rest > 0 {
             for (bucket, rate) in buckets.into_iter().zip(share.rates) {
                 if let Some(rate) = rate {
-                    bucket.give_back(rest, rate);
+                    bucket.refund(rest, rate);
                 }
             }
         }
@@ -199,7 +199,7 @@ fn now() -> Nanos {
     Nanos::try_from(START.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Shaped<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ThrottledStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -230,7 +230,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Shaped<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Shaped<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ThrottledStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     /// A stream that has everything to say, and takes everything.
-    fn endless(project: &Arc<Project>, tunnel: &Arc<Meters>) -> Shaped<DuplexStream> {
+    fn endless(project: &Arc<Project>, tunnel: &Arc<Meters>) -> ThrottledStream<DuplexStream> {
         let (near, mut far) = duplex(256 * 1024);
         tokio::spawn(async move {
             let (mut reader, mut writer) = tokio::io::split(&mut far);
@@ -305,11 +305,11 @@ mod tests {
             let saying = async { while writer.write_all(&[7; 8192]).await.is_ok() {} };
             tokio::join!(taking, saying).0.ok();
         });
-        Shaped::with(near, tunnel, project)
+        ThrottledStream::with(near, tunnel, project)
     }
 
     /// How long it takes to read so many bytes; time stands still but for waits.
-    async fn time_to_read(stream: &mut Shaped<DuplexStream>, bytes: usize) -> Duration {
+    async fn time_to_read(stream: &mut ThrottledStream<DuplexStream>, bytes: usize) -> Duration {
         let begun = Instant::now();
         stream.read_exact(&mut vec![0; bytes]).await.unwrap();
         begun.elapsed()
@@ -386,7 +386,7 @@ mod tests {
         let mut silent = vec![];
         for _ in 0..100 {
             let (near, far) = duplex(64);
-            let mut stream = Shaped::with(near, &tunnel, &project);
+            let mut stream = ThrottledStream::with(near, &tunnel, &project);
             let mut byte = [0];
             let reading = stream.read(&mut byte);
             tokio::time::timeout(Duration::from_millis(1), reading)
@@ -417,22 +417,31 @@ mod tests {
         let tunnel = Arc::default();
         let mut busy = endless(&project, &tunnel);
         busy.read_exact(&mut vec![0; 100_000]).await.unwrap();
-        let look = |stream: Shaped<DuplexStream>| {
+        let look = |stream: ThrottledStream<DuplexStream>| {
             let mut stream = Buffered::new(stream);
             let shaped = stream.is_quiet();
-            stream.io.hold_back(false);
+            stream.io.set_throttled(false);
             let free = stream.is_quiet();
-            stream.io.hold_back(true);
+            stream.io.set_throttled(true);
             (shaped, free)
         };
         let (near, far) = duplex(64);
-        assert_eq!(look(Shaped::with(near, &tunnel, &project)), (true, true));
+        assert_eq!(
+            look(ThrottledStream::with(near, &tunnel, &project)),
+            (true, true)
+        );
         drop(far);
         let (near, far) = duplex(64);
         drop(far);
-        assert_eq!(look(Shaped::with(near, &tunnel, &project)), (true, false));
+        assert_eq!(
+            look(ThrottledStream::with(near, &tunnel, &project)),
+            (true, false)
+        );
         let (near, mut far) = duplex(64);
         far.write_all(b"unasked").await.unwrap();
-        assert_eq!(look(Shaped::with(near, &tunnel, &project)), (true, false));
+        assert_eq!(
+            look(ThrottledStream::with(near, &tunnel, &project)),
+            (true, false)
+        );
     }
 }

@@ -7,14 +7,14 @@ use jiff::Timestamp;
 /// Hostnames seen lately, oldest forgotten first, of one project before others'. Writers hold the live state's lock and own
 /// `order`; readers look into `until` and lock nothing.
 #[derive(Debug)]
-pub(super) struct Remembered {
+pub(super) struct RecentHostnames {
     until: papaya::HashMap<Box<str>, Entry>,
     capacity: usize,
     keep: Duration,
 }
 
 /// The order in which names are forgotten; lives under the owner's lock.
-pub(super) type Order = crate::limits::Order<Box<str>>;
+pub(super) type Order = crate::limits::ArrivalOrder<Box<str>>;
 
 #[derive(Debug, Clone)]
 struct Entry {
@@ -23,7 +23,7 @@ struct Entry {
     until: Timestamp,
 }
 
-impl Remembered {
+impl RecentHostnames {
     pub(super) fn new(capacity: usize, keep: Duration) -> Self {
         Self {
             until: papaya::HashMap::new(),
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_name_is_remembered_for_its_time_and_no_longer() {
-        let memory = Remembered::new(10, Duration::from_mins(10));
+        let memory = RecentHostnames::new(10, Duration::from_mins(10));
         let mut order = Order::default();
         memory.note(&mut order, "a", ("p", None), at(0));
         assert!(memory.holds("a", at(599)));
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_forgotten_when_memory_is_full() {
-        let memory = Remembered::new(2, Duration::from_mins(10));
+        let memory = RecentHostnames::new(2, Duration::from_mins(10));
         let mut order = Order::default();
         for (second, name) in [(0, "a"), (1, "b"), (2, "a"), (3, "c")] {
             memory.note(&mut order, name, ("p", None), at(second));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_flapping_name_takes_one_place() {
-        let memory = Remembered::new(3, Duration::from_mins(10));
+        let memory = RecentHostnames::new(3, Duration::from_mins(10));
         let mut order = Order::default();
         memory.note(&mut order, "other", ("p", None), at(0));
         for second in 1..100 {
@@ -127,7 +127,7 @@ mod tests {
     /// A project that has many names that come and go leaves those of others in memory.
     #[test]
     fn a_project_forgets_its_own_names_first() {
-        let memory = Remembered::new(10, Duration::from_mins(10));
+        let memory = RecentHostnames::new(10, Duration::from_mins(10));
         let mut order = Order::default();
         memory.note(&mut order, "theirs", ("quiet", Some(3)), at(0));
         for second in 1..100 {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_expired_makes_room_first() {
-        let memory = Remembered::new(10, Duration::from_secs(10));
+        let memory = RecentHostnames::new(10, Duration::from_secs(10));
         let mut order = Order::default();
         memory.note(&mut order, "a", ("p", None), at(0));
         memory.note(&mut order, "b", ("p", None), at(20));
