@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 use crate::endpoint::Endpoint;
 use crate::folder::Folder;
 use crate::pace::{Pace, random, spread};
-use crate::reader::{Garbled, Reader, Step};
+use crate::reader::{LinkEvent, Reader, StreamError};
 use crate::state::State;
 use crate::status::Status;
 use crate::storage::Storage;
@@ -42,7 +42,7 @@ pub struct Link {
 
 /// Why a connection ended, or was not made.
 #[derive(Debug, thiserror::Error)]
-enum Lost {
+enum Disconnect {
     #[error("{0}")]
     Token(String),
     #[error("the platform refuses the enrolment secret ({0})")]
@@ -58,7 +58,7 @@ enum Lost {
     #[error("the platform ended the connection")]
     Ended,
     #[error(transparent)]
-    Garbled(#[from] Garbled),
+    Garbled(#[from] StreamError),
     /// What the [`Handler`] said.
     #[error("{0}")]
     Unfit(String),
@@ -134,7 +134,7 @@ impl Link {
             }
             let mut wait = retry.next_wait(random());
             match &lost {
-                Lost::Token(_) | Lost::Refused(_) | Lost::Unfit(_) => {
+                Disconnect::Token(_) | Disconnect::Refused(_) | Disconnect::Unfit(_) => {
                     error!(reason = %lost, "the platform cannot be followed until this is changed");
                     wait = self.pace.refused.mul_f64(spread());
                 }
@@ -146,7 +146,7 @@ impl Link {
                 _ => {}
             }
             // What cannot be read on is not asked for again.
-            if matches!(lost, Lost::Garbled(_)) {
+            if matches!(lost, Disconnect::Garbled(_)) {
                 self.known.forget_cursor();
             }
             tokio::select! {
@@ -157,23 +157,23 @@ impl Link {
     }
 
     /// Makes a connection and reads it to its end.
-    async fn connection<H: Handler>(&self, handler: &H) -> Lost {
+    async fn connection<H: Handler>(&self, handler: &H) -> Disconnect {
         match self.read(handler).await {
             Ok(never) => match never {},
             Err(lost) => lost,
         }
     }
 
-    async fn read<H: Handler>(&self, handler: &H) -> Result<std::convert::Infallible, Lost> {
+    async fn read<H: Handler>(&self, handler: &H) -> Result<std::convert::Infallible, Disconnect> {
         let opening = timeout(self.pace.first_contact, self.open_stream());
-        let (mut response, grounded) = opening.await.map_err(|_| Lost::Late)??;
+        let (mut response, grounded) = opening.await.map_err(|_| Disconnect::Late)??;
         let mut reader = Reader::new(grounded);
         let mut patience = self.pace.first_contact;
         loop {
             let piece = match timeout(patience, response.chunk()).await {
-                Err(_) => return Err(Lost::Silent),
-                Ok(Err(error)) => return Err(Lost::Failed(error.without_url())),
-                Ok(Ok(None)) => return Err(Lost::Ended),
+                Err(_) => return Err(Disconnect::Silent),
+                Ok(Err(error)) => return Err(Disconnect::Failed(error.without_url())),
+                Ok(Ok(None)) => return Err(Disconnect::Ended),
                 Ok(Ok(Some(piece))) => piece,
             };
             patience = self.pace.silence;
@@ -191,41 +191,43 @@ impl Link {
         }
     }
 
-    async fn open_stream(&self) -> Result<(Response, bool), Lost> {
+    async fn open_stream(&self) -> Result<(Response, bool), Disconnect> {
         let mut request = self
             .endpoint
             .request(Method::GET, CHANGES)
-            .map_err(Lost::Token)?;
+            .map_err(Disconnect::Token)?;
         let cursor = self.known.cursor();
         let grounded = cursor.is_some();
         if let Some(cursor) = cursor {
             request = request.query(&[("since", cursor.0)]);
         }
         let response = request.send().await;
-        let response = response.map_err(|error| Lost::Failed(error.without_url()))?;
+        let response = response.map_err(|error| Disconnect::Failed(error.without_url()))?;
         match response.status() {
             StatusCode::OK => Ok((response, grounded)),
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-                Err(Lost::Refused(status))
+                Err(Disconnect::Refused(status))
             }
-            status => Err(Lost::Status(status)),
+            status => Err(Disconnect::Status(status)),
         }
     }
 
-    fn take<H: Handler>(&self, step: Step, handler: &H) -> Result<(), Lost> {
+    fn take<H: Handler>(&self, step: LinkEvent, handler: &H) -> Result<(), Disconnect> {
         match step {
-            Step::Nothing => return Ok(()),
-            Step::Snapshot {
+            LinkEvent::Nothing => return Ok(()),
+            LinkEvent::Snapshot {
                 platform,
                 items,
                 cursor,
             } => {
                 let state = State::new(platform.clone(), &items, cursor.clone());
-                handler.snapshot(platform, items).map_err(Lost::Unfit)?;
+                handler
+                    .snapshot(platform, items)
+                    .map_err(Disconnect::Unfit)?;
                 self.status.snapshot(&cursor);
                 self.known.replace(state);
             }
-            Step::Change { items, cursor } => {
+            LinkEvent::Change { items, cursor } => {
                 self.known.fold(&items, &cursor);
                 handler.change(items);
                 self.status.change(&cursor);

@@ -25,7 +25,7 @@ pub use endpoint::{BadEndpoint, Endpoint};
 pub use follow::{Handler, Link};
 pub use lines::{Lines, TooLong};
 pub use pace::Pace;
-pub use reader::{Garbled, MAX_SNAPSHOT_BYTES, Reader, Step};
+pub use reader::{LinkEvent, MAX_SNAPSHOT_BYTES, Reader, StreamError};
 pub use reports::{Records, ReportCounts, Reporter, reports};
 pub use spool::SpoolLimits;
 pub use state::{BadState, State};

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::lines::{Lines, TooLong};
 
-/// Reads one connection's stream. Pure: bytes in, [`Step`]s out.
+/// Reads one connection's stream. Pure: bytes in, [`LinkEvent`]s out.
 #[derive(Debug)]
 pub struct Reader {
     lines: Lines,
@@ -18,7 +18,7 @@ pub struct Reader {
 
 /// What a line completed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum LinkEvent {
     /// Everything that there is. What is not in it is no more.
     Snapshot {
         /// What holds for the whole cluster.
@@ -41,7 +41,7 @@ pub enum Step {
 
 /// Why a stream is not read on. The text never holds what the stream held.
 #[derive(Debug, thiserror::Error)]
-pub enum Garbled {
+pub enum StreamError {
     /// See [`TooLong`].
     #[error(transparent)]
     TooLong(#[from] TooLong),
@@ -84,59 +84,59 @@ impl Reader {
     /// What the next whole line completes; `None` where there is none.
     ///
     /// # Errors
-    /// [`Garbled`]: the connection is of no use any more.
+    /// [`StreamError`]: the connection is of no use any more.
     #[expect(
         clippy::should_implement_trait,
         reason = "`None` means later, not the end"
     )]
-    pub fn next(&mut self) -> Result<Option<Step>, Garbled> {
+    pub fn next(&mut self) -> Result<Option<LinkEvent>, StreamError> {
         let Some(line) = self.lines.next()? else {
             return Ok(None);
         };
         self.take(&line).map(Some)
     }
 
-    fn take(&mut self, line: &Bytes) -> Result<Step, Garbled> {
+    fn take(&mut self, line: &Bytes) -> Result<LinkEvent, StreamError> {
         let message: Down =
-            serde_json::from_slice(line).map_err(|error| Garbled::Malformed(error.column()))?;
+            serde_json::from_slice(line).map_err(|error| StreamError::Malformed(error.column()))?;
         match message {
             Down::SnapshotBegin { platform } => {
                 // One that was broken off on the platform's side begins anew.
                 self.snapshot = Some((platform, Vec::new()));
                 self.gathered = 0;
-                Ok(Step::Nothing)
+                Ok(LinkEvent::Nothing)
             }
             Down::Item { item } => {
                 let (_, items) = self
                     .snapshot
                     .as_mut()
-                    .ok_or(Garbled::Misplaced("an item outside of a snapshot"))?;
+                    .ok_or(StreamError::Misplaced("an item outside of a snapshot"))?;
                 self.gathered = self.gathered.saturating_add(line.len());
                 if self.gathered > MAX_SNAPSHOT_BYTES {
-                    return Err(Garbled::Endless);
+                    return Err(StreamError::Endless);
                 }
                 items.push(item);
-                Ok(Step::Nothing)
+                Ok(LinkEvent::Nothing)
             }
             Down::SnapshotEnd { cursor } => {
-                let (platform, items) = self.snapshot.take().ok_or(Garbled::Misplaced(
+                let (platform, items) = self.snapshot.take().ok_or(StreamError::Misplaced(
                     "the end of a snapshot that did not begin",
                 ))?;
                 self.grounded = true;
-                Ok(Step::Snapshot {
+                Ok(LinkEvent::Snapshot {
                     platform,
                     items,
                     cursor,
                 })
             }
             Down::Change { .. } if self.snapshot.is_some() => {
-                Err(Garbled::Misplaced("a change within a snapshot"))
+                Err(StreamError::Misplaced("a change within a snapshot"))
             }
             Down::Change { .. } if !self.grounded => {
-                Err(Garbled::Misplaced("a change before any snapshot"))
+                Err(StreamError::Misplaced("a change before any snapshot"))
             }
-            Down::Change { cursor, items } => Ok(Step::Change { items, cursor }),
-            Down::Alive {} | Down::Unknown => Ok(Step::Nothing),
+            Down::Change { cursor, items } => Ok(LinkEvent::Change { items, cursor }),
+            Down::Alive {} | Down::Unknown => Ok(LinkEvent::Nothing),
         }
     }
 }
@@ -145,7 +145,7 @@ impl Reader {
 mod tests {
     use super::*;
 
-    fn read(reader: &mut Reader, text: &str) -> Result<Vec<Step>, Garbled> {
+    fn read(reader: &mut Reader, text: &str) -> Result<Vec<LinkEvent>, StreamError> {
         reader.push(text.as_bytes());
         let mut steps = Vec::new();
         while let Some(step) = reader.next()? {
@@ -163,9 +163,13 @@ mod tests {
     fn a_snapshot_is_handed_over_whole_and_changes_follow() {
         let mut reader = Reader::new(false);
         let early = read(&mut reader, &format!("{BEGIN}\n{GONE}\n{GONE}\n")).unwrap();
-        assert!(early.iter().all(|step| *step == Step::Nothing));
+        assert!(early.iter().all(|step| *step == LinkEvent::Nothing));
         let steps = read(&mut reader, &format!("{END}\n{CHANGE}\n")).unwrap();
-        let [Step::Snapshot { items, cursor, .. }, Step::Change { .. }] = steps.as_slice() else {
+        let [
+            LinkEvent::Snapshot { items, cursor, .. },
+            LinkEvent::Change { .. },
+        ] = steps.as_slice()
+        else {
             panic!("{steps:?}");
         };
         assert_eq!((items.len(), cursor.0.as_str()), (2, "3.a"));
@@ -175,7 +179,7 @@ mod tests {
     fn a_snapshot_that_begins_anew_forgets_what_came_before() {
         let mut reader = Reader::new(false);
         let steps = read(&mut reader, &format!("{BEGIN}\n{GONE}\n{BEGIN}\n{END}\n"));
-        let Some(Step::Snapshot { items, .. }) = steps.unwrap().pop() else {
+        let Some(LinkEvent::Snapshot { items, .. }) = steps.unwrap().pop() else {
             panic!("a snapshot")
         };
         assert_eq!(items, []);
@@ -200,7 +204,7 @@ mod tests {
     fn what_a_later_version_says_is_passed_over() {
         let later = "{\"type\":\"song\",\"verse\":1}\n{\"type\":\"alive\",\"mood\":\"good\"}\n";
         let steps = read(&mut Reader::new(true), later).unwrap();
-        assert_eq!(steps, [Step::Nothing, Step::Nothing]);
+        assert_eq!(steps, [LinkEvent::Nothing, LinkEvent::Nothing]);
     }
 
     /// Bytes that were gathered before are set, as a gibibyte takes a while to be read.
@@ -211,7 +215,7 @@ mod tests {
         reader.gathered = (1 << 30) - GONE.len();
         read(&mut reader, &format!("{GONE}\n")).unwrap();
         let beyond = read(&mut reader, &format!("{GONE}\n"));
-        assert!(matches!(beyond, Err(Garbled::Endless)), "{beyond:?}");
+        assert!(matches!(beyond, Err(StreamError::Endless)), "{beyond:?}");
         // One that begins anew has all of it.
         let mut reader = Reader::new(false);
         reader.gathered = 1 << 30;

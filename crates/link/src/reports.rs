@@ -74,7 +74,7 @@ pub struct ReportCounts {
 
 /// Why a batch has no receipt.
 #[derive(Debug, thiserror::Error)]
-enum Unsent {
+enum SendError {
     #[error("{0}")]
     Token(String),
     #[error("the platform refuses the enrolment secret ({0})")]
@@ -420,13 +420,13 @@ impl Sender {
             };
             let mut wait = retry.next_wait(random());
             match &unsent {
-                Unsent::Rejected(_) | Unsent::Disk(_) => {
+                SendError::Rejected(_) | SendError::Disk(_) => {
                     error!(reason = %unsent, records = batch.records, "a report is given up");
                     self.shared.drop_records(batch.records);
                     self.forget(&batch).await;
                     continue;
                 }
-                Unsent::Token(_) | Unsent::Refused(_) | Unsent::Version => {
+                SendError::Token(_) | SendError::Refused(_) | SendError::Version => {
                     error!(reason = %unsent, "reports wait until this is changed");
                     wait = self.pace.refused.mul_f64(spread());
                 }
@@ -457,7 +457,7 @@ impl Sender {
     }
 
     /// Sends one batch, and waits for its receipt. `false`: it has given way meanwhile.
-    async fn send(&self, batch: &Batch) -> Result<bool, Unsent> {
+    async fn send(&self, batch: &Batch) -> Result<bool, SendError> {
         let (shared, wanted) = (Arc::clone(&self.shared), *batch);
         let reading = tokio::task::spawn_blocking(move || shared.spool.read(&wanted));
         let Some(report) = reading.await.map_err(io::Error::other)?? else {
@@ -466,25 +466,25 @@ impl Sender {
         let request = self
             .endpoint
             .request(Method::POST, REPORTS)
-            .map_err(Unsent::Token)?
+            .map_err(SendError::Token)?
             .header(CONTENT_TYPE, "application/json")
             .body(report);
         let answering = timeout(self.pace.receipt, answer(request));
-        let receipt = answering.await.map_err(|_| Unsent::Late)??;
+        let receipt = answering.await.map_err(|_| SendError::Late)??;
         if receipt.through < batch.sequence {
-            return Err(Unsent::Receipt);
+            return Err(SendError::Receipt);
         }
         Ok(true)
     }
 }
 
-async fn answer(request: reqwest::RequestBuilder) -> Result<Receipt, Unsent> {
-    let failed = |error: reqwest::Error| Unsent::Failed(error.without_url());
+async fn answer(request: reqwest::RequestBuilder) -> Result<Receipt, SendError> {
+    let failed = |error: reqwest::Error| SendError::Failed(error.without_url());
     let mut response = request.send().await.map_err(failed)?;
     match response.status() {
         StatusCode::OK => {}
         status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-            return Err(Unsent::Refused(status));
+            return Err(SendError::Refused(status));
         }
         status @ (StatusCode::BAD_REQUEST
         | StatusCode::PAYLOAD_TOO_LARGE
@@ -492,19 +492,19 @@ async fn answer(request: reqwest::RequestBuilder) -> Result<Receipt, Unsent> {
             let body = body(&mut response).await?;
             return Err(refusal(status, &body));
         }
-        status => return Err(Unsent::Status(status)),
+        status => return Err(SendError::Status(status)),
     }
     let body = body(&mut response).await?;
-    serde_json::from_slice(&body).map_err(|_| Unsent::Receipt)
+    serde_json::from_slice(&body).map_err(|_| SendError::Receipt)
 }
 
 /// A body of at most [`MAX_RECEIPT_BYTES`].
-async fn body(response: &mut reqwest::Response) -> Result<Vec<u8>, Unsent> {
-    let failed = |error: reqwest::Error| Unsent::Failed(error.without_url());
+async fn body(response: &mut reqwest::Response) -> Result<Vec<u8>, SendError> {
+    let failed = |error: reqwest::Error| SendError::Failed(error.without_url());
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(failed)? {
         if body.len() + piece.len() > MAX_RECEIPT_BYTES {
-            return Err(Unsent::Receipt);
+            return Err(SendError::Receipt);
         }
         body.extend_from_slice(&piece);
     }
@@ -513,13 +513,13 @@ async fn body(response: &mut reqwest::Response) -> Result<Vec<u8>, Unsent> {
 
 /// Why a report is refused. Only a problem of the platform is about the report: a proxy before the
 /// platform that answers with the same status is repaired, and the report is sent again.
-fn refusal(status: StatusCode, body: &[u8]) -> Unsent {
+fn refusal(status: StatusCode, body: &[u8]) -> SendError {
     let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let member = |name| problem.get(name).and_then(serde_json::Value::as_str);
     match (member("code"), member("field")) {
-        (Some(_), Some(LINK_VERSION)) => Unsent::Version,
-        (Some(_), _) => Unsent::Rejected(status),
-        (None, _) => Unsent::Status(status),
+        (Some(_), Some(LINK_VERSION)) => SendError::Version,
+        (Some(_), _) => SendError::Rejected(status),
+        (None, _) => SendError::Status(status),
     }
 }
 

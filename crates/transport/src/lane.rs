@@ -15,8 +15,8 @@
 //! does not read.
 
 mod budget;
-mod carried;
 mod driver;
+mod migrating_stream;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -27,15 +27,17 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use parking_lot::Mutex;
-use wire::lane::{MAX_STREAMS, Reading, Sending, Side, Step, StreamOpen, StreamState};
+use wire::lane::{
+    FrameStep, MAX_STREAMS, ReceiveWindow, SendWindow, Side, StreamOpen, StreamState,
+};
 use wire::message::IpAddress;
 
 pub use self::budget::Budget;
-pub use self::carried::{Carried, Connecting, Mover};
 pub use self::driver::Driver;
+pub use self::migrating_stream::{Connecting, MigratingStream, MigrationTarget};
 pub use self::stream::LaneStream;
 use crate::Stream;
-use crate::memory::{self, Holding, Source};
+use crate::memory::{self, MemoryReservation, Source};
 
 /// What waits to be written to a lane before its streams have to wait: two answers of the largest
 /// kind. More would only wait longer, in front of those that come later.
@@ -69,7 +71,7 @@ struct State {
     /// Bytes that have arrived and that no stream has read.
     unread: usize,
     /// The same, as the process counts it.
-    holding: Holding,
+    holding: MemoryReservation,
     /// Turns of the driver.
     turn: u64,
     /// Streams wait for room in `out`, each with its `writer`.
@@ -104,8 +106,8 @@ struct Entry {
     arrived: bool,
     /// Why the peer gave it up.
     refusal: Option<wire::Error>,
-    sending: Sending,
-    reading: Reading,
+    sending: SendWindow,
+    reading: ReceiveWindow,
     /// Nobody holds it any more; what still comes is thrown away.
     dropped: bool,
 }
@@ -118,7 +120,7 @@ impl Lane {
     }
 
     /// The agent's end of a connection that has become a lane
-    /// ([`Accepted`](crate::standing::Accepted)), and the task that serves it.
+    /// ([`AcceptedStream`](crate::standing::Accepted)), and the task that serves it.
     pub fn agent<T: Stream>(io: T) -> (Self, Driver<T>) {
         Self::new(io, Side::Agent, &[])
     }
@@ -130,7 +132,7 @@ impl Lane {
             last: 0,
             out: front.to_vec(),
             unread: 0,
-            holding: Holding::default(),
+            holding: MemoryReservation::default(),
             turn: 0,
             is_full: false,
             driver: None,
@@ -244,7 +246,7 @@ impl State {
                 return;
             };
             woken.extend(entry.waiting());
-            if entry.state.on_send(Step::Reset).is_ok() {
+            if entry.state.on_send(FrameStep::Reset).is_ok() {
                 let full = wire::Error::capacity_exhausted("too much of it waits to be read");
                 wire::lane::encode_reset(*number, Some(&full), &mut self.out);
             }
@@ -290,8 +292,8 @@ impl Entry {
             abandoned: false,
             arrived: false,
             refusal: None,
-            sending: Sending::new(side),
-            reading: Reading::new(side),
+            sending: SendWindow::new(side),
+            reading: ReceiveWindow::new(side),
             dropped: false,
         }
     }

@@ -8,9 +8,9 @@
 //!
 //! The shapes come from measurements; `ARCHITECTURE.md` ("Performance") tells which.
 
-mod calm;
 pub mod lane;
 pub mod memory;
+mod memory_trimmer;
 pub mod proxy_protocol;
 mod pump;
 mod scratch;
@@ -20,7 +20,7 @@ mod tls;
 pub mod unix;
 mod workers;
 
-pub use pump::{Both, Pumped, pump};
+pub use pump::{BidirectionalCopy, CopyResult, pump};
 pub use scratch::Scratch;
 pub use socket::Socket;
 pub use tls::{TlsStream, accepted, connect, service_client};

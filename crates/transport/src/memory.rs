@@ -108,9 +108,9 @@ pub(crate) fn note_given_up() {
 
 /// Bytes that are counted as held until this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Holding(usize);
+pub(crate) struct MemoryReservation(usize);
 
-impl Holding {
+impl MemoryReservation {
     pub(crate) fn new(bytes: usize) -> Self {
         let mut holding = Self(0);
         holding.set(bytes);
@@ -134,7 +134,7 @@ impl Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -191,7 +191,7 @@ struct Stall {
     source: Source,
     number: u64,
     entry: Arc<Entry>,
-    holding: Holding,
+    holding: MemoryReservation,
 }
 
 #[derive(Debug)]
@@ -207,7 +207,7 @@ impl Stall {
             chosen: AtomicBool::new(false),
             waker: Mutex::new(waker.clone()),
         });
-        let holding = Holding::new(bytes);
+        let holding = MemoryReservation::new(bytes);
         let mut registry = STALLED.lock();
         let number = registry.add(source, Arc::clone(&entry), bytes);
         let chosen = registry.choose(excess());

@@ -17,7 +17,7 @@ pub const MAX_HEADER: usize = 536;
 
 /// What the beginning of a connection says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parsed {
+pub enum ParsedHeader {
     /// It may become a header; more bytes will tell. Never said of [`MAX_HEADER`] bytes or more.
     Partial,
     /// It is no header: the bytes are the connection's own.
@@ -35,7 +35,7 @@ pub enum Parsed {
 }
 
 /// Reads the header at the start of `bytes`, which is all that has come so far.
-pub fn parse(bytes: &[u8]) -> Parsed {
+pub fn parse(bytes: &[u8]) -> ParsedHeader {
     let begins = |signature: &[u8]| {
         bytes
             .iter()
@@ -47,12 +47,12 @@ pub fn parse(bytes: &[u8]) -> Parsed {
     } else if begins(V1_SIGNATURE) {
         parse_v1(bytes)
     } else {
-        return Parsed::Absent;
+        return ParsedHeader::Absent;
     };
     match parsed {
-        Ok(Some((source, len))) => Parsed::Header { source, len },
-        Ok(None) => Parsed::Partial,
-        Err(Malformed) => Parsed::Malformed,
+        Ok(Some((source, len))) => ParsedHeader::Header { source, len },
+        Ok(None) => ParsedHeader::Partial,
+        Err(Malformed) => ParsedHeader::Malformed,
     }
 }
 

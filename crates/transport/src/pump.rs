@@ -18,7 +18,7 @@ use crate::{Scratch, Stream};
 
 /// How many bytes went which way, and how it ended.
 #[derive(Debug)]
-pub struct Pumped {
+pub struct CopyResult {
     /// Bytes from the first stream to the second.
     pub forth: u64,
     /// Bytes from the second stream to the first.
@@ -30,11 +30,11 @@ pub struct Pumped {
 /// Copies both ways until both directions have ended or one breaks, for a visitor from `source`.
 ///
 /// Cancel safe: a dropped pump loses only what was in flight. Whoever wants to know the counts
-/// of a cancelled one drives [`Both`] itself.
-pub async fn pump<A: Stream, B: Stream>(source: Source, a: &mut A, b: &mut B) -> Pumped {
-    let mut both = Both::new(source);
+/// of a cancelled one drives [`BidirectionalCopy`] itself.
+pub async fn pump<A: Stream, B: Stream>(source: Source, a: &mut A, b: &mut B) -> CopyResult {
+    let mut both = BidirectionalCopy::new(source);
     let result = poll_fn(|cx| both.poll(cx, a, b)).await;
-    Pumped {
+    CopyResult {
         forth: both.forth(),
         back: both.back(),
         result,
@@ -47,18 +47,18 @@ pub async fn pump<A: Stream, B: Stream>(source: Source, a: &mut A, b: &mut B) ->
 /// service that refuses a large request answers, closes, and resets what still comes. So its
 /// direction runs to its end before the failure is told.
 #[derive(Debug)]
-pub struct Both {
-    forth: Half,
-    back: Half,
+pub struct BidirectionalCopy {
+    forth: Direction,
+    back: Direction,
     refused: Option<io::Error>,
 }
 
-impl Both {
+impl BidirectionalCopy {
     /// Of a visitor from `source`.
     pub fn new(source: Source) -> Self {
         Self {
-            forth: Half::new(source),
-            back: Half::new(source),
+            forth: Direction::new(source),
+            back: Direction::new(source),
             refused: None,
         }
     }
@@ -93,19 +93,19 @@ impl Both {
 
 /// Polls one direction; over too when its destination takes no more.
 fn run<R: Stream, W: Stream>(
-    half: &mut Half,
+    half: &mut Direction,
     refused: &mut Option<io::Error>,
     cx: &mut Context<'_>,
     from: &mut R,
     to: &mut W,
 ) -> io::Result<Poll<()>> {
-    if half.end == End::Refused {
+    if half.end == EofState::Refused {
         return Ok(Poll::Ready(()));
     }
     match half.poll(cx, from, to) {
         Poll::Pending => Ok(Poll::Pending),
         Poll::Ready(Ok(())) => Ok(Poll::Ready(())),
-        Poll::Ready(Err(error)) if half.end == End::Refused && refused.is_none() => {
+        Poll::Ready(Err(error)) if half.end == EofState::Refused && refused.is_none() => {
             *refused = Some(error);
             Ok(Poll::Ready(()))
         }
@@ -115,28 +115,28 @@ fn run<R: Stream, W: Stream>(
 
 /// One direction of a pump.
 #[derive(Debug)]
-struct Half {
-    held: Option<Held>,
+struct Direction {
+    held: Option<CopyBuffer>,
     size: usize,
     total: u64,
     unflushed: bool,
     /// Bytes that the destination accepted and may not have sent yet.
     accepted: usize,
     backlog: Backlog,
-    end: End,
+    end: EofState,
     /// An error met behind bytes that still had to go out. A socket tells it only once.
     failed: Option<io::Error>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct CopyBuffer {
     bytes: Scratch,
     start: usize,
     end: usize,
 }
 
 #[derive(Debug, PartialEq)]
-enum End {
+enum EofState {
     Open,
     /// The source has ended; what is held must go out, then the end itself.
     Seen,
@@ -146,7 +146,7 @@ enum End {
     Refused,
 }
 
-impl Half {
+impl Direction {
     fn new(source: Source) -> Self {
         Self {
             held: None,
@@ -157,7 +157,7 @@ impl Half {
             unflushed: true,
             accepted: 0,
             backlog: Backlog::new(source),
-            end: End::Open,
+            end: EofState::Open,
             failed: None,
         }
     }
@@ -201,13 +201,13 @@ impl Half {
                 return Poll::Ready(Err(error));
             }
             match self.end {
-                End::Passed => return Poll::Ready(Ok(())),
-                End::Refused => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-                End::Seen => match ready!(Pin::new(&mut *to).poll_shutdown(cx)) {
-                    Ok(()) => self.end = End::Passed,
+                EofState::Passed => return Poll::Ready(Ok(())),
+                EofState::Refused => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+                EofState::Seen => match ready!(Pin::new(&mut *to).poll_shutdown(cx)) {
+                    Ok(()) => self.end = EofState::Passed,
                     Err(error) => return Poll::Ready(self.refuse(error)),
                 },
-                End::Open => {
+                EofState::Open => {
                     if self.poll_fill(cx, from)?.is_pending() {
                         // What a TLS session accepted is not sent yet: nothing may wait here
                         // while the source is silent.
@@ -238,7 +238,7 @@ impl Half {
 
     fn refuse(&mut self, error: io::Error) -> io::Result<()> {
         self.backlog.clear();
-        self.end = End::Refused;
+        self.end = EofState::Refused;
         self.held = None;
         Err(error)
     }
@@ -274,7 +274,7 @@ impl Half {
             let before = fill.filled().len();
             match Pin::new(&mut *from).poll_read(cx, &mut fill) {
                 Poll::Ready(Ok(())) if fill.filled().len() == before => {
-                    self.end = End::Seen;
+                    self.end = EofState::Seen;
                     break;
                 }
                 Poll::Ready(Ok(())) => {}
@@ -293,7 +293,7 @@ impl Half {
         } else if end < self.size / 4 {
             self.size = Scratch::SMALL;
         }
-        self.held = Some(Held {
+        self.held = Some(CopyBuffer {
             bytes,
             start: 0,
             end,

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::Scratch;
-use crate::memory::{self, Holding};
+use crate::memory::{self, MemoryReservation};
 
 /// The socket beneath a TLS session (or beneath nothing, on the plain listener).
 ///
@@ -29,8 +29,8 @@ use crate::memory::{self, Holding};
 pub struct Socket {
     io: Io,
     peer: SocketAddr,
-    ahead: Option<Ahead>,
-    memory: Option<Memory>,
+    ahead: Option<ReadBuffer>,
+    memory: Option<ReplayBuffer>,
     /// What the peer got so far is not the whole.
     unfinished: bool,
     /// A place that the connection takes, given back with it.
@@ -38,7 +38,7 @@ pub struct Socket {
 }
 
 #[derive(Debug)]
-struct Memory {
+struct ReplayBuffer {
     bytes: Vec<u8>,
     limit: usize,
 }
@@ -52,11 +52,11 @@ enum Io {
 }
 
 #[derive(Debug)]
-struct Ahead {
+struct ReadBuffer {
     bytes: Scratch,
     start: usize,
     end: usize,
-    _holding: Holding,
+    _holding: MemoryReservation,
 }
 
 impl Socket {
@@ -100,7 +100,7 @@ impl Socket {
 
     /// Begins to keep a copy of what is read from here on. Reading more than `limit` bytes fails.
     pub fn remember(&mut self, limit: usize) {
-        self.memory = Some(Memory {
+        self.memory = Some(ReplayBuffer {
             bytes: Vec::new(),
             limit,
         });
@@ -122,7 +122,7 @@ impl Socket {
     /// When the bytes do not fit.
     pub fn unread(&mut self, bytes: &[u8]) -> io::Result<()> {
         let rest = self.ahead.take();
-        let rest = rest.as_ref().map_or(&[][..], Ahead::rest);
+        let rest = rest.as_ref().map_or(&[][..], ReadBuffer::rest);
         let end = bytes.len() + rest.len();
         let mut joined = Scratch::take(end);
         let Some(place) = joined.get_mut(..end) else {
@@ -131,8 +131,8 @@ impl Socket {
         let (front, back) = place.split_at_mut(bytes.len());
         front.copy_from_slice(bytes);
         back.copy_from_slice(rest);
-        self.ahead = (end > 0).then_some(Ahead {
-            _holding: Holding::new(joined.len()),
+        self.ahead = (end > 0).then_some(ReadBuffer {
+            _holding: MemoryReservation::new(joined.len()),
             bytes: joined,
             start: 0,
             end,
@@ -228,8 +228,8 @@ impl Socket {
         let first = end.min(buf.remaining());
         buf.put_slice(bytes.get(..first).unwrap_or_default());
         if first < end {
-            self.ahead = Some(Ahead {
-                _holding: Holding::new(bytes.len()),
+            self.ahead = Some(ReadBuffer {
+                _holding: MemoryReservation::new(bytes.len()),
                 bytes,
                 start: first,
                 end,
@@ -256,7 +256,7 @@ impl Socket {
     }
 }
 
-impl Ahead {
+impl ReadBuffer {
     fn rest(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }

@@ -29,12 +29,12 @@ pub const DISCARD_LIMIT: usize = 1024 * 1024;
 
 /// A connection that carries no stream at the moment.
 #[derive(Debug)]
-pub struct Standing<T> {
+pub struct StandingConnection<T> {
     io: T,
     state: StreamState,
 }
 
-impl<T: Stream> Standing<T> {
+impl<T: Stream> StandingConnection<T> {
     /// Takes over a connection whose hello has been exchanged.
     pub fn new(io: T, side: Side) -> Self {
         Self {
@@ -48,8 +48,8 @@ impl<T: Stream> Standing<T> {
     ///
     /// # Errors
     /// When the opening is too long, or the connection is retired.
-    pub fn open(self, open: &StreamOpen) -> io::Result<Framed<T>> {
-        let mut framed = Framed::new(self);
+    pub fn open(self, open: &StreamOpen) -> io::Result<FramedStream<T>> {
+        let mut framed = FramedStream::new(self);
         framed.state.on_send(Step::Open).map_err(violation)?;
         open.encode_frame(&mut framed.queued).map_err(violation)?;
         Ok(framed)
@@ -72,11 +72,11 @@ impl<T: Stream> Standing<T> {
     ///
     /// # Errors
     /// When the connection fails or the engine breaks the rules.
-    pub async fn accept(self) -> io::Result<Option<Accepted<T>>> {
-        let mut framed = Framed::new(self);
+    pub async fn accept(self) -> io::Result<Option<AcceptedStream<T>>> {
+        let mut framed = FramedStream::new(self);
         Ok(match poll_fn(|cx| framed.poll_open(cx)).await? {
-            Some(Opened::Stream(open)) => Some(Accepted::Stream(open, framed)),
-            Some(Opened::Lane) => Some(Accepted::Lane(framed.io)),
+            Some(OpeningState::Stream(open)) => Some(AcceptedStream::Stream(open, framed)),
+            Some(OpeningState::Lane) => Some(AcceptedStream::Lane(framed.io)),
             None => None,
         })
     }
@@ -106,24 +106,24 @@ impl<T: Stream> Standing<T> {
     reason = "taken apart where it arrives, and never kept"
 )]
 #[derive(Debug)]
-pub enum Accepted<T> {
+pub enum AcceptedStream<T> {
     /// It begins a stream.
-    Stream(StreamOpen, Framed<T>),
+    Stream(StreamOpen, FramedStream<T>),
     /// It turns the connection into a lane.
     Lane(T),
 }
 
 /// The first frame between streams.
-enum Opened {
+enum OpeningState {
     Stream(StreamOpen),
     Lane,
 }
 
 /// One stream on a standing connection. Reading ends at the peer's END; a RESET is
 /// [`io::ErrorKind::ConnectionReset`]. Shutting down sends END. Dropping it closes the whole
-/// connection, [`Framed::recycle`] keeps it.
+/// connection, [`FramedStream::recycle`] keeps it.
 #[derive(Debug)]
-pub struct Framed<T> {
+pub struct FramedStream<T> {
     io: T,
     state: StreamState,
     /// Frame heads and small frames that go out in front of the next payload.
@@ -137,20 +137,20 @@ pub struct Framed<T> {
     small: Vec<u8>,
     /// Payload bytes of the current DATA frame still to be read.
     due: usize,
-    incoming: Incoming,
+    incoming: IncomingState,
     refusal: Option<wire::Error>,
     retired: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Incoming {
+enum IncomingState {
     Open,
     Ended,
     Reset,
 }
 
-impl<T: Stream> Framed<T> {
-    fn new(standing: Standing<T>) -> Self {
+impl<T: Stream> FramedStream<T> {
+    fn new(standing: StandingConnection<T>) -> Self {
         Self {
             io: standing.io,
             state: standing.state,
@@ -161,7 +161,7 @@ impl<T: Stream> Framed<T> {
             head_read: 0,
             small: Vec::new(),
             due: 0,
-            incoming: Incoming::Open,
+            incoming: IncomingState::Open,
             refusal: None,
             retired: false,
         }
@@ -177,7 +177,7 @@ impl<T: Stream> Framed<T> {
         self.refusal.as_ref()
     }
 
-    /// Gives up both directions. What the peer still sends is discarded by [`Framed::recycle`].
+    /// Gives up both directions. What the peer still sends is discarded by [`FramedStream::recycle`].
     pub fn reset(&mut self, reason: Option<wire::Error>) {
         let stream = self.state.stream();
         // Refused when the stream is over or was given up already: nothing is owed then.
@@ -195,7 +195,7 @@ impl<T: Stream> Framed<T> {
     /// `None` when it cannot be used again: a chunk was left half written, the peer broke the
     /// rules, retired it, closed it, or has more than [`DISCARD_LIMIT`] bytes under way. The
     /// caller bounds the wait.
-    pub async fn recycle(mut self) -> Option<Standing<T>> {
+    pub async fn recycle(mut self) -> Option<StandingConnection<T>> {
         if self.owed > 0 {
             return None;
         }
@@ -207,7 +207,7 @@ impl<T: Stream> Framed<T> {
             // The peer may be unable to read before it has been read from: both ways at once.
             let flushed = Pin::new(&mut self).poll_flush(cx)?;
             let mut bytes = Scratch::take(Scratch::SMALL);
-            while self.incoming == Incoming::Open {
+            while self.incoming == IncomingState::Open {
                 let mut buf = ReadBuf::new(&mut bytes);
                 ready!(self.poll_payload(cx, &mut buf))?;
                 discarded += buf.filled().len();
@@ -219,7 +219,7 @@ impl<T: Stream> Framed<T> {
         });
         over.await.ok()?;
         let usable = self.state.is_over() && !self.retired;
-        usable.then_some(Standing {
+        usable.then_some(StandingConnection {
             io: self.io,
             state: self.state,
         })
@@ -240,7 +240,7 @@ impl<T: Stream> Framed<T> {
     }
 
     /// Waits for an OPEN or a LANE; `None` at the end of the connection or its retirement.
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Opened>>> {
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<OpeningState>>> {
         loop {
             let Some(head) = ready!(self.poll_head(cx, true))? else {
                 return Poll::Ready(Ok(None));
@@ -251,11 +251,11 @@ impl<T: Stream> Framed<T> {
                     self.state.on_receive(Step::Open).map_err(violation)?;
                     let open = StreamOpen::decode_payload(&self.small).map_err(violation)?;
                     self.next_frame();
-                    return Poll::Ready(Ok(Some(Opened::Stream(open))));
+                    return Poll::Ready(Ok(Some(OpeningState::Stream(open))));
                 }
                 FrameType::Lane => {
                     self.state.on_receive(Step::Lane).map_err(violation)?;
-                    return Poll::Ready(Ok(Some(Opened::Lane)));
+                    return Poll::Ready(Ok(Some(OpeningState::Lane)));
                 }
                 // A reset that crossed the end of the stream before.
                 FrameType::Reset => {
@@ -281,7 +281,7 @@ impl<T: Stream> Framed<T> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        while self.incoming == Incoming::Open {
+        while self.incoming == IncomingState::Open {
             if self.due > 0 {
                 let len = buf.remaining().min(self.due);
                 let mut part = ReadBuf::new(buf.initialize_unfilled_to(len));
@@ -304,7 +304,7 @@ impl<T: Stream> Framed<T> {
                 }
                 FrameType::End => {
                     self.state.on_receive(Step::End).map_err(violation)?;
-                    self.incoming = Incoming::Ended;
+                    self.incoming = IncomingState::Ended;
                 }
                 FrameType::Reset => {
                     ready!(self.poll_small(cx, head.payload_len()))?;
@@ -314,7 +314,7 @@ impl<T: Stream> Framed<T> {
                     };
                     if self.state.on_receive(step).map_err(violation)? == Received::Reset {
                         self.refusal = reset.error;
-                        self.incoming = Incoming::Reset;
+                        self.incoming = IncomingState::Reset;
                     }
                 }
                 FrameType::Retire => {
@@ -366,7 +366,7 @@ impl<T: Stream> Framed<T> {
     }
 }
 
-impl<T: Stream> AsyncRead for Framed<T> {
+impl<T: Stream> AsyncRead for FramedStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -377,13 +377,13 @@ impl<T: Stream> AsyncRead for Framed<T> {
         }
         ready!(self.poll_payload(cx, buf))?;
         match self.incoming {
-            Incoming::Reset => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-            Incoming::Open | Incoming::Ended => Poll::Ready(Ok(())),
+            IncomingState::Reset => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            IncomingState::Open | IncomingState::Ended => Poll::Ready(Ok(())),
         }
     }
 }
 
-impl<T: Stream> AsyncWrite for Framed<T> {
+impl<T: Stream> AsyncWrite for FramedStream<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tracing::error;
 
 use crate::Scratch;
-use crate::calm::{self, Calm};
+use crate::memory_trimmer::{self, LoadMonitor};
 
 /// The runtimes of the data path, each on a thread of its own, stopped and joined on drop.
 #[derive(Debug)]
@@ -84,17 +84,17 @@ impl Workers {
 
 /// Gives memory back after each load, until the worker is stopped.
 async fn until_stopped(mut stopped: watch::Receiver<bool>) {
-    let mut calm = Calm::default();
+    let mut calm = LoadMonitor::default();
     let mut before = 0;
     loop {
         tokio::select! {
             // Ends with an error only when the sender is gone, which means stop as well.
             _stop = stopped.wait_for(|stop| *stop) => return,
-            () = sleep(calm::PERIOD) => {}
+            () = sleep(memory_trimmer::PERIOD) => {}
         }
         let taken = Scratch::taken();
-        if calm.over(taken - before) {
-            calm::give_back();
+        if calm.has_subsided(taken - before) {
+            memory_trimmer::trim_memory();
         }
         before = taken;
     }

@@ -33,9 +33,11 @@ mod tests;
 
 pub use crate::pool::{Side, StreamOpen};
 pub use decoder::{Decoder, Event, LaneError};
-pub use flow::{OverTaken, Reading, Sending, TooMuch, unit, window};
+pub use flow::{
+    InvalidWindowUpdateError, ReceiveWindow, SendWindow, WindowExceededError, unit, window,
+};
 pub use head::{FrameType, HEAD_LEN, Head, HeadError, MAX_DATA, MAX_OPEN, MAX_RESET};
-pub use state::{Received, Step, StreamState, Violation};
+pub use state::{FrameEffect, FrameStep, ProtocolError, StreamState};
 
 /// Streams of one lane at a time. Each may keep a [`window`] of bytes waiting and a descriptor at
 /// the agent; beyond so many, another connection is the smaller cost.

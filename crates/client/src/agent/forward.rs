@@ -7,9 +7,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use transport::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
-use transport::{Pumped, Socket, memory::Source, pump, standing::Framed, unix::UnixStream};
+use transport::{
+    CopyResult, Socket, memory::Source, pump, standing::FramedStream, unix::UnixStream,
+};
 
-use super::{host::Named, lanes::OnLane};
+use super::{host::HostRewriter, lanes::OnLane};
 use crate::{
     Destination, HostPort, ProxyProtocol, Stream, Target,
     connect::keepalive,
@@ -68,12 +70,12 @@ impl Forward {
         visit: &Visit,
         service: Service,
         visitor: &mut S,
-    ) -> Pumped {
+    ) -> CopyResult {
         match &self.host {
             None => self.join_shown(visit, service, visitor).await,
             // On the heap: few ask for it, and the others must not keep room for it.
             Some(host) => {
-                let mut named = Named::new(visitor, host);
+                let mut named = HostRewriter::new(visitor, host);
                 let pumped = Box::pin(self.join_shown(visit, service, &mut named)).await;
                 if pumped.result.is_err() {
                     // What the service said before it broke off. A visitor who is gone is no news.
@@ -89,7 +91,7 @@ impl Forward {
         visit: &Visit,
         service: Service,
         visitor: &mut S,
-    ) -> Pumped {
+    ) -> CopyResult {
         let source = Source::from(visit.source_ip);
         let looked = self.tap.as_deref();
         let looked = looked.and_then(|tap| Some((tap.stream(visit)?, tap.opener())));
@@ -163,7 +165,7 @@ impl Service {
 
     /// Carries both directions to their ends. After a failure the service's side is reset where
     /// the system can do that: half a request must not look whole to it.
-    async fn carry<S: transport::Stream>(mut self, source: Source, visitor: &mut S) -> Pumped {
+    async fn carry<S: transport::Stream>(mut self, source: Source, visitor: &mut S) -> CopyResult {
         match &mut self {
             Self::Tcp { socket, .. } => {
                 // Also when the agent is killed meanwhile.
@@ -184,8 +186,8 @@ impl Service {
         source: Source,
         visitor: &mut S,
         tap: Box<dyn StreamTap>,
-    ) -> Pumped {
-        let told = |pumped: &Pumped| pumped.result.as_ref().err().map(ToString::to_string);
+    ) -> CopyResult {
+        let told = |pumped: &CopyResult| pumped.result.as_ref().err().map(ToString::to_string);
         match &mut self {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
@@ -213,7 +215,7 @@ impl Service {
         visitor: &mut S,
         tap: Box<dyn StreamTap>,
         opener: &Opener,
-    ) -> Pumped {
+    ) -> CopyResult {
         match &mut self {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
@@ -251,8 +253,8 @@ pub(crate) async fn serve_raw(forward: Arc<Forward>, mut stream: Stream) {
 pub(crate) async fn serve_framed<T: transport::Stream>(
     forward: &Forward,
     visit: &Visit,
-    mut framed: Framed<T>,
-) -> Framed<T> {
+    mut framed: FramedStream<T>,
+) -> FramedStream<T> {
     forward.begins(visit);
     // On the heap while it lasts, as all that is short beside a stream.
     let error = match Box::pin(forward.dial(visit)).await {

@@ -1,6 +1,6 @@
 //! Requests that name the service itself as their host.
 //!
-//! Development servers refuse names that they do not know. [`Named`] stands around a visitor's
+//! Development servers refuse names that they do not know. [`HostRewriter`] stands around a visitor's
 //! stream: what is read from it has the `Host` of the service, and an `Origin` that was the public
 //! one becomes the service's too, because that is what such servers compare a WebSocket with. In
 //! answers, addresses of the service become those of the visitor: a redirect to where it believes
@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use self::{answers::Answers, requests::Requests};
 
 /// A visitor's stream whose requests name another host.
-pub(super) struct Named<'s, S> {
+pub(super) struct HostRewriter<'s, S> {
     visitor: &'s mut S,
     requests: Requests,
     answers: Answers,
@@ -45,7 +45,7 @@ pub(super) struct Named<'s, S> {
     waiting: Option<Waker>,
 }
 
-impl<'s, S: transport::Stream> Named<'s, S> {
+impl<'s, S: transport::Stream> HostRewriter<'s, S> {
     /// Requests of `visitor` get `host` as their `Host`.
     pub(super) fn new(visitor: &'s mut S, host: &str) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl<'s, S: transport::Stream> Named<'s, S> {
     }
 }
 
-impl<S: transport::Stream> AsyncRead for Named<'_, S> {
+impl<S: transport::Stream> AsyncRead for HostRewriter<'_, S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -162,7 +162,7 @@ impl<S: transport::Stream> AsyncRead for Named<'_, S> {
     }
 }
 
-impl<S: transport::Stream> AsyncWrite for Named<'_, S> {
+impl<S: transport::Stream> AsyncWrite for HostRewriter<'_, S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -18,24 +18,24 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use transport::{
     TlsStream,
-    lane::{Carried, Connecting, Lane, LaneStream, Mover},
+    lane::{Connecting, Lane, LaneStream, MigratingStream, MigrationTarget},
 };
 use wire::{lane::StreamOpen, message::IpAddress};
 
 use super::{
     forward::{Visit, serve_carried},
-    pool::Lent,
+    pool::StreamLease,
     shared::{Handler, Shared},
 };
 use crate::Stream;
 
 /// A stream that a lane brought.
-pub(crate) type OnLane = Carried<ToConnection>;
+pub(crate) type OnLane = MigratingStream<MigrateToConnection>;
 
 /// Serves a lane until it ends; where its channel is `over`, with its last stream.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
-    moves: Arc<Moves>,
+    moves: Arc<MigrationRendezvous>,
     over: CancellationToken,
     io: TlsStream,
 ) {
@@ -73,7 +73,12 @@ pub(crate) async fn serve(
 }
 
 /// Serves one stream.
-async fn take(shared: Arc<Shared>, moves: Arc<Moves>, open: StreamOpen, mut stream: LaneStream) {
+async fn take(
+    shared: Arc<Shared>,
+    moves: Arc<MigrationRendezvous>,
+    open: StreamOpen,
+    mut stream: LaneStream,
+) {
     let visit = Visit {
         stream_id: open.stream_id.clone(),
         source_ip: open.source_ip.as_ref().and_then(IpAddress::to_ip),
@@ -82,8 +87,8 @@ async fn take(shared: Arc<Shared>, moves: Arc<Moves>, open: StreamOpen, mut stre
         let unknown = wire::Error::tunnel_not_found("the agent has no such tunnel");
         return stream.reset(Some(&unknown));
     };
-    let to = ToConnection(Moves::register(moves, open.stream_id));
-    let mut carried = Carried::new(stream, to, entry.budget());
+    let to = MigrateToConnection(MigrationRendezvous::register(moves, open.stream_id));
+    let mut carried = MigratingStream::new(stream, to, entry.budget());
     match entry.handler() {
         Handler::Forward(forward) => {
             serve_carried(&forward, &visit, carried).await;
@@ -101,14 +106,14 @@ async fn take(shared: Arc<Shared>, moves: Arc<Moves>, open: StreamOpen, mut stre
 }
 
 /// Takes a stream from its lane to the standing connection that the engine chooses for it.
-pub(crate) struct ToConnection(Registered<Lent>);
+pub(crate) struct MigrateToConnection(RendezvousGuard<StreamLease>);
 
-impl Mover for ToConnection {
-    type Connection = Lent;
+impl MigrationTarget for MigrateToConnection {
+    type Connection = StreamLease;
 
     const CHOOSES: bool = false;
 
-    fn connect(&self) -> Connecting<Lent> {
+    fn connect(&self) -> Connecting<StreamLease> {
         self.0.expect()
     }
 }
@@ -116,9 +121,11 @@ impl Mover for ToConnection {
 /// Where the streams of a channel that leave their lanes meet the connections that the engine
 /// chose for them. Either may come first: they come on different connections. There are no more
 /// meetings than streams and connections.
-pub(crate) struct Moves<C = Lent>(Mutex<HashMap<Arc<str>, Meeting<C>>>);
+pub(crate) struct MigrationRendezvous<C = StreamLease>(
+    Mutex<HashMap<Arc<str>, RendezvousState<C>>>,
+);
 
-enum Meeting<C> {
+enum RendezvousState<C> {
     /// The stream is on its lane, and nothing has come for it.
     OnLane,
     /// The stream waits.
@@ -131,7 +138,7 @@ enum Meeting<C> {
 
 /// What becomes of a connection that was brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Brought {
+pub(super) enum Delivery {
     /// Its stream is there, and has it or will take it.
     Met,
     /// Its stream is not there yet.
@@ -139,52 +146,60 @@ pub(super) enum Brought {
 }
 
 /// A stream that connections may come for, as long as this is held.
-pub(crate) struct Registered<C> {
-    moves: Arc<Moves<C>>,
+pub(crate) struct RendezvousGuard<C> {
+    moves: Arc<MigrationRendezvous<C>>,
     stream_id: Arc<str>,
 }
 
-impl<C> Default for Moves<C> {
+impl<C> Default for MigrationRendezvous<C> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<C: Send + 'static> Moves<C> {
+impl<C: Send + 'static> MigrationRendezvous<C> {
     /// A lane brought this stream.
-    fn register(moves: Arc<Self>, stream_id: String) -> Registered<C> {
+    fn register(moves: Arc<Self>, stream_id: String) -> RendezvousGuard<C> {
         let stream_id: Arc<str> = stream_id.into();
         let mut meetings = moves.0.lock();
         let meeting = match meetings.remove(&stream_id) {
-            Some(Meeting::Early(connection)) => Meeting::Connection(connection),
-            _ => Meeting::OnLane,
+            Some(RendezvousState::Early(connection)) => RendezvousState::Connection(connection),
+            _ => RendezvousState::OnLane,
         };
         meetings.insert(Arc::clone(&stream_id), meeting);
         drop(meetings);
-        Registered { moves, stream_id }
+        RendezvousGuard { moves, stream_id }
     }
 
     /// Brings the connection of a stream to it, or lets it wait there.
-    pub(super) fn bring(&self, stream_id: &str, connection: C) -> Brought {
+    pub(super) fn bring(&self, stream_id: &str, connection: C) -> Delivery {
         let mut meetings = self.0.lock();
         let (brought, meeting, replaced) = match meetings.remove(stream_id) {
-            None => (Brought::Early, Meeting::Early(connection.into()), None),
+            None => (
+                Delivery::Early,
+                RendezvousState::Early(connection.into()),
+                None,
+            ),
             // Two of one id; what is dropped gives itself back.
-            Some(Meeting::Early(before)) => {
-                let early = Meeting::Early(connection.into());
-                (Brought::Early, early, Some(before))
+            Some(RendezvousState::Early(before)) => {
+                let early = RendezvousState::Early(connection.into());
+                (Delivery::Early, early, Some(before))
             }
-            Some(Meeting::Connection(before)) => {
-                let waits = Meeting::Connection(connection.into());
-                (Brought::Met, waits, Some(before))
+            Some(RendezvousState::Connection(before)) => {
+                let waits = RendezvousState::Connection(connection.into());
+                (Delivery::Met, waits, Some(before))
             }
-            Some(Meeting::OnLane) => (Brought::Met, Meeting::Connection(connection.into()), None),
-            Some(Meeting::Stream(waiting)) => {
+            Some(RendezvousState::OnLane) => (
+                Delivery::Met,
+                RendezvousState::Connection(connection.into()),
+                None,
+            ),
+            Some(RendezvousState::Stream(waiting)) => {
                 let sent = waiting.send(connection);
-                let waits = |connection: C| Meeting::Connection(connection.into());
+                let waits = |connection: C| RendezvousState::Connection(connection.into());
                 (
-                    Brought::Met,
-                    sent.map_or_else(waits, |()| Meeting::OnLane),
+                    Delivery::Met,
+                    sent.map_or_else(waits, |()| RendezvousState::OnLane),
                     None,
                 )
             }
@@ -199,7 +214,7 @@ impl<C: Send + 'static> Moves<C> {
     pub(super) fn give_up(&self, stream_id: &str) {
         let mut meetings = self.0.lock();
         let waiting = match meetings.get(stream_id) {
-            Some(Meeting::Early(_)) => meetings.remove(stream_id),
+            Some(RendezvousState::Early(_)) => meetings.remove(stream_id),
             _ => None,
         };
         drop(meetings);
@@ -208,7 +223,7 @@ impl<C: Send + 'static> Moves<C> {
     }
 }
 
-impl<C: Send + 'static> Registered<C> {
+impl<C: Send + 'static> RendezvousGuard<C> {
     /// Waits for the connection. There is no deadline: the engine brings it when it has read what is
     /// on the lane, as slowly as the visitor takes it. Whoever waits looks whether the lane is there.
     fn expect(&self) -> Connecting<C> {
@@ -216,11 +231,13 @@ impl<C: Send + 'static> Registered<C> {
         let mut meetings = self.moves.0.lock();
         let meeting = meetings
             .entry(Arc::clone(&self.stream_id))
-            .or_insert(Meeting::OnLane);
-        if let Meeting::Connection(connection) = std::mem::replace(meeting, Meeting::OnLane) {
+            .or_insert(RendezvousState::OnLane);
+        if let RendezvousState::Connection(connection) =
+            std::mem::replace(meeting, RendezvousState::OnLane)
+        {
             return Box::pin(async { Ok(*connection) });
         }
-        *meeting = Meeting::Stream(sender);
+        *meeting = RendezvousState::Stream(sender);
         Box::pin(async move {
             let arrived = arrival.await;
             arrived.map_err(|_| io::ErrorKind::NotConnected.into())
@@ -228,7 +245,7 @@ impl<C: Send + 'static> Registered<C> {
     }
 }
 
-impl<C> Drop for Registered<C> {
+impl<C> Drop for RendezvousGuard<C> {
     fn drop(&mut self) {
         let gone = self.moves.0.lock().remove(&self.stream_id);
         // What is dropped gives itself back; not under the lock.
@@ -237,23 +254,23 @@ impl<C> Drop for Registered<C> {
 }
 
 /// Counts the lanes of a runtime.
-pub(crate) struct OnRuntime(Arc<AtomicUsize>);
+pub(crate) struct LaneCountGuard(Arc<AtomicUsize>);
 
-impl OnRuntime {
+impl LaneCountGuard {
     pub(crate) fn count(lanes: &Arc<AtomicUsize>) -> Self {
         lanes.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(lanes))
     }
 }
 
-impl Drop for OnRuntime {
+impl Drop for LaneCountGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// How long a connection may come before its stream, which was begun first, on another one.
-pub(super) const MEETING: Duration = Duration::from_secs(10);
+pub(super) const RENDEZVOUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// As at the engine: how long its system may confirm nothing of what is under way.
 const STALL: Duration = Duration::from_secs(30);
@@ -264,12 +281,12 @@ mod tests {
 
     use super::*;
 
-    fn moves() -> Arc<Moves<u8>> {
+    fn moves() -> Arc<MigrationRendezvous<u8>> {
         Arc::default()
     }
 
-    fn registered(moves: &Arc<Moves<u8>>) -> Registered<u8> {
-        Moves::register(Arc::clone(moves), "s".to_owned())
+    fn registered(moves: &Arc<MigrationRendezvous<u8>>) -> RendezvousGuard<u8> {
+        MigrationRendezvous::register(Arc::clone(moves), "s".to_owned())
     }
 
     #[tokio::test]
@@ -280,7 +297,7 @@ mod tests {
         let mut expected = stream.expect();
         tokio::time::advance(Duration::from_hours(1)).await;
         assert!((&mut expected).now_or_never().is_none());
-        assert_eq!(moves.bring("s", 7), Brought::Met);
+        assert_eq!(moves.bring("s", 7), Delivery::Met);
         assert_eq!(expected.await.unwrap(), 7);
     }
 
@@ -288,10 +305,10 @@ mod tests {
     async fn a_connection_waits_as_long_as_its_stream_lives() {
         let moves = moves();
         let stream = registered(&moves);
-        assert_eq!(moves.bring("s", 7), Brought::Met);
+        assert_eq!(moves.bring("s", 7), Delivery::Met);
         moves.give_up("s");
         assert_eq!(stream.expect().await.unwrap(), 7);
-        assert_eq!(moves.bring("s", 8), Brought::Met);
+        assert_eq!(moves.bring("s", 8), Delivery::Met);
         drop(stream);
         assert!(moves.0.lock().is_empty(), "and goes with it");
     }
@@ -299,9 +316,9 @@ mod tests {
     #[tokio::test]
     async fn a_connection_may_come_first_and_waits_for_a_while() {
         let moves = moves();
-        assert_eq!(moves.bring("s", 7), Brought::Early);
+        assert_eq!(moves.bring("s", 7), Delivery::Early);
         assert_eq!(registered(&moves).expect().await.unwrap(), 7);
-        assert_eq!(moves.bring("s", 8), Brought::Early);
+        assert_eq!(moves.bring("s", 8), Delivery::Early);
         moves.give_up("s");
         assert!(moves.0.lock().is_empty());
     }

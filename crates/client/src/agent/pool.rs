@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use transport::{
     TlsStream,
-    standing::{Accepted, Framed, Standing},
+    standing::{AcceptedStream, FramedStream, StandingConnection},
 };
 use types::causes::chain;
 use wire::{
@@ -34,7 +34,7 @@ use super::{
     data_path::DataPath,
     forward::{Visit, serve_framed},
     inbound::open_data,
-    lanes::{self, Brought, MEETING, Moves},
+    lanes::{self, Delivery, MigrationRendezvous, RENDEZVOUS_TIMEOUT},
     shared::{Handler, Shared},
 };
 use crate::{ConnectError, Stream, error::Step};
@@ -49,7 +49,7 @@ pub(crate) struct Pool {
     /// How many of them are lanes.
     lanes: Arc<AtomicUsize>,
     /// Where the streams of lanes go on, where the engine speaks `lane/2`.
-    moves: Option<Arc<Moves>>,
+    moves: Option<Arc<MigrationRendezvous>>,
 }
 
 impl Pool {
@@ -72,7 +72,7 @@ impl Pool {
     /// Dials as many more as the engine asks for, within [`MAX_POOL`].
     pub(crate) fn grow(&self, request: &PoolReq) {
         for _ in 0..request.count {
-            let Some(place) = Place::take(&self.open, MAX_POOL) else {
+            let Some(place) = CapacityPermit::take(&self.open, MAX_POOL) else {
                 debug!(
                     max = MAX_POOL,
                     "the engine asks for more standing connections"
@@ -88,10 +88,10 @@ impl Pool {
                 value: request.secret.clone(),
             };
             self.shared.spawn(async move {
-                match stand(&shared, &path, &over, moves.as_ref(), secret).await {
+                match run_pooled_connection(&shared, &path, &over, moves.as_ref(), secret).await {
                     Ok(None) => {}
                     Ok(Some((io, moves))) => {
-                        let Some(lane) = Place::take(&lanes, MAX_LANES) else {
+                        let Some(lane) = CapacityPermit::take(&lanes, MAX_LANES) else {
                             debug!(
                                 max = MAX_LANES,
                                 "the engine makes more lanes than there may be"
@@ -112,9 +112,9 @@ impl Pool {
 }
 
 /// One of so many places, given back when dropped.
-struct Place(Arc<AtomicUsize>);
+struct CapacityPermit(Arc<AtomicUsize>);
 
-impl Place {
+impl CapacityPermit {
     fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let more = |now: usize| (now < most).then_some(now + 1);
         open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CapacityPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -135,20 +135,20 @@ impl Drop for Place {
 /// How many idle ones are too many is the engine's to judge: it closes those, and the next visitor
 /// of an engine whose spare ones we had closed would pay for it. So `idle_timeout_ms`, after which
 /// an agent may close one, is not used.
-async fn stand(
+async fn run_pooled_connection(
     shared: &Shared,
     path: &DataPath,
     over: &CancellationToken,
-    moves: Option<&Arc<Moves>>,
+    moves: Option<&Arc<MigrationRendezvous>>,
     secret: Secret,
-) -> Result<Option<(TlsStream, Arc<Moves>)>, ConnectError> {
+) -> Result<Option<(TlsStream, Arc<MigrationRendezvous>)>, ConnectError> {
     // On the heap while it lasts: thousands stand, few dial.
     let dialling = open_data(shared, shared.connector(), path, String::new(), secret);
     let Some(stream) = over.run_until_cancelled(Box::pin(dialling)).await else {
         return Ok(None);
     };
     let broken = |source| ConnectError::network(Step::Exchange, source);
-    let mut standing = Standing::new(stream?, Side::Agent);
+    let mut standing = StandingConnection::new(stream?, Side::Agent);
     loop {
         // A wait that is cut short takes the connection with it, which is what is wanted.
         let last = async {
@@ -161,8 +161,8 @@ async fn stand(
         };
         let (open, framed) = match next.map_err(broken)? {
             None => return Ok(None),
-            Some(Accepted::Stream(open, framed)) => (open, framed),
-            Some(Accepted::Lane(mut io)) => {
+            Some(AcceptedStream::Stream(open, framed)) => (open, framed),
+            Some(AcceptedStream::Lane(mut io)) => {
                 let Some(moves) = moves else {
                     return Err(ConnectError::Protocol("lanes were not agreed on".into()));
                 };
@@ -183,10 +183,10 @@ async fn stand(
 /// Serves one stream; `None` when its connection is gone with it.
 async fn serve(
     shared: &Shared,
-    moves: Option<&Arc<Moves>>,
+    moves: Option<&Arc<MigrationRendezvous>>,
     open: StreamOpen,
-    mut framed: Framed<TlsStream>,
-) -> Option<Framed<TlsStream>> {
+    mut framed: FramedStream<TlsStream>,
+) -> Option<FramedStream<TlsStream>> {
     let visit = Visit {
         stream_id: open.stream_id,
         source_ip: open.source_ip.as_ref().and_then(IpAddress::to_ip),
@@ -209,7 +209,7 @@ async fn serve(
                 )));
                 return Some(framed);
             };
-            let (lent, given_back) = Lent::new(framed);
+            let (lent, given_back) = StreamLease::new(framed);
             let stream = Stream::new(Box::new(lent), visit.stream_id, visit.source_ip);
             drop(slot.send(Box::new(stream)));
             given_back.await.ok()
@@ -219,20 +219,20 @@ async fn serve(
 
 /// Brings a connection to the stream that leaves its lane for it, and waits for its return.
 async fn bring(
-    moves: Option<&Arc<Moves>>,
+    moves: Option<&Arc<MigrationRendezvous>>,
     stream_id: &str,
-    mut framed: Framed<TlsStream>,
-) -> Option<Framed<TlsStream>> {
+    mut framed: FramedStream<TlsStream>,
+) -> Option<FramedStream<TlsStream>> {
     let Some(moves) = moves else {
         framed.reset(Some(wire::Error::invalid_stream("no stream moves here")));
         return Some(framed);
     };
     // The stream may be served on another runtime.
     framed.get_mut().get_mut().0.detach().ok()?;
-    let (lent, mut given_back) = Lent::new(framed);
+    let (lent, mut given_back) = StreamLease::new(framed);
     let mut early = None;
-    if moves.bring(stream_id, lent) == Brought::Early {
-        early = timeout(MEETING, &mut given_back).await.ok();
+    if moves.bring(stream_id, lent) == Delivery::Early {
+        early = timeout(RENDEZVOUS_TIMEOUT, &mut given_back).await.ok();
         moves.give_up(stream_id);
     }
     let given_back = match early {
@@ -246,13 +246,13 @@ async fn bring(
 
 /// A stream in the hands of the program, or one that has left its lane. Its connection comes back
 /// when it is dropped.
-pub(crate) struct Lent {
-    framed: Option<Framed<TlsStream>>,
-    back: Option<oneshot::Sender<Framed<TlsStream>>>,
+pub(crate) struct StreamLease {
+    framed: Option<FramedStream<TlsStream>>,
+    back: Option<oneshot::Sender<FramedStream<TlsStream>>>,
 }
 
-impl Lent {
-    fn new(framed: Framed<TlsStream>) -> (Self, oneshot::Receiver<Framed<TlsStream>>) {
+impl StreamLease {
+    fn new(framed: FramedStream<TlsStream>) -> (Self, oneshot::Receiver<FramedStream<TlsStream>>) {
         let (back, given_back) = oneshot::channel();
         let lent = Self {
             framed: Some(framed),
@@ -268,7 +268,7 @@ impl Lent {
         }
     }
 
-    fn framed(self: Pin<&mut Self>) -> io::Result<Pin<&mut Framed<TlsStream>>> {
+    fn framed(self: Pin<&mut Self>) -> io::Result<Pin<&mut FramedStream<TlsStream>>> {
         // Empty only within `drop`.
         self.get_mut()
             .framed
@@ -278,7 +278,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for StreamLease {
     fn drop(&mut self) {
         if let (Some(framed), Some(back)) = (self.framed.take(), self.back.take()) {
             // Without a taker the agent was killed; the connection closes with the stream.
@@ -287,7 +287,7 @@ impl Drop for Lent {
     }
 }
 
-impl AsyncRead for Lent {
+impl AsyncRead for StreamLease {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -297,7 +297,7 @@ impl AsyncRead for Lent {
     }
 }
 
-impl AsyncWrite for Lent {
+impl AsyncWrite for StreamLease {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -358,7 +358,7 @@ mod tests {
         &'static Shared,
         &'static DataPath,
         &'static CancellationToken,
-        Option<&'static Arc<Moves>>,
+        Option<&'static Arc<MigrationRendezvous>>,
         Secret,
     );
 
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn a_standing_connection_holds_no_room_for_dialling() {
         let size = of(|(shared, path, over, moves, secret): Parts| {
-            stand(shared, path, over, moves, secret)
+            run_pooled_connection(shared, path, over, moves, secret)
         });
         assert!(size <= 3072, "{size}");
     }

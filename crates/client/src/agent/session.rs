@@ -49,7 +49,7 @@ pub(crate) struct Session {
     liveness: AgentLiveness,
     client_id: String,
     /// The tunnels of this channel by our id.
-    tunnels: HashMap<u64, Held>,
+    tunnels: HashMap<u64, TunnelState>,
     /// The engine announced a takeover; the tunnel that it closes next was taken.
     taken_over: bool,
     /// Answers of the tasks that take visitors.
@@ -68,7 +68,7 @@ pub(crate) struct Session {
 }
 
 /// Where a tunnel stands on this channel.
-struct Held {
+struct TunnelState {
     entry: Arc<Entry>,
     step: Progress,
     backoff: Backoff,
@@ -220,7 +220,7 @@ impl Session {
                     let backoff = self.shared.config().backoff.clone();
                     self.tunnels.insert(
                         entry.id,
-                        Held {
+                        TunnelState {
                             entry,
                             step: Progress::Asked,
                             backoff,

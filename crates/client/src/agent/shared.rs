@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use transport::lane::Budget;
 use wire::lane::DOWN_LIMIT;
 
-use super::{AgentStatus, forward::Forward, inbound::MAX_UNDER_WAY, lanes::OnRuntime};
+use super::{AgentStatus, forward::Forward, inbound::MAX_UNDER_WAY, lanes::LaneCountGuard};
 use crate::{
     Config, ConnectError, Properties, Stream,
     connect::Connector,
@@ -144,7 +144,7 @@ impl Shared {
         let Some((runtime, lanes)) = fewest else {
             return;
         };
-        let counted = OnRuntime::count(lanes);
+        let counted = LaneCountGuard::count(lanes);
         self.spawn_on(runtime, async move {
             work.await;
             drop(counted);
@@ -166,7 +166,11 @@ impl Shared {
         drop(runtime.spawn(self.streams.track_future(bounded)));
     }
 
-    pub(crate) fn add(&self, wanted: Properties, renew: Option<Renew>) -> (Arc<Entry>, Waiting) {
+    pub(crate) fn add(
+        &self,
+        wanted: Properties,
+        renew: Option<RefreshProperties>,
+    ) -> (Arc<Entry>, Waiting) {
         let (sender, streams) = mpsc::channel(MAX_WAITING);
         let entry = Arc::new(Entry {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
@@ -270,7 +274,7 @@ pub(crate) struct Entry {
     pub(crate) id: u64,
     pub(crate) wanted: Properties,
     /// What is new about them each time that they are asked for.
-    renew: Option<Renew>,
+    renew: Option<RefreshProperties>,
     /// The name that the engine drew, which is asked for after a reconnect: who was given an
     /// address goes on finding the service there.
     drawn: Mutex<Option<String>>,
@@ -280,7 +284,7 @@ pub(crate) struct Entry {
 }
 
 /// Changes what is asked for, just before it is.
-pub(crate) type Renew = Arc<dyn Fn(&mut Properties) + Send + Sync>;
+pub(crate) type RefreshProperties = Arc<dyn Fn(&mut Properties) + Send + Sync>;
 
 /// Who takes the streams of a tunnel.
 #[derive(Clone)]

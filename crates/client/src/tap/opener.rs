@@ -29,7 +29,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream};
-use transport::{Pumped, Stream, memory::Source, pump, service_client};
+use transport::{CopyResult, Stream, memory::Source, pump, service_client};
 
 use super::{StreamTap, Tapped};
 use crate::trust::TlsError;
@@ -77,12 +77,12 @@ impl Opener {
         visitor: &mut V,
         service: &mut S,
         mut tap: Box<dyn StreamTap>,
-    ) -> Pumped {
+    ) -> CopyResult {
         let (mut visitor, service) = match self.open(visitor, service, &mut *tap).await {
             Ok(opened) => opened,
             Err(error) => {
                 tap.ended(Some(&error.to_string()));
-                return Pumped {
+                return CopyResult {
                     forth: 0,
                     back: 0,
                     result: Err(error),

@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::TlsStream;
-use transport::standing::{Framed, Standing};
+use transport::standing::{FramedStream, StandingConnection};
 use wire::{
     ErrorCode, Kind,
     message::{PoolReq, ProxyConnReq, ProxyConnRsp, ProxyReq},
@@ -93,7 +93,7 @@ async fn answer(channel: &mut Peer) -> ProxyConnRsp {
 async fn standing(
     engine: &FakeEngine,
     channel: &mut Peer,
-) -> Standing<TlsStream<tokio::net::TcpStream>> {
+) -> StandingConnection<TlsStream<tokio::net::TcpStream>> {
     let request = PoolReq {
         secret: "pool".to_owned(),
         count: 1,
@@ -104,7 +104,7 @@ async fn standing(
     let hello = data_hello(&mut peer).await;
     assert_eq!(hello.stream_id, "");
     assert_eq!(hello.client_details.unwrap().token.unwrap().value, "pool");
-    Standing::new(peer.io, Side::Engine)
+    StandingConnection::new(peer.io, Side::Engine)
 }
 
 fn open(stream_id: &str) -> StreamOpen {
@@ -310,7 +310,7 @@ async fn a_program_gives_a_standing_connection_back_by_dropping_its_stream() {
     let (_agent, mut channel, mut tunnel) = accepting(&engine).await;
     let mut standing = standing(&engine, &mut channel).await;
     for _ in 0..2 {
-        let mut visitor: Framed<_> = standing.open(&open(STREAM)).unwrap();
+        let mut visitor: FramedStream<_> = standing.open(&open(STREAM)).unwrap();
         visitor.write_all(b"ping").await.unwrap();
         visitor.flush().await.unwrap();
         let mut stream = timeout(SOON, tunnel.accept()).await.unwrap().unwrap();

@@ -9,7 +9,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tracing::debug;
 use transport::TlsStream;
-use transport::standing::Standing;
+use transport::standing::StandingConnection;
 use types::id::StreamId;
 use wire::message::{
     ClientDetails, OpenControlChannelRsp, ProxyReq, ProxyRsp, StreamOutcome, StreamRsp,
@@ -89,7 +89,7 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     stream.get_mut().0.release_slot();
     let to = agent.neediest_worker();
     if to == worker.index {
-        agent.join(to, Standing::new(stream, Side::Engine));
+        agent.join(to, StandingConnection::new(stream, Side::Engine));
         return;
     }
     let Some(other) = worker.core.workers().get(to) else {
@@ -98,7 +98,7 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     if stream.get_mut().0.detach().is_ok() {
         // The pool looks at what lies idle, so it must be handed over where it will be polled.
         other.runtime.spawn(async move {
-            agent.join(to, Standing::new(stream, Side::Engine));
+            agent.join(to, StandingConnection::new(stream, Side::Engine));
         });
     }
 }
@@ -185,7 +185,7 @@ pub(super) fn token(details: Option<&ClientDetails>) -> &str {
 }
 
 impl super::Agent {
-    fn join(&self, worker: usize, standing: Standing<TlsStream>) {
+    fn join(&self, worker: usize, standing: StandingConnection<TlsStream>) {
         if let Some(pool) = self.pool(worker) {
             pool.join(standing, Instant::now());
         }

@@ -12,7 +12,9 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use transport::TlsStream;
-use transport::lane::{Budget, Carried, Connecting, Driver, Lane, LaneStream, Mover};
+use transport::lane::{
+    Budget, Connecting, Driver, Lane, LaneStream, MigratingStream, MigrationTarget,
+};
 use wire::pool::StreamOpen;
 
 use super::pool::{IdleConnection, PoolPermit};
@@ -155,7 +157,7 @@ impl Agent {
                 ..open.clone()
             },
         };
-        TunnelStream::on_lane(Carried::new(stream, to, budget), slot)
+        TunnelStream::on_lane(MigratingStream::new(stream, to, budget), slot)
     }
 
     /// Makes a lane of a standing connection.
@@ -212,7 +214,7 @@ pub(super) struct MigrateToPool {
     open: StreamOpen,
 }
 
-impl Mover for MigrateToPool {
+impl MigrationTarget for MigrateToPool {
     type Connection = PooledStream;
 
     const CHOOSES: bool = true;
@@ -234,7 +236,7 @@ impl Mover for MigrateToPool {
 #[cfg(test)]
 mod tests {
     use tokio::io::duplex;
-    use transport::standing::Standing;
+    use transport::standing::StandingConnection;
     use wire::pool::Side;
 
     use super::*;
@@ -245,7 +247,7 @@ mod tests {
         let begun = Instant::now();
         let lane = || {
             let (near, far) = duplex(1024);
-            let standing = Standing::new(near, Side::Engine);
+            let standing = StandingConnection::new(near, Side::Engine);
             let (lane, driver) = standing.into_lane().unwrap();
             (lane, driver, far)
         };

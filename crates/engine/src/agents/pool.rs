@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use transport::lane::{Driver, Lane};
-use transport::standing::{Framed, Standing};
+use transport::standing::{FramedStream, StandingConnection};
 use transport::{Stream, TlsStream};
 use wire::pool::StreamOpen;
 
 /// A connection without a stream.
 pub(super) struct IdleConnection<T = TlsStream> {
-    standing: Standing<T>,
+    standing: StandingConnection<T>,
     seat: PoolPermit,
 }
 
@@ -69,7 +69,7 @@ pub(super) enum Checkout<T = TlsStream> {
 
 impl<T: Stream> IdleConnection<T> {
     /// What is left of a stream that has ended.
-    pub(super) fn again(standing: Standing<T>, seat: PoolPermit) -> Self {
+    pub(super) fn again(standing: StandingConnection<T>, seat: PoolPermit) -> Self {
         Self { standing, seat }
     }
 
@@ -77,7 +77,7 @@ impl<T: Stream> IdleConnection<T> {
     ///
     /// # Errors
     /// As [`Standing::open`]; the connection is closed then.
-    pub(super) fn open(self, open: &StreamOpen) -> io::Result<(Framed<T>, PoolPermit)> {
+    pub(super) fn open(self, open: &StreamOpen) -> io::Result<(FramedStream<T>, PoolPermit)> {
         let Self { standing, seat } = self;
         Ok((standing.open(open)?, seat))
     }
@@ -152,7 +152,7 @@ impl<T: Stream> Pool<T> {
     }
 
     /// Takes in a new connection; it is closed when there are as many as there may be.
-    pub(super) fn join(&self, standing: Standing<T>, now: Instant) {
+    pub(super) fn join(&self, standing: StandingConnection<T>, now: Instant) {
         let seat = PoolPermit::take(&self.open);
         {
             let mut state = self.state.lock();
@@ -264,9 +264,9 @@ mod tests {
 
     use super::*;
 
-    fn standing() -> (Standing<DuplexStream>, DuplexStream) {
+    fn standing() -> (StandingConnection<DuplexStream>, DuplexStream) {
         let (near, far) = duplex(64);
-        (Standing::new(near, Side::Engine), far)
+        (StandingConnection::new(near, Side::Engine), far)
     }
 
     fn waits(

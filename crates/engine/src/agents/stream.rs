@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use transport::TlsStream;
-use transport::lane::Carried;
-use transport::standing::Framed;
+use transport::lane::MigratingStream;
+use transport::standing::FramedStream;
 
 use super::lanes::MigrateToPool;
 use super::pool::{IdleConnection, PoolPermit};
@@ -34,7 +34,7 @@ pub(crate) struct TunnelStream {
 enum StreamTransport {
     Standing(PooledStream),
     /// A lane first, and a standing connection once the stream is no longer small.
-    Lane(Box<Carried<MigrateToPool>>),
+    Lane(Box<MigratingStream<MigrateToPool>>),
     /// A connection that the agent opened for this stream alone.
     Own(TlsStream),
 }
@@ -47,7 +47,7 @@ impl TunnelStream {
         }
     }
 
-    pub(super) fn on_lane(carried: Carried<MigrateToPool>, slot: StreamSlot) -> Self {
+    pub(super) fn on_lane(carried: MigratingStream<MigrateToPool>, slot: StreamSlot) -> Self {
         Self {
             carrier: StreamTransport::Lane(Box::new(carried)),
             _slot: slot,
@@ -91,14 +91,14 @@ impl TunnelStream {
 #[derive(Debug)]
 pub(super) struct PooledStream {
     /// Empty only while it is being dropped.
-    opened: Option<(Framed<TlsStream>, PoolPermit)>,
+    opened: Option<(FramedStream<TlsStream>, PoolPermit)>,
     agent: Arc<Agent>,
     worker: usize,
 }
 
 impl PooledStream {
     pub(super) fn new(
-        opened: (Framed<TlsStream>, PoolPermit),
+        opened: (FramedStream<TlsStream>, PoolPermit),
         agent: Arc<Agent>,
         worker: usize,
     ) -> Self {
@@ -113,7 +113,7 @@ impl PooledStream {
         self.opened.as_ref()?.0.refusal().cloned()
     }
 
-    fn framed(self: Pin<&mut Self>) -> io::Result<Pin<&mut Framed<TlsStream>>> {
+    fn framed(self: Pin<&mut Self>) -> io::Result<Pin<&mut FramedStream<TlsStream>>> {
         let opened = self.get_mut().opened.as_mut();
         opened
             .map(|(framed, _)| Pin::new(framed))

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use transport::memory::Source;
-use transport::{Both, Socket, Stream, TlsStream};
+use transport::{BidirectionalCopy, Socket, Stream, TlsStream};
 use types::tunnel::TlsVersion;
 
 use super::access_record::{AccessRecord, Outcome};
@@ -154,7 +154,7 @@ pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
     ahead: (usize, usize),
 ) -> std::io::Result<()> {
     let (forth, back) = (ahead.0 as u64, ahead.1 as u64);
-    let mut both = Both::new(source);
+    let mut both = BidirectionalCopy::new(source);
     poll_fn(|cx| {
         let polled = both.poll(cx, visitor, service);
         record.bytes(forth + both.forth(), back + both.back());
@@ -174,7 +174,7 @@ async fn pump<V: Visitor>(
     // A visitor must be able to tell a break, or the end of this task, from the end of the
     // service's data.
     visitor.socket_mut().begin_message();
-    let mut both = Both::new(source);
+    let mut both = BidirectionalCopy::new(source);
     let cut = record.revocation();
     let pumping = poll_fn(|cx| {
         let before = both.back();

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::debug;
 use transport::Socket;
-use transport::proxy_protocol::{MAX_HEADER, Parsed, parse};
+use transport::proxy_protocol::{MAX_HEADER, ParsedHeader, parse};
 
 use super::connections::SocketPermit;
 use crate::core::Core;
@@ -69,7 +69,7 @@ async fn told(mut socket: Socket, peer: SocketAddr, core: &Core) -> Option<Socke
     }
     let mut said = Vec::new();
     match read_in_time(&mut socket, &mut said).await {
-        Parsed::Header { source, len } => {
+        ParsedHeader::Header { source, len } => {
             core.metrics.proxy_header(ProxyHeader::Accepted);
             socket.unread(said.get(len..).unwrap_or_default()).ok()?;
             if let Some(source) = source {
@@ -77,45 +77,45 @@ async fn told(mut socket: Socket, peer: SocketAddr, core: &Core) -> Option<Socke
             }
             Some(socket)
         }
-        Parsed::Absent => {
+        ParsedHeader::Absent => {
             core.metrics.proxy_header(ProxyHeader::Absent);
             socket.unread(&said).ok()?;
             Some(socket)
         }
-        Parsed::Malformed => {
+        ParsedHeader::Malformed => {
             core.metrics.proxy_header(ProxyHeader::Malformed);
             debug!(%peer, "a PROXY header that is none");
             None
         }
         // Ended before it said what it is.
-        Parsed::Partial => None,
+        ParsedHeader::Partial => None,
     }
 }
 
 /// As [`read_header`], within [`HEADER_DEADLINE`].
-async fn read_in_time(socket: &mut Socket, said: &mut Vec<u8>) -> Parsed {
+async fn read_in_time(socket: &mut Socket, said: &mut Vec<u8>) -> ParsedHeader {
     match timeout(HEADER_DEADLINE, read_header(socket, said)).await {
         Ok(parsed) => parsed,
         // A proxy that says nothing is itself the peer, of a service that speaks first.
-        Err(_) if said.is_empty() => Parsed::Absent,
-        Err(_) => Parsed::Malformed,
+        Err(_) if said.is_empty() => ParsedHeader::Absent,
+        Err(_) => ParsedHeader::Malformed,
     }
 }
 
 /// Reads until `said` begins with a whole header or cannot. What was read behind a header stays
 /// in `said`. [`Parsed::Partial`]: the connection ended before.
-async fn read_header(socket: &mut Socket, said: &mut Vec<u8>) -> Parsed {
+async fn read_header(socket: &mut Socket, said: &mut Vec<u8>) -> ParsedHeader {
     let mut bytes = [0; MAX_HEADER];
     loop {
         let room = bytes.get_mut(said.len()..).unwrap_or_default();
         match socket.read(room).await {
-            Ok(0) | Err(_) if said.is_empty() => return Parsed::Partial,
-            Ok(0) | Err(_) => return Parsed::Malformed,
+            Ok(0) | Err(_) if said.is_empty() => return ParsedHeader::Partial,
+            Ok(0) | Err(_) => return ParsedHeader::Malformed,
             Ok(count) => said.extend_from_slice(room.get(..count).unwrap_or_default()),
         }
         // Never partial for as many bytes as there is room for.
         match parse(said) {
-            Parsed::Partial => {}
+            ParsedHeader::Partial => {}
             parsed => return parsed,
         }
     }
@@ -135,7 +135,7 @@ mod tests {
 
     /// What a proxy's connection comes to that says `first` and then nothing, and how long that
     /// takes.
-    async fn silent_after(first: &[u8]) -> (Parsed, Duration) {
+    async fn silent_after(first: &[u8]) -> (ParsedHeader, Duration) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let mut proxy = TcpStream::connect(addr).await.unwrap();
@@ -155,14 +155,14 @@ mod tests {
     #[tokio::test]
     async fn a_proxy_that_says_nothing_is_the_peer() {
         let (parsed, after) = silent_after(b"").await;
-        assert_eq!(parsed, Parsed::Absent);
+        assert_eq!(parsed, ParsedHeader::Absent);
         assert!(after >= HEADER_DEADLINE, "{after:?}");
     }
 
     #[tokio::test]
     async fn half_a_header_is_none_when_its_time_is_over() {
         let (parsed, after) = silent_after(b"PROXY TCP4 203").await;
-        assert_eq!(parsed, Parsed::Malformed);
+        assert_eq!(parsed, ParsedHeader::Malformed);
         assert!(after >= HEADER_DEADLINE, "{after:?}");
     }
 

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use transport::lane::{Budget, Carried, Connecting, Lane, Mover};
-use transport::standing::{Accepted, Framed, Standing};
+use transport::lane::{Budget, Connecting, Lane, MigratingStream, MigrationTarget};
+use transport::standing::{AcceptedStream, FramedStream, StandingConnection};
 use wire::Kind;
 use wire::lane::{DOWN_LIMIT, FrameType, MAX_DATA, UP_LIMIT, encode_data, encode_empty};
 use wire::message::{ClientDetails, OpenTunnelReq, ProxyReq, TunnelOutcome};
@@ -32,7 +32,7 @@ const LANES: [&str; 2] = ["pool/1", "lane/2"];
 struct ByHand {
     host: String,
     /// What the engine does with the standing connections, one after the other.
-    standing: mpsc::UnboundedReceiver<Accepted<Io>>,
+    standing: mpsc::UnboundedReceiver<AcceptedStream<Io>>,
 }
 
 impl ByHand {
@@ -61,7 +61,7 @@ impl ByHand {
     }
 
     /// What the engine does next with one of them.
-    async fn next(&mut self) -> Accepted<Io> {
+    async fn next(&mut self) -> AcceptedStream<Io> {
         let next = within("use of a standing connection", self.standing.recv());
         next.await.expect("a standing connection")
     }
@@ -69,15 +69,15 @@ impl ByHand {
     /// The lane that the engine makes.
     async fn lane(&mut self) -> Io {
         match self.next().await {
-            Accepted::Lane(io) => io,
-            Accepted::Stream(open, _) => panic!("not a lane: {open:?}"),
+            AcceptedStream::Lane(io) => io,
+            AcceptedStream::Stream(open, _) => panic!("not a lane: {open:?}"),
         }
     }
 
-    async fn stream(&mut self) -> (StreamOpen, Framed<Io>) {
+    async fn stream(&mut self) -> (StreamOpen, FramedStream<Io>) {
         match self.next().await {
-            Accepted::Stream(open, framed) => (open, framed),
-            Accepted::Lane(_) => panic!("a lane"),
+            AcceptedStream::Stream(open, framed) => (open, framed),
+            AcceptedStream::Lane(_) => panic!("a lane"),
         }
     }
 }
@@ -88,7 +88,7 @@ struct Dialler {
     addr: SocketAddr,
     tls: Arc<ClientConfig>,
     host: &'static str,
-    events: mpsc::UnboundedSender<Accepted<Io>>,
+    events: mpsc::UnboundedSender<AcceptedStream<Io>>,
 }
 
 impl Dialler {
@@ -129,7 +129,7 @@ impl Dialler {
         let mut frame = Vec::new();
         wire::encode(&hello.into(), &mut frame).unwrap();
         io.write_all(&frame).await.unwrap();
-        if let Ok(Some(next)) = Standing::new(io, Side::Agent).accept().await {
+        if let Ok(Some(next)) = StandingConnection::new(io, Side::Agent).accept().await {
             self.events.send(next).ok();
         }
     }
@@ -138,7 +138,7 @@ impl Dialler {
 /// For streams that stay where they are.
 struct Nowhere;
 
-impl Mover for Nowhere {
+impl MigrationTarget for Nowhere {
     type Connection = tokio::io::DuplexStream;
 
     const CHOOSES: bool = false;
@@ -154,7 +154,7 @@ async fn answer_on(io: Io, broken: mpsc::UnboundedSender<()>) {
     while let Ok(Some((_, stream))) = poll_fn(|cx| driver.poll_accept(cx)).await {
         let broken = broken.clone();
         tokio::spawn(async move {
-            let mut stream = Carried::new(stream, Nowhere, Budget::bytes());
+            let mut stream = MigratingStream::new(stream, Nowhere, Budget::bytes());
             let mut head = Vec::new();
             loop {
                 match stream.read_u8().await {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use link::{Reader, State, Step};
+use link::{LinkEvent, Reader, State};
 
 /// The stream of a platform: the same steps however it is cut. The first byte says whether
 /// the engine knows something already, the second is the size of the pieces.
@@ -18,7 +18,7 @@ pub(crate) fn link_stream(data: &[u8]) {
     assert_eq!(whole, cut);
 }
 
-fn steps<'p>(grounded: bool, pieces: impl Iterator<Item = &'p [u8]>) -> (Vec<Step>, bool) {
+fn steps<'p>(grounded: bool, pieces: impl Iterator<Item = &'p [u8]>) -> (Vec<LinkEvent>, bool) {
     let mut reader = Reader::new(grounded);
     let mut steps = Vec::new();
     for piece in pieces {

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use api::link::{Down, Record, Report};
-use link::{Reader, State, Step};
+use link::{LinkEvent, Reader, State};
 use serde_json::Value;
 
 /// The folder of each release.
@@ -58,9 +58,9 @@ fn lines_of_released_platforms_are_understood() {
         let (mut snapshots, mut changes) = (0, 0);
         while let Some(step) = reader.next().unwrap() {
             match step {
-                Step::Snapshot { .. } => snapshots += 1,
-                Step::Change { .. } => changes += 1,
-                Step::Nothing => {}
+                LinkEvent::Snapshot { .. } => snapshots += 1,
+                LinkEvent::Change { .. } => changes += 1,
+                LinkEvent::Nothing => {}
             }
         }
         assert_eq!((snapshots, changes), (1, 3));

@@ -34,11 +34,11 @@ impl Budget {
     }
 
     /// For a stream of which nothing is known. Most of what protocols of databases, shells and
-    /// messages say in a turn is below [`A_TURN`], and bulk that is asked for in pieces is above.
+    /// messages say in a turn is below [`BYTES_PER_TURN`], and bulk that is asked for in pieces is above.
     pub fn bytes() -> Self {
         Self {
-            most: MOST,
-            a_turn: A_TURN,
+            most: MAX_BYTES,
+            a_turn: BYTES_PER_TURN,
             both: true,
             spent: 0,
             spoke: false,
@@ -68,7 +68,7 @@ impl Budget {
 
 /// Bytes of a stream of which nothing is known: a large record of most protocols, or some hundred
 /// small ones.
-const MOST: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 
 /// Bytes in a turn from which on a connection is as cheap as a lane.
-const A_TURN: usize = 8 * 1024;
+const BYTES_PER_TURN: usize = 8 * 1024;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::ReadBuf;
-use wire::lane::{Decoder, Event, MAX_STREAMS, Received, Side, Step, StreamOpen};
+use wire::lane::{Decoder, Event, FrameEffect, FrameStep, MAX_STREAMS, Side, StreamOpen};
 
 use super::{Entry, Lane, LaneStream, State};
 use crate::{Scratch, Stream};
@@ -229,7 +229,7 @@ impl State {
         };
         if is_full {
             let full = wire::Error::capacity_exhausted("too many streams wait to be read");
-            entry.state.on_send(Step::Reset).map_err(violation)?;
+            entry.state.on_send(FrameStep::Reset).map_err(violation)?;
             wire::lane::encode_reset(number, Some(&full), &mut self.out);
             entry.dropped = true;
         }
@@ -241,49 +241,49 @@ impl State {
     fn step(
         &mut self,
         number: u32,
-        step: Step,
+        step: FrameStep,
         bytes: &[u8],
         error: Option<wire::Error>,
         woken: &mut Vec<Waker>,
     ) -> io::Result<()> {
-        if step == Step::Data {
+        if step == FrameStep::Data {
             self.make_room(bytes.len(), woken);
         }
         let turn = self.turn;
         let Some(entry) = self.streams.get_mut(&number) else {
             // It crossed our last frame of that stream.
-            if matches!(step, Step::Reset | Step::Taken) && number <= self.last {
+            if matches!(step, FrameStep::Reset | FrameStep::Taken) && number <= self.last {
                 return Ok(());
             }
             return Err(violation("a frame of a stream that is not there"));
         };
         let received = entry.state.on_receive(step).map_err(violation)?;
         match received {
-            Received::Data => {
+            FrameEffect::Data => {
                 entry.reading.on_data(bytes.len()).map_err(violation)?;
                 self.unread += bytes.len();
                 woken.extend(entry.deliver(bytes, turn));
             }
-            Received::Taken => {
+            FrameEffect::Taken => {
                 entry.sending.on_taken().map_err(violation)?;
                 woken.extend(entry.writer.take());
             }
-            Received::Reset => {
+            FrameEffect::Reset => {
                 entry.refusal = error;
                 // Our direction ends as well; what we had to say is not heard.
-                if entry.state.on_send(Step::End).is_ok() {
+                if entry.state.on_send(FrameStep::End).is_ok() {
                     let end = wire::lane::FrameType::End;
                     wire::lane::encode_empty(end, number, &mut self.out);
                 }
                 woken.extend(entry.waiting());
             }
-            Received::Late if entry.state.goes_on() && !entry.arrived => {
+            FrameEffect::Late if entry.state.goes_on() && !entry.arrived => {
                 entry.refusal = error;
                 entry.abandoned = true;
                 woken.extend(entry.waiting());
             }
-            Received::End | Received::Move => woken.extend(entry.reader.take()),
-            Received::Discard | Received::Late => {}
+            FrameEffect::End | FrameEffect::Move => woken.extend(entry.reader.take()),
+            FrameEffect::Discard | FrameEffect::Late => {}
         }
         self.forget_if_over(number);
         Ok(())

@@ -4,7 +4,7 @@ use std::io;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::ReadBuf;
-use wire::lane::{FrameType, Step, encode_data, encode_empty};
+use wire::lane::{FrameStep, FrameType, encode_data, encode_empty};
 
 use super::{Budget, Entry, Lane, OUT, State, wake};
 
@@ -20,7 +20,7 @@ pub struct LaneStream {
 
 /// What came of reading.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(super) enum ReadOutcome {
     /// Bytes, or the end of the stream where there are none.
     Bytes,
     /// Everything that came on the lane has been read; it goes on elsewhere.
@@ -29,7 +29,7 @@ pub(super) enum Read {
 
 /// What came of writing.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WriteOutcome {
     /// So many bytes were taken.
     Bytes(usize),
     /// It has said enough, or too much of it is unread.
@@ -73,7 +73,7 @@ impl LaneStream {
         &mut self,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<Read>> {
+    ) -> Poll<io::Result<ReadOutcome>> {
         let mut locked = self.lane.0.lock();
         let state = &mut *locked;
         let Some(entry) = state.streams.get_mut(&self.number) else {
@@ -93,7 +93,7 @@ impl LaneStream {
             }
             self.budget.hear(taken);
             let told = entry.reading.on_read(taken);
-            let says = told > 0 && entry.state.on_send(Step::Taken).is_ok();
+            let says = told > 0 && entry.state.on_send(FrameStep::Taken).is_ok();
             state.count_unread();
             if says {
                 for _ in 0..told {
@@ -103,16 +103,16 @@ impl LaneStream {
                 drop(locked);
                 wake(driver);
             }
-            return Poll::Ready(Ok(Read::Bytes));
+            return Poll::Ready(Ok(ReadOutcome::Bytes));
         }
         if entry.state.is_reset() || entry.state.is_given_up() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         if entry.state.is_ended() {
-            return Poll::Ready(Ok(Read::Bytes));
+            return Poll::Ready(Ok(ReadOutcome::Bytes));
         }
         if entry.state.is_moved() {
-            return Poll::Ready(Ok(Read::Moved));
+            return Poll::Ready(Ok(ReadOutcome::Moved));
         }
         if let Some(broken) = state.broken {
             return Poll::Ready(Err(broken.into()));
@@ -125,7 +125,7 @@ impl LaneStream {
         &mut self,
         cx: &mut Context<'_>,
         buf: &[u8],
-    ) -> Poll<io::Result<Written>> {
+    ) -> Poll<io::Result<WriteOutcome>> {
         let mut locked = self.lane.0.lock();
         let state = &mut *locked;
         let Some(entry) = state.streams.get_mut(&self.number) else {
@@ -147,7 +147,7 @@ impl LaneStream {
         let fits = buf.get(..room).unwrap_or(buf);
         if fits.is_empty() {
             if !stays {
-                return Poll::Ready(Ok(Written::Full));
+                return Poll::Ready(Ok(WriteOutcome::Full));
             }
             // The peer tells when it has taken some.
             remember(&mut entry.writer, cx);
@@ -159,17 +159,17 @@ impl LaneStream {
         let driver = state.driver.take();
         drop(locked);
         wake(driver);
-        Poll::Ready(Ok(Written::Bytes(taken)))
+        Poll::Ready(Ok(WriteOutcome::Bytes(taken)))
     }
 
     /// Completes our direction, if it is not finished.
     pub(super) fn end(&mut self) -> io::Result<()> {
-        self.finish(Step::End, FrameType::End)
+        self.finish(FrameStep::End, FrameType::End)
     }
 
     /// Marks that our direction goes on elsewhere, if it is not finished.
     pub(super) fn move_on(&mut self) -> io::Result<()> {
-        self.finish(Step::Move, FrameType::Move)
+        self.finish(FrameStep::Move, FrameType::Move)
     }
 
     /// Stays on the lane from now on, unless the peer leaves it.
@@ -224,7 +224,7 @@ impl LaneStream {
         wake(driver);
     }
 
-    fn finish(&mut self, step: Step, frame: FrameType) -> io::Result<()> {
+    fn finish(&mut self, step: FrameStep, frame: FrameType) -> io::Result<()> {
         let finished = self.with(|state, number| {
             if let Some(broken) = state.broken {
                 return Err(io::Error::from(broken));
@@ -253,7 +253,7 @@ impl State {
     fn reset(&mut self, number: u32, reason: Option<&wire::Error>) -> Option<Waker> {
         let entry = self.streams.get_mut(&number)?;
         let goes_on = entry.state.goes_on() && !entry.arrived;
-        if entry.state.on_send(Step::Reset).is_err() && !goes_on {
+        if entry.state.on_send(FrameStep::Reset).is_err() && !goes_on {
             return None;
         }
         // A peer that waits for the connection is told once.

@@ -15,12 +15,12 @@ use wire::lane::{
 };
 
 use super::*;
-use crate::standing::{Accepted, Standing};
+use crate::standing::{AcceptedStream, StandingConnection};
 
 /// Where a stream goes that leaves the lane: a pipe whose other end the test gets.
 struct ToPipe(mpsc::UnboundedSender<DuplexStream>);
 
-impl Mover for ToPipe {
+impl MigrationTarget for ToPipe {
     type Connection = DuplexStream;
 
     const CHOOSES: bool = false;
@@ -32,7 +32,7 @@ impl Mover for ToPipe {
     }
 }
 
-type Ours = Carried<ToPipe>;
+type Ours = MigratingStream<ToPipe>;
 
 /// Both ends of a lane over a pipe, each with its driver at work.
 struct Pair {
@@ -62,11 +62,16 @@ async fn serve(
 
 async fn pair(capacity: usize) -> Pair {
     let (near, far) = duplex(capacity);
-    let (lane, driver) = Standing::new(near, Side::Engine).into_lane().unwrap();
+    let (lane, driver) = StandingConnection::new(near, Side::Engine)
+        .into_lane()
+        .unwrap();
     let (none, _) = mpsc::unbounded_channel();
     let engine = tokio::spawn(serve(driver, none));
-    let accepted = Standing::new(far, Side::Agent).accept().await.unwrap();
-    let Some(Accepted::Lane(far)) = accepted else {
+    let accepted = StandingConnection::new(far, Side::Agent)
+        .accept()
+        .await
+        .unwrap();
+    let Some(AcceptedStream::Lane(far)) = accepted else {
         panic!("no lane");
     };
     let (_, driver) = Lane::agent(far);
@@ -95,7 +100,7 @@ impl Pair {
 fn carrying(stream: LaneStream, most: usize) -> (Ours, mpsc::UnboundedReceiver<DuplexStream>) {
     let (to, moved) = mpsc::unbounded_channel();
     let budget = Budget::exchanges(most);
-    (Carried::new(stream, ToPipe(to), budget), moved)
+    (MigratingStream::new(stream, ToPipe(to), budget), moved)
 }
 
 /// One of which that does not matter.
@@ -395,7 +400,9 @@ async fn whoever_breaks_the_rules_is_cut() {
 #[tokio::test]
 async fn an_agent_cannot_begin_a_stream() {
     let (engine, mut agent) = duplex(1024);
-    let (lane, driver) = Standing::new(engine, Side::Engine).into_lane().unwrap();
+    let (lane, driver) = StandingConnection::new(engine, Side::Engine)
+        .into_lane()
+        .unwrap();
     let _stream = lane.open(&opening("s")).unwrap();
     let mut bytes = Vec::new();
     encode_open(2, &opening("s"), &mut bytes).unwrap();
@@ -507,7 +514,9 @@ async fn streams_that_are_over_and_held_leave_room_for_others() {
 #[tokio::test]
 async fn a_peer_that_never_reads_holds_a_bounded_queue() {
     let (engine, _agent) = duplex(1024);
-    let (lane, mut driver) = Standing::new(engine, Side::Engine).into_lane().unwrap();
+    let (lane, mut driver) = StandingConnection::new(engine, Side::Engine)
+        .into_lane()
+        .unwrap();
     // As many as there may be before anything is written.
     let opened = std::iter::from_fn(|| lane.open(&opening("s")));
     let mut streams: Vec<_> = opened.map(carried).collect();
@@ -544,7 +553,9 @@ async fn an_opening_waits_for_nothing() {
 #[tokio::test]
 async fn one_write_carries_what_many_streams_have_said() {
     let (engine, mut agent) = duplex(1024 * 1024);
-    let (lane, driver) = Standing::new(engine, Side::Engine).into_lane().unwrap();
+    let (lane, driver) = StandingConnection::new(engine, Side::Engine)
+        .into_lane()
+        .unwrap();
     let mut ends = Vec::new();
     for _ in 0..50 {
         let mut stream = carried(lane.open(&opening("s")).unwrap()).0;

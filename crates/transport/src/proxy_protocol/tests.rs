@@ -6,8 +6,8 @@ fn addr(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-fn header(source: Option<&str>, len: usize) -> Parsed {
-    Parsed::Header {
+fn header(source: Option<&str>, len: usize) -> ParsedHeader {
+    ParsedHeader::Header {
         source: source.map(addr),
         len,
     }
@@ -92,9 +92,9 @@ fn lines_that_are_refused() {
         "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\n\r\n",
         "PROXY TCP4 192.0.2.1 192.0.2.2 1 \u{0662}\r\n",
     ] {
-        assert_eq!(parse(line.as_bytes()), Parsed::Malformed, "{line:?}");
+        assert_eq!(parse(line.as_bytes()), ParsedHeader::Malformed, "{line:?}");
     }
-    assert_eq!(parse(b"PROXY TCP4 \xFF\r\n"), Parsed::Malformed);
+    assert_eq!(parse(b"PROXY TCP4 \xFF\r\n"), ParsedHeader::Malformed);
 }
 
 #[test]
@@ -106,10 +106,10 @@ fn a_line_ends_within_107_bytes() {
         line
     };
     assert_eq!(parse(&line(107)), header(None, 107));
-    assert_eq!(parse(&line(107)[..106]), Parsed::Partial);
-    assert_eq!(parse(&line(108)), Parsed::Malformed);
-    assert_eq!(parse(&line(108)[..107]), Parsed::Malformed);
-    assert_eq!(parse(&line(200)[..107]), Parsed::Malformed);
+    assert_eq!(parse(&line(107)[..106]), ParsedHeader::Partial);
+    assert_eq!(parse(&line(108)), ParsedHeader::Malformed);
+    assert_eq!(parse(&line(108)[..107]), ParsedHeader::Malformed);
+    assert_eq!(parse(&line(200)[..107]), ParsedHeader::Malformed);
 }
 
 #[test]
@@ -162,13 +162,16 @@ fn blocks_that_are_refused() {
         ("no block", v2(0x21, 0x11, &[])),
         ("longer than is read", v2(0x21, 0x11, &[0; MAX_HEADER - 15])),
     ] {
-        assert_eq!(parse(&bytes), Parsed::Malformed, "{name}");
+        assert_eq!(parse(&bytes), ParsedHeader::Malformed, "{name}");
     }
     let longest = v2(0x21, 0x11, &[0; MAX_HEADER - 16]);
     assert_eq!(parse(&longest), header(Some("0.0.0.0:0"), MAX_HEADER));
     // Refused before its block has come, and before its head has.
-    assert_eq!(parse(&v2(0x21, 0x11, &[0; 4096])[..16]), Parsed::Malformed);
-    assert_eq!(parse(&v2(0x41, 0, &[])[..13]), Parsed::Malformed);
+    assert_eq!(
+        parse(&v2(0x21, 0x11, &[0; 4096])[..16]),
+        ParsedHeader::Malformed
+    );
+    assert_eq!(parse(&v2(0x41, 0, &[])[..13]), ParsedHeader::Malformed);
 }
 
 #[test]
@@ -185,11 +188,16 @@ fn other_protocols_are_no_headers() {
         b"proxy TCP4",
         b"\0",
     ] {
-        assert_eq!(parse(bytes), Parsed::Absent, "{}", bytes.escape_ascii());
+        assert_eq!(
+            parse(bytes),
+            ParsedHeader::Absent,
+            "{}",
+            bytes.escape_ascii()
+        );
     }
-    assert_eq!(parse(b""), Parsed::Partial);
-    assert_eq!(parse(b"P"), Parsed::Partial);
-    assert_eq!(parse(b"\r\n\r\n"), Parsed::Partial);
+    assert_eq!(parse(b""), ParsedHeader::Partial);
+    assert_eq!(parse(b"P"), ParsedHeader::Partial);
+    assert_eq!(parse(b"\r\n\r\n"), ParsedHeader::Partial);
 }
 
 #[test]
@@ -261,22 +269,22 @@ proptest! {
         let len = bytes.len();
         let source = source.map(|source| SocketAddr::new(source.ip().to_canonical(), source.port()));
         for short in 0..len {
-            prop_assert_eq!(parse(&bytes[..short]), Parsed::Partial);
+            prop_assert_eq!(parse(&bytes[..short]), ParsedHeader::Partial);
         }
         bytes.extend(behind);
-        prop_assert_eq!(parse(&bytes), Parsed::Header { source, len });
+        prop_assert_eq!(parse(&bytes), ParsedHeader::Header { source, len });
     }
 
     /// Reading as the bytes come and reading all at once agree, and a verdict is final.
     #[test]
     fn a_verdict_does_not_depend_on_how_bytes_come(bytes in near_header()) {
         let verdicts = (0..=bytes.len()).map(|len| parse(&bytes[..len]));
-        let first = verdicts.clone().find(|verdict| *verdict != Parsed::Partial);
-        prop_assert_eq!(first.unwrap_or(Parsed::Partial), parse(&bytes));
-        if let Parsed::Header { len, .. } = parse(&bytes) {
+        let first = verdicts.clone().find(|verdict| *verdict != ParsedHeader::Partial);
+        prop_assert_eq!(first.unwrap_or(ParsedHeader::Partial), parse(&bytes));
+        if let ParsedHeader::Header { len, .. } = parse(&bytes) {
             prop_assert!(len <= MAX_HEADER && len <= bytes.len());
-            prop_assert_eq!(parse(&bytes[..len - 1]), Parsed::Partial);
+            prop_assert_eq!(parse(&bytes[..len - 1]), ParsedHeader::Partial);
         }
-        prop_assert!(bytes.len() < MAX_HEADER || parse(&bytes) != Parsed::Partial);
+        prop_assert!(bytes.len() < MAX_HEADER || parse(&bytes) != ParsedHeader::Partial);
     }
 }

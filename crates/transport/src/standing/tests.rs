@@ -12,18 +12,25 @@ fn opening(tunnel: &str) -> StreamOpen {
 }
 
 /// Both ends of a standing connection over a pipe of `capacity` bytes.
-fn ends(capacity: usize) -> (Standing<DuplexStream>, Standing<DuplexStream>) {
+fn ends(
+    capacity: usize,
+) -> (
+    StandingConnection<DuplexStream>,
+    StandingConnection<DuplexStream>,
+) {
     let (engine, agent) = duplex(capacity);
     (
-        Standing::new(engine, Side::Engine),
-        Standing::new(agent, Side::Agent),
+        StandingConnection::new(engine, Side::Engine),
+        StandingConnection::new(agent, Side::Agent),
     )
 }
 
 /// The next stream, at the agent.
-async fn accept(agent: Standing<DuplexStream>) -> (StreamOpen, Framed<DuplexStream>) {
+async fn accept(
+    agent: StandingConnection<DuplexStream>,
+) -> (StreamOpen, FramedStream<DuplexStream>) {
     match agent.accept().await.unwrap() {
-        Some(Accepted::Stream(open, framed)) => (open, framed),
+        Some(AcceptedStream::Stream(open, framed)) => (open, framed),
         other => panic!("no stream: {other:?}"),
     }
 }
@@ -56,7 +63,7 @@ async fn one_connection_carries_one_stream_after_another() {
 #[tokio::test]
 async fn the_opening_waits_for_the_first_bytes_and_travels_with_them() {
     let (engine, mut agent) = duplex(1024);
-    let mut near = Standing::new(engine, Side::Engine)
+    let mut near = StandingConnection::new(engine, Side::Engine)
         .open(&opening("tun_1"))
         .unwrap();
     near.write_all(b"GET").await.unwrap();
@@ -133,7 +140,7 @@ async fn frames_that_have_no_place_end_the_connection() {
             .write_all(&Head::new(kind, len).unwrap().encode())
             .await
             .unwrap();
-        let error = Standing::new(agent, Side::Agent)
+        let error = StandingConnection::new(agent, Side::Agent)
             .accept()
             .await
             .unwrap_err();
@@ -257,7 +264,7 @@ async fn a_connection_that_was_closed_on_its_way_to_another_runtime_is_not_alive
                 _ => break,
             }
         }
-        let mut standing = Standing::new(near, Side::Engine);
+        let mut standing = StandingConnection::new(near, Side::Engine);
         assert_eq!(standing.is_alive(), alive);
         drop(far.take());
     }

@@ -1,7 +1,7 @@
 use prost::Message as _;
 
 use super::head::{FrameType, HEAD_LEN, Head, HeadError};
-use super::state::Step;
+use super::state::FrameStep;
 use crate::Error;
 use crate::pool::{PayloadError, StreamOpen};
 
@@ -31,12 +31,12 @@ pub enum Event<'b> {
         /// What it is.
         open: StreamOpen,
     },
-    /// Something about a stream; for [`Step::Data`] a piece of it, for [`Step::Reset`] the reason.
+    /// Something about a stream; for [`FrameStep::Data`] a piece of it, for [`FrameStep::Reset`] the reason.
     Step {
         /// Its number.
         stream: u32,
         /// What happens.
-        step: Step,
+        step: FrameStep,
         /// The bytes of `DATA`: at least one; empty otherwise.
         bytes: &'b [u8],
         /// The reason of `RESET`, where there is one.
@@ -83,7 +83,7 @@ impl Decoder {
                 }
                 return Ok(Some(Event::Step {
                     stream,
-                    step: Step::Data,
+                    step: FrameStep::Data,
                     bytes,
                     error: None,
                 }));
@@ -103,14 +103,14 @@ impl Decoder {
                 let error = Error::decode(&*payload).map_err(PayloadError::from)?;
                 return Ok(Some(Event::Step {
                     stream,
-                    step: Step::Reset,
+                    step: FrameStep::Reset,
                     bytes: &[],
                     error: (error != Error::default()).then_some(error),
                 }));
             }
-            FrameType::End => Step::End,
-            FrameType::Move => Step::Move,
-            FrameType::Taken => Step::Taken,
+            FrameType::End => FrameStep::End,
+            FrameType::Move => FrameStep::Move,
+            FrameType::Taken => FrameStep::Taken,
         };
         self.frame = None;
         Ok(Some(Event::Step {

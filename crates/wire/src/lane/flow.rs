@@ -22,13 +22,13 @@ const fn limit(from: Side) -> usize {
 
 /// One direction of a stream on a lane, as its sender keeps it.
 #[derive(Clone, Copy, Debug)]
-pub struct Sending {
+pub struct SendWindow {
     from: Side,
     /// Sent, and not told to be read.
     waiting: usize,
 }
 
-impl Sending {
+impl SendWindow {
     /// The direction that begins at `side`.
     pub fn new(side: Side) -> Self {
         Self {
@@ -51,16 +51,16 @@ impl Sending {
     ///
     /// # Errors
     /// It tells of more than was sent: the lane is to be closed.
-    pub fn on_taken(&mut self) -> Result<(), OverTaken> {
+    pub fn on_taken(&mut self) -> Result<(), InvalidWindowUpdateError> {
         let left = self.waiting.checked_sub(unit(self.from));
-        self.waiting = left.ok_or(OverTaken)?;
+        self.waiting = left.ok_or(InvalidWindowUpdateError)?;
         Ok(())
     }
 }
 
 /// One direction of a stream on a lane, as its reader keeps it.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct ReceiveWindow {
     from: Side,
     /// Arrived, and not told to be read.
     waiting: usize,
@@ -68,7 +68,7 @@ pub struct Reading {
     read: usize,
 }
 
-impl Reading {
+impl ReceiveWindow {
     /// The direction that ends at `side`.
     pub fn new(side: Side) -> Self {
         let from = match side {
@@ -86,10 +86,10 @@ impl Reading {
     ///
     /// # Errors
     /// They are more than the window has room for: the lane is to be closed.
-    pub fn on_data(&mut self, len: usize) -> Result<(), TooMuch> {
+    pub fn on_data(&mut self, len: usize) -> Result<(), WindowExceededError> {
         let waiting = self.waiting.saturating_add(len);
         if waiting > window(self.from) {
-            return Err(TooMuch);
+            return Err(WindowExceededError);
         }
         self.waiting = waiting;
         Ok(())
@@ -108,9 +108,9 @@ impl Reading {
 /// More of one stream than a lane takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more of one stream than a lane takes")]
-pub struct TooMuch;
+pub struct WindowExceededError;
 
 /// A `TAKEN` of what was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more was taken than was sent")]
-pub struct OverTaken;
+pub struct InvalidWindowUpdateError;

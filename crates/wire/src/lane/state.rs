@@ -2,7 +2,7 @@ use super::head::FrameType;
 
 /// A frame about a stream that has begun, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum FrameStep {
     /// Bytes of the stream.
     Data,
     /// The sender's direction is complete.
@@ -51,7 +51,7 @@ enum Direction {
 
 /// What a frame that arrived means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum FrameEffect {
     /// Bytes of the stream.
     Data,
     /// Bytes of a stream that we gave up: to be thrown away.
@@ -89,16 +89,16 @@ impl StreamState {
     ///
     /// # Errors
     /// A frame that may not be sent now; the state is unchanged.
-    pub fn on_send(&mut self, step: Step) -> Result<(), Violation> {
+    pub fn on_send(&mut self, step: FrameStep) -> Result<(), ProtocolError> {
         match step {
-            Step::Data if self.may_send() => {}
-            Step::Taken if self.is_receiving() && self.ours != Direction::GivenUp => {}
-            Step::End if self.ours == Direction::Open => self.ours = Direction::Ended,
-            Step::Move if self.may_send() => self.ours = Direction::Moved,
-            Step::Reset if !self.is_over() && self.ours != Direction::GivenUp => {
+            FrameStep::Data if self.may_send() => {}
+            FrameStep::Taken if self.is_receiving() && self.ours != Direction::GivenUp => {}
+            FrameStep::End if self.ours == Direction::Open => self.ours = Direction::Ended,
+            FrameStep::Move if self.may_send() => self.ours = Direction::Moved,
+            FrameStep::Reset if !self.is_over() && self.ours != Direction::GivenUp => {
                 self.ours = Direction::GivenUp;
             }
-            _ => return Err(Violation(step.frame())),
+            _ => return Err(ProtocolError(step.frame())),
         }
         Ok(())
     }
@@ -107,31 +107,31 @@ impl StreamState {
     ///
     /// # Errors
     /// A frame that the peer may not send now: the lane is to be closed.
-    pub fn on_receive(&mut self, step: Step) -> Result<Received, Violation> {
+    pub fn on_receive(&mut self, step: FrameStep) -> Result<FrameEffect, ProtocolError> {
         let open = self.theirs == Direction::Open;
         let given_up = self.ours == Direction::GivenUp;
         match step {
-            Step::Data if open && given_up => Ok(Received::Discard),
-            Step::Data if open => Ok(Received::Data),
-            Step::Taken if !self.gave_up => Ok(Received::Taken),
-            Step::End if open => {
+            FrameStep::Data if open && given_up => Ok(FrameEffect::Discard),
+            FrameStep::Data if open => Ok(FrameEffect::Data),
+            FrameStep::Taken if !self.gave_up => Ok(FrameEffect::Taken),
+            FrameStep::End if open => {
                 self.theirs = Direction::Ended;
-                Ok(Received::End)
+                Ok(FrameEffect::End)
             }
-            Step::Move if open => {
+            FrameStep::Move if open => {
                 self.theirs = Direction::Moved;
-                Ok(Received::Move)
+                Ok(FrameEffect::Move)
             }
-            Step::Reset if self.gave_up => Err(Violation(step.frame())),
-            Step::Reset if self.is_over() => Ok(Received::Late),
-            Step::Reset => {
+            FrameStep::Reset if self.gave_up => Err(ProtocolError(step.frame())),
+            FrameStep::Reset if self.is_over() => Ok(FrameEffect::Late),
+            FrameStep::Reset => {
                 self.gave_up = true;
                 if self.theirs != Direction::Ended {
                     self.theirs = Direction::GivenUp;
                 }
-                Ok(Received::Reset)
+                Ok(FrameEffect::Reset)
             }
-            _ => Err(Violation(step.frame())),
+            _ => Err(ProtocolError(step.frame())),
         }
     }
 
@@ -190,7 +190,7 @@ impl StreamState {
     }
 }
 
-impl Step {
+impl FrameStep {
     fn frame(self) -> FrameType {
         match self {
             Self::Data => FrameType::Data,
@@ -205,4 +205,4 @@ impl Step {
 /// A frame at a moment that does not allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {0:?} frame is not allowed here")]
-pub struct Violation(pub FrameType);
+pub struct ProtocolError(pub FrameType);

@@ -2,24 +2,30 @@ use super::*;
 use crate::Error;
 
 /// What a direction of ours, and one of theirs, can come to.
-const STEPS: [Step; 5] = [Step::Data, Step::End, Step::Reset, Step::Move, Step::Taken];
+const STEPS: [FrameStep; 5] = [
+    FrameStep::Data,
+    FrameStep::End,
+    FrameStep::Reset,
+    FrameStep::Move,
+    FrameStep::Taken,
+];
 
 #[test]
 fn a_direction_is_finished_once() {
-    for last in [Step::End, Step::Move, Step::Reset] {
+    for last in [FrameStep::End, FrameStep::Move, FrameStep::Reset] {
         let mut engine = StreamState::new();
-        engine.on_send(Step::Data).unwrap();
+        engine.on_send(FrameStep::Data).unwrap();
         engine.on_send(last).unwrap();
-        for step in [Step::Data, Step::End, Step::Move] {
+        for step in [FrameStep::Data, FrameStep::End, FrameStep::Move] {
             assert!(engine.on_send(step).is_err(), "{last:?}, {step:?}");
         }
         let mut agent = StreamState::new();
         agent.on_receive(last).unwrap();
-        for step in [Step::Data, Step::End, Step::Move] {
+        for step in [FrameStep::Data, FrameStep::End, FrameStep::Move] {
             assert!(agent.on_receive(step).is_err(), "{last:?}, {step:?}");
         }
         assert!(!agent.is_over());
-        agent.on_send(Step::End).unwrap();
+        agent.on_send(FrameStep::End).unwrap();
         assert!(agent.is_over());
     }
 }
@@ -27,19 +33,19 @@ fn a_direction_is_finished_once() {
 #[test]
 fn what_is_read_is_told_as_long_as_there_is_more_to_come() {
     let mut state = StreamState::new();
-    state.on_send(Step::End).unwrap();
-    state.on_send(Step::Taken).unwrap();
+    state.on_send(FrameStep::End).unwrap();
+    state.on_send(FrameStep::Taken).unwrap();
     // It tells of what we sent before our end.
-    assert_eq!(state.on_receive(Step::Taken), Ok(Received::Taken));
-    state.on_receive(Step::End).unwrap();
-    assert!(state.on_send(Step::Taken).is_err());
-    assert_eq!(state.on_receive(Step::Taken), Ok(Received::Taken));
+    assert_eq!(state.on_receive(FrameStep::Taken), Ok(FrameEffect::Taken));
+    state.on_receive(FrameStep::End).unwrap();
+    assert!(state.on_send(FrameStep::Taken).is_err());
+    assert_eq!(state.on_receive(FrameStep::Taken), Ok(FrameEffect::Taken));
     let mut given_up = StreamState::new();
-    given_up.on_receive(Step::Reset).unwrap();
-    assert!(given_up.on_receive(Step::Taken).is_err());
-    assert!(given_up.on_send(Step::Taken).is_err());
-    given_up.on_send(Step::Reset).unwrap();
-    assert!(given_up.on_send(Step::Taken).is_err());
+    given_up.on_receive(FrameStep::Reset).unwrap();
+    assert!(given_up.on_receive(FrameStep::Taken).is_err());
+    assert!(given_up.on_send(FrameStep::Taken).is_err());
+    given_up.on_send(FrameStep::Reset).unwrap();
+    assert!(given_up.on_send(FrameStep::Taken).is_err());
 }
 
 /// What a sender believes to be waiting is never less than what its reader holds; so a sender that
@@ -58,7 +64,7 @@ fn a_window_is_kept_by_both_ends() {
             Side::Engine => Side::Agent,
             Side::Agent => Side::Engine,
         };
-        let (mut sending, mut reading) = (Sending::new(side), Reading::new(other));
+        let (mut sending, mut reading) = (SendWindow::new(side), ReceiveWindow::new(other));
         let (mut unread, mut told, mut total) = (0, 0, 0);
         for _ in 0..10_000 {
             let len = draw(3 * MAX_DATA).min(sending.room());
@@ -84,39 +90,39 @@ fn a_window_is_kept_by_both_ends() {
             sending.on_taken().unwrap();
         }
         assert!(sending.room() > window(side) - unit(side));
-        assert_eq!(sending.on_taken(), Err(OverTaken));
+        assert_eq!(sending.on_taken(), Err(InvalidWindowUpdateError));
         let more = sending.room();
         reading.on_data(more).unwrap();
-        assert_eq!(reading.on_data(1), Err(TooMuch));
+        assert_eq!(reading.on_data(1), Err(WindowExceededError));
     }
 }
 
 #[test]
 fn what_is_given_up_is_discarded_until_the_peer_has_finished() {
     let mut state = StreamState::new();
-    state.on_send(Step::End).unwrap();
-    state.on_send(Step::Reset).unwrap();
-    assert_eq!(state.on_receive(Step::Data), Ok(Received::Discard));
+    state.on_send(FrameStep::End).unwrap();
+    state.on_send(FrameStep::Reset).unwrap();
+    assert_eq!(state.on_receive(FrameStep::Data), Ok(FrameEffect::Discard));
     assert!(!state.is_over());
-    assert_eq!(state.on_receive(Step::End), Ok(Received::End));
+    assert_eq!(state.on_receive(FrameStep::End), Ok(FrameEffect::End));
     assert!(state.is_over());
     // It crossed our own.
-    assert_eq!(state.on_receive(Step::Reset), Ok(Received::Late));
-    assert!(state.on_receive(Step::Data).is_err());
+    assert_eq!(state.on_receive(FrameStep::Reset), Ok(FrameEffect::Late));
+    assert!(state.on_receive(FrameStep::Data).is_err());
 }
 
 /// What was complete stays so, and whoever gave up is told nothing more.
 #[test]
 fn what_has_ended_is_whole_though_a_reset_follows() {
     let mut state = StreamState::new();
-    state.on_receive(Step::Data).unwrap();
-    state.on_receive(Step::End).unwrap();
-    assert_eq!(state.on_receive(Step::Reset), Ok(Received::Reset));
+    state.on_receive(FrameStep::Data).unwrap();
+    state.on_receive(FrameStep::End).unwrap();
+    assert_eq!(state.on_receive(FrameStep::Reset), Ok(FrameEffect::Reset));
     assert!(state.is_ended() && !state.is_reset());
     assert!(state.is_deaf() && !state.may_send());
-    assert!(state.on_receive(Step::Reset).is_err());
-    assert!(state.on_receive(Step::Taken).is_err());
-    state.on_send(Step::End).unwrap();
+    assert!(state.on_receive(FrameStep::Reset).is_err());
+    assert!(state.on_receive(FrameStep::Taken).is_err());
+    state.on_send(FrameStep::End).unwrap();
     assert!(state.is_over());
 }
 
@@ -168,7 +174,7 @@ fn a_reset_carries_its_reason_and_a_long_one_its_code() {
         let event = Decoder::new().next(&mut &*bytes).unwrap();
         let reset = Event::Step {
             stream: 7,
-            step: Step::Reset,
+            step: FrameStep::Reset,
             bytes: &[],
             error: arrives,
         };

@@ -1,8 +1,8 @@
 //! The target of lanes.
 
 use wire::lane::{
-    Decoder, Event, FrameType, LaneError, Reading, Sending, Side, Step, StreamState, encode_data,
-    encode_empty, encode_open, encode_reset, window,
+    Decoder, Event, FrameStep, FrameType, LaneError, ReceiveWindow, SendWindow, Side, StreamState,
+    encode_data, encode_empty, encode_open, encode_reset, window,
 };
 
 /// Frames of a lane; the first byte is the size of the pieces. The decoder tells the same in any
@@ -26,7 +26,7 @@ pub(super) fn check(data: &[u8]) {
 
     for side in [Side::Engine, Side::Agent] {
         let mut state = StreamState::new();
-        let (mut sending, mut reading) = (Sending::new(side), Reading::new(side));
+        let (mut sending, mut reading) = (SendWindow::new(side), ReceiveWindow::new(side));
         for event in &told {
             let Event::Step { step, bytes, .. } = event else {
                 continue;
@@ -46,7 +46,7 @@ pub(super) fn check(data: &[u8]) {
 }
 
 /// An event that owns its bytes.
-type Told = (u32, Option<Step>, Vec<u8>, String);
+type Told = (u32, Option<FrameStep>, Vec<u8>, String);
 
 fn read(bytes: &[u8], cut: usize) -> (Vec<Event<'_>>, Option<LaneError>) {
     let mut decoder = Decoder::new();
@@ -77,7 +77,9 @@ fn joined(events: &[Event<'_>]) -> Vec<Told> {
                 bytes,
                 error,
             } => match joined.last_mut() {
-                Some((last, Some(Step::Data), all, _)) if last == stream && *step == Step::Data => {
+                Some((last, Some(FrameStep::Data), all, _))
+                    if last == stream && *step == FrameStep::Data =>
+                {
                     all.extend_from_slice(bytes);
                 }
                 _ => joined.push((*stream, Some(*step), bytes.to_vec(), format!("{error:?}"))),
@@ -99,13 +101,13 @@ fn write(event: &Event<'_>, out: &mut Vec<u8>) {
             bytes,
             error,
         } => match step {
-            Step::Data => {
+            FrameStep::Data => {
                 encode_data(*stream, bytes, out);
             }
-            Step::Reset => encode_reset(*stream, error.as_ref(), out),
-            Step::End => encode_empty(FrameType::End, *stream, out),
-            Step::Move => encode_empty(FrameType::Move, *stream, out),
-            Step::Taken => encode_empty(FrameType::Taken, *stream, out),
+            FrameStep::Reset => encode_reset(*stream, error.as_ref(), out),
+            FrameStep::End => encode_empty(FrameType::End, *stream, out),
+            FrameStep::Move => encode_empty(FrameType::Move, *stream, out),
+            FrameStep::Taken => encode_empty(FrameType::Taken, *stream, out),
         },
     }
 }

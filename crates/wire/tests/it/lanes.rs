@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use wire::Error;
 use wire::lane::{
-    Decoder, Event, FrameType, HEAD_LEN, Head, LaneError, MAX_DATA, MAX_OPEN, MAX_RESET, Step,
+    Decoder, Event, FrameStep, FrameType, HEAD_LEN, Head, LaneError, MAX_DATA, MAX_OPEN, MAX_RESET,
     StreamOpen, encode_data, encode_empty, encode_open, encode_reset,
 };
 
@@ -73,19 +73,19 @@ fn read(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Frame>, LaneError> {
                     bytes,
                     error,
                 } => match (step, frames.last_mut()) {
-                    (Step::Data, Some(Frame::Data(last, all))) if missing > 0 => {
+                    (FrameStep::Data, Some(Frame::Data(last, all))) if missing > 0 => {
                         assert_eq!(*last, stream);
                         all.extend_from_slice(bytes);
                         missing -= bytes.len();
                     }
-                    (Step::Data, _) => {
+                    (FrameStep::Data, _) => {
                         frames.push(Frame::Data(stream, bytes.to_vec()));
                         missing = usize::from(!decoder.is_between_frames()) * MAX_DATA;
                     }
-                    (Step::Reset, _) => frames.push(Frame::Reset(stream, error)),
-                    (Step::End, _) => frames.push(Frame::Empty(stream, FrameType::End)),
-                    (Step::Move, _) => frames.push(Frame::Empty(stream, FrameType::Move)),
-                    (Step::Taken, _) => frames.push(Frame::Empty(stream, FrameType::Taken)),
+                    (FrameStep::Reset, _) => frames.push(Frame::Reset(stream, error)),
+                    (FrameStep::End, _) => frames.push(Frame::Empty(stream, FrameType::End)),
+                    (FrameStep::Move, _) => frames.push(Frame::Empty(stream, FrameType::Move)),
+                    (FrameStep::Taken, _) => frames.push(Frame::Empty(stream, FrameType::Taken)),
                 },
             }
             if decoder.is_between_frames() {

@@ -6,7 +6,7 @@ use super::*;
 /// What the service gets of a stream that comes in these pieces.
 async fn through(pieces: &[&[u8]], host: &str) -> Vec<u8> {
     let (mut far, mut near) = duplex(64);
-    let mut named = Named::new(&mut near, host);
+    let mut named = HostRewriter::new(&mut near, host);
     let mut got = Vec::new();
     let sent = async {
         for piece in pieces {
@@ -71,7 +71,7 @@ async fn what_breaks_off_breaks_off_at_the_service_too() {
 async fn what_is_no_request_breaks_the_stream() {
     let (mut far, mut near) = duplex(64);
     far.write_all(b"\x16\x03\x01\x00\x05hello").await.unwrap();
-    let mut named = Named::new(&mut near, "a");
+    let mut named = HostRewriter::new(&mut near, "a");
     let error = named.read_to_end(&mut Vec::new()).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }
@@ -102,7 +102,7 @@ async fn behind_a_refused_upgrade_the_next_request_is_renamed() {
 /// What the service gets after an upgrade that it answers, byte by byte.
 async fn upgraded(answer: &str) -> Vec<u8> {
     let (mut far, mut near) = duplex(1024);
-    let mut named = Named::new(&mut near, "a:1");
+    let mut named = HostRewriter::new(&mut near, "a:1");
     far.write_all(UPGRADE).await.unwrap();
     far.write_all(BEHIND).await.unwrap();
     let mut got = vec![0; UPGRADE.len() - "web.test".len() + "a:1".len()];
@@ -122,7 +122,7 @@ async fn upgraded(answer: &str) -> Vec<u8> {
 #[tokio::test]
 async fn an_upgrade_that_is_never_answered_holds_nobody() {
     let (mut far, mut near) = duplex(1024);
-    let mut named = Named::new(&mut near, "a:1");
+    let mut named = HostRewriter::new(&mut near, "a:1");
     far.write_all(UPGRADE).await.unwrap();
     far.shutdown().await.unwrap();
     // The service closes.
@@ -142,7 +142,7 @@ async fn an_upgrade_that_is_never_answered_holds_nobody() {
 /// and ends with.
 async fn answered(host: &str, answer: &str, pieces: usize) -> String {
     let (mut far, mut near) = duplex(100);
-    let mut named = Named::new(&mut near, "localhost:5173");
+    let mut named = HostRewriter::new(&mut near, "localhost:5173");
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-Proto: https\r\n\r\n");
     far.write_all(request.as_bytes()).await.unwrap();
     assert!(named.read(&mut [0; 512]).await.unwrap() > 0);
@@ -234,7 +234,7 @@ async fn bytes_of_answers_that_are_no_head_stay_as_they_are() {
 #[tokio::test]
 async fn each_visitor_is_led_to_the_name_that_they_use() {
     let (mut far, mut near) = duplex(4096);
-    let mut named = Named::new(&mut near, "localhost:5173");
+    let mut named = HostRewriter::new(&mut near, "localhost:5173");
     let requests = "GET / HTTP/1.1\r\nHost: one.test\r\nX-Forwarded-Proto: https\r\n\r\n\
         GET / HTTP/1.1\r\nHost: two.test\r\nX-Forwarded-Proto: http\r\n\r\n";
     far.write_all(requests.as_bytes()).await.unwrap();

@@ -44,7 +44,7 @@ struct Between {
     edge: DuplexStream,
     service: DuplexStream,
     notes: Notes,
-    carried: tokio::task::JoinHandle<Pumped>,
+    carried: tokio::task::JoinHandle<CopyResult>,
 }
 
 impl Between {
@@ -99,7 +99,7 @@ impl Between {
 /// What there is beside the two sessions.
 struct Rest {
     notes: Notes,
-    carried: tokio::task::JoinHandle<Pumped>,
+    carried: tokio::task::JoinHandle<CopyResult>,
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use super::*;
 /// The end that chooses the connection, and finds none.
 struct ToNothing;
 
-impl Mover for ToNothing {
+impl MigrationTarget for ToNothing {
     type Connection = DuplexStream;
 
     const CHOOSES: bool = true;
@@ -23,7 +23,7 @@ impl Mover for ToNothing {
 /// The end that waits for it, in vain.
 struct ToNowhere;
 
-impl Mover for ToNowhere {
+impl MigrationTarget for ToNowhere {
     type Connection = DuplexStream;
 
     const CHOOSES: bool = false;
@@ -40,9 +40,9 @@ async fn a_stream_stays_where_there_is_nowhere_to_go() {
     for (down, ends) in [(false, false), (false, true), (true, true)] {
         let mut pair = pair(64 * 1024).await;
         let near = pair.lane.open(&opening("s")).unwrap();
-        let mut near = Carried::new(near, ToNothing, Budget::exchanges(UP_LIMIT));
+        let mut near = MigratingStream::new(near, ToNothing, Budget::exchanges(UP_LIMIT));
         let far = pair.agent.recv().await.unwrap();
-        let mut far = Carried::new(far, ToNowhere, Budget::exchanges(DOWN_LIMIT));
+        let mut far = MigratingStream::new(far, ToNowhere, Budget::exchanges(DOWN_LIMIT));
         if ends {
             near.lane().lane().stay();
             far.lane().lane().stay();
@@ -72,10 +72,10 @@ async fn a_stream_stays_where_there_is_nowhere_to_go() {
 async fn a_move_that_fails_is_told_again_and_again() {
     let mut pair = pair(64 * 1024).await;
     let near = pair.lane.open(&opening("s")).unwrap();
-    let mut near = Carried::new(near, ToNothing, Budget::exchanges(UP_LIMIT));
+    let mut near = MigratingStream::new(near, ToNothing, Budget::exchanges(UP_LIMIT));
     near.write_all(b"!").await.unwrap();
     let far = pair.agent.recv().await.unwrap();
-    let mut far = Carried::new(far, ToNowhere, Budget::exchanges(1));
+    let mut far = MigratingStream::new(far, ToNowhere, Budget::exchanges(1));
     let leaving = tokio::spawn(async move { far.write_all(b"too much").await });
     assert_eq!(near.read_u8().await.unwrap(), b't');
     for _ in 0..3 {
@@ -100,7 +100,7 @@ async fn an_end_that_waits_to_move_hears_that_its_peer_has_gone() {
     let mut near = carried(pair.lane.open(&opening("s")).unwrap()).0;
     near.shutdown().await.unwrap();
     let far = pair.agent.recv().await.unwrap();
-    let mut far = Carried::new(far, ToNowhere, Budget::exchanges(1));
+    let mut far = MigratingStream::new(far, ToNowhere, Budget::exchanges(1));
     assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
     let leaving = tokio::spawn(async move { far.write_all(b"too much").await });
     assert_eq!(near.read_u8().await.unwrap(), b't');
@@ -112,7 +112,7 @@ async fn an_end_that_waits_to_move_hears_that_its_peer_has_gone() {
 /// The end whose connection comes when the test says so.
 struct ToLater(Mutex<Option<oneshot::Receiver<DuplexStream>>>);
 
-impl Mover for ToLater {
+impl MigrationTarget for ToLater {
     type Connection = DuplexStream;
 
     const CHOOSES: bool = false;
@@ -141,7 +141,7 @@ async fn a_move_wakes_both_halves() {
     let far = pair.agent.recv().await.unwrap();
     let (arrival, later) = oneshot::channel();
     let to = ToLater(Mutex::new(Some(later)));
-    let mut far = Carried::new(far, to, Budget::exchanges(DOWN_LIMIT));
+    let mut far = MigratingStream::new(far, to, Budget::exchanges(DOWN_LIMIT));
     assert_eq!(far.read_u8().await.unwrap(), b'!');
     let halves = [(); 2].map(|()| Arc::new(Woken::default()));
     let [reader, writer] = [0, 1].map(|half: usize| Waker::from(Arc::clone(&halves[half])));

@@ -10,7 +10,9 @@ async fn a_stream_that_waits_for_its_peer_keeps_one_waker() {
         fn wake(self: Arc<Self>) {}
     }
     let (engine, _agent) = duplex(1024);
-    let (lane, _driver) = Standing::new(engine, Side::Engine).into_lane().unwrap();
+    let (lane, _driver) = StandingConnection::new(engine, Side::Engine)
+        .into_lane()
+        .unwrap();
     let opened = std::iter::from_fn(|| lane.open(&opening("s")));
     let mut streams: Vec<_> = opened.map(carried).collect();
     let count = Arc::new(Count);

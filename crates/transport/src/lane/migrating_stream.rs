@@ -8,12 +8,12 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::stream::{Read, Written};
+use super::stream::{ReadOutcome, WriteOutcome};
 use super::{Budget, LaneStream};
 use crate::Stream;
 
 /// Brings the connection that a stream moves to.
-pub trait Mover: Unpin + Send {
+pub trait MigrationTarget: Unpin + Send {
     /// What it brings.
     type Connection: Stream;
 
@@ -32,18 +32,18 @@ pub type Connecting<C> = Pin<Box<dyn Future<Output = io::Result<C>> + Send>>;
 ///
 /// Reading ends with the peer's end; [`io::ErrorKind::ConnectionReset`] says that the peer gave
 /// the stream up. Dropping it gives it up, if it has not ended.
-pub struct Carried<M: Mover> {
+pub struct MigratingStream<M: MigrationTarget> {
     lane: LaneStream,
     mover: M,
-    place: Place<M::Connection>,
+    place: StreamLocation<M::Connection>,
     /// What came on the lane has been read.
     behind: bool,
 }
 
-enum Place<C> {
+enum StreamLocation<C> {
     Lane,
     /// Our direction leaves the lane, and has nowhere to go yet.
-    Moving(Moving<C>),
+    Moving(Migration<C>),
     Moved(C),
     /// The connection did not come, for this reason.
     Failed(io::ErrorKind),
@@ -51,13 +51,13 @@ enum Place<C> {
 
 /// A stream on its way. Its halves may be two tasks' (`tokio::io::split`), and both go on when it
 /// has arrived.
-struct Moving<C> {
+struct Migration<C> {
     connecting: Connecting<C>,
-    halves: Arc<Halves>,
+    halves: Arc<HalfWakers>,
 }
 
 #[derive(Default)]
-struct Halves(Mutex<[Option<Waker>; 2]>);
+struct HalfWakers(Mutex<[Option<Waker>; 2]>);
 
 #[derive(Clone, Copy)]
 enum Half {
@@ -65,7 +65,7 @@ enum Half {
     Writer,
 }
 
-impl Halves {
+impl HalfWakers {
     fn set(&self, half: Half, waker: Option<Waker>) {
         let mut halves = self.0.lock();
         let [reader, writer] = &mut *halves;
@@ -79,14 +79,14 @@ impl Halves {
     }
 }
 
-impl Wake for Halves {
+impl Wake for HalfWakers {
     fn wake(self: Arc<Self>) {
         let halves = std::mem::take(&mut *self.0.lock());
         halves.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
-impl<C> Moving<C> {
+impl<C> Migration<C> {
     fn new(connecting: Connecting<C>) -> Self {
         Self {
             connecting,
@@ -114,21 +114,21 @@ impl<C> Moving<C> {
     }
 }
 
-impl<M: Mover> Carried<M> {
+impl<M: MigrationTarget> MigratingStream<M> {
     /// A stream that has begun, and what it may say on its lane.
     pub fn new(mut lane: LaneStream, mover: M, budget: Budget) -> Self {
         lane.set_budget(budget);
         Self {
             lane,
             mover,
-            place: Place::Lane,
+            place: StreamLocation::Lane,
             behind: false,
         }
     }
 
     /// Whether it has left the lane.
     pub fn is_moved(&self) -> bool {
-        !matches!(self.place, Place::Lane)
+        !matches!(self.place, StreamLocation::Lane)
     }
 
     /// Its part on the lane.
@@ -139,16 +139,16 @@ impl<M: Mover> Carried<M> {
     /// Where it has moved to, once it has arrived there.
     pub fn connection(&self) -> Option<&M::Connection> {
         match &self.place {
-            Place::Moved(connection) => Some(connection),
-            Place::Lane | Place::Moving(_) | Place::Failed(_) => None,
+            StreamLocation::Moved(connection) => Some(connection),
+            StreamLocation::Lane | StreamLocation::Moving(_) | StreamLocation::Failed(_) => None,
         }
     }
 
     /// The same, to change it.
     pub fn connection_mut(&mut self) -> Option<&mut M::Connection> {
         match &mut self.place {
-            Place::Moved(connection) => Some(connection),
-            Place::Lane | Place::Moving(_) | Place::Failed(_) => None,
+            StreamLocation::Moved(connection) => Some(connection),
+            StreamLocation::Lane | StreamLocation::Moving(_) | StreamLocation::Failed(_) => None,
         }
     }
 
@@ -164,13 +164,13 @@ impl<M: Mover> Carried<M> {
         cx: &mut Context<'_>,
         half: Half,
     ) -> Poll<io::Result<Option<Pin<&mut M::Connection>>>> {
-        if matches!(self.place, Place::Lane) {
+        if matches!(self.place, StreamLocation::Lane) {
             if !M::CHOOSES {
                 self.lane.move_on()?;
             }
-            self.place = Place::Moving(Moving::new(self.mover.connect()));
+            self.place = StreamLocation::Moving(Migration::new(self.mover.connect()));
         }
-        if let Place::Moving(moving) = &mut self.place {
+        if let StreamLocation::Moving(moving) = &mut self.place {
             let moved = ready!(moving.poll(cx, half, &mut self.lane));
             let said = moved.and_then(|connection| {
                 if M::CHOOSES {
@@ -181,32 +181,32 @@ impl<M: Mover> Carried<M> {
             self.place = match said {
                 Ok(connection) => {
                     self.lane.arrive();
-                    Place::Moved(connection)
+                    StreamLocation::Moved(connection)
                 }
                 Err(_) if M::CHOOSES && self.lane.may_stay() => {
                     self.lane.stay();
-                    Place::Lane
+                    StreamLocation::Lane
                 }
-                Err(error) => Place::Failed(error.kind()),
+                Err(error) => StreamLocation::Failed(error.kind()),
             };
             self.settle();
         }
         match &mut self.place {
-            Place::Moved(connection) => Poll::Ready(Ok(Some(Pin::new(connection)))),
-            Place::Failed(why) => Poll::Ready(Err((*why).into())),
-            Place::Lane | Place::Moving(_) => Poll::Ready(Ok(None)),
+            StreamLocation::Moved(connection) => Poll::Ready(Ok(Some(Pin::new(connection)))),
+            StreamLocation::Failed(why) => Poll::Ready(Err((*why).into())),
+            StreamLocation::Lane | StreamLocation::Moving(_) => Poll::Ready(Ok(None)),
         }
     }
 
     /// What has arrived elsewhere, and has been read here, takes no place on the lane.
     fn settle(&mut self) {
-        if self.behind && matches!(self.place, Place::Moved(_)) {
+        if self.behind && matches!(self.place, StreamLocation::Moved(_)) {
             self.lane.leave();
         }
     }
 }
 
-impl<M: Mover + std::fmt::Debug> std::fmt::Debug for Carried<M> {
+impl<M: MigrationTarget + std::fmt::Debug> std::fmt::Debug for MigratingStream<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Carried")
             .field("lane", &self.lane)
@@ -215,7 +215,7 @@ impl<M: Mover + std::fmt::Debug> std::fmt::Debug for Carried<M> {
     }
 }
 
-impl<M: Mover> AsyncRead for Carried<M> {
+impl<M: MigrationTarget> AsyncRead for MigratingStream<M> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -227,8 +227,8 @@ impl<M: Mover> AsyncRead for Carried<M> {
         }
         if !this.behind {
             match ready!(this.lane.poll_read(cx, buf))? {
-                Read::Bytes => return Poll::Ready(Ok(())),
-                Read::Moved => {
+                ReadOutcome::Bytes => return Poll::Ready(Ok(())),
+                ReadOutcome::Moved => {
                     this.behind = true;
                     this.settle();
                 }
@@ -242,7 +242,7 @@ impl<M: Mover> AsyncRead for Carried<M> {
     }
 }
 
-impl<M: Mover> AsyncWrite for Carried<M> {
+impl<M: MigrationTarget> AsyncWrite for MigratingStream<M> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -253,10 +253,10 @@ impl<M: Mover> AsyncWrite for Carried<M> {
             return Poll::Ready(Ok(0));
         }
         loop {
-            if matches!(this.place, Place::Lane) {
+            if matches!(this.place, StreamLocation::Lane) {
                 match ready!(this.lane.poll_write(cx, buf))? {
-                    Written::Bytes(taken) => return Poll::Ready(Ok(taken)),
-                    Written::Full => {}
+                    WriteOutcome::Bytes(taken) => return Poll::Ready(Ok(taken)),
+                    WriteOutcome::Full => {}
                 }
             }
             if let Some(connection) = ready!(this.poll_moved(cx, Half::Writer))? {
@@ -268,15 +268,15 @@ impl<M: Mover> AsyncWrite for Carried<M> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().place {
             // What a lane has taken is sent without being asked for.
-            Place::Lane | Place::Moving(_) => Poll::Ready(Ok(())),
-            Place::Moved(connection) => Pin::new(connection).poll_flush(cx),
-            Place::Failed(why) => Poll::Ready(Err((*why).into())),
+            StreamLocation::Lane | StreamLocation::Moving(_) => Poll::Ready(Ok(())),
+            StreamLocation::Moved(connection) => Pin::new(connection).poll_flush(cx),
+            StreamLocation::Failed(why) => Poll::Ready(Err((*why).into())),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if !matches!(this.place, Place::Lane)
+        if !matches!(this.place, StreamLocation::Lane)
             && let Some(connection) = ready!(this.poll_moved(cx, Half::Writer))?
         {
             return connection.poll_shutdown(cx);

@@ -22,16 +22,16 @@ const AGED: u32 = 20;
 
 /// Whether a load is over, judged once in each period.
 #[derive(Debug, Default)]
-pub(crate) struct Calm {
+pub(crate) struct LoadMonitor {
     /// The most buffers taken in one period since memory was given back.
     peak: u64,
     /// Periods since a load was over.
     since: Option<u32>,
 }
 
-impl Calm {
+impl LoadMonitor {
     /// Whether to give memory back, `taken` buffers having been taken in the period that ends.
-    pub(crate) fn over(&mut self, taken: u64) -> bool {
+    pub(crate) fn has_subsided(&mut self, taken: u64) -> bool {
         self.peak = self.peak.max(taken);
         if self.peak >= LOAD && taken < self.peak / 8 {
             self.peak = taken;
@@ -53,7 +53,7 @@ impl Calm {
 }
 
 /// Frees this thread's spare buffers, and gives what is free in the whole process back.
-pub(crate) fn give_back() {
+pub(crate) fn trim_memory() {
     Scratch::free_spare();
     trim();
 }
@@ -81,28 +81,28 @@ mod tests {
 
     #[test]
     fn a_load_that_ends_is_noticed_once_and_once_more_when_what_idles_has_aged() {
-        let mut calm = Calm::default();
+        let mut calm = LoadMonitor::default();
         for taken in [10, 3_000, 90_000, 50_000] {
-            assert!(!calm.over(taken), "{taken}");
+            assert!(!calm.has_subsided(taken), "{taken}");
         }
-        assert!(calm.over(400));
+        assert!(calm.has_subsided(400));
         for _ in 0..AGED {
-            assert!(!calm.over(400));
+            assert!(!calm.has_subsided(400));
         }
-        assert!(calm.over(400));
+        assert!(calm.has_subsided(400));
         for _ in 0..100 {
-            assert!(!calm.over(400));
+            assert!(!calm.has_subsided(400));
         }
     }
 
     #[test]
     fn little_and_even_work_is_left_alone() {
-        let mut calm = Calm::default();
+        let mut calm = LoadMonitor::default();
         for taken in [0, 1_999, 0, 0, 1_000, 0] {
-            assert!(!calm.over(taken), "{taken}");
+            assert!(!calm.has_subsided(taken), "{taken}");
         }
         for taken in [5_000, 9_000, 4_000, 9_000, 2_000, 8_000] {
-            assert!(!calm.over(taken), "{taken}");
+            assert!(!calm.has_subsided(taken), "{taken}");
         }
     }
 }
