@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use store::Store;
 use types::problem::Problem;
 
-use crate::caller::Verdicts;
+use crate::caller::SignatureCache;
 use crate::clock_skew::ClockSkew;
 use crate::config::Config;
 use crate::engines::Engines;
@@ -23,7 +23,7 @@ use crate::keys::Keys;
 use crate::logs::SearchLimit;
 use crate::oauth::Oauth;
 use crate::people::People;
-use crate::plans::Shop;
+use crate::plans::PlanService;
 use crate::problem::Refusal;
 use crate::rate_limit::{self, RateLimiter};
 use crate::webhooks::Webhooks;
@@ -47,7 +47,7 @@ pub struct App {
     /// What handlers about people share.
     pub people: People,
     /// What can be created, where, and for how much.
-    pub shop: Shop,
+    pub shop: PlanService,
     /// What handlers of OAuth count.
     pub oauth: Oauth,
     /// Requests that callers may send.
@@ -65,7 +65,7 @@ pub struct App {
     /// What sends webhooks.
     pub webhooks: Webhooks,
     /// Signatures that were verified a moment ago.
-    pub verdicts: Verdicts,
+    pub verdicts: SignatureCache,
 }
 
 impl App {

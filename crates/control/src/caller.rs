@@ -18,13 +18,13 @@ use types::problem::Problem;
 
 pub(crate) use self::bearer::Bearer;
 pub use self::needs::{
-    Anyone, CredentialsRead, CredentialsWrite, EventsRead, LogsRead, Needs, PlanRead, ProjectsRead,
-    ProjectsWrite, TokensCreate, TurnCredentialsCreate, WebhooksRead, WebhooksWrite,
-    WebttyServersRead, WebttyServersWrite, WorkspacesProtect, WorkspacesRead,
+    Anyone, CredentialsRead, CredentialsWrite, EventsRead, LogsRead, PlanRead, ProjectsRead,
+    ProjectsWrite, RequiredPermission, TokensCreate, TurnCredentialsCreate, WebhooksRead,
+    WebhooksWrite, WebttyServersRead, WebttyServersWrite, WorkspacesProtect, WorkspacesRead,
 };
 pub use self::operator::Operator;
 pub use self::principal::{Principal, Source};
-pub use self::verdicts::Verdicts;
+pub use self::verdicts::SignatureCache;
 use crate::app::App;
 use crate::extract::ClientIp;
 use crate::people::session;
@@ -41,7 +41,7 @@ pub struct Caller<P> {
     needs: PhantomData<fn() -> P>,
 }
 
-impl<P: Needs> FromRequestParts<Arc<App>> for Caller<P> {
+impl<P: RequiredPermission> FromRequestParts<Arc<App>> for Caller<P> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Answer<Self> {

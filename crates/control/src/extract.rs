@@ -10,7 +10,7 @@ mod query;
 mod segment;
 
 pub use self::body::{Body, OptionalBody, read as read_json};
-pub(crate) use self::body::{read_within as read_json_within, whole};
+pub(crate) use self::body::{read_body, read_within as read_json_within};
 pub use self::client_ip::ClientIp;
 pub use self::path::Path;
 pub use self::query::{Page, Query};

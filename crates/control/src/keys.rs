@@ -29,7 +29,7 @@ use tokio::sync::Semaphore;
 use types::problem::Problem;
 
 pub(crate) use self::files::cluster_secret;
-pub use self::ring::Ring;
+pub use self::ring::KeySet;
 pub use self::rotation::{LEAD, Rotation, rotate};
 pub(crate) use self::seal::Seal;
 pub use self::turn::RelayKey;
@@ -49,7 +49,7 @@ pub struct Keys {
     files: Vec<Arc<SigningKey>>,
     compat: bool,
     rotate_every: Option<SignedDuration>,
-    ring: RwLock<Arc<Ring>>,
+    ring: RwLock<Arc<KeySet>>,
     /// One asks the database at a time; the others find what it brought.
     asking: Semaphore,
     /// When a stranger's key was last asked for.
@@ -94,7 +94,7 @@ impl Keys {
     }
 
     /// The keys that sign and verify the platform's own tokens, as they are now.
-    pub fn ring(&self) -> Arc<Ring> {
+    pub fn ring(&self) -> Arc<KeySet> {
         Arc::clone(&self.ring.read())
     }
 

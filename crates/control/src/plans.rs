@@ -16,10 +16,10 @@ use axum::Router;
 pub use self::catalogue::{Catalogue, Place, Region, Terms};
 pub use self::fingerprint::{Fingerprint, FingerprintKey};
 pub(crate) use self::offer::explain;
-pub use self::offer::{Offer, Room, configuration, offer};
+pub use self::offer::{Availability, Offer, configuration, offer};
 pub use self::section::CatalogSection;
 pub(crate) use self::section::is_country;
-pub use self::shop::{Shop, ShopError, Snapshot};
+pub use self::shop::{PlanService, PlanServiceError, Snapshot};
 use crate::app::App;
 use crate::route::Serve as _;
 

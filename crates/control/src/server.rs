@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::app::{App, router};
-use crate::caller::Verdicts;
+use crate::caller::SignatureCache;
 use crate::clock_skew::{self, ClockSkew};
 use crate::config::Config;
 use crate::engines::{self, Engines};
@@ -30,7 +30,7 @@ use crate::logs::SearchLimit;
 use crate::metrics;
 use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
-use crate::plans::{Shop, ShopError};
+use crate::plans::{PlanService, PlanServiceError};
 use crate::rate_limit::RateLimiter;
 use crate::webhooks::{self, CannotSend, Webhooks};
 
@@ -85,7 +85,7 @@ pub enum StartError {
     Key(#[from] KeyError),
     /// The catalogue, or what it needs.
     #[error(transparent)]
-    Shop(#[from] ShopError),
+    Shop(#[from] PlanServiceError),
     /// The database.
     #[error("the database cannot be opened: {0}")]
     Database(#[from] store::Error),
@@ -127,7 +127,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let embedded = store.is_embedded().then(|| config.data_dir.clone());
     let keys = Keys::open(&config, &store, clock.now()).await?;
     let people = People::open(&config)?;
-    let shop = Shop::open(&config, &keys)?;
+    let shop = PlanService::open(&config, &keys)?;
     shop.publish(&store).await?;
     let engines = Engines::open(&config)?;
     let webhooks = Webhooks::open(&config.webhooks)?;
@@ -145,7 +145,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         jobs: Jobs::default(),
         engines,
         webhooks,
-        verdicts: Verdicts::default(),
+        verdicts: SignatureCache::default(),
         oauth: Oauth::default(),
     }))
 }

@@ -7,7 +7,7 @@ use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::trust::Trust;
+use crate::trust::PoolHealth;
 
 /// A connection that goes back to its pool when it is dropped, wherever its taker was by then: in
 /// the middle of a transaction, which is rolled back, or in the middle of a statement, which is
@@ -25,7 +25,7 @@ pub(crate) struct Lease {
     in_transaction: bool,
     /// Whether nobody gets the connection after this.
     is_last: bool,
-    trust: Option<Trust>,
+    trust: Option<PoolHealth>,
 }
 
 enum Pooled {
@@ -44,11 +44,11 @@ impl Lease {
         Self::new(Pooled::Sqlite(connection), None)
     }
 
-    pub(crate) fn postgres(connection: PoolConnection<Postgres>, trust: &Trust) -> Self {
+    pub(crate) fn postgres(connection: PoolConnection<Postgres>, trust: &PoolHealth) -> Self {
         Self::new(Pooled::Postgres(connection), Some(trust.clone()))
     }
 
-    fn new(connection: Pooled, trust: Option<Trust>) -> Self {
+    fn new(connection: Pooled, trust: Option<PoolHealth>) -> Self {
         Self {
             connection: Some(connection),
             in_transaction: false,
@@ -60,7 +60,7 @@ impl Lease {
     /// It turned out that there was nobody at the other end.
     pub(crate) fn was_dead(&self) {
         if let Some(trust) = &self.trust {
-            trust.disappointed();
+            trust.mark_dead();
         }
     }
 

@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::error::{Error, Reason};
 use crate::lease::Lease;
 use crate::store::{ACQUIRE_TIMEOUT, STATEMENT_CACHE};
-use crate::trust::Trust;
+use crate::trust::PoolHealth;
 
 /// The connections of one process.
 #[derive(Clone, Debug)]
 pub(crate) struct PostgresPool {
     pub(crate) pool: PgPool,
-    trust: Trust,
+    trust: PoolHealth,
 }
 
 impl PostgresPool {
@@ -39,14 +39,14 @@ impl PostgresPool {
         let allowed: i64 = sqlx::query_scalar(ALLOWED).fetch_one(&mut first).await?;
         first.close().await?;
         let allowed = u32::try_from(allowed.max(1)).unwrap_or(u32::MAX);
-        let trust = Trust::new();
+        let trust = PoolHealth::new();
         let asked = trust.clone();
         let pool = PgPoolOptions::new()
             .max_connections(wanted.min(allowed))
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
             .before_acquire(move |connection, meta| {
-                let doubted = asked.doubts(&meta);
+                let doubted = asked.must_probe(&meta);
                 Box::pin(async move {
                     if doubted {
                         connection.ping().await?;

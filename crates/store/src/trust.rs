@@ -13,13 +13,13 @@ use sqlx::pool::PoolConnectionMetadata;
 /// use a moment ago is taken as it is. Once one of them turns out to be dead, as all are when the
 /// server starts again, every one is asked for a while.
 #[derive(Clone, Debug)]
-pub(crate) struct Trust {
+pub(crate) struct PoolHealth {
     began: Instant,
     /// In milliseconds after the beginning.
     doubted_until: Arc<AtomicU64>,
 }
 
-impl Trust {
+impl PoolHealth {
     pub(crate) fn new() -> Self {
         Self {
             began: Instant::now(),
@@ -28,13 +28,13 @@ impl Trust {
     }
 
     /// A connection was dead.
-    pub(crate) fn disappointed(&self) {
+    pub(crate) fn mark_dead(&self) {
         let until = millis(self.began.elapsed() + DOUBT);
         self.doubted_until.fetch_max(until, Ordering::Relaxed);
     }
 
     /// Whether this connection is to be asked first.
-    pub(crate) fn doubts(&self, connection: &PoolConnectionMetadata) -> bool {
+    pub(crate) fn must_probe(&self, connection: &PoolConnectionMetadata) -> bool {
         let until = self.doubted_until.load(Ordering::Relaxed);
         connection.idle_for >= TRUSTED || millis(self.began.elapsed()) < until
     }

@@ -188,12 +188,12 @@ fn parse_engine(text: &str) -> Result<HostPort, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Kept;
+    use crate::context::TokenStorage;
 
     fn context() -> Context {
         Context {
             engine: Some("engine.localhost:8443".to_owned()),
-            token: Kept::Token("kept.kept.kept".to_owned()),
+            token: TokenStorage::Token("kept.kept.kept".to_owned()),
             ca_file: Some("ca.pem".into()),
             ..Context::default()
         }

@@ -37,7 +37,7 @@ pub(crate) struct Context {
     pub(crate) engine: Option<String>,
     /// The token, for both.
     #[serde(flatten)]
-    pub(crate) token: Kept,
+    pub(crate) token: TokenStorage,
     /// The CA that vouches for them, where it is not a public one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca_file: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub(crate) struct Context {
 /// Where the token of a context is: one of these stands in the file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kept {
+pub(crate) enum TokenStorage {
     /// In the file itself.
     Token(String),
     /// In the keyring of the system.
@@ -73,7 +73,7 @@ pub(crate) struct SelectedProject {
 
 /// Why a context is the one that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum ContextSource {
     /// A flag or a variable names it.
     Named,
     /// `svc context use` selected it.
@@ -96,23 +96,26 @@ pub(crate) fn pick(
 }
 
 /// Which context is used, and why.
-pub(crate) fn choose(directory: &Path, name: Option<&str>) -> Result<(String, Why), Failure> {
+pub(crate) fn choose(
+    directory: &Path,
+    name: Option<&str>,
+) -> Result<(String, ContextSource), Failure> {
     if let Some(name) = name.filter(|name| !name.is_empty()) {
         return match Context::read(directory, name)? {
-            Some(_) => Ok((name.to_owned(), Why::Named)),
+            Some(_) => Ok((name.to_owned(), ContextSource::Named)),
             None => Err(unknown(directory, name)),
         };
     }
     if let Some(name) = selected(directory) {
         return match Context::read(directory, &name)? {
-            Some(_) => Ok((name, Why::Selected)),
+            Some(_) => Ok((name, ContextSource::Selected)),
             None => Err(unknown(directory, &name)
                 .hint("`svc context use` without a name forgets what was selected")),
         };
     }
     match Context::read(directory, LOCAL)? {
-        Some(_) => Ok((LOCAL.to_owned(), Why::Running)),
-        None => Ok((DEFAULT.to_owned(), Why::Fallback)),
+        Some(_) => Ok((LOCAL.to_owned(), ContextSource::Running)),
+        None => Ok((DEFAULT.to_owned(), ContextSource::Fallback)),
     }
 }
 
@@ -174,7 +177,7 @@ pub(crate) fn select(directory: &Path, name: Option<&str>) -> Result<(), Failure
     written.map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))
 }
 
-impl Kept {
+impl TokenStorage {
     /// The token itself.
     pub(crate) fn token(&self) -> Result<Token, Failure> {
         match self {
@@ -203,7 +206,7 @@ impl Kept {
     }
 }
 
-impl Default for Kept {
+impl Default for TokenStorage {
     /// No token yet.
     fn default() -> Self {
         Self::Token(String::new())
@@ -262,9 +265,9 @@ impl Context {
     }
 
     /// Writes a context for as long as this process runs.
-    pub(crate) fn write(&self, directory: &Path, name: &str) -> Result<Written, Failure> {
+    pub(crate) fn write(&self, directory: &Path, name: &str) -> Result<TemporaryContext, Failure> {
         self.save(directory, name)?;
-        Ok(Written {
+        Ok(TemporaryContext {
             directory: directory.to_owned(),
             name: name.to_owned(),
             context: self.clone(),
@@ -288,13 +291,13 @@ impl std::fmt::Debug for Context {
 
 /// A context that this process wrote.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct TemporaryContext {
     directory: PathBuf,
     name: String,
     context: Context,
 }
 
-impl Drop for Written {
+impl Drop for TemporaryContext {
     /// Removes the file, unless somebody else has written it since.
     fn drop(&mut self) {
         let now = Context::read(&self.directory, &self.name);
@@ -350,7 +353,7 @@ mod tests {
     fn context() -> Context {
         Context {
             engine: Some("engine.localhost:8443".to_owned()),
-            token: Kept::Token("a.b.c".to_owned()),
+            token: TokenStorage::Token("a.b.c".to_owned()),
             ca_file: Some("/data/ca.pem".into()),
             ..Context::default()
         }
@@ -421,14 +424,17 @@ mod tests {
         assert_eq!(names(dir.path()).unwrap(), [DEFAULT, LOCAL, "work"]);
         select(dir.path(), Some("work")).unwrap();
         let chosen = |name| choose(dir.path(), name).unwrap();
-        assert_eq!(chosen(None), ("work".to_owned(), Why::Selected));
-        assert_eq!(chosen(Some(LOCAL)), (LOCAL.to_owned(), Why::Named));
+        assert_eq!(chosen(None), ("work".to_owned(), ContextSource::Selected));
+        assert_eq!(
+            chosen(Some(LOCAL)),
+            (LOCAL.to_owned(), ContextSource::Named)
+        );
         Context::remove(dir.path(), "work").unwrap();
         let gone = choose(dir.path(), None).unwrap_err();
         assert!(gone.to_string().contains("svc context use"), "{gone}");
         select(dir.path(), None).unwrap();
         select(dir.path(), None).unwrap();
-        assert_eq!(chosen(None), (LOCAL.to_owned(), Why::Running));
+        assert_eq!(chosen(None), (LOCAL.to_owned(), ContextSource::Running));
         let slip = choose(dir.path(), Some("defualt")).unwrap_err();
         assert!(slip.to_string().contains("`default`?"), "{slip}");
     }
@@ -443,8 +449,8 @@ mod tests {
             .unwrap()
         };
         let (here, account) = ("a.b.c".to_owned(), Account::new("/c/default.json"));
-        assert_eq!(text(Kept::Token(here)), r#"{"token":"a.b.c"}"#);
-        let elsewhere = text(Kept::KeyringAccount(account.clone()));
+        assert_eq!(text(TokenStorage::Token(here)), r#"{"token":"a.b.c"}"#);
+        let elsewhere = text(TokenStorage::KeyringAccount(account.clone()));
         assert_eq!(elsewhere, r#"{"keyring_account":"/c/default.json"}"#);
         let read: Context = serde_json::from_str(&elsewhere).unwrap();
         assert_eq!(read.token.account(), Some(&account));

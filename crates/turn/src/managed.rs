@@ -19,23 +19,23 @@ use crate::metrics;
 use crate::server::StartError;
 
 /// A link that was opened, with what an earlier relay knew in force.
-pub(crate) struct Managed {
+pub(crate) struct PlatformLink {
     link: Link,
     records: Records,
     reporter: Reporter,
-    told: Arc<Told>,
+    told: Arc<LinkHandler>,
 }
 
 /// Where what the platform tells goes.
 #[derive(Debug)]
-struct Told {
+struct LinkHandler {
     directory: Arc<Directory>,
     /// Counts what was told: whoever watches judges allocations again.
     changed: watch::Sender<u64>,
     readiness: Readiness,
 }
 
-impl Managed {
+impl PlatformLink {
     /// Takes the data directory and puts in force what is in it.
     pub(crate) async fn open(
         platform: &ControlPlane,
@@ -44,7 +44,7 @@ impl Managed {
     ) -> Result<Self, StartError> {
         let endpoint = platform.endpoint()?;
         let path = platform.data_dir.clone();
-        let told = Arc::new(Told {
+        let told = Arc::new(LinkHandler {
             directory,
             changed: watch::Sender::new(0),
             readiness,
@@ -79,7 +79,7 @@ impl Managed {
     }
 
     /// Follows the platform from now on.
-    pub(crate) fn follow(self, clock: Arc<dyn Clock>) -> Following {
+    pub(crate) fn follow(self, clock: Arc<dyn Clock>) -> LinkHandle {
         let Self {
             link,
             records,
@@ -88,7 +88,7 @@ impl Managed {
         } = self;
         let (status, directory) = (link.status(), Arc::clone(&told.directory));
         let to = records.clone();
-        Following {
+        LinkHandle {
             status,
             records,
             metering: Task::spawn(|stop| keep_reporting(directory, to, clock, stop)),
@@ -98,7 +98,7 @@ impl Managed {
     }
 }
 
-impl link::Handler for Told {
+impl link::Handler for LinkHandler {
     fn snapshot(&self, _platform: Platform, items: Vec<Item>) -> Result<(), String> {
         self.directory.replace(items)?;
         self.changed.send_modify(|count| *count += 1);
@@ -113,7 +113,7 @@ impl link::Handler for Told {
 }
 
 /// A platform that is being followed.
-pub(crate) struct Following {
+pub(crate) struct LinkHandle {
     status: Arc<Status>,
     records: Records,
     /// Makes records of what is used.
@@ -124,7 +124,7 @@ pub(crate) struct Following {
     reading: Task,
 }
 
-impl Following {
+impl LinkHandle {
     /// How the link does.
     pub(crate) fn status(&self) -> Arc<Status> {
         Arc::clone(&self.status)

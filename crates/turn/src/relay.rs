@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::addresses::Addresses;
 use crate::config::RelayConfig;
-use crate::core::{Millis, NotOpened, Open, Opened, Permit, Transport};
+use crate::core::{Millis, Open, Opened, Permit, RelayError, Transport};
 use crate::ports::{Port, Ports};
 use crate::streams::{self, Origin};
 
@@ -109,7 +109,7 @@ impl Relays {
         mut open: Open,
         now: Millis,
         reader: &impl Reader,
-    ) -> Result<Opened<RelaySocket>, NotOpened> {
+    ) -> Result<Opened<RelaySocket>, RelayError> {
         if let Some(token) = open.token {
             let kept = self.claim(token, &open.holder, now)?;
             let relay = self.serve(0, kept.socket, kept.port, reader)?;
@@ -158,9 +158,9 @@ impl Relays {
         family: usize,
         even: bool,
         bind: impl Fn(IpAddr, u16) -> io::Result<T>,
-    ) -> Result<(T, Port), NotOpened> {
-        let ip = self.addresses.bind(family).ok_or(NotOpened::Capacity)?;
-        let ports = self.ports.get(family).ok_or(NotOpened::Capacity)?;
+    ) -> Result<(T, Port), RelayError> {
+        let ip = self.addresses.bind(family).ok_or(RelayError::Capacity)?;
+        let ports = self.ports.get(family).ok_or(RelayError::Capacity)?;
         // Held until the search is over, so that none is tried twice.
         let mut passed_over = Vec::new();
         for _ in 0..TRIES {
@@ -170,27 +170,27 @@ impl Relays {
             } else {
                 ports.take(random)
             };
-            let port = port.ok_or(NotOpened::Capacity)?;
+            let port = port.ok_or(RelayError::Capacity)?;
             match bind(ip, port.number()) {
                 Ok(socket) => return Ok((socket, port)),
                 Err(_taken) => passed_over.push(port),
             }
         }
-        Err(NotOpened::Capacity)
+        Err(RelayError::Capacity)
     }
 
-    fn bind_pair(&self, family: usize) -> Result<[(Socket, Port); 2], NotOpened> {
-        let ip = self.addresses.bind(family).ok_or(NotOpened::Capacity)?;
-        let ports = self.ports.get(family).ok_or(NotOpened::Capacity)?;
+    fn bind_pair(&self, family: usize) -> Result<[(Socket, Port); 2], RelayError> {
+        let ip = self.addresses.bind(family).ok_or(RelayError::Capacity)?;
+        let ports = self.ports.get(family).ok_or(RelayError::Capacity)?;
         let mut passed_over = Vec::new();
         for _ in 0..TRIES {
-            let [first, second] = ports.take_pair(random()).ok_or(NotOpened::Capacity)?;
+            let [first, second] = ports.take_pair(random()).ok_or(RelayError::Capacity)?;
             match (bind(ip, first.number()), bind(ip, second.number())) {
                 (Ok(one), Ok(other)) => return Ok([(one, first), (other, second)]),
                 _ => passed_over.push([first, second]),
             }
         }
-        Err(NotOpened::Capacity)
+        Err(RelayError::Capacity)
     }
 
     fn serve(
@@ -199,12 +199,12 @@ impl Relays {
         socket: Socket,
         port: Port,
         reader: &impl Reader,
-    ) -> Result<(SocketAddr, RelaySocket), NotOpened> {
+    ) -> Result<(SocketAddr, RelaySocket), RelayError> {
         let ip = self
             .addresses
             .announced(family)
-            .ok_or(NotOpened::Capacity)?;
-        let socket = UdpSocket::from_std(socket.into()).map_err(|_| NotOpened::Capacity)?;
+            .ok_or(RelayError::Capacity)?;
+        let socket = UdpSocket::from_std(socket.into()).map_err(|_| RelayError::Capacity)?;
         let socket = Arc::new(socket);
         let address = SocketAddr::new(ip, port.number());
         let receiving = reader.receive(Arc::clone(&socket));
@@ -221,15 +221,15 @@ impl Relays {
         &self,
         family: usize,
         reader: &impl Reader,
-    ) -> Result<(SocketAddr, RelaySocket), NotOpened> {
+    ) -> Result<(SocketAddr, RelaySocket), RelayError> {
         let announced = self.addresses.announced(family);
-        let announced = announced.ok_or(NotOpened::Capacity)?;
+        let announced = announced.ok_or(RelayError::Capacity)?;
         let (listener, port) = self.bind_one(family, false, streams::listen)?;
         let listening = listener.local_addr().and_then(|address| {
             let listener = TcpListener::from_std(listener)?;
             Ok((address, listener))
         });
-        let (address, listener) = listening.map_err(|_| NotOpened::Capacity)?;
+        let (address, listener) = listening.map_err(|_| RelayError::Capacity)?;
         let ended = CancellationToken::new();
         reader.accept(listener, ended.clone());
         let relayed = SocketAddr::new(announced, port.number());
@@ -273,13 +273,13 @@ impl Relays {
         token
     }
 
-    fn claim(&self, token: u64, holder: &str, now: Millis) -> Result<Reservation, NotOpened> {
+    fn claim(&self, token: u64, holder: &str, now: Millis) -> Result<Reservation, RelayError> {
         let mut reserved = self.reserved.lock();
         let is_theirs = |kept: &Reservation| *kept.holder == *holder && now < kept.until;
         if !reserved.get(&token).is_some_and(is_theirs) {
-            return Err(NotOpened::Capacity);
+            return Err(RelayError::Capacity);
         }
-        reserved.remove(&token).ok_or(NotOpened::Capacity)
+        reserved.remove(&token).ok_or(RelayError::Capacity)
     }
 }
 
@@ -406,7 +406,7 @@ mod tests {
         relays.expire(at(229));
         assert_eq!(quotas.taken(), 1);
         let late = relays.open(open(None, Some(token)), at(230), &Nobody);
-        assert_eq!(late.err(), Some(NotOpened::Capacity));
+        assert_eq!(late.err(), Some(RelayError::Capacity));
         relays.expire(at(230));
         assert_eq!(quotas.taken(), 0);
     }

@@ -28,7 +28,7 @@ use crate::connections;
 use crate::core::tcp::Lane;
 use crate::core::{Nonces, Peers, Quotas, Shared};
 use crate::directory::Directory;
-use crate::managed::{Following, Managed};
+use crate::managed::{LinkHandle, PlatformLink};
 use crate::metrics::TurnMetrics;
 use crate::relay::Relays;
 use crate::worker::{Server, Worker};
@@ -139,7 +139,7 @@ pub async fn start_with_clock(
         None => None,
         Some(platform) => {
             let to = Arc::clone(&directory);
-            Some(Managed::open(platform, to, readiness.clone()).await?)
+            Some(PlatformLink::open(platform, to, readiness.clone()).await?)
         }
     };
     let acceptor = config.certificate.clone().map(acceptor).transpose()?;
@@ -150,9 +150,9 @@ pub async fn start_with_clock(
 
     let (listeners, tls_listeners) = (bound.plain.clone(), bound.tls.clone());
     let serving = serve(bound, &server, &workers, acceptor).await?;
-    let changes = managed.as_ref().map(Managed::changes);
+    let changes = managed.as_ref().map(PlatformLink::changes);
     if let Some(changes) = changes {
-        tokio::spawn(keep_judging(
+        tokio::spawn(reauthorize_on_changes(
             Arc::clone(&serving),
             changes,
             server.stop.clone(),
@@ -163,7 +163,7 @@ pub async fn start_with_clock(
     let following = managed.map(|managed| managed.follow(clock));
     info!(listeners = ?listeners, tls = ?tls_listeners, realm = config.realm, "the relay serves");
 
-    let link = following.as_ref().map(Following::status);
+    let link = following.as_ref().map(LinkHandle::status);
     let metrics_addr = metrics.as_ref().map(MetricsServer::local_addr);
     let parts = Parts {
         server,
@@ -269,12 +269,12 @@ async fn serve(
 struct Bound {
     plain: Vec<SocketAddr>,
     tls: Vec<SocketAddr>,
-    shares: Vec<Share>,
+    shares: Vec<WorkerSockets>,
 }
 
 /// Those of one worker.
 #[derive(Default)]
-struct Share {
+struct WorkerSockets {
     udp: Vec<UdpSocket>,
     tcp: Vec<TcpListener>,
     tls: Vec<TcpListener>,
@@ -285,7 +285,7 @@ impl Bound {
         let mut bound = Self {
             plain: Vec::new(),
             tls: Vec::new(),
-            shares: (0..workers).map(|_| Share::default()).collect(),
+            shares: (0..workers).map(|_| WorkerSockets::default()).collect(),
         };
         for address in &config.listen {
             let listened = bound
@@ -344,9 +344,9 @@ const BACKLOG: i32 = 1024;
 /// Bytes that may wait in a listener's socket: what comes in some milliseconds.
 const RECEIVE_BUFFER: usize = 4 * 1024 * 1024;
 
-type Both = (SocketAddr, Vec<UdpSocket>, Vec<TcpListener>);
+type BoundSockets = (SocketAddr, Vec<UdpSocket>, Vec<TcpListener>);
 
-fn listen_both(address: SocketAddr, workers: usize) -> io::Result<Both> {
+fn listen_both(address: SocketAddr, workers: usize) -> io::Result<BoundSockets> {
     let mut address = address;
     let (mut udp, mut tcp) = (Vec::new(), Vec::new());
     for _ in 0..workers {
@@ -397,7 +397,7 @@ fn acceptor(files: CertFiles) -> Result<TlsAcceptor, StartError> {
 }
 
 /// Judges all allocations again whenever something was told, at most once in [`JUDGE_PAUSE`].
-async fn keep_judging(
+async fn reauthorize_on_changes(
     workers: Arc<[Arc<Worker>]>,
     mut changes: watch::Receiver<u64>,
     stop: CancellationToken,
@@ -424,7 +424,7 @@ struct Parts {
     server: Arc<Server>,
     serving: Arc<[Arc<Worker>]>,
     workers: Workers,
-    following: Option<Following>,
+    following: Option<LinkHandle>,
     metrics: Option<MetricsServer>,
     readiness: Readiness,
 }

@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::core::packet::{HEADROOM, TAILROOM};
 use crate::core::tcp::{self, ConnectionNumber, Join, Lane, Unreachable};
-use crate::core::{self, AllocationId, Client, Core, Millis, Now, Step, Transport};
+use crate::core::{self, Action, AllocationId, Client, Core, Millis, Now, Transport};
 use crate::metrics::TurnMetrics;
 use crate::outbound::Outbound;
 use crate::relay::{Reader, RelaySocket, Relays, random};
@@ -201,16 +201,18 @@ impl Worker {
     pub(crate) fn take(self: &Arc<Self>, now: Now, client: Client, bytes: &[u8]) -> Taken {
         let mut core = self.core.lock();
         match core.from_client(now, client, bytes) {
-            Step::Nothing => Taken::Nothing,
-            Step::Answer(answer) => Taken::Answer(answer),
-            Step::Send { peer, .. } if !self.server.reaches(Transport::Udp, peer) => Taken::Nothing,
-            Step::Send { socket, peer, data } => {
+            Action::Nothing => Taken::Nothing,
+            Action::Answer(answer) => Taken::Answer(answer),
+            Action::Send { peer, .. } if !self.server.reaches(Transport::Udp, peer) => {
+                Taken::Nothing
+            }
+            Action::Send { socket, peer, data } => {
                 let peer = self.server.relays.addresses.outward(peer);
                 // Lost, as datagrams are.
                 socket.send(data, peer).ok();
                 Taken::Nothing
             }
-            Step::Open(open) => {
+            Action::Open(open) => {
                 let reader = Reading {
                     worker: self,
                     id: open.id,
@@ -218,7 +220,7 @@ impl Worker {
                 let opened = self.server.relays.open(open, now.at, &reader);
                 Taken::Answer(core.opened(now, opened))
             }
-            Step::Dial {
+            Action::Dial {
                 number,
                 relay,
                 peer,
@@ -228,7 +230,7 @@ impl Worker {
                 self.dial(number, origin, peer);
                 Taken::Nothing
             }
-            Step::Join(join) => {
+            Action::Join(join) => {
                 let held = Held {
                     worker: Arc::clone(self),
                     number: join.number,

@@ -36,10 +36,10 @@ use crate::tunnel::{Tunnel, TunnelProperties};
 
 /// Where a credential reaches. Permission and boundary must both allow. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Boundary(Reach);
+pub struct Boundary(BoundaryExpression);
 
 #[derive(Clone, Debug)]
-enum Reach {
+enum BoundaryExpression {
     Everywhere,
     Nowhere,
     Within(Arc<Tree<Leaf>>),
@@ -48,12 +48,12 @@ enum Reach {
 impl Boundary {
     /// No boundary: everything that the permissions allow.
     pub const fn none() -> Self {
-        Self(Reach::Everywhere)
+        Self(BoundaryExpression::Everywhere)
     }
 
     /// A boundary around nothing.
     pub const fn refuse_everything() -> Self {
-        Self(Reach::Nowhere)
+        Self(BoundaryExpression::Nowhere)
     }
 
     /// Reads the `resources` claim. Absent means none; a wrong shape anywhere makes a boundary
@@ -61,7 +61,7 @@ impl Boundary {
     pub fn parse(resources: Option<&Value>, compat: bool) -> Self {
         match resources.map(|resources| grammar::parse(resources, compat)) {
             None => Self::none(),
-            Some(Ok(tree)) => Self(Reach::Within(Arc::new(tree))),
+            Some(Ok(tree)) => Self(BoundaryExpression::Within(Arc::new(tree))),
             Some(Err(_)) => Self::refuse_everything(),
         }
     }
@@ -75,19 +75,21 @@ impl Boundary {
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         match (&self.0, &other.0) {
-            (Reach::Nowhere, _) | (_, Reach::Nowhere) => Self::refuse_everything(),
-            (Reach::Everywhere, _) => other.clone(),
-            (_, Reach::Everywhere) => self.clone(),
-            (Reach::Within(a), Reach::Within(b)) => {
+            (BoundaryExpression::Nowhere, _) | (_, BoundaryExpression::Nowhere) => {
+                Self::refuse_everything()
+            }
+            (BoundaryExpression::Everywhere, _) => other.clone(),
+            (_, BoundaryExpression::Everywhere) => self.clone(),
+            (BoundaryExpression::Within(a), BoundaryExpression::Within(b)) => {
                 let both = Tree::And(vec![Tree::clone(a), Tree::clone(b)]);
-                Self(Reach::Within(Arc::new(both)))
+                Self(BoundaryExpression::Within(Arc::new(both)))
             }
         }
     }
 
     /// Whether the token carries a tunnel resource at all (EN-5d).
     pub fn has_tunnel_resource(&self) -> bool {
-        !matches!(self.0, Reach::Everywhere)
+        !matches!(self.0, BoundaryExpression::Everywhere)
     }
 
     /// Whether the action is allowed anywhere, whatever else is asked of place, tunnel and path.
@@ -106,8 +108,8 @@ impl Boundary {
     /// [`connect`](Self::connect) and forwarded in that form.
     pub fn needs_path(&self) -> bool {
         match &self.0 {
-            Reach::Everywhere | Reach::Nowhere => false,
-            Reach::Within(tree) => tree.any_leaf(&|leaf: &Leaf| {
+            BoundaryExpression::Everywhere | BoundaryExpression::Nowhere => false,
+            BoundaryExpression::Within(tree) => tree.any_leaf(&|leaf: &Leaf| {
                 let connect = leaf
                     .scopes
                     .as_ref()
@@ -126,7 +128,7 @@ impl Boundary {
     /// Whether the boundary reaches the workspace as such: it names no project of it alone.
     pub fn reaches_workspace(&self, workspace: &str) -> bool {
         self.evaluate(|leaf| match leaf.place {
-            Some(Place::Projects(_)) => Err(Outside::Place),
+            Some(Place::Projects(_)) => Err(BoundaryRefusal::Place),
             _ => leaf.at("", Some(workspace)).map(drop),
         })
         .is_ok()
@@ -140,7 +142,7 @@ impl Boundary {
             if leaf.has_whole_action() {
                 Ok(())
             } else {
-                Err(Outside::Filters)
+                Err(BoundaryRefusal::Filters)
             }
         })
         .is_ok()
@@ -158,7 +160,7 @@ impl Boundary {
             let scopes = leaf.at(project, workspace)?.rule(Action::List)?;
             match scopes.and_then(|scopes| scopes.list.as_ref()) {
                 Some(list) if list.filters.is_some() || list.select.is_some() => {
-                    Err(Outside::Filters)
+                    Err(BoundaryRefusal::Filters)
                 }
                 _ => Ok(()),
             }
@@ -169,9 +171,9 @@ impl Boundary {
     /// How much of a tunnel is to be seen.
     pub fn list(&self, project: &str, workspace: Option<&str>, tunnel: &Tunnel) -> ListScope {
         match &self.0 {
-            Reach::Everywhere => ListScope::Visible { select: None },
-            Reach::Nowhere => ListScope::Hidden,
-            Reach::Within(tree) => list_in(tree, &|leaf| {
+            BoundaryExpression::Everywhere => ListScope::Visible { select: None },
+            BoundaryExpression::Nowhere => ListScope::Hidden,
+            BoundaryExpression::Within(tree) => list_in(tree, &|leaf| {
                 let scopes = leaf.at(project, workspace)?.rule(Action::List)?;
                 let list = scopes.and_then(|scopes| scopes.list.as_ref());
                 list.map_or(Ok(()), |list| {
@@ -205,7 +207,7 @@ impl Boundary {
             if path_holds {
                 Ok(())
             } else {
-                Err(Outside::Path)
+                Err(BoundaryRefusal::Path)
             }
         })
         .map_err(|outside| Refusal {
@@ -224,12 +226,12 @@ impl Boundary {
         properties: &mut TunnelProperties,
     ) -> Result<(), Refusal> {
         match &self.0 {
-            Reach::Everywhere => Ok(()),
-            Reach::Nowhere => Err(Refusal {
-                outside: Outside::Shape,
+            BoundaryExpression::Everywhere => Ok(()),
+            BoundaryExpression::Nowhere => Err(Refusal {
+                outside: BoundaryRefusal::Shape,
                 field: None,
             }),
-            Reach::Within(tree) => {
+            BoundaryExpression::Within(tree) => {
                 *properties = create::settle(
                     &create::demand(tree, project, workspace),
                     properties.clone(),
@@ -239,11 +241,14 @@ impl Boundary {
         }
     }
 
-    fn evaluate(&self, judge: impl Fn(&Leaf) -> Result<(), Outside>) -> Result<(), Outside> {
+    fn evaluate(
+        &self,
+        judge: impl Fn(&Leaf) -> Result<(), BoundaryRefusal>,
+    ) -> Result<(), BoundaryRefusal> {
         match &self.0 {
-            Reach::Everywhere => Ok(()),
-            Reach::Nowhere => Err(Outside::Shape),
-            Reach::Within(tree) => tree.judge(&judge),
+            BoundaryExpression::Everywhere => Ok(()),
+            BoundaryExpression::Nowhere => Err(BoundaryRefusal::Shape),
+            BoundaryExpression::Within(tree) => tree.judge(&judge),
         }
     }
 }
@@ -294,14 +299,14 @@ impl ListScope {
 #[error("outside the boundary of the token ({outside})")]
 pub struct Refusal {
     /// Which part of the boundary refused first.
-    pub outside: Outside,
+    pub outside: BoundaryRefusal,
     /// Property that contradicts the boundary, where there is one.
     pub field: Option<String>,
 }
 
 /// Part of a boundary that refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Outside {
+pub enum BoundaryRefusal {
     /// The boundary has a wrong shape and refuses everything.
     #[error("shape")]
     Shape,
@@ -337,7 +342,10 @@ impl<L> Tree<L> {
     }
 
     /// The first refusal is the one that is told.
-    fn judge(&self, judge: &impl Fn(&L) -> Result<(), Outside>) -> Result<(), Outside> {
+    fn judge(
+        &self,
+        judge: &impl Fn(&L) -> Result<(), BoundaryRefusal>,
+    ) -> Result<(), BoundaryRefusal> {
         match self {
             Self::Leaf(leaf) => judge(leaf),
             Self::And(all) => all.iter().try_for_each(|tree| tree.judge(judge)),
@@ -349,7 +357,7 @@ impl<L> Tree<L> {
                         Err(outside) => _ = first.get_or_insert(outside),
                     }
                 }
-                Err(first.unwrap_or(Outside::Shape))
+                Err(first.unwrap_or(BoundaryRefusal::Shape))
             }
         }
     }
@@ -400,7 +408,7 @@ struct ListRule {
 }
 
 impl Leaf {
-    fn at(&self, project: &str, workspace: Option<&str>) -> Result<&Self, Outside> {
+    fn at(&self, project: &str, workspace: Option<&str>) -> Result<&Self, BoundaryRefusal> {
         let inside = match &self.place {
             None => true,
             Some(Place::Projects(projects)) => projects.iter().any(|id| id == project),
@@ -412,7 +420,7 @@ impl Leaf {
         if inside {
             Ok(self)
         } else {
-            Err(Outside::Place)
+            Err(BoundaryRefusal::Place)
         }
     }
 
@@ -431,7 +439,7 @@ impl Leaf {
     }
 
     /// The scopes that allow the action; `None` where the leaf has no scopes and allows all.
-    fn rule(&self, action: Action) -> Result<Option<&Scopes>, Outside> {
+    fn rule(&self, action: Action) -> Result<Option<&Scopes>, BoundaryRefusal> {
         let Some(scopes) = &self.scopes else {
             return Ok(None);
         };
@@ -443,15 +451,22 @@ impl Leaf {
         if allowed {
             Ok(Some(scopes))
         } else {
-            Err(Outside::Action)
+            Err(BoundaryRefusal::Action)
         }
     }
 }
 
-fn filters_hold(filters: Option<&Tree<Fields>>, subject: Subject<'_>) -> Result<(), Outside> {
+fn filters_hold(
+    filters: Option<&Tree<Fields>>,
+    subject: Subject<'_>,
+) -> Result<(), BoundaryRefusal> {
     let holds =
         filters.is_none_or(|filters| filters.holds(&|fields: &Fields| fields.hold(subject)));
-    if holds { Ok(()) } else { Err(Outside::Filters) }
+    if holds {
+        Ok(())
+    } else {
+        Err(BoundaryRefusal::Filters)
+    }
 }
 
 type Selection = Option<BTreeSet<String>>;
@@ -459,7 +474,7 @@ type Selection = Option<BTreeSet<String>>;
 /// AND shows what every branch shows; OR shows what any branch shows.
 fn list_in(
     tree: &Tree<Leaf>,
-    leaf_shows: &impl Fn(&Leaf) -> Result<Selection, Outside>,
+    leaf_shows: &impl Fn(&Leaf) -> Result<Selection, BoundaryRefusal>,
 ) -> ListScope {
     match tree {
         Tree::Leaf(leaf) => match leaf_shows(leaf) {

@@ -27,7 +27,7 @@ use crate::pages::signed_in;
 use crate::people::session::Visitor;
 use crate::plans::explain;
 use crate::problem::{Answer, Refusal};
-use crate::projects::create::{Order, Step, place};
+use crate::projects::create::{ConfirmedBy, CreateRequest, place};
 use crate::random;
 
 /// The routes of this module.
@@ -87,8 +87,8 @@ async fn confirm(
         idempotency_key: field("idempotencyKey"),
         ..order(&mut field)?
     };
-    let checked = Order::check(order.clone())?;
-    match place(&app, &who, &workspace, &checked, Step::Checkout).await {
+    let checked = CreateRequest::check(order.clone())?;
+    match place(&app, &who, &workspace, &checked, ConfirmedBy::Checkout).await {
         Ok(project) => Ok(page(&MessagePage {
             title: "The project is there",
             text: &format!(
@@ -142,7 +142,7 @@ async fn show(
     order.creation_fingerprint = offer.fingerprint(id, app.shop.key()).to_string();
     order.idempotency_key = format!("{:032x}", u128::from_be_bytes(random::bytes()?));
     // Whatever could not be confirmed later is told now.
-    Order::check(order.clone())?;
+    CreateRequest::check(order.clone())?;
     let impact = offer.impact();
     let checkout = CheckoutPage {
         title: &impact.label,

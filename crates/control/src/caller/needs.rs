@@ -3,7 +3,7 @@
 use types::permission::Permission;
 
 /// What an operation needs of its caller.
-pub trait Needs: Send + Sync + 'static {
+pub trait RequiredPermission: Send + Sync + 'static {
     /// `None`: any valid credential.
     const PERMISSION: Option<Permission>;
 }
@@ -12,7 +12,7 @@ pub trait Needs: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Anyone;
 
-impl Needs for Anyone {
+impl RequiredPermission for Anyone {
     const PERMISSION: Option<Permission> = None;
 }
 
@@ -22,7 +22,7 @@ macro_rules! needs {
         #[derive(Debug)]
         pub struct $name;
 
-        impl Needs for $name {
+        impl RequiredPermission for $name {
             const PERMISSION: Option<Permission> = Some(Permission::$permission);
         }
     )+};

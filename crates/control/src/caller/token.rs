@@ -7,7 +7,7 @@ use types::id::CredentialId;
 /// What a token says of itself. Until its signature was verified, all that may follow from it is
 /// which key to ask.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Said {
+pub(super) struct UnverifiedClaims {
     /// Whether its `type` is `app`.
     pub(super) is_app: bool,
     /// The application that its `clientId` names.
@@ -23,7 +23,7 @@ pub(super) struct Said {
     pub(super) client: Option<Result<String, BadAccessClaims>>,
 }
 
-impl Said {
+impl UnverifiedClaims {
     /// `base_url` is what access tokens of this platform are issued by and for. `None`: it is no
     /// token.
     pub(super) fn read(token: &str, base_url: &str) -> Option<Self> {

@@ -12,23 +12,23 @@ use credentials::Verified;
 use parking_lot::Mutex;
 use types::id::CredentialId;
 
-use super::token::Said;
+use super::token::UnverifiedClaims;
 
 /// A bounded memory of verdicts by the SHA-256 of the token: two generations, of which the old one
 /// goes when the young one is full. What is used moves to the young one, and so stays.
 #[derive(Debug, Default)]
-pub struct Verdicts(Mutex<Generations>);
+pub struct SignatureCache(Mutex<Generations>);
 
 #[derive(Debug, Default)]
 struct Generations {
-    young: HashMap<[u8; 32], Verdict>,
-    old: HashMap<[u8; 32], Verdict>,
+    young: HashMap<[u8; 32], CachedSignature>,
+    old: HashMap<[u8; 32], CachedSignature>,
 }
 
 /// A signature that was good.
 #[derive(Clone, Debug)]
-pub(super) struct Verdict {
-    pub(super) said: Arc<Said>,
+pub(super) struct CachedSignature {
+    pub(super) said: Arc<UnverifiedClaims>,
     pub(super) verified: Arc<Verified>,
     /// With which key. A verdict holds for that key alone.
     pub(super) signer: Signer,
@@ -43,9 +43,9 @@ pub(super) enum Signer {
     Application { id: CredentialId, key: [u8; 32] },
 }
 
-impl Verdicts {
+impl SignatureCache {
     /// The verdict about a token, whoever's key it was found with.
-    pub(super) fn get(&self, digest: &[u8; 32]) -> Option<Verdict> {
+    pub(super) fn get(&self, digest: &[u8; 32]) -> Option<CachedSignature> {
         let mut generations = self.0.lock();
         if let Some(verdict) = generations.young.get(digest) {
             return Some(verdict.clone());
@@ -56,7 +56,7 @@ impl Verdicts {
     }
 
     /// Keeps the verdict about a token of this text, unless it is too long for that.
-    pub(super) fn put(&self, token: &str, verdict: Verdict) {
+    pub(super) fn put(&self, token: &str, verdict: CachedSignature) {
         if token.len() <= MAX_KEPT_BYTES {
             let digest = verdict.verified.digest;
             self.0.lock().put(digest, verdict);
@@ -65,7 +65,7 @@ impl Verdicts {
 }
 
 impl Generations {
-    fn put(&mut self, digest: [u8; 32], verdict: Verdict) {
+    fn put(&mut self, digest: [u8; 32], verdict: CachedSignature) {
         if self.young.len() >= GENERATION {
             self.old = mem::take(&mut self.young);
         }
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(number: u64) -> Verdict {
+    fn verdict(number: u64) -> CachedSignature {
         let verified = Verified {
             kind: TokenKind::Pat,
             identity: Identity::User("ann".to_owned()),
@@ -100,7 +100,7 @@ mod tests {
             root: types::root::Root::Token(digest(number)),
             digest: digest(number),
         };
-        Verdict {
+        CachedSignature {
             said: Arc::default(),
             verified: Arc::new(verified),
             signer: Signer::Platform { epoch: 0 },
@@ -113,14 +113,14 @@ mod tests {
         digest
     }
 
-    fn kept(verdicts: &Verdicts) -> usize {
+    fn kept(verdicts: &SignatureCache) -> usize {
         let generations = verdicts.0.lock();
         generations.young.len() + generations.old.len()
     }
 
     #[test]
     fn what_is_used_stays_and_the_rest_goes() {
-        let verdicts = Verdicts::default();
+        let verdicts = SignatureCache::default();
         for number in 0..20_000 {
             verdicts.put("a.b.c", verdict(number));
             assert!(verdicts.get(&digest(0)).is_some(), "used again and again");
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_long_token_is_not_kept() {
-        let verdicts = Verdicts::default();
+        let verdicts = SignatureCache::default();
         verdicts.put(&"a".repeat(MAX_KEPT_BYTES + 1), verdict(1));
         assert_eq!(kept(&verdicts), 0);
     }

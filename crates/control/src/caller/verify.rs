@@ -16,8 +16,8 @@ use types::id::{CredentialId, SessionId};
 use types::problem::Problem;
 
 use super::principal::{Principal, Source};
-use super::token::Said;
-use super::verdicts::{Signer, Verdict};
+use super::token::UnverifiedClaims;
+use super::verdicts::{CachedSignature, Signer};
 use crate::app::App;
 use crate::extract::ClientIp;
 use crate::people::session;
@@ -27,7 +27,7 @@ use crate::rate_limit;
 /// The principal of a token. Every reason for a refusal looks alike from outside; the log has it.
 pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) -> Answer<Principal> {
     let now = app.now();
-    let shown = Shown::read(app, token, now)?;
+    let shown = PresentedToken::read(app, token, now)?;
     // Who signed is decided by what the token says of itself; whether that is true, by the key.
     let found = if shown.said.is_app {
         of_application(app, &shown).await?
@@ -42,15 +42,15 @@ pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) ->
 }
 
 /// A token in the middle of its verification.
-struct Shown<'a> {
+struct PresentedToken<'a> {
     token: &'a str,
-    said: Arc<Said>,
+    said: Arc<UnverifiedClaims>,
     /// What was found of it a moment ago, with whichever key.
-    verdict: Option<Verdict>,
+    verdict: Option<CachedSignature>,
     now: Timestamp,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> PresentedToken<'a> {
     fn read(app: &App, token: &'a str, now: Timestamp) -> Answer<Self> {
         if token.len() > ::credentials::MAX_TOKEN_BYTES {
             return Err(refused(Refused::TooLong));
@@ -59,7 +59,8 @@ impl<'a> Shown<'a> {
         let said = match &verdict {
             Some(verdict) => Arc::clone(&verdict.said),
             None => Arc::new(
-                Said::read(token, &app.config.base_url).ok_or_else(|| refused(Refused::Form))?,
+                UnverifiedClaims::read(token, &app.config.base_url)
+                    .ok_or_else(|| refused(Refused::Form))?,
             ),
         };
         Ok(Self {
@@ -84,7 +85,7 @@ impl<'a> Shown<'a> {
             return Ok(Arc::clone(&verdict.verified));
         }
         let verified = Arc::new(::credentials::verify(self.token, keys, now)?);
-        let verdict = Verdict {
+        let verdict = CachedSignature {
             said: Arc::clone(&self.said),
             verified: Arc::clone(&verified),
             signer,
@@ -95,7 +96,7 @@ impl<'a> Shown<'a> {
 }
 
 /// A token whose credential is in force.
-struct Found {
+struct AuthenticatedCaller {
     principal: Principal,
     /// The credential whose use is to be noted.
     note_use: Option<CredentialId>,
@@ -103,7 +104,7 @@ struct Found {
 
 /// A token that an application signed with its own key. That key is stored, so the store is asked
 /// first.
-async fn of_application(app: &App, shown: &Shown<'_>) -> Answer<Found> {
+async fn of_application(app: &App, shown: &PresentedToken<'_>) -> Answer<AuthenticatedCaller> {
     let none = || refused("no such application");
     let id = shown.said.application.ok_or_else(none)?;
     let row = {
@@ -141,7 +142,7 @@ fn is_short_lived(verified: &Verified) -> bool {
 }
 
 /// A token that the platform signed.
-async fn of_platform(app: &App, shown: &Shown<'_>) -> Answer<Found> {
+async fn of_platform(app: &App, shown: &PresentedToken<'_>) -> Answer<AuthenticatedCaller> {
     let verify = || {
         let ring = app.keys.ring();
         let epoch = ring.epoch();
@@ -163,7 +164,11 @@ async fn of_platform(app: &App, shown: &Shown<'_>) -> Answer<Found> {
 
 /// A personal access token is the secret of its credential: found by its hash alone, so that what
 /// was revoked is refused from then on, by every process (OA-8).
-async fn personal(app: &App, verified: &Verified, shown: &Shown<'_>) -> Answer<Found> {
+async fn personal(
+    app: &App,
+    verified: &Verified,
+    shown: &PresentedToken<'_>,
+) -> Answer<AuthenticatedCaller> {
     // What an access token says of itself is whole and consistent, and for this platform (MC-4).
     let client = match &shown.said.client {
         Some(Err(bad)) => return Err(refused(bad)),
@@ -186,7 +191,11 @@ async fn personal(app: &App, verified: &Verified, shown: &Shown<'_>) -> Answer<F
 }
 
 /// A delegated token lives as long as what it was minted from.
-async fn delegated(app: &App, verified: &Verified, shown: &Shown<'_>) -> Answer<Found> {
+async fn delegated(
+    app: &App,
+    verified: &Verified,
+    shown: &PresentedToken<'_>,
+) -> Answer<AuthenticatedCaller> {
     let source = verified.credential_id.as_deref().unwrap_or_default();
     let id = shown.said.id.as_deref();
     let none = || refused("what the token was minted from is not there");
@@ -216,9 +225,9 @@ fn of_credential(
     app: &App,
     row: OfCredential,
     verified: &Verified,
-    shown: &Shown<'_>,
+    shown: &PresentedToken<'_>,
     kind: CallerKind,
-) -> Answer<Found> {
+) -> Answer<AuthenticatedCaller> {
     let OfCredential {
         credential,
         user,
@@ -255,7 +264,7 @@ fn of_credential(
     );
     let used_at = credential.last_used_at;
     let is_stale = |used: Timestamp| shown.now.as_second() - used.as_second() >= NOTE_EVERY_SECONDS;
-    Ok(Found {
+    Ok(AuthenticatedCaller {
         note_use: used_at.is_none_or(is_stale).then_some(credential.id),
         principal: Principal {
             kind,
@@ -274,7 +283,11 @@ fn of_credential(
 }
 
 /// What a token that was minted from a session allows.
-fn of_session(row: OfSession, verified: &Verified, shown: &Shown<'_>) -> Answer<Found> {
+fn of_session(
+    row: OfSession,
+    verified: &Verified,
+    shown: &PresentedToken<'_>,
+) -> Answer<AuthenticatedCaller> {
     require_active(&row.user)?;
     let is_idle = shown.now.duration_since(row.last_seen_at) >= session::IDLE;
     if row.expires_at <= shown.now || is_idle {
@@ -288,7 +301,7 @@ fn of_session(row: OfSession, verified: &Verified, shown: &Shown<'_>) -> Answer<
         row.resources.as_ref(),
         row.expires_at,
     );
-    Ok(Found {
+    Ok(AuthenticatedCaller {
         note_use: None,
         principal: Principal {
             kind: CallerKind::Auth,
@@ -310,7 +323,7 @@ fn require_active(user: &User) -> Answer<()> {
     }
 }
 
-fn said_resources(shown: &Shown<'_>) -> Option<Value> {
+fn said_resources(shown: &PresentedToken<'_>) -> Option<Value> {
     shown.said.resources.clone()
 }
 

@@ -14,7 +14,7 @@ use super::items;
 
 /// What is to be told, by what it is about.
 #[derive(Debug, Default)]
-struct Subjects {
+struct ChangedIds {
     projects: BTreeSet<ProjectId>,
     people: BTreeSet<UserId>,
     credentials: BTreeSet<CredentialId>,
@@ -31,7 +31,7 @@ pub(super) async fn items(
     changes: &[Change],
     now: Timestamp,
 ) -> Result<Option<Vec<Item>>, store::Error> {
-    let Some(about) = Subjects::of(conn, cluster, changes).await? else {
+    let Some(about) = ChangedIds::of(conn, cluster, changes).await? else {
         return Ok(None);
     };
     let served = &cluster.directory;
@@ -71,7 +71,7 @@ pub(super) async fn items(
     Ok(Some(news))
 }
 
-impl Subjects {
+impl ChangedIds {
     async fn of(
         conn: &mut Conn,
         cluster: &Cluster,

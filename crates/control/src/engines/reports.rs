@@ -31,7 +31,7 @@ use types::problem::Problem;
 use super::caller::{Engine, LINK_VERSION};
 use super::cluster::Cluster;
 use crate::app::App;
-use crate::extract::{read_json_within, whole};
+use crate::extract::{read_body, read_json_within};
 use crate::metrics;
 use crate::plans::Catalogue;
 use crate::problem::{Answer, Refusal};
@@ -45,7 +45,7 @@ pub(super) async fn take(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Answer<Response> {
-    let body = whole(request.into_body(), MAX_REPORT_BYTES).await?;
+    let body = read_body(request.into_body(), MAX_REPORT_BYTES).await?;
     let report: Report = read_json_within(&body, LIMITS)?;
     drop(body);
     // A relay stands in the open and knows of nothing else.

@@ -89,13 +89,13 @@ fn at(field: &str, message: String) -> Refusal {
 
 async fn collect(request: Request) -> Answer<(HeaderMap, Bytes)> {
     let (parts, body) = request.into_parts();
-    Ok((parts.headers, whole(body, MAX_BODY_BYTES).await?))
+    Ok((parts.headers, read_body(body, MAX_BODY_BYTES).await?))
 }
 
 /// A body to its end, within bounds of size and time: one that never ends would keep its
 /// connection's place for good.
-pub(crate) async fn whole(body: axum::body::Body, most: usize) -> Result<Bytes, Problem> {
-    match timeout(PATIENCE, Limited::new(body, most).collect()).await {
+pub(crate) async fn read_body(body: axum::body::Body, most: usize) -> Result<Bytes, Problem> {
+    match timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::content_too_large()),
         Ok(Err(_)) => Err(Problem::invalid_request("the body broke off")),
@@ -104,7 +104,7 @@ pub(crate) async fn whole(body: axum::body::Body, most: usize) -> Result<Bytes, 
 }
 
 /// Enough for the largest body over the slowest line that a person would bear.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `application/json`, or a type whose suffix says JSON (RFC 6838 section 4.2.8). What a form of
 /// another site can send is neither.
@@ -157,11 +157,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_given_up() {
         let never = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
-        let refused = whole(axum::body::Body::from_stream(never), 1).await;
+        let refused = read_body(axum::body::Body::from_stream(never), 1).await;
         assert_eq!(refused.unwrap_err().detail, "the body took too long");
-        let large = whole("ab".into(), 1).await;
+        let large = read_body("ab".into(), 1).await;
         assert_eq!(large.unwrap_err().status, 413);
-        assert_eq!(whole("a".into(), 1).await.unwrap(), "a");
+        assert_eq!(read_body("a".into(), 1).await.unwrap(), "a");
     }
 
     #[test]

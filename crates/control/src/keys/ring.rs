@@ -14,7 +14,7 @@ use super::seal::Seal;
 use super::{KeyError, jwks};
 
 /// The keys that sign and verify, read at once and never changed: a reload makes another ring.
-pub struct Ring {
+pub struct KeySet {
     /// Counts the rings of this process whose keys differ. What a key of one has verified need
     /// not hold in another.
     epoch: u64,
@@ -23,12 +23,12 @@ pub struct Ring {
     kids: BTreeSet<String>,
     jwks: Bytes,
     /// The keys of the database, oldest first.
-    places: Vec<Place>,
+    places: Vec<KeyMetadata>,
 }
 
 /// A key's place in the rotation; nothing of the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct KeyMetadata {
     pub(super) kid: String,
     pub(super) status: Status,
     pub(super) created_at: jiff::Timestamp,
@@ -36,7 +36,7 @@ pub(super) struct Place {
     pub(super) retired_at: Option<jiff::Timestamp>,
 }
 
-impl Ring {
+impl KeySet {
     /// The key that signs.
     pub fn signing(&self) -> &Arc<SigningKey> {
         &self.signing
@@ -60,12 +60,12 @@ impl Ring {
         &self.jwks
     }
 
-    pub(super) fn places(&self) -> &[Place] {
+    pub(super) fn places(&self) -> &[KeyMetadata] {
         &self.places
     }
 
     /// The place of the one key in this state; there may be many retired ones.
-    pub(super) fn place(&self, status: Status) -> Option<&Place> {
+    pub(super) fn place(&self, status: Status) -> Option<&KeyMetadata> {
         self.places.iter().find(|place| place.status == status)
     }
 
@@ -77,7 +77,7 @@ impl Ring {
     }
 }
 
-impl fmt::Debug for Ring {
+impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring")
             .field("epoch", &self.epoch)
@@ -92,7 +92,7 @@ pub(super) async fn load(
     files: &[Arc<SigningKey>],
     seal: &Seal,
     compat: bool,
-) -> Result<Ring, KeyError> {
+) -> Result<KeySet, KeyError> {
     let mut read = store.read().await?;
     let rows = stored::all(&mut read).await?;
     drop(read);
@@ -108,7 +108,7 @@ pub(super) async fn load(
     let broken = || KeyError::Sealed {
         name: "a signing key".to_owned(),
     };
-    Ok(Ring {
+    Ok(KeySet {
         epoch: 0,
         signing: signing.ok_or_else(broken)?,
         keyring: Keyring::new()
@@ -122,7 +122,7 @@ pub(super) async fn load(
         jwks: document.into(),
         places: rows
             .into_iter()
-            .map(|row| Place {
+            .map(|row| KeyMetadata {
                 kid: row.kid,
                 status: row.status,
                 created_at: row.created_at,

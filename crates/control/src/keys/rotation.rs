@@ -9,7 +9,7 @@ use store::Store;
 use store::signing_keys::{self as stored, Status};
 use store::{Sealed, Tx};
 
-use super::ring::Ring;
+use super::ring::KeySet;
 use super::seal::Seal;
 use super::{KeyError, Keys, files};
 use crate::app::App;
@@ -100,7 +100,7 @@ impl Keys {
 
     /// Whether a key is to be made now, so that it can sign when the period of the present one
     /// ends.
-    fn is_due(&self, ring: &Ring, now: Timestamp) -> bool {
+    fn is_due(&self, ring: &KeySet, now: Timestamp) -> bool {
         let since = ring.place(Status::Active).and_then(|key| key.activated_at);
         let (Some(every), Some(since)) = (self.rotate_every, since) else {
             return false;

@@ -9,7 +9,7 @@ use types::form::Form;
 use super::clients::Client;
 use super::error::{Code, OauthError};
 use crate::app::App;
-use crate::extract::whole;
+use crate::extract::read_body;
 
 /// A form that a client sent. Clients are public: whatever would prove one is refused, so that
 /// nobody believes to have been proved.
@@ -75,7 +75,7 @@ impl FromRequest<Arc<App>> for ClientForm {
             let description = "the body has to be application/x-www-form-urlencoded";
             return Err(Code::InvalidRequest.because(description));
         }
-        let bytes = whole(body, MAX_FORM_BYTES)
+        let bytes = read_body(body, MAX_FORM_BYTES)
             .await
             .map_err(|_| Code::InvalidRequest.because("the form is too large, or broke off"))?;
         let text = std::str::from_utf8(&bytes)

@@ -8,7 +8,7 @@ use types::problem::Problem;
 
 use super::layout::PageRefusal;
 use crate::app::App;
-use crate::extract::{Query, whole};
+use crate::extract::{Query, read_body};
 
 /// The fields of a form that was sent from a page of ours. Other sites' forms are kept out by a layer
 /// over all routes ([`super::same_origin::require`]).
@@ -31,7 +31,7 @@ impl FromRequest<Arc<App>> for Form {
             .headers
             .get(CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok());
-        let bytes = whole(body, MAX_FORM_BYTES).await?;
+        let bytes = read_body(body, MAX_FORM_BYTES).await?;
         // A form without fields may come without a type.
         if !bytes.is_empty() && !declared.is_some_and(is_form) {
             return Err(Problem::invalid_request("This is not a form.").into());

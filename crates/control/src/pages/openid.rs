@@ -12,7 +12,7 @@ use super::{with_cookie, with_next};
 use crate::app::App;
 use crate::extract::{ClientIp, Query};
 use crate::people::cookie::Cookie;
-use crate::people::openid::arrival::NotArrived;
+use crate::people::openid::arrival::SignInError;
 use crate::people::openid::flow::{self, Callback, FlowError};
 use crate::people::openid::{Provider, ProviderError};
 use crate::people::session::{Browser, Visitor, cookie_of};
@@ -166,17 +166,17 @@ fn provider_refused(name: &str, error: &ProviderError) -> (StatusCode, &'static 
 
 fn not_arrived(
     name: &str,
-    why: NotArrived,
+    why: SignInError,
 ) -> Result<(StatusCode, &'static str, String), PageRefusal> {
     let (title, text) = match why {
-        NotArrived::AddressNotConfirmed => (
+        SignInError::AddressNotConfirmed => (
             "Your mail address is not confirmed",
             format!(
                 "{name} does not confirm which mail address is yours. Confirm it there, then sign \
                  in again; or use your password here."
             ),
         ),
-        NotArrived::AccountNotConfirmed => (
+        SignInError::AccountNotConfirmed => (
             "Confirm your address first",
             format!(
                 "There is an account with your address here, and nobody has proved yet whose it \
@@ -184,22 +184,22 @@ fn not_arrived(
                  set a new password by mail. After that {name} signs you in."
             ),
         ),
-        NotArrived::AnotherIdentity => (
+        SignInError::AnotherIdentity => (
             "This account is somebody else's",
             format!(
                 "The account with your address belongs to another person at {name}. Tell whoever \
                  runs this platform."
             ),
         ),
-        NotArrived::NotInvited => (
+        SignInError::NotInvited => (
             "You have no account here",
             "Ask for an invitation to your address, and follow its link first.".to_owned(),
         ),
-        NotArrived::Suspended => (
+        SignInError::Suspended => (
             "Your account is suspended",
             "Ask whoever runs this platform.".to_owned(),
         ),
-        NotArrived::Failed(refusal) => return Err(refusal.into()),
+        SignInError::Failed(refusal) => return Err(refusal.into()),
     };
     Ok((StatusCode::FORBIDDEN, title, text))
 }

@@ -13,14 +13,14 @@ use crate::billing::{Account, Decision, decide};
 
 /// What is left of the catalogue.
 #[derive(Clone, Debug, Default)]
-pub struct Room {
+pub struct Availability {
     /// Where no further project fits: provider, region, plan.
     pub full: Vec<(Provider, String, Plan)>,
     /// Projects of the workspace on each plan; a plan that is not listed has none yet.
     pub in_workspace: Vec<(Plan, u64)>,
 }
 
-impl Room {
+impl Availability {
     fn in_region(&self, region: &Region, plan: Plan) -> bool {
         !self
             .full
@@ -61,7 +61,7 @@ pub fn offer<'a>(
     catalogue: &'a Catalogue,
     plan: Plan,
     account: &Account,
-    room: &Room,
+    room: &Availability,
     today: Date,
 ) -> Offer<'a> {
     let terms = catalogue.terms(plan);

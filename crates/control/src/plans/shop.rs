@@ -13,7 +13,7 @@ use types::problem::Problem;
 
 use super::catalogue::{Catalogue, Terms};
 use super::fingerprint::FingerprintKey;
-use super::offer::{Offer, Room, configuration, offer};
+use super::offer::{Availability, Offer, configuration, offer};
 use crate::billing::{Account, Billing, Ledger, day_of};
 use crate::config::Config;
 use crate::geo::{Geo, GeoError, nearest};
@@ -21,7 +21,7 @@ use crate::keys::Keys;
 use crate::problem::Answer;
 
 /// What the platform sells.
-pub struct Shop {
+pub struct PlanService {
     catalogue: Catalogue,
     key: FingerprintKey,
     billing: Box<dyn Billing>,
@@ -32,27 +32,27 @@ pub struct Shop {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     account: Account,
-    room: Room,
+    room: Availability,
     today: Date,
 }
 
-impl Shop {
+impl PlanService {
     /// A shop with the local ledger. It reads the geolocation file, and so it blocks: at start,
     /// before anything is served.
     ///
     /// # Errors
     /// The geolocation file cannot be used.
-    pub fn open(config: &Config, keys: &Keys) -> Result<Self, ShopError> {
+    pub fn open(config: &Config, keys: &Keys) -> Result<Self, PlanServiceError> {
         let secret = keys.derive("creation-fingerprint");
         let geo = config.geoip_file.as_deref().map(|file| {
-            Geo::open(file).map_err(|source| ShopError::Geo {
+            Geo::open(file).map_err(|source| PlanServiceError::Geo {
                 file: file.to_owned(),
                 source,
             })
         });
         Ok(Self {
             catalogue: config.catalogue.clone(),
-            key: FingerprintKey::new(&secret.map_err(|_| ShopError::Key)?),
+            key: FingerprintKey::new(&secret.map_err(|_| PlanServiceError::Key)?),
             billing: Box::new(Ledger),
             geo: geo.transpose()?,
         })
@@ -143,7 +143,7 @@ impl Shop {
         }
         Ok(Snapshot {
             account,
-            room: Room { full, in_workspace },
+            room: Availability { full, in_workspace },
             today: day_of(now),
         })
     }
@@ -173,7 +173,7 @@ impl Shop {
     }
 }
 
-impl std::fmt::Debug for Shop {
+impl std::fmt::Debug for PlanService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shop")
             .field("catalogue", &self.catalogue)
@@ -183,7 +183,7 @@ impl std::fmt::Debug for Shop {
 
 /// Why nothing can be sold.
 #[derive(Debug, thiserror::Error)]
-pub enum ShopError {
+pub enum PlanServiceError {
     /// The geolocation file.
     #[error("{}: {source}", file.display())]
     Geo {

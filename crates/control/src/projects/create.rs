@@ -39,14 +39,14 @@ pub(super) async fn create(
     Segment(workspace): Segment,
     Body(body): Body<CreateProject>,
 ) -> Answer<(StatusCode, Json<Project>)> {
-    let order = Order::check(body)?;
-    let project = place(&app, &caller.who, &workspace, &order, Step::Api).await?;
+    let order = CreateRequest::check(body)?;
+    let project = place(&app, &caller.who, &workspace, &order, ConfirmedBy::Api).await?;
     Ok((StatusCode::CREATED, Json(shown(&app, &project)?)))
 }
 
 /// By which step a creation is confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ConfirmedBy {
     /// By the creation route.
     Api,
     /// By a person on the checkout page, which pays for it too.
@@ -55,14 +55,14 @@ pub(crate) enum Step {
 
 /// A creation whose parts have the right form.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
+pub(crate) struct CreateRequest {
     name: ProjectName,
     key: IdempotencyKey,
     body: CreateProject,
     hash: SecretHash,
 }
 
-impl Order {
+impl CreateRequest {
     /// Checks the form.
     pub(crate) fn check(body: CreateProject) -> Answer<Self> {
         let name = ProjectName::parse(body.name.clone());
@@ -89,8 +89,8 @@ pub(crate) async fn place(
     app: &App,
     who: &Principal,
     workspace: &str,
-    order: &Order,
-    step: Step,
+    order: &CreateRequest,
+    step: ConfirmedBy,
 ) -> Answer<projects::Project> {
     for _ in 0..ENDPOINT_ATTEMPTS {
         if let Some(project) = attempt(app, who, workspace, order, step).await? {
@@ -106,8 +106,8 @@ async fn attempt(
     app: &App,
     who: &Principal,
     workspace: &str,
-    order: &Order,
-    step: Step,
+    order: &CreateRequest,
+    step: ConfirmedBy,
 ) -> Answer<Option<projects::Project>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
@@ -148,7 +148,7 @@ async fn attempt(
     let due = match offer.decision {
         Decision::Free => None,
         Decision::Update { now, monthly, .. } => Some((now, monthly)),
-        Decision::Checkout { monthly } if step == Step::Checkout => {
+        Decision::Checkout { monthly } if step == ConfirmedBy::Checkout => {
             let currency = app.shop.catalogue().currency;
             let billing = app.shop.billing();
             billing
@@ -220,7 +220,7 @@ async fn repeat(
     tx: &mut Tx,
     who: &Principal,
     workspace: &Membership,
-    order: &Order,
+    order: &CreateRequest,
     key: &idempotency::Key,
 ) -> Answer<projects::Project> {
     if key.body_hash != order.hash {

@@ -31,7 +31,7 @@ use crate::random;
 
 /// Sends what is due until `stop`; then waits for what is under way.
 pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
-    let mut under_way = UnderWay::default();
+    let mut under_way = InFlightDeliveries::default();
     while !stop.is_cancelled() {
         let wait = begin_due(&app, &mut under_way).await;
         let wait = wait.unwrap_or_else(|refusal| {
@@ -50,7 +50,7 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
 
 /// Sends everything that is due now, and waits for how it ends.
 pub async fn deliver_due(app: &Arc<App>) -> Answer<()> {
-    let mut under_way = UnderWay::default();
+    let mut under_way = InFlightDeliveries::default();
     loop {
         let wait = begin_due(app, &mut under_way).await?;
         if !under_way.next_ends().await && !wait.is_zero() {
@@ -62,7 +62,7 @@ pub async fn deliver_due(app: &Arc<App>) -> Answer<()> {
 /// What is on its way. An endpoint that takes its time, and a project with many of them, leave room
 /// for others.
 #[derive(Default)]
-struct UnderWay {
+struct InFlightDeliveries {
     tasks: JoinSet<()>,
     of: HashMap<task::Id, (WebhookId, ProjectId)>,
     to_webhook: Counts<WebhookId>,
@@ -102,7 +102,7 @@ impl<K: Copy + Eq + Hash> Counts<K> {
     }
 }
 
-impl UnderWay {
+impl InFlightDeliveries {
     fn room(&self) -> usize {
         MAX_UNDER_WAY.saturating_sub(self.tasks.len())
     }
@@ -163,7 +163,7 @@ impl UnderWay {
 }
 
 /// Begins what is due, as far as there is room. Returns how long to wait before looking again.
-async fn begin_due(app: &Arc<App>, under_way: &mut UnderWay) -> Answer<Duration> {
+async fn begin_due(app: &Arc<App>, under_way: &mut InFlightDeliveries) -> Answer<Duration> {
     under_way.forget_ended();
     let now = app.database_now();
     let mut read = app.store.read().await?;
@@ -224,13 +224,13 @@ async fn deliver(app: &App, delivery: &Delivery) -> Answer<()> {
     let headers = headers(&message, &secrets, app.config.compat_rstream);
     let body = delivery.payload.clone();
     let report = app.webhooks.sender.send(&webhook.url, headers, body).await;
-    metrics::webhook_sent(words(&report.end).0);
-    note(app, delivery, &webhook, began, report).await
+    metrics::webhook_sent(attempt_status(&report.end).0);
+    record_attempt(app, delivery, &webhook, began, report).await
 }
 
 /// Writes the attempt down, and what follows from it, in one transaction. An answer that is not
 /// noted is asked for again, so a database that is busy is asked more than once.
-async fn note(
+async fn record_attempt(
     app: &App,
     delivery: &Delivery,
     webhook: &Webhook,
@@ -238,7 +238,7 @@ async fn note(
     report: Report,
 ) -> Answer<()> {
     let now = app.database_now();
-    let (status, error) = words(&report.end);
+    let (status, error) = attempt_status(&report.end);
     let kind = EndKind::of(&report.end);
     let outcome = match kind {
         EndKind::Success => Outcome::Succeeded,
@@ -343,7 +343,7 @@ async fn disable(tx: &mut Tx, webhook: &Webhook, is_gone: bool, now: Timestamp) 
 }
 
 /// Status of the attempt, and what went wrong.
-fn words(end: &End) -> (&'static str, Option<&'static str>) {
+fn attempt_status(end: &End) -> (&'static str, Option<&'static str>) {
     match end {
         end if end.is_success() => ("succeeded", None),
         End::Answered { .. } => ("failed", Some("http_status")),
@@ -403,7 +403,7 @@ mod tests {
                 project_id: ProjectId::new(number, [0; 10]),
             })
             .collect();
-        let mut under_way = UnderWay::default();
+        let mut under_way = InFlightDeliveries::default();
         let mut rest = due.as_slice();
         loop {
             let begun = under_way.choose(rest).len();

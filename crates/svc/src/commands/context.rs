@@ -14,7 +14,7 @@ use super::login::read;
 use crate::{
     cli::Format,
     connection::{Connection, config_directory, contexts, given_path, path},
-    context::{self, Context, Kept},
+    context::{self, Context, TokenStorage},
     failure::{Code, Failure},
     output,
     platform::parse,
@@ -311,7 +311,7 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
         if let Some(account) = context.token.account() {
             account.forget()?;
         }
-        context.token = Kept::Token(token);
+        context.token = TokenStorage::Token(token);
     }
     if context.engine.is_none() && context.api_url.is_none() {
         return Err(Failure::usage("a context is for an engine or a platform")
@@ -379,7 +379,7 @@ fn rename(args: &RenameArgs) -> Result<(), Failure> {
     if before.is_some() {
         let account = context::account(&directory, &args.to)?;
         account.keep(&context.token.token()?)?;
-        context.token = Kept::KeyringAccount(account);
+        context.token = TokenStorage::KeyringAccount(account);
     }
     context.save(&directory, &args.to)?;
     Context::remove(&directory, &args.from)?;

@@ -15,7 +15,7 @@ use types::permission::Permissions;
 use crate::{
     cli::Format,
     connection::{config_directory, given_path},
-    context::{self, Context, Kept},
+    context::{self, Context, TokenStorage},
     failure::{Code, Failure},
     keyring::{self, Account},
     output,
@@ -48,7 +48,7 @@ pub(crate) struct LoginArgs {
 
     /// Where the token is kept
     #[arg(long, value_enum, default_value_t)]
-    token_storage: TokenStorage,
+    token_storage: StorageOption,
 
     /// How it is told who signed in
     #[arg(long, short, value_enum, default_value_t)]
@@ -60,7 +60,7 @@ pub(crate) struct LoginArgs {
 
 /// Where a token is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum TokenStorage {
+enum StorageOption {
     /// In the file of the context, for its owner alone.
     #[default]
     File,
@@ -84,7 +84,7 @@ pub(crate) struct WhoamiArgs {
 /// Takes the token that is given, or has a person approve one, and keeps it once the platform said
 /// whose it is.
 pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
-    if args.token_storage == TokenStorage::Keyring {
+    if args.token_storage == StorageOption::Keyring {
         // Nobody is asked to approve a token that cannot be kept.
         keyring::ready()?;
     }
@@ -134,7 +134,7 @@ struct Place {
     name: String,
     /// What was kept there.
     before: Option<Context>,
-    storage: TokenStorage,
+    storage: StorageOption,
     ca_file: Option<PathBuf>,
     address: ApiUrl,
 }
@@ -217,9 +217,9 @@ async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failur
 }
 
 /// Puts the token where it is to be kept; the file of the context follows.
-async fn stored(place: &Place, token: String) -> Result<Kept, Failure> {
-    if place.storage == TokenStorage::File {
-        return Ok(Kept::Token(token));
+async fn stored(place: &Place, token: String) -> Result<TokenStorage, Failure> {
+    if place.storage == StorageOption::File {
+        return Ok(TokenStorage::Token(token));
     }
     let account = context::account(&place.directory, &place.name)?;
     let kept = account.clone();
@@ -228,7 +228,7 @@ async fn stored(place: &Place, token: String) -> Result<Kept, Failure> {
     keeping
         .await
         .map_err(|error| Failure::of("the keyring failed", error))??;
-    Ok(Kept::KeyringAccount(account))
+    Ok(TokenStorage::KeyringAccount(account))
 }
 
 /// Who the token speaks for.

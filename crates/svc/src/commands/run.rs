@@ -1,14 +1,14 @@
 //! `svc run`: many tunnels, from a file and from the labels of containers, for as long as it runs.
 //!
-//! [`mod@file`] is what may be written, [`plan`] what it means, [`fleet`] what runs. This file is the
+//! [`mod@file`] is what may be written, [`plan`] what it means, [`agent_set`] what runs. This file is the
 //! loop between them: it applies what is wanted, tells what happens, and tells a supervisor how
 //! things stand.
 
+mod agent_set;
 mod docker;
 mod file;
-mod fleet;
-mod given;
-mod look;
+mod file_poll;
+mod inputs;
 mod plan;
 #[cfg(test)]
 mod reference;
@@ -36,12 +36,12 @@ use tokio::{
 use transport::Workers;
 
 use self::{
+    agent_set::{AgentSet, Applied, EngineName, State},
     docker::{Docker, DockerFlags},
-    fleet::{Applied, EngineName, Fleet, State},
-    look::{Contents, Files},
+    file_poll::{Contents, Files},
     plan::Plan,
     report::Report,
-    tunnel::Told,
+    tunnel::TunnelReport,
 };
 use crate::{
     cli::Format,
@@ -112,7 +112,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let workers = Workers::per_core("svc-agent")
         .map_err(|error| Failure::of("the workers cannot be started", error))?;
     let (told, news) = mpsc::channel(LINES);
-    let fleet = Fleet::new(workers.handles().to_vec(), shutdown.clone(), told);
+    let fleet = AgentSet::new(workers.handles().to_vec(), shutdown.clone(), told);
     let docker = args.docker.start()?;
     let mut running = Running {
         report: Report::new(args.output),
@@ -148,7 +148,7 @@ struct Running {
     handled: Contents,
     loaded: Loaded,
     docker: Option<Docker>,
-    fleet: Fleet,
+    fleet: AgentSet,
     supervisor: Supervisor,
     shutdown: Shutdown,
     /// Whether the file as it stands is refused.
@@ -175,7 +175,7 @@ impl Running {
 
     async fn serve(
         &mut self,
-        mut news: mpsc::Receiver<Told>,
+        mut news: mpsc::Receiver<TunnelReport>,
         mut hangups: Signals,
     ) -> Result<(), Failure> {
         let (seen, mut looks) = watch::channel(self.handled.clone());
@@ -220,9 +220,9 @@ impl Running {
         ended
     }
 
-    fn hear(&mut self, told: Told) -> Result<(), Failure> {
+    fn hear(&mut self, told: TunnelReport) -> Result<(), Failure> {
         match told {
-            Told::Status {
+            TunnelReport::Status {
                 key,
                 status,
                 target,
@@ -234,8 +234,8 @@ impl Running {
                 let port = self.fleet.engine_port(&key);
                 self.report.status(&key, &status, &target, port)
             }
-            Told::Stream { key, stream } => self.report.stream(&key, &stream),
-            Told::Refused { engine, refusal } => {
+            TunnelReport::Stream { key, stream } => self.report.stream(&key, &stream),
+            TunnelReport::Refused { engine, refusal } => {
                 let engine = engine.map_or_else(String::new, |name| format!("engine {name}: "));
                 output::message(&format!("{engine}{}", output::plain(&refusal.message)));
                 Ok(())
@@ -377,7 +377,7 @@ impl Running {
     /// Leaves the engines; what was accepted is served to its end, and told.
     async fn stop(
         &mut self,
-        news: &mut mpsc::Receiver<Told>,
+        news: &mut mpsc::Receiver<TunnelReport>,
         mut beats: Option<tokio::time::Interval>,
     ) -> Result<(), Failure> {
         self.supervisor.stopping();

@@ -160,12 +160,12 @@ fn given(text: Option<&String>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Kept;
+    use crate::context::TokenStorage;
 
     fn context() -> Context {
         Context {
             api_url: Some("http://localhost:8445".to_owned()),
-            token: Kept::Token("kept.kept.kept".to_owned()),
+            token: TokenStorage::Token("kept.kept.kept".to_owned()),
             ..Context::default()
         }
     }

@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::random;
-use super::session::Return;
+use super::session::Reconnect;
 
 /// Bytes of a token that find its session. They are no secret: the session compares the rest.
 pub(crate) const KEY_LEN: usize = 8;
 
-type Sender = mpsc::Sender<Box<Return>>;
+type Sender = mpsc::Sender<Box<Reconnect>>;
 
 /// Sessions by the first bytes of their tokens.
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Registered {
 
 impl Registry {
     /// Adds a session, and gives what those who come back arrive at.
-    pub(crate) fn register(&self) -> Option<(Registered, mpsc::Receiver<Box<Return>>)> {
+    pub(crate) fn register(&self) -> Option<(Registered, mpsc::Receiver<Box<Reconnect>>)> {
         let key = random()?;
         // One comes back at a time; a second one is another attempt of the same client.
         let (sender, returns) = mpsc::channel(2);

@@ -28,7 +28,7 @@ use super::carrier::{Broken, Carrier};
 use super::registry::Registered;
 use super::sealing::{Opened, Sealing};
 use super::{Event, Shared};
-pub(crate) use back::Return;
+pub(crate) use back::Reconnect;
 
 pub(crate) struct Session {
     shared: Arc<Shared>,
@@ -69,7 +69,7 @@ pub(crate) struct Session {
     is_draining: bool,
     kill: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Those that come back, once there is something to come back to.
-    returns: Option<mpsc::Receiver<Box<Return>>>,
+    returns: Option<mpsc::Receiver<Box<Reconnect>>>,
     registered: Option<Registered>,
     /// One of the sessions that there may be.
     permit: Option<OwnedSemaphorePermit>,
@@ -78,14 +78,14 @@ pub(crate) struct Session {
 }
 
 /// What happened.
-enum Happened {
+enum SessionEvent {
     Message(Kind),
     Broken(Broken),
     Output(Output, usize),
     OutputEnd(Output),
     Exit(pty::Exit),
     Wrote(usize),
-    Return(Box<Return>),
+    Return(Box<Reconnect>),
     Left(bool),
     Drain,
     Kill,
@@ -94,7 +94,7 @@ enum Happened {
 
 /// Whether the session goes on.
 #[derive(PartialEq, Eq)]
-enum Next {
+enum AfterEvent {
     On,
     Over,
 }
@@ -151,7 +151,7 @@ impl Session {
     pub(crate) async fn run(mut self) {
         loop {
             let happened = self.happens().await;
-            if self.handle(happened).await == Next::Over {
+            if self.handle(happened).await == AfterEvent::Over {
                 break;
             }
         }
@@ -162,7 +162,7 @@ impl Session {
     }
 
     /// Waits for what happens next, and meanwhile sends and writes what waits.
-    async fn happens(&mut self) -> Happened {
+    async fn happens(&mut self) -> SessionEvent {
         let mut deadline = self.machine.deadline();
         let looks = [self.look.map(|(at, _)| at), self.restore];
         for at in looks.into_iter().flatten() {
@@ -174,37 +174,37 @@ impl Session {
         poll_fn(|cx| self.poll(cx, deadline.is_some())).await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, timed: bool) -> Poll<Happened> {
+    fn poll(&mut self, cx: &mut Context<'_>, timed: bool) -> Poll<SessionEvent> {
         if self.kill.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Happened::Kill);
+            return Poll::Ready(SessionEvent::Kill);
         }
         if !self.is_draining && self.draining.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Happened::Drain);
+            return Poll::Ready(SessionEvent::Drain);
         }
         // Before everything that may go on without end.
         if timed && self.timer.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Happened::Time);
+            return Poll::Ready(SessionEvent::Time);
         }
         let mut is_idle = true;
         if let Some(carrier) = &mut self.carrier {
             match carrier.poll_flush(cx) {
-                Poll::Ready(Err(broken)) => return Poll::Ready(Happened::Broken(broken)),
+                Poll::Ready(Err(broken)) => return Poll::Ready(SessionEvent::Broken(broken)),
                 Poll::Ready(Ok(())) => {}
                 Poll::Pending => is_idle = false,
             }
         }
         if let Poll::Ready(taken) = self.poll_input(cx) {
-            return Poll::Ready(Happened::Wrote(taken));
+            return Poll::Ready(SessionEvent::Wrote(taken));
         }
         if let Some(Poll::Ready(Some(back))) =
             self.returns.as_mut().map(|returns| returns.poll_recv(cx))
         {
-            return Poll::Ready(Happened::Return(back));
+            return Poll::Ready(SessionEvent::Return(back));
         }
         if let Some(Poll::Ready(left)) = self.leaving.as_mut().map(|leaving| leaving.poll_unpin(cx))
         {
             self.leaving = None;
-            return Poll::Ready(Happened::Left(left.unwrap_or_default()));
+            return Poll::Ready(SessionEvent::Left(left.unwrap_or_default()));
         }
         // What a command does not read is not taken from the client either.
         if self.hears()
@@ -212,8 +212,8 @@ impl Session {
             && let Poll::Ready(read) = carrier.poll_message(cx)
         {
             return Poll::Ready(match read {
-                Ok(kind) => Happened::Message(kind),
-                Err(broken) => Happened::Broken(broken),
+                Ok(kind) => SessionEvent::Message(kind),
+                Err(broken) => SessionEvent::Broken(broken),
             });
         }
         if let Some(process) = &mut self.process {
@@ -221,7 +221,7 @@ impl Session {
                 && let Poll::Ready(exit) = process.poll_exit(cx)
             {
                 let exit = exit.unwrap_or(pty::Exit::Code(LOST_EXIT));
-                return Poll::Ready(Happened::Exit(exit));
+                return Poll::Ready(SessionEvent::Exit(exit));
             }
             // Nor is taken from the command what the client does not.
             if !is_idle || self.held {
@@ -233,9 +233,9 @@ impl Session {
                     }
                     match process.poll_read(cx, output, &mut self.buffer) {
                         Poll::Ready(Ok(read @ 1..)) => {
-                            return Poll::Ready(Happened::Output(output, read));
+                            return Poll::Ready(SessionEvent::Output(output, read));
                         }
-                        Poll::Ready(_) => return Poll::Ready(Happened::OutputEnd(output)),
+                        Poll::Ready(_) => return Poll::Ready(SessionEvent::OutputEnd(output)),
                         Poll::Pending => {}
                     }
                 }
@@ -295,17 +295,17 @@ impl Session {
         Poll::Ready(0)
     }
 
-    async fn handle(&mut self, happened: Happened) -> Next {
+    async fn handle(&mut self, happened: SessionEvent) -> AfterEvent {
         let now = Instant::now();
         if std::mem::take(&mut self.unread) {
             self.machine.on_unread(now);
         }
         match happened {
-            Happened::Message(kind) => match self.sealing.open(kind) {
+            SessionEvent::Message(kind) => match self.sealing.open(kind) {
                 Opened::Hear(kind) => match self.leads_back(kind) {
                     Some(kind) => self.machine.on_message(kind, now),
                     // The connection is another session's now.
-                    None => return Next::Over,
+                    None => return AfterEvent::Over,
                 },
                 Opened::Answer(kind) => self.send(&kind, now),
                 Opened::Refuse(kind) => {
@@ -313,12 +313,12 @@ impl Session {
                     self.hang_up(now);
                 }
             },
-            Happened::Broken(Broken::Bad(why)) => self.machine.on_bad_message(&why, now),
-            Happened::Broken(Broken::Lost) => {
+            SessionEvent::Broken(Broken::Bad(why)) => self.machine.on_bad_message(&why, now),
+            SessionEvent::Broken(Broken::Lost) => {
                 self.carrier = None;
                 self.machine.on_lost(now);
             }
-            Happened::Output(output, len) => {
+            SessionEvent::Output(output, len) => {
                 let bytes = self.buffer.get(..len).unwrap_or_default();
                 let bytes = Bytes::copy_from_slice(bytes);
                 self.machine.on_output(stream(output), bytes, now);
@@ -326,11 +326,11 @@ impl Session {
                 self.outputs.rotate_left(1);
                 self.look_soon(now);
             }
-            Happened::OutputEnd(output) => {
+            SessionEvent::OutputEnd(output) => {
                 self.outputs.retain(|open| *open != output);
                 self.machine.on_output_end(stream(output), now);
             }
-            Happened::Exit(exit) => {
+            SessionEvent::Exit(exit) => {
                 self.exited = true;
                 let exit = match exit {
                     pty::Exit::Code(code) => Exit::Code(code),
@@ -341,21 +341,21 @@ impl Session {
                 self.permit = None;
                 self.machine.on_exit(exit, now);
             }
-            Happened::Wrote(taken) => {
+            SessionEvent::Wrote(taken) => {
                 self.machine.on_input_taken(taken);
                 self.look_soon(now);
             }
-            Happened::Return(back) => self.come_back(*back, now),
-            Happened::Left(true) => self.machine.on_told(),
-            Happened::Left(false) => {}
-            Happened::Drain => {
+            SessionEvent::Return(back) => self.come_back(*back, now),
+            SessionEvent::Left(true) => self.machine.on_told(),
+            SessionEvent::Left(false) => {}
+            SessionEvent::Drain => {
                 self.is_draining = true;
                 let reason = TerminationReason::Drain;
                 self.machine.terminate(reason, "the server goes down", now);
             }
             // Dropping the process ends it.
-            Happened::Kill => return Next::Over,
-            Happened::Time => self.on_time(now),
+            SessionEvent::Kill => return AfterEvent::Over,
+            SessionEvent::Time => self.on_time(now),
         }
         self.obey().await
     }
@@ -378,7 +378,7 @@ impl Session {
     }
 
     /// Does what the machine wants done.
-    async fn obey(&mut self) -> Next {
+    async fn obey(&mut self) -> AfterEvent {
         while let Some(command) = self.machine.command() {
             let now = Instant::now();
             match command {
@@ -403,13 +403,13 @@ impl Session {
                 Command::ReadOutput => self.held = false,
                 Command::Redraw => self.redraw(now),
                 Command::Disconnect => self.hang_up(now),
-                Command::Release => return Next::Over,
+                Command::Release => return AfterEvent::Over,
             }
         }
         if self.machine.is_closed() {
             self.end();
         }
-        Next::On
+        AfterEvent::On
     }
 
     async fn start(&mut self, start: Start) {

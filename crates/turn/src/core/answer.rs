@@ -17,10 +17,10 @@ use turn_types::attribute::{
 use turn_types::message::CONNECTION_ATTEMPT;
 
 use super::allocation::Owner;
-use super::attributes::Fault;
+use super::attributes::StunError;
 use super::integrity::{Integrity, Key, finish};
 use super::request::MAX_LIFETIME;
-use super::{Client, Millis, NotOpened, Now, Opened, Shared};
+use super::{Client, Millis, Now, Opened, RelayError, Shared};
 
 /// The answer to a request that is refused.
 pub(super) fn refusal(
@@ -28,24 +28,24 @@ pub(super) fn refusal(
     now: Now,
     client: Client,
     message: &Message<'_>,
-    fault: &Fault,
+    fault: &StunError,
     signer: Option<(&Key, Integrity)>,
 ) -> Vec<u8> {
     let mut out = Message::builder_error(message, MessageWriteVec::with_capacity(160));
     let code = match fault {
-        Fault::Code(code) | Fault::Challenge(code) => *code,
-        Fault::Unknown(_) => 420,
+        StunError::Code(code) | StunError::Challenge(code) => *code,
+        StunError::Unknown(_) => 420,
     };
     // Codes and reasons are ours, and there is room.
     if let Ok(error) = ErrorCode::new(code, reason(code)) {
         out.add_attribute(&error).ok();
     }
     match fault {
-        Fault::Code(_) => {}
-        Fault::Unknown(kinds) => {
+        StunError::Code(_) => {}
+        StunError::Unknown(kinds) => {
             out.add_attribute(&UnknownAttributes::new(kinds)).ok();
         }
-        Fault::Challenge(_) => {
+        StunError::Challenge(_) => {
             let nonce = shared.nonces.mint(now, client.nonce_source());
             if let (Ok(realm), Ok(nonce)) = (Realm::new(&shared.realm), Nonce::new(&nonce)) {
                 out.add_attribute(&realm).ok();
@@ -71,7 +71,7 @@ pub(super) fn allocated<S>(
     integrity: Integrity,
     lifetime: Millis,
     is_v6_optional: bool,
-    opened: &Result<Opened<S>, NotOpened>,
+    opened: &Result<Opened<S>, RelayError>,
 ) -> Vec<u8> {
     // It was read before.
     let Ok(message) = Message::from_bytes(request) else {
@@ -81,7 +81,7 @@ pub(super) fn allocated<S>(
     let signer = Some((&owner.key, integrity));
     let opened = match opened {
         Ok(opened) => opened,
-        Err(NotOpened::Capacity) => {
+        Err(RelayError::Capacity) => {
             let mut out = Message::builder_error(&message, MessageWriteVec::with_capacity(96));
             if let Ok(error) = ErrorCode::new(508, reason(508)) {
                 out.add_attribute(&error).ok();

@@ -19,7 +19,7 @@ use super::{Client, Transport};
 
 /// Why a request is answered with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum StunError {
     /// With this code.
     Code(u16),
     /// With this code, and what is needed to do better (RFC 8489 section 9.2.4).
@@ -33,7 +33,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// What an Allocate request asks for.
-pub(super) struct Wanted {
+pub(super) struct AllocationParameters {
     pub(super) transport: Transport,
     pub(super) families: [bool; 2],
     pub(super) is_v6_optional: bool,
@@ -42,17 +42,17 @@ pub(super) struct Wanted {
     pub(super) token: Option<u64>,
 }
 
-impl Wanted {
+impl AllocationParameters {
     pub(super) fn read(
         message: &Message<'_>,
         client: Client,
         served: [bool; 2],
-    ) -> Result<Self, Fault> {
-        let transport = attribute::<RequestedTransport>(message)?.ok_or(Fault::Code(400))?;
+    ) -> Result<Self, StunError> {
+        let transport = attribute::<RequestedTransport>(message)?.ok_or(StunError::Code(400))?;
         let transport = match transport.protocol() {
             UDP => Transport::Udp,
             TCP => Transport::Tcp,
-            _ => return Err(Fault::Code(442)),
+            _ => return Err(StunError::Code(442)),
         };
         if transport == Transport::Tcp {
             // RFC 6062 section 5.1.
@@ -61,12 +61,12 @@ impl Wanted {
                 .iter()
                 .any(|kind| message.has_attribute(*kind));
             if !client.is_stream() || has_any {
-                return Err(Fault::Code(400));
+                return Err(StunError::Code(400));
             }
         }
         if message.has_attribute(DontFragment::TYPE) {
             // Sockets of ours send as the system does; who depends on it is told.
-            return Err(Fault::Unknown(vec![DontFragment::TYPE]));
+            return Err(StunError::Unknown(vec![DontFragment::TYPE]));
         }
         let even = attribute::<EvenPort>(message)?;
         let token = attribute::<ReservationToken>(message)?;
@@ -76,18 +76,18 @@ impl Wanted {
             || token.is_some() && (even.is_some() || has(requested) || has(additional))
             || has(additional) && even.as_ref().is_some_and(EvenPort::requested);
         if contradicts {
-            return Err(Fault::Code(400));
+            return Err(StunError::Code(400));
         }
         let families = if let Some(value) = family_of(message, requested)? {
             match value {
                 1 => [true, false],
                 2 => [false, true],
-                _ => return Err(Fault::Code(440)),
+                _ => return Err(StunError::Code(440)),
             }
         } else if let Some(value) = family_of(message, additional)? {
             // RFC 8656 section 7.2: only IPv6 can be additional.
             if value != 2 {
-                return Err(Fault::Code(400));
+                return Err(StunError::Code(400));
             }
             [true, true]
         } else {
@@ -96,7 +96,7 @@ impl Wanted {
         let is_v6_optional = families == [true, true];
         let [served_v4, served_v6] = served;
         if families[0] && !served_v4 || families == [false, true] && !served_v6 {
-            return Err(Fault::Code(440));
+            return Err(StunError::Code(440));
         }
         Ok(Self {
             transport,
@@ -110,13 +110,13 @@ impl Wanted {
 }
 
 /// First byte of an attribute of an address family: the library knows no third one.
-fn family_of(message: &Message<'_>, kind: AttributeType) -> Result<Option<u8>, Fault> {
+fn family_of(message: &Message<'_>, kind: AttributeType) -> Result<Option<u8>, StunError> {
     let Some(raw) = message.raw_attribute(kind) else {
         return Ok(None);
     };
     match *raw.value {
         [family, _, _, _] => Ok(Some(family)),
-        _ => Err(Fault::Code(400)),
+        _ => Err(StunError::Code(400)),
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn index_of(family: AddressFamily) -> usize {
 }
 
 /// 420 where there is one that must be understood and is not.
-pub(super) fn check_attributes(message: &Message<'_>) -> Result<(), Fault> {
+pub(super) fn check_attributes(message: &Message<'_>) -> Result<(), StunError> {
     let mut unknown: Vec<AttributeType> = Vec::new();
     for (_, raw) in message.iter_attributes() {
         let kind = raw.get_type();
@@ -141,7 +141,7 @@ pub(super) fn check_attributes(message: &Message<'_>) -> Result<(), Fault> {
     if unknown.is_empty() {
         Ok(())
     } else {
-        Err(Fault::Unknown(unknown))
+        Err(StunError::Unknown(unknown))
     }
 }
 
@@ -173,7 +173,7 @@ const KNOWN: [AttributeType; 18] = [
 
 /// The key's algorithm that the client chose, from what it was offered and says that it was: who
 /// changed the offer on its way is noticed here.
-pub(super) fn key_algorithm(message: &Message<'_>) -> Result<KeyAlgorithm, Fault> {
+pub(super) fn key_algorithm(message: &Message<'_>) -> Result<KeyAlgorithm, StunError> {
     let offered = message.raw_attribute(PasswordAlgorithms::TYPE);
     let chosen = message.raw_attribute(PasswordAlgorithm::TYPE);
     match (offered, chosen) {
@@ -183,10 +183,10 @@ pub(super) fn key_algorithm(message: &Message<'_>) -> Result<KeyAlgorithm, Fault
             match *chosen.value {
                 [0, 1, 0, 0] if is_ours => Ok(KeyAlgorithm::Md5),
                 [0, 2, 0, 0] if is_ours => Ok(KeyAlgorithm::Sha256),
-                _ => Err(Fault::Code(400)),
+                _ => Err(StunError::Code(400)),
             }
         }
-        _ => Err(Fault::Code(400)),
+        _ => Err(StunError::Code(400)),
     }
 }
 
@@ -213,12 +213,12 @@ pub(super) fn read_send(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     Some((peer?, data?))
 }
 
-pub(super) fn lifetime(message: &Message<'_>) -> Result<Option<u32>, Fault> {
+pub(super) fn lifetime(message: &Message<'_>) -> Result<Option<u32>, StunError> {
     Ok(attribute::<Lifetime>(message)?.map(|lifetime| lifetime.seconds()))
 }
 
 /// An attribute; 400 where it is there and cannot be read.
-pub(super) fn attribute<A>(message: &Message<'_>) -> Result<Option<A>, Fault>
+pub(super) fn attribute<A>(message: &Message<'_>) -> Result<Option<A>, StunError>
 where
     A: AttributeStaticType + for<'b> AttributeFromRaw<'b>,
 {
@@ -227,7 +227,7 @@ where
     };
     A::from_raw_ref(&raw)
         .map(Some)
-        .map_err(|_| Fault::Code(400))
+        .map_err(|_| StunError::Code(400))
 }
 
 /// An attribute of text.

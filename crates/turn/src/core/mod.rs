@@ -1,7 +1,7 @@
 //! The relay as a function: bytes and times in, answers and things to be done out.
 //!
 //! One [`Core`] is one worker's share of the allocations. What it needs of the world (sockets,
-//! connections) it asks for with a [`Step`], and what it is told is its only clock. So every rule
+//! connections) it asks for with a [`Action`], and what it is told is its only clock. So every rule
 //! of RFC 8656 can be tested at its edge, and a fuzzer can be let loose on it.
 //!
 //! ```text
@@ -165,7 +165,7 @@ impl AllocationId {
 
 /// What follows from what a client sent.
 #[derive(Debug)]
-pub enum Step<'a, S, P = ()> {
+pub enum Action<'a, S, P = ()> {
     /// Nothing.
     Nothing,
     /// This is sent back.
@@ -229,7 +229,7 @@ pub struct Opened<S> {
 
 /// Why there is no relayed address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotOpened {
+pub enum RelayError {
     /// No port is free, or nothing was kept under the token: 508.
     Capacity,
 }
@@ -319,7 +319,7 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         bytes: &'a [u8],
-    ) -> Step<'a, S, P> {
+    ) -> Action<'a, S, P> {
         match bytes.first() {
             Some(0x40..=0x7f) => self.channel_data(now, client, bytes),
             Some(0x00..=0x3f) => self.message(now, client, bytes),
@@ -327,7 +327,12 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    fn channel_data<'a>(&'a mut self, now: Now, client: Client, bytes: &'a [u8]) -> Step<'a, S, P> {
+    fn channel_data<'a>(
+        &'a mut self,
+        now: Now,
+        client: Client,
+        bytes: &'a [u8],
+    ) -> Action<'a, S, P> {
         let found = channel_data(bytes).and_then(|(number, data)| {
             let slot = self.by_client.get(&client)?;
             let allocation = self.allocations.get(*slot)?;
@@ -337,15 +342,15 @@ impl<S, P> Core<S, P> {
         });
         let Some((allocation, relay, peer, data)) = found else {
             self.counts.dropped += 1;
-            return Step::Nothing;
+            return Action::Nothing;
         };
         if !allocation.permit.rates().admit(now.at, data.len()) {
             self.counts.throttled += data.len() as u64;
-            return Step::Nothing;
+            return Action::Nothing;
         }
         allocation.account.meter.relay(data.len());
         self.counts.relayed += data.len() as u64;
-        Step::Send {
+        Action::Send {
             socket: relay,
             peer,
             data,
@@ -383,9 +388,9 @@ impl<S, P> Core<S, P> {
         Some((client, wrap))
     }
 
-    /// The relayed addresses of the last [`Step::Open`], or why there are none. Returns what is
+    /// The relayed addresses of the last [`Action::Open`], or why there are none. Returns what is
     /// sent back.
-    pub fn opened(&mut self, now: Now, mut opened: Result<Opened<S>, NotOpened>) -> Vec<u8> {
+    pub fn opened(&mut self, now: Now, mut opened: Result<Opened<S>, RelayError>) -> Vec<u8> {
         let Some(pending) = self.pending.take() else {
             return Vec::new();
         };
@@ -403,7 +408,7 @@ impl<S, P> Core<S, P> {
         let kept = opened.as_mut().ok().and_then(|opened| opened.permit.take());
         let permit = permit.or(kept);
         if permit.is_none() {
-            opened = Err(NotOpened::Capacity);
+            opened = Err(RelayError::Capacity);
         }
         let answer = answer::allocated(
             &request,
@@ -523,9 +528,9 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    fn drop_it<'a>(&mut self) -> Step<'a, S, P> {
+    fn drop_it<'a>(&mut self) -> Action<'a, S, P> {
         self.counts.dropped += 1;
-        Step::Nothing
+        Action::Nothing
     }
 
     /// The name of the next allocation.

@@ -2,7 +2,7 @@
 //! count for all workers.
 //!
 //! Each byte takes its time, and what was relayed is paid for up to some moment. Who is more than
-//! [`AHEAD`] in advance waits (a connection) or loses the packet (a datagram).
+//! [`BURST`] in advance waits (a connection) or loses the packet (a datagram).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ pub struct Bandwidth {
 }
 
 /// What may be relayed in a burst, as the time that it takes at the rate.
-const AHEAD: Millis = Millis::from_seconds(1);
+const BURST: Millis = Millis::from_seconds(1);
 
 /// One rate.
 #[derive(Debug)]
@@ -36,13 +36,13 @@ impl Bucket {
     pub(super) fn new(bytes_per_second: u32, now: Millis) -> Self {
         Self {
             bytes_per_second: u64::from(bytes_per_second).max(1),
-            paid_until: AtomicU64::new(nanoseconds(now.after(AHEAD))),
+            paid_until: AtomicU64::new(nanoseconds(now.after(BURST))),
         }
     }
 
     /// How long until something may be relayed; `None`: now.
     fn wait(&self, now: Millis) -> Option<Millis> {
-        let most = nanoseconds(now.after(AHEAD));
+        let most = nanoseconds(now.after(BURST));
         let ahead = self.paid_until.load(Ordering::Relaxed);
         let wait = ahead.saturating_sub(most).div_ceil(1_000_000);
         (wait > 0).then_some(Millis(wait))

@@ -16,12 +16,13 @@ use turn_types::message::{
 use super::allocation::{Owner, Refused};
 use super::answer::{refusal, success};
 use super::attributes::{
-    Fault, Wanted, attribute, check_attributes, index_of, key_algorithm, lifetime, read_send, text,
+    AllocationParameters, StunError, attribute, check_attributes, index_of, key_algorithm,
+    lifetime, read_send, text,
 };
 use super::authority::Authority;
 use super::integrity::{Integrity, Key, is_signed};
 use super::tcp::{ConnectionNumber, Join};
-use super::{Client, Core, Millis, Now, Open, Pending, Step, Transport};
+use super::{Action, Client, Core, Millis, Now, Open, Pending, Transport};
 
 /// Longest request: the longest user name, realm and nonce that there may be, and the rest.
 const MAX_REQUEST_BYTES: usize = 4096;
@@ -59,7 +60,7 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         bytes: &'a [u8],
-    ) -> Step<'a, S, P> {
+    ) -> Action<'a, S, P> {
         let Some(&[kind_high, kind_low, high, low]) = bytes.first_chunk() else {
             return self.drop_it();
         };
@@ -83,7 +84,7 @@ impl<S, P> Core<S, P> {
             MessageClass::Request => self.request(now, client, &message),
             MessageClass::Indication if message.has_method(SEND) => self.send(now, client, bytes),
             // A Binding indication keeps a NAT's mapping alive.
-            MessageClass::Indication if message.has_method(BINDING) => Step::Nothing,
+            MessageClass::Indication if message.has_method(BINDING) => Action::Nothing,
             _ => self.drop_it(),
         }
     }
@@ -93,9 +94,9 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         message: &Message<'_>,
-    ) -> Step<'a, S, P> {
+    ) -> Action<'a, S, P> {
         if message.has_method(BINDING) {
-            return Step::Answer(match check_attributes(message) {
+            return Action::Answer(match check_attributes(message) {
                 Ok(()) => {
                     let mapped = XorMappedAddress::new(client.address, message.transaction_id());
                     success(message, &[&mapped], None)
@@ -111,7 +112,7 @@ impl<S, P> Core<S, P> {
             Err(fault) => {
                 // The first request of everybody is refused, to be told realm and nonce.
                 self.counts.refused += u64::from(is_signed(message));
-                return Step::Answer(refusal(&self.shared, now, client, message, &fault, None));
+                return Action::Answer(refusal(&self.shared, now, client, message, &fault, None));
             }
         };
         let (key, integrity) = (signed.key.clone(), signed.integrity);
@@ -124,13 +125,13 @@ impl<S, P> Core<S, P> {
             _ => self.channel_bind(now, client, message, &signed),
         });
         match done {
-            Ok(Done::Answer(bytes)) => Step::Answer(bytes),
-            Ok(Done::Open(open)) => Step::Open(open),
+            Ok(Done::Answer(bytes)) => Action::Answer(bytes),
+            Ok(Done::Open(open)) => Action::Open(open),
             Ok(Done::Dial(number)) => self.dial(number),
-            Ok(Done::Join(join)) => Step::Join(join),
+            Ok(Done::Join(join)) => Action::Join(join),
             Err(fault) => {
                 let signer = Some((&key, integrity));
-                Step::Answer(refusal(&self.shared, now, client, message, &fault, signer))
+                Action::Answer(refusal(&self.shared, now, client, message, &fault, signer))
             }
         }
     }
@@ -141,19 +142,19 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         message: &Message<'_>,
-    ) -> Result<Signed, Fault> {
+    ) -> Result<Signed, StunError> {
         if !is_signed(message) {
-            return Err(Fault::Challenge(401));
+            return Err(StunError::Challenge(401));
         }
-        let text = |kind| text(message, kind).ok_or(Fault::Code(400));
+        let text = |kind| text(message, kind).ok_or(StunError::Code(400));
         let username = text(stun_types::attribute::Username::TYPE)?;
         let (realm, nonce) = (text(Realm::TYPE)?, text(Nonce::TYPE)?);
         let source = client.nonce_source();
         if !self.shared.nonces.is_fresh(&nonce, now, source) {
-            return Err(Fault::Challenge(438));
+            return Err(StunError::Challenge(438));
         }
         let algorithm = key_algorithm(message)?;
-        let unauthorised = Fault::Challenge(401);
+        let unauthorised = StunError::Challenge(401);
         let read = Username::parse(&username).filter(|_| realm == *self.shared.realm);
         let read = read.ok_or_else(|| unauthorised.clone())?;
         // Whoever has an allocation is known already.
@@ -179,13 +180,13 @@ impl<S, P> Core<S, P> {
     }
 
     /// Whether the credential of a request is good at this time (TU-4), and allows to allocate.
-    fn admit(&mut self, now: Now, signed: &Signed) -> Result<(super::Account, Millis), Fault> {
+    fn admit(&mut self, now: Now, signed: &Signed) -> Result<(super::Account, Millis), StunError> {
         let judged = Username::parse(&signed.username)
             .filter(|username| username.check_time(now.unix).is_ok())
-            .ok_or(Fault::Challenge(401))
+            .ok_or(StunError::Challenge(401))
             .and_then(|username| {
                 let account = self.shared.authority.admit(&username, now.unix);
-                let account = account.map_err(|super::Denied| Fault::Code(403))?;
+                let account = account.map_err(|super::Denied| StunError::Code(403))?;
                 let until = account.until.unwrap_or(i64::MAX).min(username.expires_at);
                 let left = u64::try_from(until.saturating_sub(now.unix)).unwrap_or(0);
                 Ok((account, Millis::from_seconds(left)))
@@ -201,7 +202,7 @@ impl<S, P> Core<S, P> {
         client: Client,
         message: &Message<'_>,
         signed: Signed,
-    ) -> Result<Done<P>, Fault> {
+    ) -> Result<Done<P>, StunError> {
         if let Some(known) = self.of_client(client) {
             // The answer was lost: the same again.
             return if known.transaction == message.transaction_id()
@@ -209,19 +210,19 @@ impl<S, P> Core<S, P> {
             {
                 Ok(Done::Answer(known.answer.to_vec()))
             } else {
-                Err(Fault::Code(437))
+                Err(StunError::Code(437))
             };
         }
-        let wanted = Wanted::read(message, client, self.shared.families)?;
+        let wanted = AllocationParameters::read(message, client, self.shared.families)?;
         let (account, left) = self.admit(now, &signed)?;
         if self.is_draining {
-            return Err(Fault::Code(508));
+            return Err(StunError::Code(508));
         }
         let source = client.address.ip();
         let take = || {
             let quotas = &self.shared.quotas;
             let permit = quotas.take(now.at, &account.project, &account.holder, source);
-            permit.ok_or(Fault::Code(486))
+            permit.ok_or(StunError::Code(486))
         };
         // A port that was kept has been counted since.
         let permit = wanted.token.is_none().then(take).transpose()?;
@@ -264,7 +265,7 @@ impl<S, P> Core<S, P> {
         client: Client,
         message: &Message<'_>,
         signed: &Signed,
-    ) -> Result<Done<P>, Fault> {
+    ) -> Result<Done<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let (id, before) = (known.id, known.expires);
         let has = known.relays.each_ref().map(Option::is_some);
@@ -272,7 +273,7 @@ impl<S, P> Core<S, P> {
         let family = attribute::<RequestedAddressFamily>(message)?;
         let index = family.as_ref().map(|family| index_of(family.family()));
         if index.is_some_and(|index| !has.get(index).copied().unwrap_or(false)) {
-            return Err(Fault::Code(443));
+            return Err(StunError::Code(443));
         }
         let given = if asked == 0 {
             match index {
@@ -314,7 +315,7 @@ impl<S, P> Core<S, P> {
         client: Client,
         message: &Message<'_>,
         signed: &Signed,
-    ) -> Result<Done<P>, Fault> {
+    ) -> Result<Done<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
         let mut peers: Vec<IpAddr> = Vec::new();
@@ -322,23 +323,23 @@ impl<S, P> Core<S, P> {
             if raw.get_type() != XorPeerAddress::TYPE {
                 continue;
             }
-            let peer = XorPeerAddress::from_raw_ref(&raw).map_err(|_| Fault::Code(400))?;
+            let peer = XorPeerAddress::from_raw_ref(&raw).map_err(|_| StunError::Code(400))?;
             let ip = peer.addr(message.transaction_id()).ip();
-            known.relay_for(ip).ok_or(Fault::Code(443))?;
+            known.relay_for(ip).ok_or(StunError::Code(443))?;
             if !self.shared.peers.permits(ip) {
-                return Err(Fault::Code(403));
+                return Err(StunError::Code(403));
             }
             if peers.len() >= MAX_PEERS {
-                return Err(Fault::Code(508));
+                return Err(StunError::Code(508));
             }
             peers.push(ip);
         }
         if peers.is_empty() {
-            return Err(Fault::Code(400));
+            return Err(StunError::Code(400));
         }
         let most = self.shared.limits.permissions;
         let known = self.allocations.get_mut(id.slot as usize);
-        let known = known.ok_or(Fault::Code(437))?;
+        let known = known.ok_or(StunError::Code(437))?;
         known.permit(&peers, now.at, most).map_err(fault_of)?;
         let signer = Some((&signed.key, signed.integrity));
         Ok(Done::Answer(success(message, &[], signer)))
@@ -351,25 +352,25 @@ impl<S, P> Core<S, P> {
         client: Client,
         message: &Message<'_>,
         signed: &Signed,
-    ) -> Result<Done<P>, Fault> {
+    ) -> Result<Done<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
-        let number = attribute::<ChannelNumber>(message)?.ok_or(Fault::Code(400))?;
-        let peer = attribute::<XorPeerAddress>(message)?.ok_or(Fault::Code(400))?;
+        let number = attribute::<ChannelNumber>(message)?.ok_or(StunError::Code(400))?;
+        let peer = attribute::<XorPeerAddress>(message)?.ok_or(StunError::Code(400))?;
         let peer = peer.addr(message.transaction_id());
         if !CHANNELS.contains(&number.channel()) {
-            return Err(Fault::Code(400));
+            return Err(StunError::Code(400));
         }
         if known.transport != Transport::Udp {
-            return Err(Fault::Code(403));
+            return Err(StunError::Code(403));
         }
-        known.relay_for(peer.ip()).ok_or(Fault::Code(443))?;
+        known.relay_for(peer.ip()).ok_or(StunError::Code(443))?;
         if !self.shared.peers.reaches(peer) {
-            return Err(Fault::Code(403));
+            return Err(StunError::Code(403));
         }
         let limits = self.shared.limits;
         let known = self.allocations.get_mut(id.slot as usize);
-        let known = known.ok_or(Fault::Code(437))?;
+        let known = known.ok_or(StunError::Code(437))?;
         let bound = known.bind(number.channel(), peer, now.at, limits);
         bound.map_err(fault_of)?;
         let signer = Some((&signed.key, signed.integrity));
@@ -377,7 +378,7 @@ impl<S, P> Core<S, P> {
     }
 
     /// RFC 8656 section 11.2.
-    fn send<'a>(&'a mut self, now: Now, client: Client, bytes: &'a [u8]) -> Step<'a, S, P> {
+    fn send<'a>(&'a mut self, now: Now, client: Client, bytes: &'a [u8]) -> Action<'a, S, P> {
         let Some((peer, data)) = read_send(bytes) else {
             return self.drop_it();
         };
@@ -393,15 +394,15 @@ impl<S, P> Core<S, P> {
         let relay = known.and_then(|known| Some((known, known.relay_for(peer.ip())?)));
         let Some((known, relay)) = relay else {
             self.counts.dropped += 1;
-            return Step::Nothing;
+            return Action::Nothing;
         };
         if !known.permit.rates().admit(now.at, data.len()) {
             self.counts.throttled += data.len() as u64;
-            return Step::Nothing;
+            return Action::Nothing;
         }
         known.account.meter.relay(data.len());
         self.counts.relayed += data.len() as u64;
-        Step::Send {
+        Action::Send {
             socket: relay,
             peer,
             data,
@@ -418,15 +419,15 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         signed: &Signed,
-    ) -> Result<&super::Allocation<S>, Fault> {
+    ) -> Result<&super::Allocation<S>, StunError> {
         let known = self
             .of_client(client)
             .filter(|known| now.at < known.expires);
-        let known = known.ok_or(Fault::Code(437))?;
+        let known = known.ok_or(StunError::Code(437))?;
         if *known.username == *signed.username {
             Ok(known)
         } else {
-            Err(Fault::Code(441))
+            Err(StunError::Code(441))
         }
     }
 }
@@ -461,8 +462,8 @@ fn granted(asked: u32, left: Millis) -> Millis {
     Millis::from_seconds(u64::from(asked.clamp(DEFAULT_LIFETIME, MAX_LIFETIME))).min(left)
 }
 
-fn fault_of(refused: Refused) -> Fault {
-    Fault::Code(match refused {
+fn fault_of(refused: Refused) -> StunError {
+    StunError::Code(match refused {
         Refused::Full => 508,
         Refused::Taken => 400,
     })

@@ -17,11 +17,11 @@ use turn_types::attribute::{ConnectionId, XorPeerAddress};
 use turn_types::message::CONNECTION_BIND;
 
 use super::answer::{attempt, refusal, success};
-use super::attributes::{Fault, attribute};
+use super::attributes::{StunError, attribute};
 use super::integrity::{Integrity, Key};
 use super::rate::Rates;
 use super::request::{Done, Signed};
-use super::{AllocationId, Client, Core, Meter, Millis, Now, Step, Transport};
+use super::{Action, AllocationId, Client, Core, Meter, Millis, Now, Transport};
 
 /// The name of a peer's connection, as clients know it (CONNECTION-ID).
 ///
@@ -113,17 +113,17 @@ impl<S, P> Core<S, P> {
         client: Client,
         message: &Message<'_>,
         signed: &Signed,
-    ) -> Result<Done<P>, Fault> {
+    ) -> Result<Done<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
         if known.transport != Transport::Tcp {
-            return Err(Fault::Code(403));
+            return Err(StunError::Code(403));
         }
-        let peer = attribute::<XorPeerAddress>(message)?.ok_or(Fault::Code(400))?;
+        let peer = attribute::<XorPeerAddress>(message)?.ok_or(StunError::Code(400))?;
         let peer = peer.addr(message.transaction_id());
-        known.relay_for(peer.ip()).ok_or(Fault::Code(443))?;
+        known.relay_for(peer.ip()).ok_or(StunError::Code(443))?;
         if !self.shared.peers.reaches(peer) {
-            return Err(Fault::Code(403));
+            return Err(StunError::Code(403));
         }
         let mut others = known.connections.iter();
         let is_taken = others.any(|number| {
@@ -131,7 +131,7 @@ impl<S, P> Core<S, P> {
             other.is_some_and(|other| other.peer == peer)
         });
         if is_taken {
-            return Err(Fault::Code(446));
+            return Err(StunError::Code(446));
         }
         let asked = Box::new(Asked {
             request: message.as_bytes().to_vec(),
@@ -139,11 +139,11 @@ impl<S, P> Core<S, P> {
             integrity: signed.integrity,
         });
         let number = self.keep(id, peer, State::Dialling(asked));
-        Ok(Done::Dial(number.ok_or(Fault::Code(508))?))
+        Ok(Done::Dial(number.ok_or(StunError::Code(508))?))
     }
 
     /// What the loop needs to dial.
-    pub(super) fn dial(&self, number: ConnectionNumber) -> Step<'_, S, P> {
+    pub(super) fn dial(&self, number: ConnectionNumber) -> Action<'_, S, P> {
         let connection = self.connections.get(&number);
         let found = connection.and_then(|connection| {
             let allocation = self.allocation(connection.allocation)?;
@@ -151,16 +151,16 @@ impl<S, P> Core<S, P> {
             Some((relay, connection.peer))
         });
         match found {
-            Some((relay, peer)) => Step::Dial {
+            Some((relay, peer)) => Action::Dial {
                 number,
                 relay,
                 peer,
             },
-            None => Step::Nothing,
+            None => Action::Nothing,
         }
     }
 
-    /// What came of a [`Step::Dial`]: who is told, and what. `None` where nobody waits for it any
+    /// What came of a [`Action::Dial`]: who is told, and what. `None` where nobody waits for it any
     /// more.
     pub fn dialled(
         &mut self,
@@ -198,7 +198,7 @@ impl<S, P> Core<S, P> {
         let answer = if is_connected {
             success(&message, &[&ConnectionId::new(number.0)], signer)
         } else {
-            let fault = Fault::Code(447);
+            let fault = StunError::Code(447);
             refusal(&self.shared, now, client, &message, &fault, signer)
         };
         Some((client, answer))
@@ -236,20 +236,20 @@ impl<S, P> Core<S, P> {
         client: Client,
         message: &Message<'_>,
         signed: &Signed,
-    ) -> Result<Done<P>, Fault> {
+    ) -> Result<Done<P>, StunError> {
         // A connection that has an allocation is spoken to as before.
         if !client.is_stream() || self.by_client.contains_key(&client) {
-            return Err(Fault::Code(400));
+            return Err(StunError::Code(400));
         }
-        let number = attribute::<ConnectionId>(message)?.ok_or(Fault::Code(400))?;
+        let number = attribute::<ConnectionId>(message)?.ok_or(StunError::Code(400))?;
         let number = ConnectionNumber(number.id());
-        let connection = self.connections.get(&number).ok_or(Fault::Code(400))?;
+        let connection = self.connections.get(&number).ok_or(StunError::Code(400))?;
         let allocation = self.allocation(connection.allocation);
         let allocation = allocation
             .filter(|allocation| now.at < allocation.expires)
-            .ok_or(Fault::Code(400))?;
+            .ok_or(StunError::Code(400))?;
         if *allocation.username != *signed.username {
-            return Err(Fault::Code(441));
+            return Err(StunError::Code(441));
         }
         let account = &allocation.account;
         let (meter, rates) = (
@@ -257,14 +257,14 @@ impl<S, P> Core<S, P> {
             allocation.permit.rates().clone(),
         );
         let connection = self.connections.get_mut(&number);
-        let connection = connection.ok_or(Fault::Code(400))?;
+        let connection = connection.ok_or(StunError::Code(400))?;
         let is_waiting = matches!(connection.state, State::Waiting(_, until) if now.at < until);
         if !is_waiting {
-            return Err(Fault::Code(400));
+            return Err(StunError::Code(400));
         }
         let State::Waiting(stream, _) = std::mem::replace(&mut connection.state, State::Joined)
         else {
-            return Err(Fault::Code(400));
+            return Err(StunError::Code(400));
         };
         let id = ConnectionId::new(number.0);
         Ok(Done::Join(Box::new(Join {

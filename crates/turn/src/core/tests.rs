@@ -70,7 +70,7 @@ struct Relay {
     book: Arc<Book>,
     now: Now,
     /// What opening answers, where it is not the next port.
-    ports: Vec<Result<u16, NotOpened>>,
+    ports: Vec<Result<u16, RelayError>>,
     next_port: u16,
     has_v6: bool,
     asked: Option<Open>,
@@ -157,10 +157,10 @@ impl Relay {
     fn give(&mut self, client: Client, bytes: &[u8]) -> Out {
         let now = self.now;
         match self.core.from_client(now, client, bytes) {
-            Step::Nothing => Out::Nothing,
-            Step::Answer(bytes) => Out::Answer(bytes),
-            Step::Send { socket, peer, data } => Out::Peer(*socket, peer, data.to_vec()),
-            Step::Open(mut open) => {
+            Action::Nothing => Out::Nothing,
+            Action::Answer(bytes) => Out::Answer(bytes),
+            Action::Send { socket, peer, data } => Out::Peer(*socket, peer, data.to_vec()),
+            Action::Open(mut open) => {
                 let claimed = open.token.and_then(|_| self.kept.take());
                 let reserve = open.reserve.take();
                 let port = self.ports.pop().unwrap_or_else(|| {
@@ -182,12 +182,12 @@ impl Relay {
                 self.asked = Some(open);
                 Out::Answer(self.core.opened(now, opened))
             }
-            Step::Dial {
+            Action::Dial {
                 number,
                 relay,
                 peer,
             } => Out::Dial(number, *relay, peer),
-            Step::Join(join) => Out::Join(join.number, join.stream, join.answer),
+            Action::Join(join) => Out::Join(join.number, join.stream, join.answer),
         }
     }
 }

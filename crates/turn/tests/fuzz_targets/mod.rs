@@ -14,8 +14,8 @@ use turn::core::frame::{Frame, MAX_FRAME_BYTES, frame};
 use turn::core::packet::{HEADROOM, TAILROOM, Wrap, channel_data};
 use turn::core::tcp::Lane;
 use turn::core::{
-    Account, Authority, Bandwidth, Client, Core, Denied, Integrity, Key, KeyAlgorithm, Limits,
-    Millis, Nonces, Now, Opened, Peers, Quota, Quotas, Shared, Step,
+    Account, Action, Authority, Bandwidth, Client, Core, Denied, Integrity, Key, KeyAlgorithm,
+    Limits, Millis, Nonces, Now, Opened, Peers, Quota, Quotas, Shared,
 };
 
 /// A stream of a client: frames end where they say, and more bytes change no verdict.
@@ -116,12 +116,12 @@ fn packets_on(connection: u32, data: &[u8]) {
 
 fn give(core: &mut Core<()>, client: Client, packet: &[u8]) {
     match core.from_client(NOW, client, packet) {
-        Step::Nothing => {}
-        Step::Answer(answer) => check(&answer),
-        Step::Send { peer, data, .. } => {
+        Action::Nothing => {}
+        Action::Answer(answer) => check(&answer),
+        Action::Send { peer, data, .. } => {
             assert!(data.len() <= packet.len() && peer.port() != 0);
         }
-        Step::Open(open) => {
+        Action::Open(open) => {
             let address = |ip: &str| (SocketAddr::new(ip.parse().unwrap(), 40_000), ());
             let [v4, v6] = open.families;
             let relays = [
@@ -139,12 +139,12 @@ fn give(core: &mut Core<()>, client: Client, packet: &[u8]) {
             let peer = "1.1.1.1:9".parse().unwrap();
             assert!(core.accepted(NOW, id, peer, ()).is_none(), "no permission");
         }
-        Step::Dial { number, peer, .. } => {
+        Action::Dial { number, peer, .. } => {
             assert!(peer.port() != 0);
             let (_, answer) = core.dialled(NOW, number, Ok(())).expect("who has asked");
             check(&answer);
         }
-        Step::Join(join) => check(&join.answer),
+        Action::Join(join) => check(&join.answer),
     }
 }
 

@@ -6,12 +6,12 @@
 
 use super::condition::{Condition, Fields};
 use super::field::Subject;
-use super::{Action, Leaf, Outside, Refusal, Tree};
+use super::{Action, BoundaryRefusal, Leaf, Refusal, Tree};
 use crate::tunnel::TunnelProperties;
 
 /// A boundary at one place, reduced to what it asks of the properties.
-pub(super) enum Demand<'a> {
-    Never(Outside),
+pub(super) enum RequiredProperties<'a> {
+    Never(BoundaryRefusal),
     Always,
     Fields(&'a Fields),
     All(Vec<Self>),
@@ -22,14 +22,14 @@ pub(super) fn demand<'a>(
     tree: &'a Tree<Leaf>,
     project: &str,
     workspace: Option<&str>,
-) -> Demand<'a> {
+) -> RequiredProperties<'a> {
     match tree {
-        Tree::And(all) => Demand::All(
+        Tree::And(all) => RequiredProperties::All(
             all.iter()
                 .map(|tree| demand(tree, project, workspace))
                 .collect(),
         ),
-        Tree::Or(any) => Demand::Any(
+        Tree::Or(any) => RequiredProperties::Any(
             any.iter()
                 .map(|tree| demand(tree, project, workspace))
                 .collect(),
@@ -38,33 +38,33 @@ pub(super) fn demand<'a>(
             .at(project, workspace)
             .and_then(|leaf| leaf.rule(Action::Create))
         {
-            Err(outside) => Demand::Never(outside),
+            Err(outside) => RequiredProperties::Never(outside),
             Ok(scopes) => {
                 let rule = scopes.and_then(|scopes| scopes.create.as_ref());
                 rule.and_then(|rule| rule.filters.as_ref())
-                    .map_or(Demand::Always, demand_of_filters)
+                    .map_or(RequiredProperties::Always, demand_of_filters)
             }
         },
     }
 }
 
-fn demand_of_filters(filters: &Tree<Fields>) -> Demand<'_> {
+fn demand_of_filters(filters: &Tree<Fields>) -> RequiredProperties<'_> {
     match filters {
-        Tree::Leaf(fields) => Demand::Fields(fields),
-        Tree::And(all) => Demand::All(all.iter().map(demand_of_filters).collect()),
-        Tree::Or(any) => Demand::Any(any.iter().map(demand_of_filters).collect()),
+        Tree::Leaf(fields) => RequiredProperties::Fields(fields),
+        Tree::And(all) => RequiredProperties::All(all.iter().map(demand_of_filters).collect()),
+        Tree::Or(any) => RequiredProperties::Any(any.iter().map(demand_of_filters).collect()),
     }
 }
 
 /// The properties with everything set that the demand fixes, or a refusal.
 pub(super) fn settle(
-    demand: &Demand<'_>,
+    demand: &RequiredProperties<'_>,
     mut properties: TunnelProperties,
 ) -> Result<TunnelProperties, Refusal> {
     properties
         .fold_deprecated_alias()
         .map_err(|error| Refusal {
-            outside: Outside::Filters,
+            outside: BoundaryRefusal::Filters,
             field: Some(error.field),
         })?;
     demand.fix(&mut properties)?;
@@ -80,7 +80,7 @@ pub(super) fn settle(
     }
 }
 
-impl Demand<'_> {
+impl RequiredProperties<'_> {
     /// Sets what stands outside of every OR.
     fn fix(&self, properties: &mut TunnelProperties) -> Result<(), Refusal> {
         match self {
@@ -114,13 +114,13 @@ impl Demand<'_> {
                     (Some(only), true) => *properties = only,
                     (Some(_), false) => {
                         return Err(Refusal {
-                            outside: Outside::Filters,
+                            outside: BoundaryRefusal::Filters,
                             field: None,
                         });
                     }
                     (None, _) => {
                         return Err(first_refusal.unwrap_or(Refusal {
-                            outside: Outside::Shape,
+                            outside: BoundaryRefusal::Shape,
                             field: None,
                         }));
                     }
@@ -141,7 +141,7 @@ impl Demand<'_> {
                 fields
                     .first_that_fails(Subject::planned(properties))
                     .map(|field| Refusal {
-                        outside: Outside::Filters,
+                        outside: BoundaryRefusal::Filters,
                         field: Some(field.as_str().to_owned()),
                     })
             }
@@ -193,7 +193,7 @@ impl Fields {
                 }
             };
             fixed.map_err(|error| Refusal {
-                outside: Outside::Filters,
+                outside: BoundaryRefusal::Filters,
                 field: Some(error.field),
             })?;
         }

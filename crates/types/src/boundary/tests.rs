@@ -22,7 +22,7 @@ fn fault(resources: &Value) -> ParamError {
     let error = Boundary::check(resources, false).unwrap_err();
     let refusing = Boundary::parse(Some(resources), false);
     assert!(
-        matches!(refusing.0, Reach::Nowhere),
+        matches!(refusing.0, BoundaryExpression::Nowhere),
         "{resources} fails closed"
     );
     error
@@ -49,7 +49,7 @@ fn published(name: &str) -> TunnelProperties {
     .unwrap()
 }
 
-fn connects(boundary: &Boundary, path: &str) -> Result<(), Outside> {
+fn connects(boundary: &Boundary, path: &str) -> Result<(), BoundaryRefusal> {
     let path = NormalPath::parse(path).unwrap();
     boundary
         .connect("p1", Some("w1"), &tunnel("web"), Some(&path))

@@ -19,7 +19,7 @@ use crate::workspaces::invitations;
 
 /// Somebody who is in, perhaps but for the second factor.
 #[derive(Debug)]
-pub struct Arrived {
+pub struct SignInResult {
     /// The session.
     pub begun: Begun,
     /// A path of ours to go on to.
@@ -28,7 +28,7 @@ pub struct Arrived {
 
 /// Why somebody whom the provider knows is not let in.
 #[derive(Debug)]
-pub enum NotArrived {
+pub enum SignInError {
     /// The provider does not tell a mail address that it confirms.
     AddressNotConfirmed,
     /// There is an account with the address, whose owner never proved to hold it: somebody else
@@ -45,7 +45,7 @@ pub enum NotArrived {
     Failed(Refusal),
 }
 
-impl<R: Into<Refusal>> From<R> for NotArrived {
+impl<R: Into<Refusal>> From<R> for SignInError {
     fn from(error: R) -> Self {
         Self::Failed(error.into())
     }
@@ -59,7 +59,7 @@ pub(super) async fn arrive(
     next: String,
     browser: &Browser,
     now: Timestamp,
-) -> Result<Arrived, NotArrived> {
+) -> Result<SignInResult, SignInError> {
     let mut tx = app.store.begin().await?;
     let known = users::by_identity(&mut tx, &config.issuer, &proved.subject).await?;
     let (user, next) = match known {
@@ -67,7 +67,7 @@ pub(super) async fn arrive(
         None => first_time(app, &mut tx, config, &proved, next, browser, now).await?,
     };
     if user.status != Status::Active {
-        return Err(NotArrived::Suspended);
+        return Err(SignInError::Suspended);
     }
     // The provider may have had a session for weeks (OpenID Connect Core, section 2, `auth_time`).
     let proved_at = proved
@@ -81,7 +81,7 @@ pub(super) async fn arrive(
         audit::record_with(&mut tx, &actor, None, Action::SignedIn, target, by, now).await?;
     }
     tx.commit().await?;
-    Ok(Arrived { begun, next })
+    Ok(SignInResult { begun, next })
 }
 
 /// Links an identity that was not seen before: to the account with its address, or to a new one.
@@ -93,26 +93,26 @@ async fn first_time(
     next: String,
     browser: &Browser,
     now: Timestamp,
-) -> Result<(User, String), NotArrived> {
+) -> Result<(User, String), SignInError> {
     let email = proved
         .profile
         .email
         .as_deref()
         .filter(|_| proved.profile.email_verified)
         .and_then(|text| Email::parse(text).ok())
-        .ok_or(NotArrived::AddressNotConfirmed)?;
+        .ok_or(SignInError::AddressNotConfirmed)?;
     let Some(user) = users::by_email(tx, email.as_str()).await? else {
         return sign_up(app, tx, config, proved, email, next, browser, now).await;
     };
     if user.status != Status::Active {
-        return Err(NotArrived::Suspended);
+        return Err(SignInError::Suspended);
     }
     if !user.email_verified {
-        return Err(NotArrived::AccountNotConfirmed);
+        return Err(SignInError::AccountNotConfirmed);
     }
     let theirs = users::identities(tx, user.id).await?;
     if theirs.iter().any(|other| other.issuer == config.issuer) {
-        return Err(NotArrived::AnotherIdentity);
+        return Err(SignInError::AnotherIdentity);
     }
     link(tx, config, proved, &user, browser, now).await?;
     Ok((user, next))
@@ -133,7 +133,7 @@ async fn sign_up(
     next: String,
     browser: &Browser,
     now: Timestamp,
-) -> Result<(User, String), NotArrived> {
+) -> Result<(User, String), SignInError> {
     let invitation = match next
         .strip_prefix("/invitations/")
         .and_then(LinkSecret::parse)
@@ -144,7 +144,7 @@ async fn sign_up(
         None => None,
     };
     if invitation.is_none() && !may_sign_up(&config.sign_up, &email) {
-        return Err(NotArrived::NotInvited);
+        return Err(SignInError::NotInvited);
     }
     let local = email.as_str().split('@').next().unwrap_or_default();
     let told = proved.profile.name.as_deref().unwrap_or(local);
@@ -158,7 +158,10 @@ async fn sign_up(
     };
     let (user, next) = if let Some(secret) = invitation {
         let joined = invitations::join_as_new(app, tx, &secret, person, browser.ip).await?;
-        (joined.ok_or(NotArrived::NotInvited)?, "/account".to_owned())
+        (
+            joined.ok_or(SignInError::NotInvited)?,
+            "/account".to_owned(),
+        )
     } else {
         let (id, _) = accounts::create(tx, person, now).await?;
         let user = users::by_id(tx, id).await?.ok_or_else(Problem::internal)?;

@@ -11,7 +11,7 @@ use store::pending_sign_ins::{self, PendingSignIn};
 use store::{Sealed, SecretHash};
 use types::problem::Problem;
 
-use super::arrival::{self, Arrived, NotArrived};
+use super::arrival::{self, SignInError, SignInResult};
 use super::provider::{Proved, Provider, ProviderError};
 use super::secrets::FlowSecrets;
 use crate::app::App;
@@ -62,7 +62,7 @@ pub enum FlowError {
     /// The provider is away, or proved nothing.
     Provider(ProviderError),
     /// The provider proved who it is, and that person has no way in.
-    NotArrived(NotArrived),
+    NotArrived(SignInError),
     /// Too many sign-ins from one place; seconds until the next.
     TooSoon(u32),
     /// Failed on our side.
@@ -75,8 +75,8 @@ impl From<ProviderError> for FlowError {
     }
 }
 
-impl From<NotArrived> for FlowError {
-    fn from(error: NotArrived) -> Self {
+impl From<SignInError> for FlowError {
+    fn from(error: SignInError) -> Self {
         Self::NotArrived(error)
     }
 }
@@ -146,7 +146,7 @@ pub async fn complete(
     callback: Callback,
     cookie: Option<LinkSecret>,
     browser: &Browser,
-) -> Result<Arrived, FlowError> {
+) -> Result<SignInResult, FlowError> {
     let now = app.now();
     let secret = cookie.ok_or(FlowError::NotBegun)?;
     let secrets = FlowSecrets(&secret);

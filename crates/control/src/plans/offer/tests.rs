@@ -31,7 +31,7 @@ fn subscribed() -> Account {
     }
 }
 
-fn shown(catalogue: &Catalogue, account: &Account, room: &Room) -> PlanConfiguration {
+fn shown(catalogue: &Catalogue, account: &Account, room: &Availability) -> PlanConfiguration {
     let today = date(2026, 4, 16);
     let offers = Plan::ALL.map(|plan| offer(catalogue, plan, account, room, today));
     configuration(&offers, |_| None, "wks_1", &FingerprintKey::new(&KEY))
@@ -41,7 +41,11 @@ fn shown(catalogue: &Catalogue, account: &Account, room: &Room) -> PlanConfigura
 /// the caller's place is not known.
 #[test]
 fn cp_3_every_plan_is_shown_with_its_impact() {
-    let config = shown(&catalogue(json!({})), &Account::default(), &Room::default());
+    let config = shown(
+        &catalogue(json!({})),
+        &Account::default(),
+        &Availability::default(),
+    );
     let [basic, pro, enterprise] = &config.plans[..] else {
         panic!("{config:?}")
     };
@@ -63,25 +67,25 @@ fn cp_3_every_plan_is_shown_with_its_impact() {
 #[test]
 fn cp_4f_without_server_confirmation_updates_are_unavailable() {
     let off = catalogue(json!({"server_confirmed_creation": false}));
-    let config = shown(&off, &subscribed(), &Room::default());
+    let config = shown(&off, &subscribed(), &Availability::default());
     assert!(config.plans[0].available, "free plans change nothing");
     assert_eq!(
         config.plans[1].unavailable_reason_code,
         Some(UnavailableReason::ServerConfirmationDisabled)
     );
-    let fresh = shown(&off, &Account::default(), &Room::default());
+    let fresh = shown(&off, &Account::default(), &Availability::default());
     assert!(fresh.plans[1].available, "a checkout is not confirmed here");
 }
 
 #[test]
 fn full_regions_are_not_offered() {
     let catalogue = catalogue(two_regions());
-    let mut room = Room {
+    let mut room = Availability {
         full: vec![
             (Provider::Aws, "eu".to_owned(), Plan::Basic),
             (Provider::Aws, "eu".to_owned(), Plan::Pro),
         ],
-        ..Room::default()
+        ..Availability::default()
     };
     let config = shown(&catalogue, &Account::default(), &room);
     let regions: Vec<_> = config.plans[0].providers[0].regions.iter().collect();
@@ -98,11 +102,11 @@ fn limits_and_missing_checkout_are_reasons() {
         "plans": [{"plan": "basic", "projects_per_workspace": 2}],
         "regions": [{"provider": "aws", "region": "eu", "plans": ["pro", "enterprise"]}],
     }));
-    let room = Room {
+    let room = Availability {
         in_workspace: vec![(Plan::Basic, 2)],
-        ..Room::default()
+        ..Availability::default()
     };
-    let reason = |account: &Account, room: &Room, plan: usize| {
+    let reason = |account: &Account, room: &Availability, plan: usize| {
         shown(&narrow, account, room).plans[plan].unavailable_reason_code
     };
     let none = Account::default();
@@ -111,7 +115,7 @@ fn limits_and_missing_checkout_are_reasons() {
         Some(UnavailableReason::ProjectLimit)
     );
     assert_eq!(
-        reason(&none, &Room::default(), 0),
+        reason(&none, &Availability::default(), 0),
         Some(UnavailableReason::NoCapacity)
     );
     assert_eq!(
@@ -128,7 +132,7 @@ fn the_nearest_region_is_marked_and_recommended_with_the_first_plan() {
             &catalogue,
             plan,
             &Account::default(),
-            &Room::default(),
+            &Availability::default(),
             date(2026, 4, 16),
         )
     });
@@ -164,12 +168,13 @@ fn cp_4b_the_fingerprint_binds_what_was_shown_and_decided() {
     let key = FingerprintKey::new(&KEY);
     let today = date(2026, 4, 16);
     let base = catalogue(two_regions());
-    let print = |catalogue: &Catalogue, plan, account: &Account, room: &Room, day, workspace| {
-        offer(catalogue, plan, account, room, day)
-            .fingerprint(workspace, &key)
-            .to_string()
-    };
-    let room = Room::default();
+    let print =
+        |catalogue: &Catalogue, plan, account: &Account, room: &Availability, day, workspace| {
+            offer(catalogue, plan, account, room, day)
+                .fingerprint(workspace, &key)
+                .to_string()
+        };
+    let room = Availability::default();
     let first = print(&base, Plan::Pro, &subscribed(), &room, today, "wks_1");
     assert_eq!(
         first,
@@ -182,12 +187,12 @@ fn cp_4b_the_fingerprint_binds_what_was_shown_and_decided() {
         section["server_confirmed_creation"] = json!(false);
         catalogue(section)
     };
-    let full = Room {
+    let full = Availability {
         full: vec![
             (Provider::Aws, "eu".to_owned(), Plan::Basic),
             (Provider::Aws, "eu".to_owned(), Plan::Pro),
         ],
-        ..Room::default()
+        ..Availability::default()
     };
     let mut other_subscription = subscribed();
     other_subscription.subscription.as_mut().unwrap().id = "sub_2".to_owned();

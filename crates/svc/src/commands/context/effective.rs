@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{ShowArgs, token::KeptToken};
 use crate::{
     connection::{config_directory, given_path},
-    context::{self, Context, Why},
+    context::{self, Context, ContextSource},
     failure::Failure,
 };
 
@@ -131,11 +131,11 @@ impl Settings {
         let (name, why) = context::choose(&directory, named)?;
         let context = Context::read(&directory, &name)?;
         let of_context = match why {
-            Why::Named if args.name.is_some() => Source::Flag("NAME".to_owned()),
-            Why::Named => args.sources.of("context"),
-            Why::Selected => Source::Selection,
-            Why::Running => Source::Up,
-            Why::Fallback => Source::Default,
+            ContextSource::Named if args.name.is_some() => Source::Flag("NAME".to_owned()),
+            ContextSource::Named => args.sources.of("context"),
+            ContextSource::Selected => Source::Selection,
+            ContextSource::Running => Source::Up,
+            ContextSource::Fallback => Source::Default,
         };
         let shown = match &context {
             Some(_) => name.clone(),

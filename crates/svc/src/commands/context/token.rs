@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::context::Kept;
+use crate::context::TokenStorage;
 
 /// A token as it is shown: never the token itself, nor a part of it.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -27,11 +27,11 @@ pub(super) struct KeptToken {
 
 impl KeptToken {
     /// That of a context. A keyring is not asked: it may want to be unlocked.
-    pub(super) fn of(kept: &Kept) -> Option<Self> {
+    pub(super) fn of(kept: &TokenStorage) -> Option<Self> {
         match kept {
             _ if kept.is_none() => None,
-            Kept::Token(token) => Some(Self::read(token)),
-            Kept::KeyringAccount(_) => Some(Self {
+            TokenStorage::Token(token) => Some(Self::read(token)),
+            TokenStorage::KeyringAccount(_) => Some(Self {
                 kept_in: "keyring",
                 ..Self::default()
             }),

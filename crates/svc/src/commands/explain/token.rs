@@ -8,7 +8,7 @@ use reqwest::Url;
 use serde::Serialize;
 use serde_json::Value;
 use types::{
-    boundary::{Boundary, Outside},
+    boundary::{Boundary, BoundaryRefusal},
     id::{ClientId, TunnelId},
     path::NormalPath,
     permission::Permission,
@@ -130,12 +130,12 @@ impl Verdict {
         match boundary.connect(id, workspace, &tunnel, path.as_ref().ok()) {
             Ok(()) => Self::Allows,
             Err(refusal) => match refusal.outside {
-                Outside::Shape => Self::Malformed,
-                Outside::Place if project.is_none() && is_managed => Self::DependsOnProject,
-                Outside::Place => Self::ExcludesProject,
-                Outside::Action => Self::ExcludesVisits,
-                Outside::Filters => Self::DependsOnTunnel,
-                Outside::Path => Self::ExcludesPath,
+                BoundaryRefusal::Shape => Self::Malformed,
+                BoundaryRefusal::Place if project.is_none() && is_managed => Self::DependsOnProject,
+                BoundaryRefusal::Place => Self::ExcludesProject,
+                BoundaryRefusal::Action => Self::ExcludesVisits,
+                BoundaryRefusal::Filters => Self::DependsOnTunnel,
+                BoundaryRefusal::Path => Self::ExcludesPath,
             },
         }
     }

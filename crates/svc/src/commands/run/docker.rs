@@ -20,7 +20,7 @@ use self::{
     api::{Api, ApiError},
     labels::Reader,
 };
-use super::plan::Wanted;
+use super::plan::DesiredTunnel;
 use crate::{
     failure::{Failure, chain},
     output,
@@ -48,7 +48,7 @@ pub(super) struct DockerFlags {
 
 /// What containers ask for, as long as this lives.
 pub(super) struct Docker {
-    wanted: watch::Receiver<BTreeMap<String, Wanted>>,
+    wanted: watch::Receiver<BTreeMap<String, DesiredTunnel>>,
     _following: AbortOnDropHandle<()>,
 }
 
@@ -86,7 +86,7 @@ impl DockerFlags {
 
 impl Docker {
     /// What is wanted now.
-    pub(super) fn wanted(&mut self) -> BTreeMap<String, Wanted> {
+    pub(super) fn wanted(&mut self) -> BTreeMap<String, DesiredTunnel> {
         self.wanted.borrow_and_update().clone()
     }
 }
@@ -107,14 +107,14 @@ struct Follower {
     reader: Reader,
     /// The containers that are of interest, by id.
     containers: BTreeMap<String, Found>,
-    told: watch::Sender<BTreeMap<String, Wanted>>,
+    told: watch::Sender<BTreeMap<String, DesiredTunnel>>,
 }
 
 /// What the labels of a container say.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Found {
     /// The tunnels by their keys.
-    tunnels: BTreeMap<String, Wanted>,
+    tunnels: BTreeMap<String, DesiredTunnel>,
     /// What is wrong with further ones.
     errors: Vec<String>,
 }

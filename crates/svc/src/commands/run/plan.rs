@@ -30,12 +30,12 @@ pub(super) struct Plan {
     /// Bytes that streams hold for slow readers; `None`: the library's.
     pub(super) max_buffered_bytes: Option<usize>,
     /// The tunnels by their keys.
-    pub(super) tunnels: BTreeMap<String, Wanted>,
+    pub(super) tunnels: BTreeMap<String, DesiredTunnel>,
 }
 
 /// A tunnel that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct DesiredTunnel {
     /// Which of the further engines; `None`: the one at the top.
     pub(super) engine: Option<String>,
     /// What is asked of it.
@@ -104,7 +104,7 @@ impl Plan {
         let mut tunnels = BTreeMap::new();
         for (key, section) in &file.tunnels {
             let at = format!("tunnels.{key}");
-            match Wanted::check(section, key) {
+            match DesiredTunnel::check(section, key) {
                 Ok(wanted) => {
                     if let Err(message) = wanted.knows_engine(&file.engines) {
                         wrong.push(ConfigError::new(format!("{at}.engine"), message));
@@ -143,7 +143,7 @@ impl Plan {
     }
 }
 
-impl Wanted {
+impl DesiredTunnel {
     /// Checks a section whose tunnel is called `key` unless it has a name. Keys of errors are those
     /// of the section.
     pub(super) fn check(section: &TunnelSection, key: &str) -> Result<Self, Vec<ConfigError>> {
@@ -298,7 +298,7 @@ fn check_engine(section: &EngineSection, at: &str, wrong: &mut Vec<ConfigError>)
 
 /// Names, host names and ports that two tunnels of one engine ask for: the engine would give them
 /// to one and refuse the other.
-fn twice(tunnels: &BTreeMap<String, Wanted>) -> Vec<ConfigError> {
+fn twice(tunnels: &BTreeMap<String, DesiredTunnel>) -> Vec<ConfigError> {
     let mut seen: BTreeMap<(&Option<String>, &str, String), &str> = BTreeMap::new();
     let mut wrong = Vec::new();
     for (key, wanted) in tunnels {

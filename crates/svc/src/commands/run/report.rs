@@ -9,7 +9,7 @@ use daemon::config::{ConfigError, Origin};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::fleet::Applied;
+use super::agent_set::Applied;
 use crate::{
     cli::Format,
     failure::Failure,

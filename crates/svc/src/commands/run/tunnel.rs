@@ -11,11 +11,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::plan::Wanted;
+use super::plan::DesiredTunnel;
 
 /// What a task of a tunnel tells.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum TunnelReport {
     /// It changed.
     Status {
         /// Its key.
@@ -43,11 +43,11 @@ pub(super) enum Told {
 
 /// How a tunnel shall be.
 #[derive(Clone, Debug)]
-pub(super) struct Order {
+pub(super) struct TunnelCommand {
     /// The agent that holds it.
-    pub(super) on: OnAgent,
+    pub(super) on: AgentTunnel,
     /// The tunnel.
-    pub(super) wanted: Wanted,
+    pub(super) wanted: DesiredTunnel,
     /// The host name that it had, which it gets again if that can be: who was given an address goes
     /// on finding the service there.
     pub(super) address: Option<String>,
@@ -57,7 +57,7 @@ pub(super) struct Order {
 
 /// An agent in use. While there is one of these, the agent is not closed.
 #[derive(Clone, Debug)]
-pub(super) struct OnAgent {
+pub(super) struct AgentTunnel {
     /// The agent.
     pub(super) agent: Agent,
     /// Its number: agents have no equality of their own.
@@ -69,8 +69,8 @@ pub(super) struct OnAgent {
 /// Keeps the tunnel until its orders end. What it has accepted goes on then.
 pub(super) async fn keep(
     key: Arc<str>,
-    mut orders: watch::Receiver<Order>,
-    told: mpsc::Sender<Told>,
+    mut orders: watch::Receiver<TunnelCommand>,
+    told: mpsc::Sender<TunnelReport>,
 ) {
     let mut order = orders.borrow_and_update().clone();
     let mut tunnel = order.open();
@@ -124,7 +124,7 @@ enum Next {
     /// It is not wanted any more.
     Gone,
     /// It is wanted in another way.
-    Ordered(Box<Order>),
+    Ordered(Box<TunnelCommand>),
     /// The address that it had is not to be had.
     WithoutAddress,
     /// The engine closed it and did not say why.
@@ -134,9 +134,9 @@ enum Next {
 async fn hold(
     key: &Arc<str>,
     tunnel: &mut Tunnel,
-    order: &Order,
-    orders: &mut watch::Receiver<Order>,
-    told: &mpsc::Sender<Told>,
+    order: &TunnelCommand,
+    orders: &mut watch::Receiver<TunnelCommand>,
+    told: &mpsc::Sender<TunnelReport>,
 ) -> Next {
     let mut status = tunnel.status();
     status.mark_changed();
@@ -168,7 +168,7 @@ async fn hold(
                 let target = order.wanted.destination.target.clone();
                 let key = Arc::clone(key);
                 // An error is the end of the process.
-                drop(told.send(Told::Status { key, status: now, target }).await);
+                drop(told.send(TunnelReport::Status { key, status: now, target }).await);
                 if let Some(next) = next {
                     return next;
                 }
@@ -177,7 +177,7 @@ async fn hold(
     }
 }
 
-impl Order {
+impl TunnelCommand {
     fn open(&self) -> Tunnel {
         let mut properties = self.wanted.properties.clone();
         if properties.hostname.is_none() {
@@ -210,12 +210,12 @@ fn is_over(tunnel: &Tunnel) -> bool {
 }
 
 /// Streams are told through a bounded queue: a reader that does not keep up must not hold visitors.
-fn observe(key: &Arc<str>, told: &mpsc::Sender<Told>) -> impl Fn(Connection) + use<> {
+fn observe(key: &Arc<str>, told: &mpsc::Sender<TunnelReport>) -> impl Fn(Connection) + use<> {
     let (key, told) = (Arc::clone(key), told.clone());
     move |stream| {
         let key = Arc::clone(&key);
         // A full queue loses the line, not the stream.
-        drop(told.try_send(Told::Stream { key, stream }));
+        drop(told.try_send(TunnelReport::Stream { key, stream }));
     }
 }
 

@@ -30,16 +30,16 @@ pub(crate) fn routes(app: &Arc<App>) -> Result<Router, Failure> {
     let tools = mcp::hosted(Hosted {
         base_url: app.config.base_url.clone(),
         api: router(Arc::clone(app)),
-        identify: Door(Arc::clone(app)),
-        engines: OfProjects(Arc::new(Clusters::open(app)?)),
+        identify: BearerAuthenticator(Arc::clone(app)),
+        engines: ProjectEngines(Arc::new(EngineProxy::open(app)?)),
     });
     Ok(router_beside(Arc::clone(app), tools))
 }
 
 /// Knows callers of tools as the API knows its own: by their bearer, and by nothing else (MC-5).
-struct Door(Arc<App>);
+struct BearerAuthenticator(Arc<App>);
 
-impl Identify for Door {
+impl Identify for BearerAuthenticator {
     fn identify(&self, headers: HeaderMap) -> Identified {
         let app = Arc::clone(&self.0);
         Box::pin(async move {
@@ -60,10 +60,10 @@ impl Identify for Door {
 }
 
 /// Brings requests of tools to the engine of a project, with the bearer of whoever called.
-struct OfProjects(Arc<Clusters>);
+struct ProjectEngines(Arc<EngineProxy>);
 
 /// The clusters of the platform, and what asks the engines of each.
-struct Clusters {
+struct EngineProxy {
     app: Arc<App>,
     by_domain: HashMap<String, EngineApi>,
     terminals: Terminals,
@@ -71,7 +71,7 @@ struct Clusters {
     other: EngineApi,
 }
 
-impl Clusters {
+impl EngineProxy {
     fn open(app: &Arc<App>) -> Result<Self, Failure> {
         Ok(Self {
             app: Arc::clone(app),
@@ -155,7 +155,7 @@ fn by_domain(config: &Config) -> Result<HashMap<String, EngineApi>, Failure> {
     clusters.collect()
 }
 
-impl Engines for OfProjects {
+impl Engines for ProjectEngines {
     fn carry(
         &self,
         project: ProjectName,

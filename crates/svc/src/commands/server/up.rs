@@ -32,7 +32,7 @@ use self::{
 use crate::{
     cli::Format,
     connection::{config_directory, data_directory, path},
-    context::{self, Context, Kept, SelectedProject, Written},
+    context::{self, Context, SelectedProject, TemporaryContext, TokenStorage},
     descriptors,
     failure::{Code, Failure},
     output, signals, supervisor,
@@ -272,14 +272,14 @@ fn context_for_others(
     token: &str,
     ca_file: &Path,
     (data, platform): (&Path, Option<&LocalPlatform>),
-) -> Result<Option<Written>, Failure> {
+) -> Result<Option<TemporaryContext>, Failure> {
     let Some(directory) = config_directory(args.config.as_ref()) else {
         return Ok(None);
     };
     let context = Context {
         api_url: platform.map(|platform| platform.base_url.clone()),
         engine: Some(engine.to_string()),
-        token: Kept::Token(token.to_owned()),
+        token: TokenStorage::Token(token.to_owned()),
         ca_file: Some(ca_file.to_owned()),
         workspace_id: platform.map(|platform| platform.workspace_id.clone()),
         project: platform.map(|platform| SelectedProject {

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The terminal, taken over. Dropped, it is as it was.
-pub(super) struct Stage {
+pub(super) struct TerminalView {
     _terminal: screen::Screen,
     painter: Painter,
     keys: Stdin,
@@ -35,7 +35,7 @@ pub(super) struct Stage {
 
 /// What a person at the terminal did.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Did {
+pub(super) enum UiEvent {
     /// Pressed keys, as the terminal sends them.
     Keys(Vec<u8>),
     /// Made the window another size.
@@ -46,7 +46,7 @@ pub(super) enum Did {
     Gone,
 }
 
-impl Stage {
+impl TerminalView {
     /// Takes the terminal.
     pub(super) fn enter() -> Result<Self, Failure> {
         if !is_there() {
@@ -69,19 +69,19 @@ impl Stage {
     }
 
     /// Waits for what the person does, or for the time to draw. Cancel safe.
-    pub(super) async fn next(&mut self) -> Result<Did, Failure> {
+    pub(super) async fn next(&mut self) -> Result<UiEvent, Failure> {
         let mut keys = [0; 1024];
         tokio::select! {
             read = self.keys.read(&mut keys) => match read {
-                Ok(0) => Ok(Did::Gone),
-                Ok(read) => Ok(Did::Keys(keys.get(..read).unwrap_or_default().to_vec())),
+                Ok(0) => Ok(UiEvent::Gone),
+                Ok(read) => Ok(UiEvent::Keys(keys.get(..read).unwrap_or_default().to_vec())),
                 Err(error) => Err(Failure::of("the terminal cannot be read", error)),
             },
             () = self.resized.recv() => {
                 self.stale = true;
-                Ok(Did::Resized(window()))
+                Ok(UiEvent::Resized(window()))
             }
-            () = sleep_until(self.next), if self.stale => Ok(Did::Due),
+            () = sleep_until(self.next), if self.stale => Ok(UiEvent::Due),
         }
     }
 
@@ -104,7 +104,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for TerminalView {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing back.
         write(LEAVE).ok();

@@ -12,7 +12,7 @@ use crate::server::registry::KEY_LEN;
 use crate::server::sealing::Sealing;
 
 /// A client that came back, over a connection of its own.
-pub(crate) struct Return {
+pub(crate) struct Reconnect {
     pub(crate) carrier: Carrier,
     pub(crate) sealing: Sealing,
     pub(crate) account: Option<String>,
@@ -51,7 +51,7 @@ impl Session {
         let Some(carrier) = self.carrier.take() else {
             return Some(kind);
         };
-        let back = Box::new(Return {
+        let back = Box::new(Reconnect {
             carrier,
             sealing: std::mem::replace(&mut self.sealing, Sealing::Off),
             account: self.account.clone(),
@@ -69,7 +69,7 @@ impl Session {
         }
     }
 
-    pub(super) fn come_back(&mut self, mut back: Return, now: Instant) {
+    pub(super) fn come_back(&mut self, mut back: Reconnect, now: Instant) {
         let resume = back.open.resume.clone().unwrap_or_default();
         // A token can be seen by who is between; a sealed session is its client's alone. And it lies
         // about in a browser, where another account may sign in.

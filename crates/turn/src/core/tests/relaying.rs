@@ -140,7 +140,7 @@ fn lifetimes_are_what_was_asked_for_within_bounds() {
 #[test]
 fn without_a_port_there_is_no_allocation() {
     let mut relay = Relay::new();
-    relay.ports = vec![Err(NotOpened::Capacity)];
+    relay.ports = vec![Err(RelayError::Capacity)];
     let mut caller = Caller::new(&mut relay, here(), USER);
     assert_eq!(caller.allocate(&mut relay), 508);
     assert_eq!(

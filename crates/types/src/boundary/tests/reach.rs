@@ -47,14 +47,14 @@ fn en_7_scopes_allow_what_they_name() {
         json!({"projects": ["p1"], "scopes": {"tunnels": {"list": true, "create": false}}}),
     );
     assert!(listing.may_list("p1", None) && !listing.may_list("p2", None));
-    assert_eq!(connects(&listing, "/"), Err(Outside::Action));
+    assert_eq!(connects(&listing, "/"), Err(BoundaryRefusal::Action));
     let refused = listing
         .create("p1", None, &mut TunnelProperties::default())
         .unwrap_err();
     assert_eq!(
         refused,
         Refusal {
-            outside: Outside::Action,
+            outside: BoundaryRefusal::Action,
             field: None
         }
     );
@@ -155,7 +155,11 @@ fn ed_1c_filters_judge_every_kind_of_field() {
                 .map_err(|refusal| refusal.outside)
         };
         assert_eq!(connects(&holding), Ok(()), "{holding}");
-        assert_eq!(connects(&failing), Err(Outside::Filters), "{failing}");
+        assert_eq!(
+            connects(&failing),
+            Err(BoundaryRefusal::Filters),
+            "{failing}"
+        );
     }
 }
 
@@ -167,7 +171,7 @@ fn ed_7_the_path_is_judged() {
     );
     assert!(api.needs_path());
     assert_eq!(connects(&api, "/api/x"), Ok(()));
-    assert_eq!(connects(&api, "/api/../admin"), Err(Outside::Path));
+    assert_eq!(connects(&api, "/api/../admin"), Err(BoundaryRefusal::Path));
     assert_eq!(connects(&api, "/%61pi"), Ok(()));
     assert!(!connects_at(&api, "p1", None), "no path meets no condition");
     let tree = boundary(json!({"scopes": {"tunnels": {"connect": {"params": {"OR": [

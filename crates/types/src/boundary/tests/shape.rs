@@ -238,7 +238,7 @@ fn the_other_spelling_needs_compat() {
     assert_eq!(properties.svc_auth, Some(true));
     assert!(matches!(
         Boundary::parse(Some(&resources), false).0,
-        Reach::Nowhere
+        BoundaryExpression::Nowhere
     ));
 }
 

@@ -6,7 +6,7 @@ use daemon::config::ConfigError;
 use serde_json::{Map, Value};
 
 use super::{Found, api::Container};
-use crate::commands::run::{file::TunnelSection, plan::Wanted};
+use crate::commands::run::{file::TunnelSection, plan::DesiredTunnel};
 
 /// The label that a container must have, with `true`.
 pub(super) const ENABLE: &str = "svc.enable";
@@ -76,7 +76,7 @@ impl Reader {
         container: &Container,
         labels: &Group<'_>,
         default_name: &str,
-    ) -> Result<Wanted, Vec<ConfigError>> {
+    ) -> Result<DesiredTunnel, Vec<ConfigError>> {
         let mut wrong = Vec::new();
         let mut section = Map::new();
         let mut own_labels = Map::new();
@@ -110,7 +110,7 @@ impl Reader {
         }
         let section: TunnelSection = serde_json::from_value(section.into())
             .map_err(|error| vec![ConfigError::new("", error.to_string())])?;
-        Wanted::check(&section, default_name).map_err(|errors| {
+        DesiredTunnel::check(&section, default_name).map_err(|errors| {
             let as_label = |error: ConfigError| ConfigError {
                 key: match error.key.as_str() {
                     "port" => "public-port".to_owned(),

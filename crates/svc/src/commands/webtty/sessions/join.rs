@@ -18,7 +18,7 @@ use tty::size::Size;
 use self::keys::{Key, Keys};
 use super::On;
 use crate::{
-    commands::webtty::stage::{Did, Stage, window},
+    commands::webtty::stage::{TerminalView, UiEvent, window},
     failure::{Code, Failure, chain},
     joined::{Ask, Change, Control, Joined},
     output, signals, time,
@@ -60,7 +60,7 @@ pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
     let config = args.on.connection.resolve()?;
     let shutdown = signals::listen(Duration::ZERO)?;
     let joined = Joined::join(&config, &args.on.session, None).await?;
-    let stage = Stage::enter()?;
+    let stage = TerminalView::enter()?;
     let ask = Ask {
         reason: args.reason,
         lines: args.lines,
@@ -122,7 +122,7 @@ struct View {
 }
 
 impl View {
-    async fn show(&mut self, mut stage: Stage) -> Result<Over, Failure> {
+    async fn show(&mut self, mut stage: TerminalView) -> Result<Over, Failure> {
         loop {
             let asking = async {
                 match &mut self.asking {
@@ -157,17 +157,17 @@ impl View {
                     }
                 }
                 did = stage.next() => match did? {
-                    Did::Keys(keys) => if self.press(&keys).await {
+                    UiEvent::Keys(keys) => if self.press(&keys).await {
                         return Ok(Over::Left);
                     },
-                    Did::Resized(_) => self.resize().await,
-                    Did::Due => {
+                    UiEvent::Resized(_) => self.resize().await,
+                    UiEvent::Due => {
                         if let Some(screen) = self.joined.screen() {
                             stage.draw(screen, &self.status(), self.joined.holds_control())?;
                         }
                         continue;
                     }
-                    Did::Gone => return Ok(Over::Left),
+                    UiEvent::Gone => return Ok(Over::Left),
                 },
             }
             stage.touch();

@@ -22,7 +22,7 @@ use super::{On, cell, get, show::Pages};
 use crate::{
     commands::{
         forward::panel::screen::is_there,
-        webtty::stage::{Did, Stage},
+        webtty::stage::{TerminalView, UiEvent},
     },
     failure::{Code, Failure},
     signals, time,
@@ -131,7 +131,7 @@ impl Player {
     }
 
     async fn play(mut self, mut pages: mpsc::Receiver<Vec<Value>>) -> Result<(), Failure> {
-        let mut stage = Stage::enter()?;
+        let mut stage = TerminalView::enter()?;
         loop {
             let due = self.due();
             tokio::select! {
@@ -145,19 +145,19 @@ impl Player {
                     stage.touch();
                 }
                 did = stage.next() => match did? {
-                    Did::Keys(keys) => {
+                    UiEvent::Keys(keys) => {
                         if keys.into_iter().any(|key| self.press(key)) {
                             return Ok(());
                         }
                         stage.touch();
                     }
-                    Did::Resized(_) => {}
-                    Did::Due => {
+                    UiEvent::Resized(_) => {}
+                    UiEvent::Due => {
                         if let Some(screen) = &self.screen {
                             stage.draw(screen, &self.status(), false)?;
                         }
                     }
-                    Did::Gone => return Ok(()),
+                    UiEvent::Gone => return Ok(()),
                 },
             }
         }

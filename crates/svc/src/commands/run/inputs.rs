@@ -10,9 +10,9 @@ use client::Config;
 
 use super::{
     Args,
+    agent_set::EngineName,
     file::EngineSection,
-    fleet::EngineName,
-    plan::{Plan, Wanted},
+    plan::{DesiredTunnel, Plan},
 };
 use crate::{
     connection::{Connection, config_directory, given_path},
@@ -59,7 +59,7 @@ impl Args {
             engines.insert(None, config);
         }
         for (name, section) in &plan.engines {
-            let is_used = |wanted: &Wanted| wanted.engine.as_ref() == Some(name);
+            let is_used = |wanted: &DesiredTunnel| wanted.engine.as_ref() == Some(name);
             if !containers && !plan.tunnels.values().any(is_used) {
                 continue;
             }

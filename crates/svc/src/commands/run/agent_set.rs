@@ -15,18 +15,18 @@ use tokio::{
 };
 
 use super::{
-    plan::Wanted,
-    tunnel::{OnAgent, Order, Told, keep},
+    plan::DesiredTunnel,
+    tunnel::{AgentTunnel, TunnelCommand, TunnelReport, keep},
 };
 use crate::{failure::Failure, signals::DRAIN};
 
 /// What runs. Its owner applies what is wanted, and hears what happens.
-pub(super) struct Fleet {
+pub(super) struct AgentSet {
     runtimes: Vec<Handle>,
     shutdown: Shutdown,
-    told: mpsc::Sender<Told>,
-    agents: BTreeMap<EngineName, Crew>,
-    tunnels: BTreeMap<String, Held>,
+    told: mpsc::Sender<TunnelReport>,
+    agents: BTreeMap<EngineName, AgentHandle>,
+    tunnels: BTreeMap<String, TunnelTask>,
     /// Host names that engines drew, by the tunnel's key, also of tunnels that are not there now.
     addresses: BTreeMap<String, String>,
     /// Agents that let their streams finish.
@@ -39,15 +39,15 @@ pub(super) struct Fleet {
 pub(super) type EngineName = Option<String>;
 
 /// An agent of one engine.
-struct Crew {
+struct AgentHandle {
     config: Config,
-    on: OnAgent,
+    on: AgentTunnel,
     in_use: mpsc::Receiver<Infallible>,
 }
 
 /// A tunnel of one agent.
-struct Held {
-    order: watch::Sender<Order>,
+struct TunnelTask {
+    order: watch::Sender<TunnelCommand>,
     state: State,
 }
 
@@ -80,9 +80,13 @@ impl Applied {
     }
 }
 
-impl Fleet {
+impl AgentSet {
     /// Nothing runs yet. Streams will live on `runtimes`.
-    pub(super) fn new(runtimes: Vec<Handle>, shutdown: Shutdown, told: mpsc::Sender<Told>) -> Self {
+    pub(super) fn new(
+        runtimes: Vec<Handle>,
+        shutdown: Shutdown,
+        told: mpsc::Sender<TunnelReport>,
+    ) -> Self {
         Self {
             runtimes,
             shutdown,
@@ -105,7 +109,7 @@ impl Fleet {
     pub(super) fn apply(
         &mut self,
         configs: &BTreeMap<EngineName, Config>,
-        wanted: &BTreeMap<String, Wanted>,
+        wanted: &BTreeMap<String, DesiredTunnel>,
         again: bool,
     ) -> Result<Applied, Failure> {
         while self.tasks.try_join_next().is_some() || self.leaving.try_join_next().is_some() {}
@@ -148,7 +152,7 @@ impl Fleet {
         &mut self,
         configs: &BTreeMap<EngineName, Config>,
         again: bool,
-    ) -> Result<Vec<Crew>, Failure> {
+    ) -> Result<Vec<AgentHandle>, Failure> {
         let mut started = Vec::new();
         for (name, config) in configs {
             let runs = self.agents.get(name).is_some_and(|crew| {
@@ -168,7 +172,7 @@ impl Fleet {
                 self.told.clone(),
             ));
             self.numbers += 1;
-            let on = OnAgent {
+            let on = AgentTunnel {
                 agent,
                 number: self.numbers,
                 _in_use: in_use,
@@ -176,7 +180,7 @@ impl Fleet {
             let config = config.clone();
             started.push((
                 name.clone(),
-                Crew {
+                AgentHandle {
                     config,
                     on,
                     in_use: uses,
@@ -189,7 +193,7 @@ impl Fleet {
         Ok(replaced.collect())
     }
 
-    fn want(&mut self, key: &str, wanted: &Wanted, again: bool) -> Option<Change> {
+    fn want(&mut self, key: &str, wanted: &DesiredTunnel, again: bool) -> Option<Change> {
         let crew = self.agents.get(&wanted.engine)?;
         let on = crew.on.clone();
         let address = self
@@ -198,7 +202,7 @@ impl Fleet {
             .filter(|_| keeps_address(wanted))
             .cloned();
         let Some(held) = self.tunnels.get_mut(key) else {
-            let (order, orders) = watch::channel(Order {
+            let (order, orders) = watch::channel(TunnelCommand {
                 on,
                 wanted: wanted.clone(),
                 address,
@@ -207,7 +211,8 @@ impl Fleet {
             let told = self.told.clone();
             self.tasks.spawn(keep(key.into(), orders, told));
             let state = State::Pending;
-            self.tunnels.insert(key.to_owned(), Held { order, state });
+            self.tunnels
+                .insert(key.to_owned(), TunnelTask { order, state });
             return Some(Change::Added);
         };
         let is_new = {
@@ -228,9 +233,9 @@ impl Fleet {
     }
 
     /// Closes an agent when no tunnel is on it any more; what it has accepted may finish.
-    fn leave(&mut self, crew: Crew) {
+    fn leave(&mut self, crew: AgentHandle) {
         let shutdown = self.shutdown.clone();
-        let Crew { on, mut in_use, .. } = crew;
+        let AgentHandle { on, mut in_use, .. } = crew;
         let agent = on.agent.clone();
         drop(on);
         self.leaving.spawn(async move {
@@ -283,7 +288,7 @@ impl Fleet {
 
     /// Why no agent can go on: all of them were refused. `None` while one runs, or there is none.
     pub(super) fn refused(&self) -> Option<Refusal> {
-        let mut refusals = self.agents.values().map(Crew::refusal);
+        let mut refusals = self.agents.values().map(AgentHandle::refusal);
         let first = refusals.next()??;
         refusals.all(|refusal| refusal.is_some()).then_some(first)
     }
@@ -311,7 +316,7 @@ async fn close(agent: &Agent, shutdown: &Shutdown) {
 async fn tell_refusal(
     engine: EngineName,
     mut status: watch::Receiver<AgentStatus>,
-    told: mpsc::Sender<Told>,
+    told: mpsc::Sender<TunnelReport>,
 ) {
     let ended = status
         .wait_for(|status| matches!(status, AgentStatus::Ended(_)))
@@ -321,7 +326,7 @@ async fn tell_refusal(
         return;
     };
     // An error is the end of the process.
-    drop(told.send(Told::Refused { engine, refusal }).await);
+    drop(told.send(TunnelReport::Refused { engine, refusal }).await);
 }
 
 enum Change {
@@ -329,7 +334,7 @@ enum Change {
     Changed,
 }
 
-impl Crew {
+impl AgentHandle {
     /// Why the agent is over.
     fn refusal(&self) -> Option<Refusal> {
         match &*self.on.agent.status().borrow() {
@@ -349,7 +354,7 @@ fn is_same(one: &Config, other: &Config) -> bool {
 }
 
 /// Whether the engine draws its host name, and visitors find it by that.
-fn keeps_address(wanted: &Wanted) -> bool {
+fn keeps_address(wanted: &DesiredTunnel) -> bool {
     let asked = &wanted.properties;
     asked.hostname.is_none()
         && asked.publish != Some(false)
