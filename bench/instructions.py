@@ -1,7 +1,10 @@
 """Instructions that a small request costs in two builds of the program, counted by callgrind.
 
+    cargo build --release -p svc
     python3 bench/instructions.py BASE HEAD [h1|h2] [--functions]
 
+Without `-p svc` cargo builds dependencies with the features of all packages, `tokio/test-util` among them, which
+costs a thousand instructions of a request in each process.
 Times are noisy on a shared machine, instructions are not: each build serves 500 and then 2,500 requests
 in fresh processes, and the difference is divided by 2,000, so that start and end do not count. One
 connection has one request at a time: with more, the number of requests that one wake-up serves, and with it
