@@ -1,5 +1,5 @@
-//! The edge's own routes on a tunnel's host, below `/.well-known/svc/`: what session there is,
-//! signing out, the way back from signing in, and the challenge. They are never the service's.
+//! Routes that the edge serves itself on a tunnel's host, below `/.well-known/svc/`: the session, signing out,
+//! the callback of a sign-in, and the challenge. They are never forwarded.
 
 use api::link::{EDGE_SESSION_SECONDS, Record as Reported, SessionEndedRecord};
 use http::header::SET_COOKIE;
@@ -17,11 +17,11 @@ use crate::agents::Agent;
 use crate::browser::{Arrived, Asked, Browsers, Challenges, Page, Session, SignIns, Solution};
 use crate::core::Core;
 
-/// A route of the edge's own.
+/// A built-in route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BuiltinRoute {
     kind: Kind,
-    /// The brand that it was asked for under.
+    /// The brand in its path.
     prefix: &'static str,
 }
 
@@ -36,14 +36,14 @@ enum Kind {
 const PREFIX: &str = "/.well-known/svc/";
 const COMPAT_PREFIX: &str = "/.well-known/rstream/";
 
-/// Query of the form that signs out, which wants a page to follow.
+/// Query of the sign-out form, which asks for a page as the response.
 const WITH_PAGE: &str = "page";
 /// Query of that page.
 const SIGNED_OUT: &str = "signed-out";
 
 impl BuiltinRoute {
-    /// The route at this path, byte for byte: another spelling is the service's, and so is what it
-    /// makes of it. `compat`: the other brand's spelling counts too.
+    /// The route at this path, byte for byte. Any other spelling is forwarded to the service. `compat`: the
+    /// other brand's paths count too.
     pub(super) fn of(path: &str, compat: bool) -> Option<Self> {
         let prefixes = [Some(PREFIX), compat.then_some(COMPAT_PREFIX)];
         let found = prefixes.into_iter().flatten().find_map(|prefix| {
@@ -61,7 +61,7 @@ impl BuiltinRoute {
         Some(Self { kind, prefix })
     }
 
-    /// Answers a request.
+    /// Serves a request.
     pub(super) fn answer<H: HeaderFields>(
         self,
         inbound: &RequestInfo<'_>,
@@ -101,10 +101,10 @@ fn not_allowed(methods: &'static str) -> Box<Problem> {
     Box::new(Problem::only_allowed(methods))
 }
 
-/// What decided about requests to these routes, in logs and metrics.
+/// The rule that logs and metrics show for these routes.
 const RULE: &str = "edge";
 
-/// The visitor's side of an address: lower case, and without the port that goes without saying.
+/// The authority that the visitor used, in lower case and without the default port.
 pub(super) fn authority(inbound: &RequestInfo<'_>) -> String {
     let host = inbound.authority.host().to_ascii_lowercase();
     match inbound.authority.port() {
@@ -113,7 +113,7 @@ pub(super) fn authority(inbound: &RequestInfo<'_>) -> String {
     }
 }
 
-/// Sends a browser to sign in, and back to where it wanted to go.
+/// Redirects a browser to the sign-in, which returns to the requested page.
 pub(super) fn to_sign_in(
     inbound: &RequestInfo<'_>,
     request: &EdgeRequest<'_, Agent>,
@@ -135,7 +135,7 @@ pub(super) fn to_sign_in(
     })
 }
 
-/// Sends a browser to the challenge, and back to where it wanted to go.
+/// Redirects a browser to the challenge, which returns to the requested page.
 pub(super) fn to_challenge(
     request: &EdgeRequest<'_, Agent>,
     core: &Core,
@@ -173,7 +173,7 @@ fn browsers(core: &Core) -> Result<&Browsers, Box<Problem>> {
         .ok_or_else(|| Box::new(Problem::not_found()))
 }
 
-/// One request to one of the routes.
+/// A request to a built-in route.
 struct Visit<'a, 'r> {
     route: BuiltinRoute,
     request: &'a EdgeRequest<'r, Agent>,
@@ -182,7 +182,7 @@ struct Visit<'a, 'r> {
 }
 
 impl Visit<'_, '_> {
-    /// Who the visitor is, as far as it can prove it here.
+    /// Responds with the visitor's identity, as far as its cookie or certificate proves it.
     fn session(&self) -> Answer {
         let decision = access::decide(self.request, self.grounds);
         let proof = match decision.outcome {
@@ -240,8 +240,8 @@ impl Visit<'_, '_> {
         Ok(answer.with(SET_COOKIE, Session::clear_cookie()))
     }
 
-    /// Ends the session that the browser shows, wherever its cookie was copied to: here at once, with
-    /// what it had let in, and at other engines when the platform has told them.
+    /// Ends the session of the request's cookie and of every copy of that cookie: on this engine at once, with the
+    /// visits that it authorised, and on other engines when the platform has sent them the change.
     fn end_session(&self, core: &Core) {
         let project = &self.request.tunnel.project;
         let cookie = self.request.cookies.session.value();
@@ -337,7 +337,7 @@ impl Visit<'_, '_> {
         Ok(Answer::page(Page::challenge(&puzzle, &route, &target)))
     }
 
-    /// The number is in the query: there is no body to wait for.
+    /// The solution is in the query, so that there is no body to read.
     fn solve<H: HeaderFields>(
         &self,
         browsers: &Browsers,
@@ -369,7 +369,7 @@ impl Visit<'_, '_> {
         }
     }
 
-    /// The values of these parameters of the query, each there once; `None` where one is not.
+    /// The values of these query parameters; `None` unless each occurs once.
     fn parameters<const N: usize>(&self, names: [&str; N]) -> Option<[String; N]> {
         let mut form = Form::parse(self.request.query.unwrap_or_default()).ok()?;
         let values = names.map(|name| form.take(name).unwrap_or_default());
@@ -379,7 +379,7 @@ impl Visit<'_, '_> {
             .then_some(values)
     }
 
-    /// Refuses what another site has a browser send. A client that is no browser says nothing.
+    /// Refuses cross-site requests of browsers. Other clients send none of these fields.
     fn require_same_origin<H: HeaderFields>(&self, heads: &H) -> Result<(), Box<Problem>> {
         let ours = format!("https://{}", self.authority);
         let is_ours = heads.fields().all(|field| {
@@ -402,7 +402,7 @@ impl Visit<'_, '_> {
     }
 }
 
-/// The answer of `session`. A stranger learns what the tunnel asks for, and no more.
+/// The response of `session`. Without a proof it has the tunnel's requirements only.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SessionView<'a> {
@@ -440,7 +440,7 @@ struct TunnelView<'a> {
     project_id: Option<&'a str>,
 }
 
-/// What guards the tunnel, in words that clients know.
+/// The proofs that the tunnel requires, as the API names them.
 fn policies(guards: RequiredProofs, prefix: &str) -> Vec<&'static str> {
     let session = if prefix == PREFIX {
         "svc-auth"

@@ -1,4 +1,4 @@
-//! What is known of a visitor by its connection, for every request that comes on it.
+//! Facts about a visitor's connection that all its requests share.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use types::tunnel::TlsVersion;
 
 use crate::access::ClientCertificate;
 
-/// A visitor of published HTTP tunnels, as its connection shows it.
+/// Facts about the connection of a visitor of published HTTP tunnels.
 #[derive(Debug)]
 pub(crate) struct ConnectionInfo {
     pub(crate) source: IpAddr,

@@ -1,20 +1,20 @@
-//! In which form a visitor wants an answer of ours: what its `Accept` fields say (RFC 9110, 12.5.1).
+//! The format of the edge's own responses, negotiated by `Accept` (RFC 9110, section 12.5.1).
 
-/// Who reads the answer.
+/// The format of an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ErrorFormat {
-    /// A person in a browser, who named HTML.
+    /// HTML, for a browser: `Accept` names it.
     Page,
-    /// Somebody who named plain text alone.
+    /// Plain text: `Accept` names it and neither HTML nor JSON.
     Text,
-    /// A program, and whoever said nothing.
+    /// JSON, also without `Accept`.
     #[default]
     Json,
 }
 
 impl ErrorFormat {
-    /// What the values of all `Accept` fields ask for. Ranges (`*/*`) ask for nothing of their own:
-    /// programs send them without a thought.
+    /// The format that the values of all `Accept` fields prefer. Ranges (`*/*`) do not count: most programs send
+    /// them by default.
     pub(crate) fn from_accept<'a>(accepts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         // In the order of preference where a visitor has none.
         let mut forms = [(Self::Page, 0), (Self::Json, 0), (Self::Text, 0)];
@@ -55,7 +55,7 @@ const NAMES: &[(&[u8], ErrorFormat)] = &[
 /// A weight of 1, in thousandths.
 const WHOLE: u16 = 1000;
 
-/// The weight that a parameter gives, in thousandths; a weight of a wrong shape counts as none.
+/// The weight of a `q` parameter in thousandths; a malformed one counts as 0.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let mut parts = parameter.splitn(2, is(b'=')).map(<[u8]>::trim_ascii);
     let (b"q" | b"Q", value) = (parts.next()?, parts.next()?) else {

@@ -1,4 +1,4 @@
-//! Whether anything happens on a connection that many requests share.
+//! Counts the requests in flight on a multiplexed connection.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// The requests of one connection. That the peer answers pings is no request: who only does that
-/// holds a connection for nothing.
+/// The requests in flight of one connection. Pings do not count: a connection with pings alone is idle.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     open: AtomicUsize,
     begun: AtomicUsize,
 }
 
-/// One request that is under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard(Arc<InFlight>);
 
@@ -27,8 +26,8 @@ impl InFlight {
         InFlightGuard(Arc::clone(activity))
     }
 
-    /// Waits until a whole `period` has gone by in which no request was under way: after one to
-    /// two of them, so that a request costs no timer.
+    /// Waits until the connection was idle for a whole `period`. It checks once per period, so that a request
+    /// costs no timer, and returns after one to two periods.
     pub(super) async fn idle_for(&self, period: Duration) {
         loop {
             let before = self.begun.load(Ordering::Relaxed);
@@ -40,7 +39,7 @@ impl InFlight {
         }
     }
 
-    /// Ready when no request has ever begun after `period`; never if one has.
+    /// Ready after `period` if no request has begun; otherwise pending without end.
     pub(super) async fn never_begins(&self, period: Duration) {
         sleep(period).await;
         if self.begun.load(Ordering::Relaxed) > 0 {

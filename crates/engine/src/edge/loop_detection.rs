@@ -1,18 +1,16 @@
-//! Requests that come round again, because a tunnel leads back to the edge: each of the two sends it
-//! to the other, and one visitor becomes as many as there are places. `CDN-Loop` (RFC 8586) tells.
-//! Every request on its way to a service has a field of it with the engine's host, behind those
-//! that the visitor sent.
+//! Detects requests that return to the edge because a tunnel's service forwards to the engine itself. Each
+//! forwarded request has a `CDN-Loop` field (RFC 8586) with the engine's host, after those of the visitor.
 
 use http1::FieldName;
 
-/// The name of the field.
+/// The field's name.
 pub(super) const CDN_LOOP: FieldName<'static> = FieldName::from_static("cdn-loop");
 
-/// How often a request may have been here before. Services behind one engine that call each other
-/// by their public names, and pass on what they were sent, do so a few times.
+/// How often a request may have passed this engine. Services behind one engine may call each other by their
+/// public names and forward the field.
 pub(super) const MAX_PASSES: usize = 8;
 
-/// How often a request was at the engine of this host, as the values of its fields tell.
+/// How often a request has passed the engine of this host, from the values of its fields.
 pub(super) fn passes<'a>(values: impl Iterator<Item = &'a [u8]>, host: &str) -> usize {
     let members = values.flat_map(|value| value.split(|byte| *byte == b','));
     members

@@ -1,10 +1,16 @@
-//! Visitors: each request is judged once, carried through its tunnel, and written down.
+//! Public connections: HTTP requests are authorised, forwarded through a tunnel and recorded; TLS and TCP
+//! connections are authorised once and copied.
 //!
-//! An HTTP/1.1 visitor is read by our own strict parser and served by one task ([`http1`],
-//! [`exchange`]); an HTTP/2 visitor is served by the library ([`http2`], [`http2_requests`]). Both decide
-//! by [`routing`], the one place that knows what goes on to a service. Towards services there are
-//! pooled connections ([`upstream_pool`]) in whatever the service speaks. TLS and TCP tunnels carry
-//! bytes that nobody here looks at ([`raw`]).
+//! The file for each pair of HTTP versions (visitor, service):
+//!
+//! | visitor | service speaks HTTP/1.1 | service speaks HTTP/2 |
+//! |---|---|---|
+//! | HTTP/1.1, our parser ([`http1`]) | [`exchange`] | [`http1_to_http2`] |
+//! | HTTP/2, hyper ([`http2`]) | [`http2_requests`] | [`http2_requests`] with [`translate`] |
+//!
+//! All of them share [`routing`] (which tunnel, whether the request is allowed, and the head that the service
+//! gets), [`forwarding`] (which header fields pass), [`upstream_pool`] (connections to services) and
+//! [`access_record`] (access log, metrics and usage). [`raw`] copies TLS and TCP.
 
 pub(crate) mod access_record;
 mod answer;

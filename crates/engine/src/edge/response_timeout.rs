@@ -1,4 +1,4 @@
-//! How long the head of an answer is waited for.
+//! The time-out for a response's head.
 
 use std::future::poll_fn;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -9,24 +9,23 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::config::EngineConfig;
 
-/// How far a request is on its way to the service.
+/// How much of a request has been sent to the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Bytes, or what else is counted, that have moved.
+    /// Bytes that have been sent, or another count that grows with them.
     pub(super) moved: u64,
-    /// It is the visitor that is waited for, and it has to keep up [`ResponseTimeout::rate`].
+    /// The edge waits for the visitor, who has to send at [`ResponseTimeout::rate`].
     pub(super) is_timed: bool,
 }
 
-/// How long an answer is waited for.
+/// The limits on the time before a response's head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResponseTimeout {
-    /// From the beginning of the request or, where it still moves, from its last movement: a large
-    /// body may take longer to go up than a service may take to answer.
+    /// From the request's beginning, or from the last time that a part of it was sent: a large body may take
+    /// longer to upload than a service may take to respond.
     pub(super) period: Duration,
-    /// Bytes a second that a visitor has to bring on average while it is waited for, behind the
-    /// first period. Without it one that sends a byte now and then holds a service for as long as
-    /// it likes.
+    /// Bytes per second that a visitor has to send on average, after the first period. Without a minimum, a
+    /// visitor that sends a byte now and then occupies a service without end.
     pub(super) rate: Option<NonZeroU32>,
 }
 
@@ -38,14 +37,14 @@ impl ResponseTimeout {
         }
     }
 
-    /// How long a visitor may be waited for in all that has brought so much.
+    /// The total time that the edge waits for a visitor who has sent `moved` bytes.
     fn allows(self, moved: u64) -> Option<Duration> {
         let earned = moved / NonZeroU64::from(self.rate?);
         self.period.checked_add(Duration::from_secs(earned))
     }
 }
 
-/// For how long a visitor was waited for.
+/// The time that the edge has waited for a visitor.
 #[derive(Debug, Default)]
 struct WaitTime {
     before: Duration,
@@ -64,16 +63,15 @@ impl WaitTime {
         }
     }
 
-    /// When the visitor will have been waited for so long, if nothing changes.
+    /// When the total reaches `allowed`, if the visitor sends nothing.
     fn reaches(&self, allowed: Duration) -> Option<Instant> {
         self.since?.checked_add(allowed.saturating_sub(self.before))
     }
 }
 
-/// Waits for an answer to a request that was `begun` some time ago; `None` when it did not come in
-/// time.
+/// Waits for the response to a request that began at `begun`; `None` when it does not arrive in time.
 ///
-/// `answer` is polled together with how far the request is.
+/// `answer` reports the request's progress at each poll.
 pub(super) async fn await_with_timeout<T>(
     begun: Instant,
     patience: ResponseTimeout,

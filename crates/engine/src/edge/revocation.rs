@@ -1,9 +1,9 @@
-//! Visits that end when what let them in ends: a token that is revoked, a person who leaves, a
-//! project that is suspended, an address that is no longer trusted.
+//! Ends active requests and connections when their authorisation ends: a token is revoked, a person leaves
+//! the project, the project is suspended, an address is no longer trusted.
 //!
-//! Each visit of a managed engine is written down at its worker. When something changes, every
-//! worker judges its own again, and cuts those that would not be let in now. A request that ends
-//! by itself costs one entry in a slab; nobody waits on anything.
+//! Each worker of a managed engine has a list of its active visits. After a change every worker authorises the
+//! visits again that the change concerns, and ends those that are no longer allowed. A visit costs one entry in
+//! a slab.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::agents::Agent;
 use crate::core::{Core, Worker};
 use crate::live::LiveTunnel;
 
-/// The visits of one worker.
+/// The active visits of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveVisits(Mutex<Slab<Arc<ActiveVisit>>>);
 
-/// A visit that is under way, and on what it was let in.
+/// An active request or connection, with what its authorisation depends on.
 #[derive(Debug)]
 struct ActiveVisit {
     tunnel: Arc<LiveTunnel<Agent>>,
@@ -37,16 +37,16 @@ struct ActiveVisit {
     cut: Arc<RevocationSignal>,
 }
 
-/// Whether a visit was cut, and who has to hear of it.
+/// Whether a visit was revoked, and the tasks to wake.
 #[derive(Debug, Default)]
 pub(crate) struct RevocationSignal {
     is_revoked: AtomicBool,
     waker: AtomicWaker,
-    /// Of the library's task, whose stream may wait for the visitor while nobody asks the body.
+    /// The HTTP/2 library's task: it waits for the visitor without polling the response body.
     stream: AtomicWaker,
 }
 
-/// A visit's entry, for as long as it lasts.
+/// Removes the visit from the list when it is dropped.
 #[derive(Debug)]
 pub(crate) struct RevocationGuard {
     worker: Arc<Worker>,
@@ -55,12 +55,12 @@ pub(crate) struct RevocationGuard {
 }
 
 impl ActiveVisit {
-    /// Whether it would not be let in now.
+    /// Whether the visit is no longer allowed.
     fn ends(&self, core: &Core) -> bool {
         if self.tunnel.agent.is_revoked() {
             return true;
         }
-        // Nobody may have asked for it before.
+        // The policy may not have needed the country when the visit began.
         let country = core.country_for(&self.tunnel, self.peer);
         let visitor = VisitorInfo {
             country: country.as_ref(),
@@ -77,7 +77,7 @@ impl ActiveVisit {
 }
 
 impl RevocationGuard {
-    /// Writes a visit down that was let in. `None` on an engine where nothing can change.
+    /// Adds an authorised visit. `None` on an engine without a platform, where authorisation does not change.
     pub(crate) fn take(
         worker: &Arc<Worker>,
         tunnel: &Arc<LiveTunnel<Agent>>,
@@ -101,7 +101,7 @@ impl RevocationGuard {
         })
     }
 
-    /// The visit is to another tunnel from here on.
+    /// Moves the visit to another tunnel, after a fail-over.
     pub(crate) fn retarget(&self, tunnel: &Arc<LiveTunnel<Agent>>) {
         let mut holds = self.worker.holds.0.lock();
         let Some(place) = holds.get_mut(self.place) else {
@@ -116,7 +116,7 @@ impl RevocationGuard {
         });
         let before = std::mem::replace(place, held);
         drop(holds);
-        // Its tunnel may be the last of its kind: not under the lock.
+        // Dropping it may drop the last reference to a tunnel: not under the lock.
         drop(before);
     }
 
@@ -124,12 +124,12 @@ impl RevocationGuard {
         self.cut.is_revoked.load(Ordering::Acquire)
     }
 
-    /// Whether the visit was cut; wakes the task when it is.
+    /// Ready when the visit is revoked.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
         self.cut.poll(cx)
     }
 
-    /// What tells that the visit was cut.
+    /// The signal that the visit is revoked.
     pub(crate) fn cut(&self) -> Arc<RevocationSignal> {
         Arc::clone(&self.cut)
     }
@@ -138,13 +138,13 @@ impl RevocationGuard {
 impl Drop for RevocationGuard {
     fn drop(&mut self) {
         let held = self.worker.holds.0.lock().try_remove(self.place);
-        // Its tunnel may be the last of its kind: not under the lock.
+        // Dropping it may drop the last reference to a tunnel: not under the lock.
         drop(held);
     }
 }
 
 impl RevocationSignal {
-    /// Whether the visit was cut; wakes the task when it is.
+    /// Ready when the visit is revoked.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
         self.waker.register(cx.waker());
         if self.is_revoked.load(Ordering::Acquire) {
@@ -154,7 +154,7 @@ impl RevocationSignal {
         }
     }
 
-    /// The same for the task that carries the visitor's stream.
+    /// As [`Self::poll`], for the task of the HTTP/2 stream.
     pub(crate) fn poll_stream(&self, cx: &Context<'_>) -> Poll<()> {
         self.stream.register(cx.waker());
         if self.is_revoked.load(Ordering::Acquire) {
@@ -171,7 +171,7 @@ impl RevocationSignal {
     }
 }
 
-/// Waits until a visit is cut; for ever where it cannot be. Cancel safe.
+/// Waits until the visit is revoked, without end where there is no signal. Cancel safe.
 pub(crate) async fn revoked(cut: Option<&RevocationSignal>) {
     match cut {
         Some(cut) => std::future::poll_fn(|cx| cut.poll(cx)).await,
@@ -180,8 +180,7 @@ pub(crate) async fn revoked(cut: Option<&RevocationSignal>) {
 }
 
 impl ActiveVisits {
-    /// Judges every visit again that a change may concern. Looks for them under the lock, and judges
-    /// outside it.
+    /// Authorises the visits again that a change concerns, outside of the lock. Returns how many it ended.
     fn reauthorize(&self, core: &Core, concerns: &Invalidations) -> usize {
         let held: Vec<_> = self
             .0
@@ -196,11 +195,11 @@ impl ActiveVisits {
     }
 }
 
-/// Between two looks at all visits: changes that come in a burst are looked at together.
+/// Between two rounds: changes that arrive in a burst are handled together.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Has every worker judge its visits again that are concerned whenever something changes, until the
-/// last of them is over: those that a drain waits for end with what let them in, too.
+/// Starts a round on every worker after each change. It runs until the end of a drain, so that revocation also
+/// ends the visits that the drain waits for.
 pub(crate) async fn reauthorize_on_changes(core: Arc<Core>, mut changes: watch::Receiver<u64>) {
     let stop = &core.agents_stop;
     loop {

@@ -1,4 +1,4 @@
-//! What happens to a request: routed once, judged once, before a byte of it goes anywhere.
+//! Routes and authorises a request, before any byte is sent to a service.
 
 use std::sync::Arc;
 
@@ -29,22 +29,22 @@ use crate::limits;
 use crate::live::{LiveTunnel, Route};
 use crate::webtty;
 
-/// A request as the edge reads it, whichever HTTP version it came in.
+/// A request's head, from either HTTP version.
 #[derive(Debug)]
 pub(crate) struct RequestInfo<'b> {
     pub(crate) method: Method<'b>,
     pub(crate) target: Target<'b>,
-    /// Its host is compared without regard to case.
+    /// The host is compared without case.
     pub(crate) authority: Authority<'b>,
     pub(crate) body: BodyLength,
-    /// The protocol that the visitor wants to change to.
+    /// The protocol of an upgrade.
     pub(crate) upgrade: Option<Protocol<'b>>,
     pub(crate) seen: &'b ConnectionInfo,
 }
 
-/// Where the fields of a request are.
+/// The header fields of a request.
 pub(crate) trait HeaderFields {
-    /// All fields, each with what it is.
+    /// All fields with their kinds.
     fn fields(&self) -> impl Iterator<Item = Field<'_>>;
 }
 
@@ -68,40 +68,40 @@ impl HeaderFields for HeaderMap {
     }
 }
 
-/// A request that may go on.
+/// A request that may be forwarded.
 #[derive(Debug)]
 pub(crate) struct AdmittedRequest {
     pub(crate) tunnel: Arc<LiveTunnel<Agent>>,
-    /// The head for the service, in HTTP/1.1, whatever the service speaks.
+    /// The head for the service in HTTP/1.1 syntax, for either version.
     pub(crate) head: Vec<u8>,
     pub(crate) is_head: bool,
-    /// It may be sent again when it is open whether the service got it (RFC 9110, 9.2.2).
+    /// The request may be retried when it is unknown whether the service received it (RFC 9110, section 9.2.2).
     pub(crate) idempotent: bool,
     pub(crate) upgrade: Option<Upgrade>,
-    /// The visitor understands trailers (`TE: trailers`).
+    /// The visitor accepts trailers (`TE: trailers`).
     pub(crate) trailers: bool,
-    /// Errors of ours come in it.
+    /// The format of the edge's errors.
     pub(crate) form: ErrorFormat,
-    /// A visitor with a proof wants to know how long the edge took ([`DEBUG`]).
+    /// An authenticated visitor asks for `Server-Timing` ([`DEBUG`]).
     pub(crate) timing: bool,
-    /// The visitor opens a terminal, which the engine itself serves.
+    /// The request opens a terminal, which the engine serves.
     pub(crate) terminal: Option<Box<Terminal>>,
-    /// Tunnels of the same name that were asked before this one.
+    /// Tunnels of the same name that were tried before.
     pub(crate) failed: u8,
-    /// What let the visitor in.
+    /// The proof that authorised the visitor.
     proof: Option<Proof>,
-    /// The path as the proof's boundary judged it, where it did.
+    /// The normalised path that the proof's boundary was checked with.
     judged: Option<NormalPath>,
 }
 
 impl AdmittedRequest {
-    /// What let the visitor in.
+    /// The proof that authorised the visitor.
     pub(super) fn proof(&self) -> Option<&Proof> {
         self.proof.as_ref()
     }
 
-    /// Notes that the tunnel did not serve the request, which no service has seen, and turns to
-    /// another one of its name that the visitor may come to. Whether there is one.
+    /// Notes that the tunnel could not forward the request, which no service has received, and selects another
+    /// tunnel of its name that the visitor may use. Returns whether there is one.
     pub(crate) fn fail_over(&mut self, core: &Core, record: &mut AccessRecord) -> bool {
         self.tunnel.health.failed();
         if self.failed >= MAX_FAILOVERS {
@@ -120,18 +120,18 @@ impl AdmittedRequest {
     }
 }
 
-/// How many further agents that share a name are asked for one visitor: when three in a row are
-/// down, the visitor had better know.
+/// Further agents of the same name that are tried for one request. After three failures the visitor gets an
+/// error.
 const MAX_FAILOVERS: u8 = 2;
 
-/// Protocols that an upgrade may not lead to: they would put an HTTP connection of its own into
-/// the tunnel, past every check that the edge makes for each request.
+/// Protocols that an upgrade may not select: they would carry HTTP inside the connection, without the edge's
+/// checks of each request.
 const NOT_TUNNELLED: &[&str] = &["h2c", "h2", "h3", "tls", "http"];
 
-/// Decides about a request.
+/// Routes and authorises a request.
 ///
 /// # Errors
-/// The answer that the visitor gets instead; the service does not hear of the request.
+/// The edge's own response; the service is not contacted.
 pub(crate) fn route_and_authorize<H: HeaderFields>(
     inbound: &RequestInfo<'_>,
     heads: &H,
@@ -158,7 +158,7 @@ pub(crate) fn route_and_authorize<H: HeaderFields>(
     })
 }
 
-/// What the visitor gets instead of the service's answer.
+/// A response of the edge itself.
 enum LocalResponse {
     Problem(Box<Problem>),
     Answer(Answer),
@@ -360,7 +360,7 @@ fn admit<H: HeaderFields>(
     })
 }
 
-/// The one key of a WebSocket handshake.
+/// The key of a WebSocket handshake, if there is exactly one.
 fn websocket_key<H: HeaderFields>(heads: &H) -> Option<FieldValue<'_>> {
     let mut keys = heads
         .fields()
@@ -368,8 +368,8 @@ fn websocket_key<H: HeaderFields>(heads: &H) -> Option<FieldValue<'_>> {
     keys.next().map(|field| field.value)
 }
 
-/// `svc-debug: timing` of a visitor who proved who it is: the answer says in `Server-Timing` how
-/// long the edge and the service took. Like all names of ours, it does not travel on.
+/// With `svc-debug: timing`, an authenticated visitor gets `Server-Timing` with the time of the edge and of the
+/// service. The field is not forwarded.
 const DEBUG: &str = "svc-debug";
 
 fn wants_timing<H: HeaderFields>(heads: &H) -> bool {
@@ -380,11 +380,10 @@ fn wants_timing<H: HeaderFields>(heads: &H) -> bool {
     })
 }
 
-/// Seconds after which a visitor of an offline tunnel may try again: an agent's reconnect takes
-/// about that long.
+/// Seconds in `Retry-After` for an offline tunnel: an agent reconnects in about that time.
 const OFFLINE_RETRY: u32 = 5;
 
-/// Most heads fit without growing.
+/// The initial capacity: most heads fit.
 const HEAD_CAPACITY: usize = 1024;
 
 fn may_upgrade_to(protocol: Protocol<'_>) -> bool {

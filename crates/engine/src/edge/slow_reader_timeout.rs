@@ -1,13 +1,12 @@
-//! HTTP/2 visitors that leave an answer waiting.
+//! The time-out for HTTP/2 visitors who do not read a response.
 //!
-//! What a visitor of HTTP/2 takes is decided by windows for each stream, so its connection may be
-//! as lively as can be while one of its streams stands still. The library asks the body of an
-//! answer for the next piece when it got rid of the one before. So a stream waits for its visitor
-//! from the moment at which the body gave a piece until it is asked again: that is noted here by
-//! the body, and timed around the library's task.
+//! HTTP/2 has a flow-control window for each stream, so one stream can stall on a busy connection. The library
+//! polls a response body for the next frame when it has sent the one before. So a stream waits for its visitor
+//! from the moment when the body returned a frame until the next poll. The body notes that in a thread-local,
+//! and the wrapper around the library's task measures the time.
 //!
-//! Meanwhile nobody asks the body whether the visit was cut, so that is asked around the library's
-//! task as well: revocation ends a stream that its visitor does not read.
+//! The body is not polled in that time, so the wrapper also checks for revocation: revocation ends a stream that
+//! its visitor does not read.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -20,43 +19,42 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::revocation::RevocationSignal;
 
-/// Runs the streams of a connection, each until its visitor has left it waiting for too long: then
-/// it is dropped, which resets it.
+/// Runs the streams of a connection. A stream whose visitor reads nothing for the time-out is dropped, which
+/// resets it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamExecutor {
     limit: Duration,
 }
 
-/// One stream: the library's task, with a watch on it.
+/// The library's task of one stream, with its time-out.
 struct StreamTask<F> {
     task: Pin<Box<F>>,
     limit: Duration,
-    /// Since when it waits for its visitor.
+    /// Since when the stream waits for its visitor.
     since: Option<Instant>,
-    /// What ends it before, once there is an answer.
+    /// The visit's revocation, once there is a response.
     cut: Option<Arc<RevocationSignal>>,
-    /// Made when a stream waits for the first time.
+    /// Created when the stream waits for the first time.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
-/// What the body of an answer did last while its stream was polled.
+/// The result of the response body's last poll in a poll of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastBodyPoll {
     Nothing,
-    /// It gave a piece, or its end.
+    /// A frame, or the end.
     Gave,
-    /// It has nothing yet: the stream waits for the service.
+    /// Pending: the stream waits for the service.
     Wait,
 }
 
 thread_local! {
-    /// Of the stream that this thread polls: a task is polled from its beginning to its end
-    /// without another one between.
+    /// Of the stream that this thread polls: no other task runs during one poll.
     static LAST_BODY_POLL: Cell<LastBodyPoll> = const { Cell::new(LastBodyPoll::Nothing) };
     static REVOCATION: RefCell<Option<Arc<RevocationSignal>>> = const { RefCell::new(None) };
 }
 
-/// Notes what a body answered to the library.
+/// Notes the result of a response body's poll.
 pub(super) fn note<T>(polled: &Poll<T>) {
     LAST_BODY_POLL.set(match polled {
         Poll::Ready(_) => LastBodyPoll::Gave,
@@ -64,13 +62,13 @@ pub(super) fn note<T>(polled: &Poll<T>) {
     });
 }
 
-/// The stream that this thread polls ends when the visit is cut. Said when its answer begins.
+/// Sets the signal that ends the stream which this thread polls. Called when its response begins.
 pub(super) fn ends_with(cut: Option<Arc<RevocationSignal>>) {
     REVOCATION.set(cut);
 }
 
 impl StreamExecutor {
-    /// A visitor may take nothing of an answer for `limit`.
+    /// Streams whose visitors read nothing for `limit` are reset.
     pub(super) fn new(limit: Duration) -> Self {
         Self { limit }
     }
