@@ -135,7 +135,7 @@ impl Link {
             let mut wait = retry.next_wait(random());
             match &lost {
                 Disconnect::Token(_) | Disconnect::Refused(_) | Disconnect::Unfit(_) => {
-                    error!(reason = %lost, "the platform cannot be followed until this is changed");
+                    error!(reason = %lost, "cannot connect to the platform until this is fixed");
                     wait = self.pace.refused.mul_f64(spread());
                 }
                 _ if stood || !told => {
@@ -184,7 +184,7 @@ impl Link {
                 // What was asked for after a cursor is whole with the first thing that is said;
                 // what is told from the beginning, with the end of the snapshot.
                 if reader.is_grounded() && !self.status.is_connected() {
-                    info!("the link to the platform stands");
+                    info!("connected to the platform");
                     self.status.set_connected(true);
                 }
             }

@@ -19,7 +19,7 @@ use crate::failure::Failure;
     propagate_version = true,
     max_term_width = 100,
     disable_help_flag = true,
-    after_help = "`svc help <command>` tells more than --help; `svc help exit-codes` tells how commands end."
+    after_help = "Run `svc help <command>` for full help; `svc help exit-codes` lists exit codes."
 )]
 pub(crate) struct Cli {
     /// The command.
@@ -60,9 +60,9 @@ pub(crate) enum Command {
     Tunnels(tunnels::Args),
     /// List the clients of an engine
     Clients(clients::Args),
-    /// Follow the events of an engine, one JSON object a line
+    /// Stream an engine's events, one JSON object per line
     Events(events::Args),
-    /// Tell why the edge answered a visitor as it did
+    /// Explain why a request was refused or failed
     Explain(Box<explain::Args>),
     /// Look for what is wrong between here, the engine and the platform
     Doctor(doctor::Args),
@@ -70,7 +70,7 @@ pub(crate) enum Command {
     Login(login::LoginArgs),
     /// Revoke the token of a login, and forget who signed in
     Logout(logout::Args),
-    /// Show who the token speaks for, and what it allows
+    /// Show the current identity and permissions
     Whoami(login::WhoamiArgs),
     /// Workspaces and their members
     #[command(subcommand)]
@@ -93,10 +93,10 @@ pub(crate) enum Command {
     /// Make tokens, and look into them
     #[command(subcommand)]
     Token(token::Command),
-    /// Contexts: where commands connect and with what
+    /// Manage contexts (saved engine, platform and token)
     #[command(subcommand)]
     Context(context::Command),
-    /// Print what makes a shell complete commands and flags
+    /// Print a shell completion script
     Completions(completions::Args),
     /// Print the manual page, or write those of all commands
     Man(man::Args),

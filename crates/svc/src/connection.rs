@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true, value_parser = path())]
     pub(crate) ca_file: Option<PathBuf>,
 
-    /// The context that fills in what is not given
+    /// Context to take missing values from
     #[arg(
         long,
         env = "SVC_CONTEXT",
@@ -88,7 +88,7 @@ impl Connection {
     }
 
     fn merge(&self, context: Option<Context>) -> Result<Config, Failure> {
-        // A variable that is set to nothing is as good as none.
+        // An empty variable counts as unset.
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let kept_engine = context.as_ref().and_then(|context| context.engine.clone());
         let Some(engine) = given(&self.engine).or(kept_engine) else {

@@ -209,7 +209,7 @@ impl From<ConnectError> for Failure {
                 ..
             }
             | ConnectError::TimedOut(Step::Resolve) => failed("engine_not_resolved")
-                .hint("is the name in --engine written right? it has no address here"),
+                .hint("check the spelling of --engine; the name does not resolve"),
             ConnectError::TimedOut(Step::Handshake) => failed("engine_timeout")
                 .hint("something listens there and says nothing: is it the engine's port?"),
             ConnectError::Network { .. } => failed("engine_unreachable").hint(

@@ -63,7 +63,8 @@ pub(crate) struct TunnelFlags {
     #[arg(long, value_name = "PROTOCOL", hide_short_help = true)]
     pub(crate) protocol: Option<String>,
 
-    /// The name in lists; a private tunnel is dialled by it, or by its id
+    /// Tunnel name, shown in lists and used by `svc dial` (does not set the public host name; see
+    /// --hostname)
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 

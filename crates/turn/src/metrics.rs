@@ -82,7 +82,7 @@ pub(crate) const METRICS: &[Metric] = &[
         LINK_CONNECTED,
         Kind::Gauge,
         &[],
-        "1 while the link to the platform stands. Only with `turn.control_plane`, as those below.",
+        "1 while connected to the platform. Only with `turn.control_plane`, as those below.",
     ),
     metric(
         LINK_SAVED,

@@ -80,8 +80,8 @@ pub(super) struct PlatformSection {
     /// second factors. Every process on one database has the same; it belongs into backups.
     /// Absent: `platform.secret` in the data directory, which is made for a new database.
     pub(super) secret_file: Option<String>,
-    /// Files of private keys (PKCS#8 in PEM, Ed25519) that sign tokens: the first signs, all
-    /// verify, so that a rotation puts the new one first. Empty: keys are made, kept in the
+    /// Private key files (PKCS#8 in PEM, Ed25519) that sign tokens. The first one signs, all
+    /// verify: to rotate, put the new one first. Empty: keys are made, kept in the
     /// database under seal, and rotated.
     pub(super) signing_keys: Vec<String>,
     /// Addresses (CIDR) of proxies whose `X-Forwarded-For` is believed.
@@ -163,7 +163,7 @@ pub(super) struct EngineSection {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct GeoipSection {
     /// A file of the `MaxMind` database form with countries, and places for a recommended region;
-    /// absent: nobody's place is known.
+    /// if absent, no location is known.
     pub(super) file: Option<String>,
 }
 

@@ -16,8 +16,8 @@ pub struct MailSection {
     /// Folder into which mails are written, one file each; absent: `mail` in the data directory.
     /// Not together with `smtp`.
     folder: Option<String>,
-    /// Whom mails are from: an address, or a name and an address in angle brackets. Required with
-    /// `smtp`; absent: an address that nobody can answer to.
+    /// Sender of mails: an address, or a name and an address in angle brackets. Required with
+    /// `smtp`; absent: a no-reply address.
     #[schemars(example = &"Tunnels <no-reply@svc.example.com>")]
     from: Option<String>,
     /// The mail server; absent: mails are written into the folder.

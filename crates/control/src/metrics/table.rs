@@ -78,13 +78,13 @@ pub(super) const METRICS: &[Metric] = &[
         JOB_FAILURES,
         Kind::Counter,
         &[],
-        "Times that forgetting, renewing or the note of a delivery failed; it is tried again.",
+        "Failed background jobs (cleanup, renewal, delivery bookkeeping); they are retried.",
     ),
     metric(
         LINK_LAG,
         Kind::Histogram,
         &[],
-        "From a change to the line that tells an engine of it.",
+        "Delay from a change to its delivery to an engine.",
     ),
     metric(
         LINK_REFUSALS,
@@ -109,7 +109,7 @@ pub(super) const METRICS: &[Metric] = &[
         PURGED,
         Kind::Counter,
         &[("kind", Stale::WORDS)],
-        "Rows that were forgotten because their time was over.",
+        "Rows removed because their retention expired.",
     ),
     metric(
         READY,

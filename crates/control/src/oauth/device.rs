@@ -130,7 +130,7 @@ pub(super) async fn decide(
     } else {
         (
             "Denied",
-            "The device gets nothing. You can close this page.",
+            "Access denied. You can close this page.",
         )
     };
     Ok(page(&MessagePage {

@@ -12,7 +12,7 @@ pub(super) fn scope(text: Option<&str>) -> Result<Permissions, OauthError> {
     text.split(' ')
         .map(|name| {
             let name = name.parse();
-            name.map_err(|_| Code::InvalidScope.because("scope names a permission there is not"))
+            name.map_err(|_| Code::InvalidScope.because("scope contains an unknown permission"))
         })
         .collect()
 }

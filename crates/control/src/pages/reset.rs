@@ -59,8 +59,8 @@ pub(super) async fn submit(
     };
     request(&app, email, ip).await?;
     Ok(page(&MessagePage {
-        title: "Look into your mail",
-        text: "If somebody has an account with this address, a link is on its way. It works once, \
+        title: "Check your email",
+        text: "If an account exists for this address, we have sent it a link. It works once, \
                within an hour.",
         link: Some(("/login", "Back to sign in")),
     }))

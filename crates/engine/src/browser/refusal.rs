@@ -110,12 +110,12 @@ fn steps(problem: &Problem) -> Steps {
              public name of this engine.",
         ),
         "rate_limited" => (
-            "Others may be visiting it, too.",
+            "Too many requests right now; try again shortly.",
             "The plan of the project says how often its tunnels may be visited: `svc project \
              usage` shows it beside what is used.",
         ),
         "service_unavailable" => (
-            "This does not last.",
+            "Temporary; try again in a moment.",
             "The engine starts, stops, or carries as much as it may: its log and its metrics say \
              which.",
         ),
@@ -137,11 +137,11 @@ fn steps(problem: &Problem) -> Steps {
             "Clients send the same name in TLS (SNI) and in `Host`.",
         ),
         "address_not_trusted" => (
-            "Come from a network that it knows, over a company's VPN for instance.",
+            "Connect from an allowed network, for example your company VPN.",
             "Change `trusted_ips` of the tunnel, or `trustedIps` with `svc project settings set`.",
         ),
         "country_not_allowed" => (
-            "Where a VPN or a proxy makes you come from elsewhere, do without it.",
+            "If you use a VPN or proxy, turn it off.",
             "Change `geo_ip` of the tunnel, or `geoIp` with `svc project settings set`.",
         ),
         "tls_version_too_low" => (

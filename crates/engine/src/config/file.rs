@@ -36,7 +36,7 @@ pub(super) struct EngineFile {
     pub(super) edge: EdgeSection,
     /// The access log: one record for each request.
     pub(super) access_log: AccessLogSection,
-    /// What one engine holds at most. Whoever comes when a limit is reached is refused.
+    /// What one engine holds at most. Beyond these limits connections are refused.
     pub(super) limits: LimitsSection,
     /// The location of addresses.
     pub(super) geoip: GeoipSection,

@@ -135,7 +135,7 @@ pub(super) const METRICS: &[Metric] = &[
         CONTROL_PLANE_CONNECTED,
         Kind::Gauge,
         &[],
-        "1 while the link to the platform stands; while it is 0 the engine serves with what it \
+        "1 while connected to the platform; while it is 0 the engine serves with what it \
          knows. Only in managed engines, as all of these.",
     ),
     metric(

@@ -72,7 +72,7 @@ pub(crate) struct CreateArgs {
     #[arg(long = "type", value_name = "KIND", default_value = "pat", value_parser = kind)]
     kind: CredentialKind,
 
-    /// What it allows (repeatable). Without any, all that your own token does
+    /// What it allows (repeatable). Default: the same permissions as your token
     #[arg(long = "permission", value_name = "PERMISSION")]
     permissions: Vec<String>,
 

@@ -85,7 +85,7 @@ pub(crate) struct Args {
     )]
     ca_file: Option<PathBuf>,
 
-    /// The context that fills in what is not given
+    /// Context to take missing values from
     #[arg(
         long,
         env = "SVC_CONTEXT",

@@ -49,7 +49,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   svc forward 3000 --name web                     # a web service on this machine
-  svc forward 5173 --host-header rewrite          # a development server that knows one name
+  svc forward 5173 --host-header rewrite          # a dev server that only accepts `localhost`
   svc forward ./dist --spa                        # the files of a folder
   svc forward 3000 --token-auth --trusted-ips 192.0.2.0/24
   svc forward 5432 --bytestream --name db         # private: svc dial svc://db
@@ -97,7 +97,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = DISPLAY)]
     qr: bool,
 
-    /// Write lines also on a terminal, where a panel would be shown
+    /// Print plain lines instead of the panel
     #[arg(long, help_heading = DISPLAY)]
     no_panel: bool,
 
@@ -279,7 +279,7 @@ impl Args {
                 "--host-header is for services that speak http/1.1 without TLS, and this one \
                  speaks {other}"
             ))
-            .hint("leave it out, and let the service know its public name"));
+            .hint("omit the option and add the public name to the service's allowed hosts"));
         }
         if self.qr && self.output == Format::Json {
             return Err(

@@ -123,7 +123,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     tokio::select! {
         result = approved(&place, scope, &args) => result,
         () = shutdown.drain().cancelled() => {
-            Err(Failure::new(Code::Failed, "stopped; nobody is signed in"))
+            Err(Failure::new(Code::Failed, "login cancelled"))
         }
     }
 }

@@ -28,9 +28,9 @@ use crate::{
 pub(crate) enum Command {
     /// List projects
     List(ListArgs),
-    /// Select the project that other commands mean
+    /// Set the default project
     Use(UseArgs),
-    /// Create a project, once its billing impact was shown and confirmed
+    /// Create a project (shows the price and asks first)
     Create(Box<create::CreateArgs>),
     /// Change a project's name
     Rename(RenameArgs),

@@ -29,7 +29,7 @@ use crate::{
   svc token inspect
   svc token permissions")]
 pub(crate) enum Command {
-    /// Have the platform mint a short-lived token that holds no more than yours
+    /// Create a short-lived token with at most your own permissions
     Create(CreateArgs),
     /// Make a token, signed with the engine's secret or a private key
     Mint(MintArgs),
@@ -44,7 +44,7 @@ pub(crate) enum Command {
 #[command(after_help = "Example:
   svc token create --permission tunnels.resources.read-only --ttl 5m")]
 pub(crate) struct CreateArgs {
-    /// What it allows (repeatable). Without any, all that your own token does
+    /// What it allows (repeatable). Default: the same permissions as your token
     #[arg(long = "permission", value_name = "PERMISSION")]
     permissions: Vec<String>,
 
@@ -76,7 +76,7 @@ pub(crate) struct MintArgs {
     #[arg(long, value_name = "SECRET", group = "key")]
     secret: Option<String>,
 
-    /// A file with that secret, which other people's list of processes does not show; `-`: stdin
+    /// Read the secret from a file (keeps it out of `ps`); `-`: stdin
     #[arg(long, value_name = "FILE", group = "key")]
     secret_file: Option<PathBuf>,
 

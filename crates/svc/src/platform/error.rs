@@ -124,7 +124,7 @@ fn refused(refusal: &Refusal) -> Failure {
     let failure = |code| Failure::new(code, &text).named(plain(&refusal.code));
     match (refusal.status, refusal.code.as_str()) {
         (401, _) => failure(Code::Refused)
-            .hint("`svc login` stores another token; `svc token inspect` shows until when one is"),
+            .hint("`svc login` gets a new token; `svc token inspect` shows when one expires"),
         (403, _) => match &refusal.scope {
             Some(scope) => failure(Code::Refused).hint(format!(
                 "the token, or your role there, does not allow {}; `svc whoami` shows what it \

@@ -28,7 +28,7 @@ pub(crate) struct SessionFlags {
     #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true, value_parser = path())]
     pub(crate) ca_file: Option<PathBuf>,
 
-    /// The context that fills in what is not given
+    /// Context to take missing values from
     #[arg(
         long,
         env = "SVC_CONTEXT",
@@ -152,7 +152,7 @@ pub(crate) fn parse(url: &str) -> Result<ApiUrl, Failure> {
         .map_err(|error| Failure::usage(format!("--api-url `{url}` is {error}")))
 }
 
-/// A variable that is set to nothing is as good as none.
+/// An empty variable counts as unset.
 fn given(text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty()).cloned()
 }

@@ -55,7 +55,7 @@ pub(super) struct TurnSection {
     /// listed here.
     #[schemars(example = ["10.1.0.0/16"])]
     pub(super) allowed_peers: Vec<String>,
-    /// What is held at most. Whoever comes when a limit is reached is refused.
+    /// What is held at most. Beyond these limits connections are refused.
     pub(super) limits: LimitsSection,
     /// The platform that the relay follows. Without this section the relay serves what it can
     /// check with `secret_file` alone: credentials that the platform issued.

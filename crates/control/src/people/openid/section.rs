@@ -17,7 +17,7 @@ pub struct OpenIdSection {
     /// The provider's name for itself, byte for byte: `https`, or `http` on loopback. Required.
     #[schemars(example = &"https://id.example.com")]
     issuer: Option<String>,
-    /// Our name at the provider. Required.
+    /// The client id registered at the provider. Required.
     client_id: Option<String>,
     /// File of our secret at the provider; absent: it knows us as a public client.
     client_secret_file: Option<String>,

@@ -214,7 +214,7 @@ rules! {
     /// A session's cookie with a request that a page of another origin may have caused.
     CrossSite "cross_site" "With a person's session only pages of the tunnel, and of `allowed_origins`, change something or open WebSockets."
     /// `svc_auth` (ED-2).
-    Session "session" "The tunnel takes people who are signed in and may use its project."
+    Session "session" "Visitors must sign in as a member of the project."
     /// `mtls_auth` (ED-3).
     Certificate "certificate" "The tunnel takes visitors with a client certificate that is known here."
     /// `tunnels.streams.create-delete` (ED-1c).

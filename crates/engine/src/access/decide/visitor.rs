@@ -49,7 +49,7 @@ pub fn refuse<A>(
         return forbidden(
             Rule::TrustedIps,
             "address_not_trusted",
-            "This tunnel does not take visitors from this address.",
+            "Your network address is not allowed here.",
             if policy.trusts(visitor.peer) {
                 "address outside the project's trusted_ips"
             } else {

@@ -183,7 +183,7 @@ impl Settings {
         args: &ShowArgs,
         file: &Source,
     ) -> Place {
-        // A variable that is set to nothing is as good as none.
+        // An empty variable counts as unset.
         let given = given.filter(|text| !text.trim().is_empty());
         let (value, source) = match (given, kept) {
             (Some(given), _) => (Some(given.clone()), args.sources.of(name)),

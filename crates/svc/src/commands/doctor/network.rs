@@ -234,7 +234,7 @@ async fn of_agents(
     };
     match handshake(&config.engine, recorder, AGENTS, socket, limit).await {
         Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(AGENTS) => {
-            Check::pass(NAME, "agents are spoken to (svc/1), and HTTP")
+            Check::pass(NAME, "agent protocol svc/1 and HTTP are both offered")
         }
         Ok(_) => Check::fail(NAME, "it speaks HTTP, and not svc/1 to agents").next(PASS_THROUGH),
         Err(error) => {
@@ -269,7 +269,7 @@ async fn of_clock(engine: &HostPort, stream: TlsStream, limit: Duration) -> Chec
     if apart.abs() <= CLOCKS {
         return Check::pass(
             NAME,
-            "the engine's and this machine's are the same, to some seconds",
+            "clocks agree to within a few seconds",
         );
     }
     let (seconds, direction) = (

@@ -58,7 +58,7 @@ pub(super) fn refused(config: &Config, error: ApiError) -> Check {
 pub(super) fn permissions(config: &Config) -> Check {
     let claims = claims(config);
     let Some(held) = claims.get("permissions").and_then(Value::as_array) else {
-        return Check::pass(PERMISSIONS, "it is not narrowed to some");
+        return Check::pass(PERMISSIONS, "all permissions (token is not restricted)");
     };
     let lacks = |needed: &&(Permission, &str)| {
         !held

@@ -113,7 +113,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
             Step::Unconfirmed => {
                 output::message(&choice.describe(Some(name)));
                 return Err(Failure::usage(
-                    "nobody can be asked here to confirm the billing impact",
+                    "cannot ask for confirmation: not a terminal",
                 )
                 .hint(format!(
                     "the offer above is confirmed with --confirm {fingerprint}; programs find it \

@@ -33,7 +33,7 @@ pub(super) struct AgentFile {
     /// The CA that vouches for it (PEM); without it, those of the system.
     #[schemars(example = "/etc/svc/ca.pem")]
     pub(super) ca_file: Option<String>,
-    /// The context that fills in what is not given.
+    /// Context to take missing values from.
     #[schemars(example = &"work")]
     pub(super) context: Option<String>,
     /// Labels of this client, shown in lists of clients.

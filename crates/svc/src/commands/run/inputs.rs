@@ -84,7 +84,7 @@ impl Args {
     /// Flags and the environment, then the file. What the file has for its own engine is not shown
     /// to another one that a flag names.
     fn connection_at_top(&self, section: &EngineSection) -> Result<Connection, Failure> {
-        // A variable that is set to nothing is as good as none.
+        // An empty variable counts as unset.
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (engine, token) = (
             given(&self.connection.engine),

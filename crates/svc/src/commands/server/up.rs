@@ -85,11 +85,11 @@ pub(crate) struct Args {
     community: bool,
 
     /// An OAuth client beside the built-in ones, with the address that people return to (repeatable;
-    /// the same id once more adds a further address)
+    /// repeat the same id to add another callback)
     #[arg(long = "oauth-client", value_name = "ID=CALLBACK", value_parser = oauth_client, conflicts_with = "community")]
     oauth_clients: Vec<OauthClient>,
 
-    /// How it is told that all is ready: for people, or as one line of JSON
+    /// Output format of the startup summary
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -212,7 +212,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     supervisor::serving(&shutdown)?;
     shutdown.drain().cancelled().await;
     if args.output == Format::Text {
-        output::message("stopping; once more stops at once");
+        output::message("Stopping… press Ctrl-C again to stop immediately.");
     }
     let agent_leaves = async {
         if let Some(demo) = &demo {
