@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Forward(Box<forward::Args>),
     /// Run many tunnels, from a file and from the labels of containers
     Run(Box<run::Args>),
-    /// Run them as a service of the system
+    /// Install `svc run` as a systemd service
     #[command(subcommand)]
     Service(service::Command),
     /// Join a private tunnel to stdin and stdout, or to a local port

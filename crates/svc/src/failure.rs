@@ -263,7 +263,7 @@ fn of_handshake(source: &std::io::Error) -> Option<Failure> {
         ),
         rustls::Error::InvalidMessage(_) => failed(
             "engine_protocol",
-            "what listens there does not speak TLS, so it is no engine",
+            "not an svc engine: the port does not speak TLS",
         )
         .hint("is it the engine's port? metrics and the plain listener have others"),
         rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => failed(

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 /// Reads `90s`, `5m`, `1h30m`, `90d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no duration; write 90s, 5m, 1h30m, 90d");
+    let wrong = || format!("`{text}` is not a duration; use e.g. 90s, 5m, 1h30m, 90d");
     // Days are 24 hours here: nobody means a calendar by the life of a token.
     if let Some(days) = text.strip_suffix('d') {
         let days: u64 = days.parse().map_err(|_invalid| wrong())?;

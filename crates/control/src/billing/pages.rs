@@ -218,7 +218,7 @@ async fn require_sold_here(app: &App, conn: &mut Conn, workspace: WorkspaceId) -
 fn order(field: &mut impl FnMut(&str) -> String) -> Answer<CreateProject> {
     let unknown = |name: &'static str| {
         move |UnknownWord| -> Refusal {
-            Problem::invalid_request("This address is not complete.")
+            Problem::invalid_request("This link is incomplete.")
                 .with_field(name)
                 .into()
         }

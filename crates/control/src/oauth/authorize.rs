@@ -93,7 +93,7 @@ pub(super) async fn submit(
     let action = Action::OauthDenied;
     audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     tx.commit().await?;
-    let refused = request.refuse(Code::AccessDenied.because("the person did not approve"));
+    let refused = request.refuse(Code::AccessDenied.because("the user denied access"));
     Ok(refused_response(&app, refused))
 }
 

@@ -148,7 +148,7 @@ impl Request<'_> {
             match grant.status {
                 Status::Redeemed => return Err(refused()),
                 Status::Denied => {
-                    return Err(Code::AccessDenied.because("the person did not approve"));
+                    return Err(Code::AccessDenied.because("the user denied access"));
                 }
                 Status::Pending | Status::Approved if grant.expires_at <= now => {
                     return Err(Code::ExpiredToken.because("nobody approved in time"));

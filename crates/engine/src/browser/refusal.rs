@@ -70,7 +70,7 @@ fn again(problem: &Problem) -> String {
 /// Where the reason is written down.
 fn record(problem: &Problem) -> Option<String> {
     reference(problem).map(|reference| {
-        format!("`svc explain {reference}`, or this line of the engine's access log, says why.")
+        format!("Run `svc explain {reference}` to see why.")
     })
 }
 

@@ -100,7 +100,7 @@ fn certificate(
     for name in names.unwrap_or_default() {
         warn(
             key,
-            format!("the certificate lacks the name {name} (EN-10)"),
+            format!("the certificate lacks the name {name}"),
         );
     }
     Ok(())

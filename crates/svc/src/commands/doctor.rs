@@ -173,11 +173,11 @@ fn of_link(platform: Option<PlatformLink>) -> Check {
     };
     let silence = link.silence.as_secs();
     if link.is_up {
-        let message = format!("the engine follows its platform, which spoke {silence} s ago");
+        let message = format!("the engine is connected to its platform (last message {silence} s ago)");
         Check::pass(NAME, message)
     } else {
         let message = format!(
-            "the engine has lost its platform, which spoke {silence} s ago: it \
+            "the engine has lost its platform (last message {silence} s ago): it \
              serves with what it knew, and what was issued or revoked since is not in force"
         );
         Check::warn(NAME, message).next("is the platform running, and does the engine reach it?")

@@ -51,7 +51,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let server = Server::new(Network::open(flags, Arc::clone(&terminals))?);
     let served = tokio::select! {
         served = ::mcp::stdio(server, Shared(Arc::clone(&tunnels))) => {
-            served.map_err(|error| Failure::of("the client speaks no MCP", error))
+            served.map_err(|error| Failure::of("the MCP client closed the connection before it was initialised", error))
         }
         () = shutdown.drain().cancelled() => Ok(()),
     };

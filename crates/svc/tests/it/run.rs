@@ -401,7 +401,7 @@ async fn people_get_plain_lines() {
     assert_eq!(
         seen,
         format!(
-            "applied: 1 added, 0 changed, 0 removed, 0 as before\na: svc://a -> localhost:{port}\n"
+            "applied: 1 added, 0 changed, 0 removed, 0 unchanged\na: svc://a -> localhost:{port}\n"
         )
     );
     let ended = agent.terminate().await;

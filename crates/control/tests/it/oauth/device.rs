@@ -155,7 +155,7 @@ async fn oa_4_the_approval_screen_says_who_asks_from_where_and_since_when(contro
     let mut browser = control.signed_in("Ada").await;
     let screen = type_in(&mut browser, user_code).await;
     for expected in [
-        "Let Agent &#60;b&#62; in?",
+        "Allow Agent &#60;b&#62; to access your account?",
         user_code,
         "2 minutes ago",
         "198.51.100.7",

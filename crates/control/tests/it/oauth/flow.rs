@@ -125,7 +125,7 @@ async fn oa_2_the_consent_page_says_who_asks_and_for_what(control: TestControl) 
     let scope = format!("{SCOPE} tunnels.tunnels.create-delete account.credentials.read-write");
     let page = browser.open(&authorize(&[("scope", &scope)])).await;
     for expected in [
-        "Let Web Client in?",
+        "Allow Web Client to access your account?",
         "<b>client.example</b>",
         "<b>ada@example.com</b>",
         "<b>Ada</b>",

@@ -59,13 +59,13 @@ async function follow() {
       notice();
       load().catch(complain);
       for await (const { event, data } of events(answer.body)) take(event, data);
-      notice("svc has ended, or is out of reach. Looking for it again …", true);
+      notice("Connection to svc lost. Reconnecting …", true);
     } catch (error) {
       if (error.status === 401) {
         locked(error.message);
         return;
       }
-      notice("svc is out of reach. Looking for it again …", true);
+      notice("Connection to svc lost. Reconnecting …", true);
     }
     await new Promise((go) => setTimeout(go, 1000));
   }

@@ -69,7 +69,7 @@ pub(super) fn permissions(config: &Config) -> Check {
     if missing.is_empty() {
         return Check::pass(
             PERMISSIONS,
-            format!("{}, those of daily use too", held.len()),
+            format!("{} permissions, including all that common commands need", held.len()),
         );
     }
     let told = missing

@@ -142,7 +142,7 @@ impl Report {
                 unchanged: applied.unchanged,
             }),
             Format::Text => output::line(&format!(
-                "applied: {} added, {} changed, {} removed, {} as before",
+                "applied: {} added, {} changed, {} removed, {} unchanged",
                 applied.added.len(),
                 applied.changed.len(),
                 applied.removed.len(),

@@ -55,7 +55,7 @@ pub(super) fn told(ended: &Ended) -> String {
         _ => "",
     };
     let by_itself = if ended.signal.is_empty() {
-        format!("it ended with exit code {}", ended.code)
+        format!("session ended (exit code {})", ended.code)
     } else {
         format!("it was ended by SIG{}", plain(&ended.signal))
     };
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn an_end_is_told_in_one_line() {
-        assert_eq!(told(&ended(3)), "it ended with exit code 3");
+        assert_eq!(told(&ended(3)), "session ended (exit code 3)");
         let killed = Ended {
             signal: "KILL".to_owned(),
             ..ended(137)

@@ -37,7 +37,7 @@ async fn a_person_has_a_shell_somewhere_else() {
     seen.press("exit 5\r");
     let (code, text) = seen.ended().await;
     assert_eq!(code, Some(5), "{text}");
-    assert!(text.contains("[svc] it ended with exit code 5"), "{text}");
+    assert!(text.contains("[svc] session ended (exit code 5)"), "{text}");
 }
 
 #[tokio::test]

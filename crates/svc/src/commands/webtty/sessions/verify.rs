@@ -86,7 +86,7 @@ fn tell(args: &VerifyArgs, found: &Found) -> Result<(), Failure> {
         Format::Text if found.broken.is_none() => {
             let records = found.end.seq;
             output::line(&format!(
-                "whole: {records} records, each follows the one before it"
+                "OK: {records} records, hash chain intact"
             ))?;
             if found.withheld > 0 {
                 let withheld = found.withheld;
