@@ -128,10 +128,7 @@ pub(super) async fn decide(
             "Go back to your device: it goes on by itself in a few seconds.",
         )
     } else {
-        (
-            "Denied",
-            "Access denied. You can close this page.",
-        )
+        ("Denied", "Access denied. You can close this page.")
     };
     Ok(page(&MessagePage {
         title,

@@ -69,9 +69,7 @@ fn again(problem: &Problem) -> String {
 
 /// Where the reason is written down.
 fn record(problem: &Problem) -> Option<String> {
-    reference(problem).map(|reference| {
-        format!("Run `svc explain {reference}` to see why.")
-    })
+    reference(problem).map(|reference| format!("Run `svc explain {reference}` to see why."))
 }
 
 fn reference(problem: &Problem) -> Option<&str> {

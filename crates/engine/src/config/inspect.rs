@@ -98,10 +98,7 @@ fn certificate(
         missing
     });
     for name in names.unwrap_or_default() {
-        warn(
-            key,
-            format!("the certificate lacks the name {name}"),
-        );
+        warn(key, format!("the certificate lacks the name {name}"));
     }
     Ok(())
 }

@@ -173,7 +173,8 @@ fn of_link(platform: Option<PlatformLink>) -> Check {
     };
     let silence = link.silence.as_secs();
     if link.is_up {
-        let message = format!("the engine is connected to its platform (last message {silence} s ago)");
+        let message =
+            format!("the engine is connected to its platform (last message {silence} s ago)");
         Check::pass(NAME, message)
     } else {
         let message = format!(

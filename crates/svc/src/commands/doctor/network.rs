@@ -267,10 +267,7 @@ async fn of_clock(engine: &HostPort, stream: TlsStream, limit: Duration) -> Chec
     // Their second has begun before the answer came.
     let apart = theirs.duration_since(begun);
     if apart.abs() <= CLOCKS {
-        return Check::pass(
-            NAME,
-            "clocks agree to within a few seconds",
-        );
+        return Check::pass(NAME, "clocks agree to within a few seconds");
     }
     let (seconds, direction) = (
         apart.abs().as_secs(),

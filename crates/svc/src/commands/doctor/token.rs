@@ -69,7 +69,10 @@ pub(super) fn permissions(config: &Config) -> Check {
     if missing.is_empty() {
         return Check::pass(
             PERMISSIONS,
-            format!("{} permissions, including all that common commands need", held.len()),
+            format!(
+                "{} permissions, including all that common commands need",
+                held.len()
+            ),
         );
     }
     let told = missing

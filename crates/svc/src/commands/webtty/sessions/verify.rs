@@ -85,9 +85,7 @@ fn tell(args: &VerifyArgs, found: &Found) -> Result<(), Failure> {
         })),
         Format::Text if found.broken.is_none() => {
             let records = found.end.seq;
-            output::line(&format!(
-                "OK: {records} records, hash chain intact"
-            ))?;
+            output::line(&format!("OK: {records} records, hash chain intact"))?;
             if found.withheld > 0 {
                 let withheld = found.withheld;
                 output::message(&format!(
