@@ -32,7 +32,7 @@ async function consent(world, options, look, person) {
   await page.keyboard.press("Tab");
   await page.keyboard.type(world.given.password);
   await page.keyboard.press("Enter");
-  await page.getByRole("heading", { name: "Let Web Client in?" }).waitFor();
+  await page.getByRole("heading", { name: "Allow Web Client to access your account?" }).waitFor();
   await see("consent");
   assert.equal((await decide(world, page, "Deny")).get("error"), "access_denied");
 

@@ -26,7 +26,7 @@ await drive(async (world) => {
   await typed(admin, "echo from-$((40+2))-admin");
   await shows(admin, "from-42-admin");
   await comesBack(world, admin);
-  const watch = admin.getByRole("link", { name: "Page for those who watch" });
+  const watch = admin.getByRole("link", { name: "Open spectator view" });
   const address = await watch.getAttribute("href");
 
   await colleague.goto(address);
@@ -124,7 +124,7 @@ async function restricted(world, admin, colleague) {
   await admin.reload();
   await state(admin, "You have control.");
   await shows(admin, "vault-42");
-  const watch = await admin.getByRole("link", { name: "Page for those who watch" }).getAttribute("href");
+  const watch = await admin.getByRole("link", { name: "Open spectator view" }).getAttribute("href");
 
   await colleague.goto(`${at}/${given.restricted}`);
   await colleague.getByRole("alert").filter({ hasText: "This server is for those who manage servers." }).waitFor();

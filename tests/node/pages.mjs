@@ -50,14 +50,14 @@ async function prepare(world) {
   await grace.keyboard.type(world.code(key, -1));
   await grace.keyboard.press("Enter");
   // The link stands after the codes: then all of them are here.
-  await grace.getByRole("link", { name: "I have kept them" }).waitFor();
+  await grace.getByRole("link", { name: "I have saved these codes" }).waitFor();
   const codes = await grace.locator("code").allTextContents();
 
   await page.goto("/reset");
   await focused(page, "Email");
   await page.keyboard.type("ada@example.com");
   await page.keyboard.press("Enter");
-  await page.getByRole("heading", { name: "Look into your mail" }).waitFor();
+  await page.getByRole("heading", { name: "Check your email" }).waitFor();
   page.clean();
   grace.clean();
   const reset = await world.link("/reset/");
@@ -195,14 +195,14 @@ async function withoutScripts(world, links) {
   const key = await page.locator("code").textContent();
   await page.getByLabel("The code").fill(world.code(key, 0));
   await page.keyboard.press("Enter");
-  await page.getByRole("link", { name: "I have kept them" }).click();
+  await page.getByRole("link", { name: "I have saved these codes" }).click();
   await page.getByRole("button", { name: "Sign out", exact: true }).click();
   await page.getByLabel("Email").fill("alan@example.com");
   await page.getByLabel("Password").fill(world.given.password);
   await page.keyboard.press("Enter");
   await page.getByLabel("Code").fill(world.code(key, 1));
   await page.keyboard.press("Enter");
-  await page.getByRole("button", { name: "Take the app away" }).click();
+  await page.getByRole("button", { name: "Turn off" }).click();
   await page.getByText("The authenticator app is taken away.").waitFor();
   await page.getByRole("button", { name: "Sign out", exact: true }).click();
   await page.goto(links.reset);

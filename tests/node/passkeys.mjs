@@ -45,11 +45,11 @@ await drive(async (world) => {
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Keep these codes" }).waitFor();
   // It stands after the codes: then all of them are here.
-  await page.getByRole("link", { name: "I have kept them" }).waitFor();
+  await page.getByRole("link", { name: "I have saved these codes" }).waitFor();
   assert.equal(await page.locator("code").count(), 8);
   await accessible(page, "recovery codes");
   await world.shoot(page, "recovery-codes");
-  await page.getByRole("link", { name: "I have kept them" }).click();
+  await page.getByRole("link", { name: "I have saved these codes" }).click();
   await page.getByText("Laptop").waitFor();
   await accessible(page, "account with a passkey");
   await world.shoot(page, "account-with-passkey");

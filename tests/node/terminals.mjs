@@ -60,7 +60,7 @@ async function story(world, engine, look, options) {
   await see(ada, "terminal-open");
   await ada.keyboard.press("Control+Shift+Enter");
   await ada.waitForFunction(() => document.activeElement?.id === "terminal");
-  await tabTo(ada, ada.getByRole("link", { name: "Page for those who watch" }));
+  await tabTo(ada, ada.getByRole("link", { name: "Open spectator view" }));
   const address = await ada.evaluate(() => document.activeElement.href);
 
   await grace.goto(address);
@@ -282,7 +282,7 @@ async function attacks(world, engine) {
   });
   const row = page.locator(".xterm-rows > div").filter({ hasText: "trap link" });
   // The session can be ended for everybody once the page knows its name.
-  await page.getByRole("link", { name: "Page for those who watch" }).waitFor();
+  await page.getByRole("link", { name: "Open spectator view" }).waitFor();
   const box = await row.boundingBox();
   const letter = box.width / engine.sessions.get([...engine.sessions.keys()].at(-1)).size.col;
   const click = async (column) => {
@@ -372,6 +372,6 @@ async function pastes(world, engine) {
 async function withoutScripts(world) {
   const page = await open(world, "ada", { javaScriptEnabled: false });
   await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
-  await page.getByText("A terminal needs scripts, and none has begun.").waitFor();
+  await page.getByText("JavaScript is required for terminals.").waitFor();
   page.clean();
 }

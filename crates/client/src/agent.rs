@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::{Config, ConnectError, Properties, Refusal, Stream, Tunnel, connect::Connector};
 
 pub use pool::MAX_POOL;
-use shared::{Failures, Shared};
+use shared::{AgentState, Failures};
 
 /// An agent of an engine. Clones are handles of the same agent.
 ///
@@ -71,7 +71,7 @@ impl Agent {
             &config.trust,
             &[wire::handshake::ALPN_SVC],
         )?;
-        let shared = Arc::new(Shared::new(config, connector));
+        let shared = Arc::new(AgentState::new(config, connector));
         tokio::spawn(actor::run(Arc::clone(&shared)));
         Ok(Self {
             owner: Arc::new(Owner(shared)),
@@ -223,12 +223,12 @@ impl Agent {
 
 /// What handles and tunnels hold: the agent ends when the last of them is dropped.
 #[derive(Debug)]
-pub(crate) struct Owner(Arc<Shared>);
+pub(crate) struct Owner(Arc<AgentState>);
 
 impl Deref for Owner {
-    type Target = Shared;
+    type Target = AgentState;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &AgentState {
         &self.0
     }
 }

@@ -205,7 +205,7 @@ impl Api {
         accept: &str,
         expected: StatusCode,
     ) -> Result<http::Response<Incoming>, ApiError> {
-        self.ask(Asked {
+        self.ask(ApiRequest {
             method: Method::GET,
             target,
             accept,
@@ -219,7 +219,7 @@ impl Api {
     /// is not expected is an error.
     async fn ask<E: Fn(&StatusCode) -> bool>(
         &self,
-        asked: Asked<'_, E>,
+        asked: ApiRequest<'_, E>,
     ) -> Result<http::Response<Incoming>, ApiError> {
         let token = self.tokens.token().await?;
         let answer = self.ask_with(&asked, &token).await;
@@ -231,7 +231,7 @@ impl Api {
 
     async fn ask_with<E: Fn(&StatusCode) -> bool>(
         &self,
-        asked: &Asked<'_, E>,
+        asked: &ApiRequest<'_, E>,
         token: &Token,
     ) -> Result<http::Response<Incoming>, ApiError> {
         let mut request = Request::builder()
@@ -271,7 +271,7 @@ impl Api {
 }
 
 /// One request.
-struct Asked<'a, E> {
+struct ApiRequest<'a, E> {
     method: Method,
     target: String,
     accept: &'a str,

@@ -139,7 +139,7 @@ impl AsyncWrite for ServiceStream {
 }
 
 /// The service's side of a stream, seen by a tap.
-pub struct Tapped<S> {
+pub struct TappedStream<S> {
     service: S,
     /// Until it is taken.
     tap: Option<Box<dyn StreamTap>>,
@@ -147,7 +147,7 @@ pub struct Tapped<S> {
     ended: bool,
 }
 
-impl<S> Tapped<S> {
+impl<S> TappedStream<S> {
     /// Lets `tap` see what passes through `service`.
     pub fn new(service: S, tap: Box<dyn StreamTap>) -> Self {
         Self {
@@ -166,7 +166,7 @@ impl<S> Tapped<S> {
     }
 }
 
-impl<S> Drop for Tapped<S> {
+impl<S> Drop for TappedStream<S> {
     fn drop(&mut self) {
         if let Some(tap) = self.tap.take().filter(|_| self.ended) {
             tap.ended(None);
@@ -174,7 +174,7 @@ impl<S> Drop for Tapped<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Tapped<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TappedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -196,7 +196,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tapped<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Tapped<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TappedStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

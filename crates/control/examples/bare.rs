@@ -20,7 +20,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use control::app::App;
 use control::config::Config;
-use control::credentials::Issued;
+use control::credentials::CredentialWithSecret;
 use daemon::clock::SystemClock;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ async fn person(app: &App, number: u64, each: u64) -> Done<Value> {
 }
 
 /// What the command line has after a person approved a login.
-fn access_token(app: &App, user: UserId) -> Done<Issued> {
+fn access_token(app: &App, user: UserId) -> Done<CredentialWithSecret> {
     let scope = [
         Permission::AccountProjectsReadOnly,
         Permission::AccountWorkspacesReadOnly,

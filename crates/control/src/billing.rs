@@ -19,7 +19,7 @@ use store::{Conn, Tx};
 use types::id::{ProjectId, WorkspaceId};
 
 pub(crate) use self::account::day_of;
-pub use self::account::{Account, Period, Standing, Subscription};
+pub use self::account::{Account, PaymentStatus, Period, Subscription};
 pub use self::decision::{Decision, decide};
 pub use self::ledger::Ledger;
 use crate::app::App;
@@ -35,7 +35,11 @@ pub fn routes() -> Router<Arc<App>> {
 /// after.
 pub trait Billing: Send + Sync + 'static {
     /// The account of a workspace.
-    fn account<'a>(&'a self, conn: &'a mut Conn, workspace: WorkspaceId) -> Pending<'a, Account>;
+    fn account<'a>(
+        &'a self,
+        conn: &'a mut Conn,
+        workspace: WorkspaceId,
+    ) -> BillingFuture<'a, Account>;
 
     /// Begins a subscription: the workspace has paid, or set billing up, on a hosted page.
     /// Nothing happens where there is one already that is in good standing.
@@ -45,10 +49,10 @@ pub trait Billing: Send + Sync + 'static {
         workspace: WorkspaceId,
         currency: &'a str,
         now: Timestamp,
-    ) -> Pending<'a, ()>;
+    ) -> BillingFuture<'a, ()>;
 
     /// Adds a project to the subscription that the decision names.
-    fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> Pending<'a, ()>;
+    fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> BillingFuture<'a, ()>;
 
     /// Takes a project off the subscription of the workspace, if it is on it, and returns the day until
     /// which the project is paid for: the rest of the running month is not refunded.
@@ -58,11 +62,12 @@ pub trait Billing: Send + Sync + 'static {
         workspace: WorkspaceId,
         project: ProjectId,
         now: Timestamp,
-    ) -> Pending<'a, Option<Date>>;
+    ) -> BillingFuture<'a, Option<Date>>;
 
     /// Workspaces whose subscription has come to the end of a period; some of them, where there
     /// are many.
-    fn due<'a>(&'a self, conn: &'a mut Conn, now: Timestamp) -> Pending<'a, Vec<WorkspaceId>>;
+    fn due<'a>(&'a self, conn: &'a mut Conn, now: Timestamp)
+    -> BillingFuture<'a, Vec<WorkspaceId>>;
 
     /// Renews the subscription of a workspace by one period, if it is due: charges the period, or
     /// ends a subscription that pays for nothing any more. False where nothing was due. However
@@ -73,11 +78,11 @@ pub trait Billing: Send + Sync + 'static {
         tx: &'a mut Tx,
         workspace: WorkspaceId,
         now: Timestamp,
-    ) -> Pending<'a, bool>;
+    ) -> BillingFuture<'a, bool>;
 }
 
 /// What a billing provider answers later.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'a>>;
+pub type BillingFuture<'a, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'a>>;
 
 /// A project that a subscription pays for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use api::control::credentials::{CREATE, GET, LIST, REVOKE, ROTATE};
 use axum::Router;
 
-pub use self::issue::{Issued, issue_access_token, issue_pat};
+pub use self::issue::{CredentialWithSecret, issue_access_token, issue_pat};
 pub(crate) use self::issue::{issue_admin_pat, require_room};
 use crate::app::App;
 use crate::route::Serve as _;

@@ -47,7 +47,7 @@ use crate::problem::Answer;
 /// What the handlers of the link share; a part of [`App`].
 #[derive(Debug)]
 pub struct Engines {
-    enrolled: Vec<Enrolled>,
+    enrolled: Vec<EnrolledCluster>,
     /// Wrong secrets, by address.
     failures: Throttle<IpAddr>,
     /// Sign-ins for engines, by person.
@@ -63,7 +63,7 @@ pub struct Engines {
 
 /// A cluster, and what its engines show.
 #[derive(Debug)]
-struct Enrolled {
+struct EnrolledCluster {
     /// Of the secret; only hashes are compared, and those in constant time.
     digest: [u8; 32],
     cluster: Arc<Cluster>,
@@ -75,7 +75,7 @@ impl Engines {
     /// # Errors
     /// A secret cannot be read, is too short, or is that of two clusters.
     pub fn open(config: &Config) -> Result<Self, KeyError> {
-        let mut enrolled: Vec<Enrolled> = Vec::new();
+        let mut enrolled: Vec<EnrolledCluster> = Vec::new();
         let engines = config.engines.iter().map(|engine| {
             let path = engine.enrolment_secret_file.as_ref();
             (path, Cluster::of(config, &engine.cluster_domain))
@@ -89,7 +89,7 @@ impl Engines {
                 continue;
             };
             let digest = digest(&cluster_secret(path)?);
-            let is_shared = |other: &Enrolled| {
+            let is_shared = |other: &EnrolledCluster| {
                 let is_same = other.cluster.domain == cluster.domain
                     && other.cluster.relay_realm == cluster.relay_realm;
                 other.digest == digest && !is_same
@@ -101,7 +101,7 @@ impl Engines {
                 });
             }
             let cluster = Arc::new(cluster);
-            enrolled.push(Enrolled { digest, cluster });
+            enrolled.push(EnrolledCluster { digest, cluster });
         }
         Ok(Self {
             enrolled,

@@ -53,4 +53,6 @@ pub mod workspaces;
 pub use self::first_admin::{
     Operator, draw_password, ensure_operator, first_admin, operator_token,
 };
-pub use self::server::{Running, StartError, backup, open, restore, start, start_on, start_routes};
+pub use self::server::{
+    RunningPlatform, StartError, backup, open, restore, start, start_on, start_routes,
+};

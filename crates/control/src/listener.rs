@@ -16,7 +16,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::{BoxError, Router};
-use daemon::connections::Exceeded;
+use daemon::connections::ConnectionLimitError;
 use daemon::shutdown::Shutdown;
 use daemon::tls::{CertFiles, ReloadingCert, TlsError};
 use daemon::{head_size, problem};
@@ -80,8 +80,8 @@ pub(crate) async fn serve(
             Ok(permit) => permit,
             Err(exceeded) => {
                 let which = match exceeded {
-                    Exceeded::Total => "total",
-                    Exceeded::Source => "source",
+                    ConnectionLimitError::Total => "total",
+                    ConnectionLimitError::Source => "source",
                 };
                 metrics::connection_refused(which);
                 tracing::debug!(?exceeded, "a connection was refused");

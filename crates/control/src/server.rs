@@ -36,13 +36,13 @@ use crate::webhooks::{self, CannotSend, Webhooks};
 
 /// A platform that serves.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningPlatform {
     address: SocketAddr,
     metrics: Option<SocketAddr>,
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningPlatform {
     /// The address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -151,7 +151,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
 }
 
 /// Opens a platform and serves it.
-pub async fn start(config: Config, shutdown: Shutdown) -> Result<Running, StartError> {
+pub async fn start(config: Config, shutdown: Shutdown) -> Result<RunningPlatform, StartError> {
     let listen = config.listen;
     let app = open(config, Arc::new(SystemClock)).await?;
     let listener = TcpListener::bind(listen)
@@ -168,19 +168,19 @@ pub async fn start_on(
     app: Arc<App>,
     listener: TcpListener,
     shutdown: Shutdown,
-) -> Result<Running, StartError> {
+) -> Result<RunningPlatform, StartError> {
     let routes = router(Arc::clone(&app));
     start_routes(app, routes, vec![listener], shutdown).await
 }
 
 /// Serves routes that were made of the application's ([`crate::app::router_beside`]), on several
-/// listeners at once, such as both loopback addresses. [`Running::address`] is that of the first.
+/// listeners at once, such as both loopback addresses. [`RunningPlatform::address`] is that of the first.
 pub async fn start_routes(
     app: Arc<App>,
     routes: Router,
     listeners: Vec<TcpListener>,
     shutdown: Shutdown,
-) -> Result<Running, StartError> {
+) -> Result<RunningPlatform, StartError> {
     let listen = app.config.listen;
     let address = match listeners.first() {
         Some(first) => first.local_addr(),
@@ -245,7 +245,7 @@ pub async fn start_routes(
             metrics.stop().await;
         }
     });
-    Ok(Running {
+    Ok(RunningPlatform {
         address,
         metrics: metrics_address,
         task,

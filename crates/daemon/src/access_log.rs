@@ -22,7 +22,7 @@ pub const DROPPED_METRIC: &str = "svc_access_log_dropped_total";
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     queue: SyncSender<Message>,
-    shared: Arc<Shared>,
+    shared: Arc<AccessLogState>,
 }
 
 /// The thread that writes. Whoever opened the log finishes it, after the last request.
@@ -33,7 +33,7 @@ pub struct AccessLogThread {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct AccessLogState {
     queued_bytes: AtomicUsize,
     dropped: AtomicU64,
     reopen: AtomicBool,
@@ -58,7 +58,7 @@ impl AccessLog {
     pub fn open(path: &Path) -> io::Result<(Self, AccessLogThread)> {
         let target = Target::open(path)?;
         let (queue, messages) = sync_channel(MAX_QUEUED_LINES);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(AccessLogState::default());
         let writer = Writer::new(target, messages, Arc::clone(&shared));
         let thread = thread::Builder::new()
             .name("access-log".to_owned())
@@ -144,7 +144,7 @@ impl AccessLogThread {
     }
 }
 
-impl Shared {
+impl AccessLogState {
     fn drop_line(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
         metrics::counter!(DROPPED_METRIC).increment(1);

@@ -31,7 +31,7 @@ pub struct ConnectionPermit {
 
 /// The limit that refuses a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exceeded {
+pub enum ConnectionLimitError {
     /// There are as many as there may be.
     Total,
     /// Its source has as many as it may have.
@@ -53,16 +53,19 @@ impl Connections {
     ///
     /// # Errors
     /// A limit is reached.
-    pub fn begin(self: &Arc<Self>, source: Option<IpAddr>) -> Result<ConnectionPermit, Exceeded> {
+    pub fn begin(
+        self: &Arc<Self>,
+        source: Option<IpAddr>,
+    ) -> Result<ConnectionPermit, ConnectionLimitError> {
         let source = source.map(source_network);
         let mut open = self.open.lock();
         if open.count >= self.most {
-            return Err(Exceeded::Total);
+            return Err(ConnectionLimitError::Total);
         }
         if let Some(source) = source {
             let count = open.by_source.entry(source).or_default();
             if *count >= self.most_per_source {
-                return Err(Exceeded::Source);
+                return Err(ConnectionLimitError::Source);
             }
             *count += 1;
         }
@@ -126,13 +129,22 @@ mod tests {
         let first = begin("192.0.2.1").unwrap();
         let second = begin("::ffff:192.0.2.1").unwrap();
         assert_eq!((first.open_with_it(), second.open_with_it()), (1, 2));
-        assert_eq!(begin("192.0.2.1").unwrap_err(), Exceeded::Source);
+        assert_eq!(
+            begin("192.0.2.1").unwrap_err(),
+            ConnectionLimitError::Source
+        );
         // Of one network and of another.
         let third = begin("2001:db8:1:2:3:4:5:6").unwrap();
         let fourth = begin("2001:db8:1:2::9").unwrap();
-        assert_eq!(begin("2001:db8:1:3::1").unwrap_err(), Exceeded::Total);
+        assert_eq!(
+            begin("2001:db8:1:3::1").unwrap_err(),
+            ConnectionLimitError::Total
+        );
         drop(first);
-        assert_eq!(begin("2001:db8:1:2::1").unwrap_err(), Exceeded::Source);
+        assert_eq!(
+            begin("2001:db8:1:2::1").unwrap_err(),
+            ConnectionLimitError::Source
+        );
         drop(begin("2001:db8:1:3::1").unwrap());
         drop((second, third, fourth));
         let open = connections.open.lock();
@@ -143,7 +155,10 @@ mod tests {
     fn one_without_a_source_counts_in_the_total_alone() {
         let connections = Connections::new(3, 1);
         let open: Vec<_> = (0..3).map(|_| connections.begin(None).unwrap()).collect();
-        assert_eq!(connections.begin(None).unwrap_err(), Exceeded::Total);
+        assert_eq!(
+            connections.begin(None).unwrap_err(),
+            ConnectionLimitError::Total
+        );
         drop(open);
         assert!(connections.begin(None).is_ok());
     }

@@ -110,7 +110,7 @@ where
 {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(Plain(writer));
+        .with_writer(PlainLineWriter(writer));
     match format {
         Format::Text => Box::new(builder.finish()),
         Format::Json => Box::new(builder.json().flatten_event(true).finish()),
@@ -119,12 +119,12 @@ where
 
 /// Writes lines in which no character turns text around or looks like the end of a line: what a
 /// stranger wrote into a name cannot make a line say something else.
-struct Plain<W>(W);
+struct PlainLineWriter<W>(W);
 
 /// One line on its way.
 struct PlainLine<W>(W);
 
-impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Plain<W> {
+impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for PlainLineWriter<W> {
     type Writer = PlainLine<W::Writer>;
 
     fn make_writer(&'a self) -> Self::Writer {

@@ -81,11 +81,11 @@ fn source(signal: Signal) -> io::Result<Source> {
     })
 }
 
-trait Told {
+trait SignalReceiver {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-impl Told for Source {
+impl SignalReceiver for Source {
     #[cfg(unix)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_recv(cx).map(drop)

@@ -106,7 +106,7 @@ pub enum StartError {
 
 /// An engine that runs. It stops when its [`Shutdown`] says so; dropping this does not stop it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningEngine {
     tls: SocketAddr,
     http: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
@@ -114,7 +114,7 @@ pub struct Running {
     stopping: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningEngine {
     /// Where agents, visitors and the Engine API are served.
     pub fn tls_addr(&self) -> SocketAddr {
         self.tls
@@ -147,7 +147,7 @@ impl Running {
 ///
 /// # Errors
 /// [`StartError`], which names the configuration's key.
-pub async fn start(config: EngineConfig, shutdown: Shutdown) -> Result<Running, StartError> {
+pub async fn start(config: EngineConfig, shutdown: Shutdown) -> Result<RunningEngine, StartError> {
     start_with_clock(config, shutdown, Arc::new(SystemClock)).await
 }
 
@@ -159,7 +159,7 @@ pub async fn start_with_clock(
     config: EngineConfig,
     shutdown: Shutdown,
     clock: Arc<dyn Clock>,
-) -> Result<Running, StartError> {
+) -> Result<RunningEngine, StartError> {
     let base: Hostname = config
         .host
         .parse()
@@ -322,7 +322,7 @@ pub async fn start_with_clock(
         log_thread,
     };
     let stopping = tokio::spawn(run_until_stopped(core, parts));
-    Ok(Running {
+    Ok(RunningEngine {
         tls: tls_addr,
         http: http_addr,
         metrics: metrics_addr,

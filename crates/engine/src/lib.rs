@@ -26,5 +26,5 @@ mod metrics;
 mod storage;
 pub mod webtty;
 
-pub use engine::{Running, StartError, start, start_with_clock};
+pub use engine::{RunningEngine, StartError, start, start_with_clock};
 pub use geo::GeoError;

@@ -6,7 +6,7 @@ mod table;
 
 use std::time::Duration;
 
-use daemon::connections::Exceeded;
+use daemon::connections::ConnectionLimitError;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use self::family::Family;
@@ -109,10 +109,10 @@ impl EngineMetrics {
     }
 
     /// Counts a connection that was closed unread.
-    pub(crate) fn connection_refused(&self, exceeded: Exceeded) {
+    pub(crate) fn connection_refused(&self, exceeded: ConnectionLimitError) {
         self.connections_refused.count([match exceeded {
-            Exceeded::Total => "total",
-            Exceeded::Source => "source",
+            ConnectionLimitError::Total => "total",
+            ConnectionLimitError::Source => "source",
         }]);
     }
 

@@ -18,12 +18,12 @@ use crate::trailers::{TRAILER_BYTES, parse_trailers};
 /// Finds the payload in a chunked body, however the bytes are split over the calls.
 #[derive(Debug, Clone)]
 pub struct ChunkScanner {
-    at: At,
+    at: ChunkState,
 }
 
 /// What the next byte is.
 #[derive(Debug, Clone, Copy)]
-enum At {
+enum ChunkState {
     Size {
         digits: u8,
         size: u64,
@@ -57,7 +57,7 @@ impl ChunkScanner {
     /// place and must be offered again. So a buffer needs room for
     /// [`TRAILER_BYTES`](crate::TRAILER_BYTES).
     pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BadBody> {
-        self.scan(buf).inspect_err(|_| self.at = At::Broken)
+        self.scan(buf).inspect_err(|_| self.at = ChunkState::Broken)
     }
 
     /// Reads as much as `buf` holds.
@@ -94,48 +94,48 @@ impl ChunkScanner {
         let mut position = 0;
         while let Some(byte) = buf.get(position).copied() {
             self.at = match self.at {
-                At::Size { digits, size } => {
+                ChunkState::Size { digits, size } => {
                     position += 1;
                     read_size_byte(byte, digits, size)?
                 }
-                At::SizeLineFeed { size } if byte == b'\n' => {
+                ChunkState::SizeLineFeed { size } if byte == b'\n' => {
                     position += 1;
                     if size == 0 {
-                        At::Trailers { seen: 0 }
+                        ChunkState::Trailers { seen: 0 }
                     } else {
-                        At::Data { left: size }
+                        ChunkState::Data { left: size }
                     }
                 }
-                At::SizeLineFeed { .. } => {
+                ChunkState::SizeLineFeed { .. } => {
                     return Err(BadBody::Malformed("a chunk size ends with a bare return"));
                 }
                 // A second run of payload waits for the next call.
-                At::Data { .. } if !data.is_empty() => break,
-                At::Data { left } => {
+                ChunkState::Data { .. } if !data.is_empty() => break,
+                ChunkState::Data { left } => {
                     let here = buf.len() - position;
                     let taken = usize::try_from(left).map_or(here, |left| left.min(here));
                     data = position..position + taken;
                     position += taken;
                     match left - taken as u64 {
-                        0 => At::DataReturn,
-                        left => At::Data { left },
+                        0 => ChunkState::DataReturn,
+                        left => ChunkState::Data { left },
                     }
                 }
-                At::DataReturn if byte == b'\r' => {
+                ChunkState::DataReturn if byte == b'\r' => {
                     position += 1;
-                    At::DataLineFeed
+                    ChunkState::DataLineFeed
                 }
-                At::DataLineFeed if byte == b'\n' => {
+                ChunkState::DataLineFeed if byte == b'\n' => {
                     position += 1;
                     AT_SIZE
                 }
-                At::DataReturn | At::DataLineFeed => {
+                ChunkState::DataReturn | ChunkState::DataLineFeed => {
                     return Err(BadBody::Malformed("a chunk is longer than its size"));
                 }
-                At::Trailers { seen } => {
+                ChunkState::Trailers { seen } => {
                     let section = buf.get(position..).unwrap_or_default();
                     let Some(len) = section_len(section, seen)? else {
-                        self.at = At::Trailers {
+                        self.at = ChunkState::Trailers {
                             seen: section.len(),
                         };
                         break;
@@ -145,7 +145,7 @@ impl ChunkScanner {
                         // behind data.
                         break;
                     }
-                    self.at = At::Done;
+                    self.at = ChunkState::Done;
                     let consumed = position + len;
                     let state = if len == EMPTY_SECTION {
                         BodyState::Done
@@ -158,11 +158,13 @@ impl ChunkScanner {
                         state,
                     });
                 }
-                At::Done => break,
-                At::Broken => return Err(BadBody::Malformed("the body is already known as bad")),
+                ChunkState::Done => break,
+                ChunkState::Broken => {
+                    return Err(BadBody::Malformed("the body is already known as bad"));
+                }
             };
         }
-        let state = if matches!(self.at, At::Done) {
+        let state = if matches!(self.at, ChunkState::Done) {
             BodyState::Done
         } else {
             BodyState::More
@@ -181,15 +183,15 @@ impl Default for ChunkScanner {
     }
 }
 
-fn read_size_byte(byte: u8, digits: u8, size: u64) -> Result<At, BadBody> {
+fn read_size_byte(byte: u8, digits: u8, size: u64) -> Result<ChunkState, BadBody> {
     match char::from(byte).to_digit(16) {
         Some(_) if digits == SIZE_DIGITS => Err(BadBody::Malformed("a chunk size is too long")),
-        Some(digit) => Ok(At::Size {
+        Some(digit) => Ok(ChunkState::Size {
             digits: digits + 1,
             size: size << 4 | u64::from(digit),
         }),
         None if size > MAX_SIZE => Err(BadBody::Malformed("a chunk size is too large")),
-        None if byte == b'\r' && digits > 0 => Ok(At::SizeLineFeed { size }),
+        None if byte == b'\r' && digits > 0 => Ok(ChunkState::SizeLineFeed { size }),
         None if byte == b';' => Err(BadBody::Malformed("a chunk has an extension")),
         None => Err(BadBody::Malformed("a chunk size is malformed")),
     }
@@ -218,7 +220,7 @@ fn section_len(section: &[u8], seen: usize) -> Result<Option<usize>, BadBody> {
     Ok(end)
 }
 
-const AT_SIZE: At = At::Size { digits: 0, size: 0 };
+const AT_SIZE: ChunkState = ChunkState::Size { digits: 0, size: 0 };
 
 /// As many as 64 bits need.
 const SIZE_DIGITS: u8 = 16;

@@ -11,7 +11,7 @@ use crate::{
 
 /// A body fit to be shown.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct DisplayedBody {
     pub(crate) bytes: Vec<u8>,
     /// What was taken from around it, such as `gzip`.
     pub(crate) decoded: Option<String>,
@@ -22,15 +22,15 @@ pub(crate) struct Shown {
 }
 
 /// Takes the codings from around a body, the last that was applied first.
-pub(crate) fn shown(fields: &Fields, body: &Body) -> Shown {
+pub(crate) fn shown(fields: &Fields, body: &Body) -> DisplayedBody {
     let cut = !body.whole || body.size > body.kept.len() as u64;
     let coding = fields.get("content-encoding").unwrap_or_default().trim();
     decode(coding, &body.kept, cut)
 }
 
 /// The same of bytes with a coding; `cut` where they are not all.
-pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> Shown {
-    let mut shown = Shown {
+pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
+    let mut shown = DisplayedBody {
         bytes: bytes.to_vec(),
         decoded: None,
         cut,
@@ -55,7 +55,7 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> Shown {
                 shown.cut |= more;
             }
             Err(trouble) => {
-                return Shown {
+                return DisplayedBody {
                     bytes: bytes.to_vec(),
                     decoded: None,
                     cut,

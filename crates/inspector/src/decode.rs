@@ -35,7 +35,7 @@ enum State {
 }
 
 /// Why a stream cannot be followed.
-pub(crate) type Lost = &'static str;
+pub(crate) type DecodeError = &'static str;
 
 impl Decoder {
     pub(crate) fn new(origin: Origin) -> Self {
@@ -123,7 +123,12 @@ impl Decoder {
         self.visitor_sent(asked.unwrap_or_default(), store, now);
     }
 
-    fn unless_lost(&mut self, followed: Result<(), Lost>, store: &mut Store, now: Timestamp) {
+    fn unless_lost(
+        &mut self,
+        followed: Result<(), DecodeError>,
+        store: &mut Store,
+        now: Timestamp,
+    ) {
         let Err(lost) = followed else {
             return;
         };

@@ -193,7 +193,7 @@ pub(crate) struct Message {
     /// When its end had passed.
     pub(crate) at: Timestamp,
     pub(crate) from: From,
-    pub(crate) what: What,
+    pub(crate) what: ExchangeKind,
     /// The first [`MESSAGE_BYTES`](crate::limits::MESSAGE_BYTES).
     pub(crate) kept: Vec<u8>,
     pub(crate) size: u64,
@@ -211,7 +211,7 @@ pub(crate) enum From {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub(crate) enum What {
+pub(crate) enum ExchangeKind {
     Text,
     Binary,
     Ping,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     content,
-    exchange::{Exchange, Fields, From, Response, What},
+    exchange::{Exchange, ExchangeKind, Fields, From, Response},
     store::between,
     view::{FORM, Secrets, pairs, url},
 };
@@ -50,7 +50,7 @@ fn entry(exchange: &Exchange, secrets: Secrets) -> Value {
     if exchange
         .messages
         .iter()
-        .any(|message| matches!(message.what, What::Text | What::Binary))
+        .any(|message| matches!(message.what, ExchangeKind::Text | ExchangeKind::Binary))
     {
         // As Chromium writes them.
         set(&mut entry, "_resourceType", json!("websocket"));
@@ -171,8 +171,8 @@ fn cookies(fields: &Fields, field: &str, secrets: Secrets) -> Vec<Value> {
 fn messages(exchange: &Exchange) -> Value {
     let messages = exchange.messages.iter().filter_map(|message| {
         let opcode = match message.what {
-            What::Text => 1,
-            What::Binary => 2,
+            ExchangeKind::Text => 1,
+            ExchangeKind::Binary => 2,
             _ => return None,
         };
         let kind = match message.from {

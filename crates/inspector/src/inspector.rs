@@ -29,11 +29,11 @@ use crate::{
 /// Records exchanges. A handle: clones share what is recorded.
 #[derive(Clone)]
 pub struct Inspector {
-    shared: Arc<Shared>,
+    shared: Arc<InspectorState>,
 }
 
-struct Shared {
-    when: When,
+struct InspectorState {
+    when: RecordingMode,
     watchers: AtomicUsize,
     store: Mutex<Store>,
     updates: broadcast::Sender<Update>,
@@ -54,7 +54,7 @@ pub struct About {
 
 /// When streams are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum RecordingMode {
     /// From the first stream on.
     Always,
     /// Streams that begin while there is a [`Subscription`]; the others cost nothing.
@@ -83,10 +83,10 @@ pub enum Update {
 
 impl Inspector {
     /// An inspector that has seen nothing.
-    pub fn new(when: When) -> Self {
+    pub fn new(when: RecordingMode) -> Self {
         let (updates, _) = broadcast::channel(UPDATES);
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(InspectorState {
                 when,
                 watchers: AtomicUsize::new(0),
                 store: Mutex::default(),
@@ -159,7 +159,7 @@ impl Inspector {
 
     /// A tap for a request that is sent from here.
     pub(crate) fn replay_tap(&self, origin: Origin) -> Box<dyn StreamTap> {
-        Box::new(Recorded::new(&self.shared, origin))
+        Box::new(RecordedStream::new(&self.shared, origin))
     }
 
     /// Looks at what was recorded. Streams wait meanwhile: take what is needed and go.
@@ -180,7 +180,7 @@ impl fmt::Debug for Inspector {
     }
 }
 
-impl Shared {
+impl InspectorState {
     /// Changes what was recorded, and tells of it in the same order: under the lock, which makes
     /// no one wait, since the channel never does.
     fn change(&self, change: impl FnOnce(&mut Store, Timestamp)) {
@@ -200,13 +200,13 @@ impl Shared {
     }
 
     fn is_looked_at(&self) -> bool {
-        self.when == When::Always || self.watchers.load(Ordering::Relaxed) > 0
+        self.when == RecordingMode::Always || self.watchers.load(Ordering::Relaxed) > 0
     }
 }
 
 /// Somebody who looks; dropped, they do not.
 pub struct Subscription {
-    shared: Arc<Shared>,
+    shared: Arc<InspectorState>,
     list: Vec<Summary>,
     updates: broadcast::Receiver<Update>,
 }
@@ -244,7 +244,7 @@ impl fmt::Debug for Subscription {
 }
 
 struct InspectorTap {
-    shared: Arc<Shared>,
+    shared: Arc<InspectorState>,
     to: Arc<Target>,
     opener: Option<Opener>,
 }
@@ -260,7 +260,7 @@ impl Tap for InspectorTap {
             source_ip: visit.source_ip,
             replay: None,
         };
-        Some(Box::new(Recorded::new(&self.shared, origin)))
+        Some(Box::new(RecordedStream::new(&self.shared, origin)))
     }
 
     fn opener(&self) -> Option<&Opener> {
@@ -269,13 +269,13 @@ impl Tap for InspectorTap {
 }
 
 /// A stream that is recorded.
-struct Recorded {
-    shared: Arc<Shared>,
+struct RecordedStream {
+    shared: Arc<InspectorState>,
     decoder: Decoder,
 }
 
-impl Recorded {
-    fn new(shared: &Arc<Shared>, origin: Origin) -> Self {
+impl RecordedStream {
+    fn new(shared: &Arc<InspectorState>, origin: Origin) -> Self {
         Self {
             shared: Arc::clone(shared),
             decoder: Decoder::new(origin),
@@ -289,7 +289,7 @@ impl Recorded {
     }
 }
 
-impl StreamTap for Recorded {
+impl StreamTap for RecordedStream {
     fn opened(&mut self, name: &str) {
         self.decoder.opened(name);
     }
@@ -311,7 +311,7 @@ impl StreamTap for Recorded {
     }
 }
 
-impl Drop for Recorded {
+impl Drop for RecordedStream {
     /// Told once: a decoder that has ended takes no more.
     fn drop(&mut self) {
         self.end(Some("the agent ended the connection"));

@@ -25,5 +25,5 @@ mod view;
 
 pub use exchange::{Kind, Summary};
 pub use hint::Hint;
-pub use inspector::{About, Inspector, Subscription, Update, When};
-pub use serve::{Serving, Settings, serve};
+pub use inspector::{About, Inspector, RecordingMode, Subscription, Update};
+pub use serve::{InspectorServer, Settings, serve};

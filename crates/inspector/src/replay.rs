@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use client::tap::Tapped;
+use client::tap::TappedStream;
 use http::{HeaderName, HeaderValue, Method, Uri, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::{http1, http2};
@@ -59,14 +59,14 @@ pub(crate) enum Trouble {
 }
 
 /// A request, ready to be sent.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedRequest {
     request: http::Request<Full<Bytes>>,
     http2: bool,
     origin: Origin,
     id: Arc<OnceLock<u64>>,
 }
 
-impl Prepared {
+impl PreparedRequest {
     /// Puts the request together. Values that are masked in `changes` are sent as they were.
     pub(crate) fn new(exchange: &Exchange, changes: Changes) -> Result<Self, Trouble> {
         if exchange.summary.kind == Kind::WebSocket
@@ -157,7 +157,7 @@ impl Prepared {
         };
         let stream = stream.map_err(unreachable)?;
         let tap = inspector.replay_tap(self.origin);
-        let io = TokioIo::new(Tapped::new(stream, tap));
+        let io = TokioIo::new(TappedStream::new(stream, tap));
         let id = Arc::clone(&self.id);
         let (answered, answer) = tokio::sync::oneshot::channel();
         let exchange = async move {

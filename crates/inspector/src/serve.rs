@@ -37,7 +37,7 @@ impl fmt::Debug for Settings {
 
 /// A page that is served. Dropped, it is not any more.
 #[derive(Debug)]
-pub struct Serving {
+pub struct InspectorServer {
     address: SocketAddr,
     token: String,
     state: Arc<State>,
@@ -64,7 +64,7 @@ impl fmt::Debug for State {
 ///
 /// # Errors
 /// The address cannot be listened on.
-pub async fn serve(inspector: Inspector, settings: Settings) -> io::Result<Serving> {
+pub async fn serve(inspector: Inspector, settings: Settings) -> io::Result<InspectorServer> {
     let listener = listen(settings.address).await?;
     let address = listener.local_addr()?;
     let state = Arc::new(State {
@@ -86,7 +86,7 @@ pub async fn serve(inspector: Inspector, settings: Settings) -> io::Result<Servi
         // Accepting errors are waited out there; it has no others.
         drop(served.await);
     });
-    Ok(Serving {
+    Ok(InspectorServer {
         address,
         token: settings.token,
         state,
@@ -94,7 +94,7 @@ pub async fn serve(inspector: Inspector, settings: Settings) -> io::Result<Servi
     })
 }
 
-impl Serving {
+impl InspectorServer {
     /// What a person opens. The token is behind `#`, which browsers send to nobody.
     pub fn url(&self) -> String {
         format!("http://{}/#{}", self.address, self.token)
@@ -117,7 +117,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for InspectorServer {
     fn drop(&mut self) {
         self.state.stop.cancel();
         self.task.abort();

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::{
     Hint, Kind, Summary, Update,
-    exchange::{Body, Exchange, Fields, From, Message, Request, Response, What},
+    exchange::{Body, Exchange, ExchangeKind, Fields, From, Message, Request, Response},
     limits::{BODY_BYTES, MAX_BYTES, MAX_EXCHANGES, MESSAGE_BYTES, MESSAGES, MESSAGES_BYTES},
     mask,
 };
@@ -285,7 +285,7 @@ impl Store {
 pub(crate) fn message(
     at: Timestamp,
     from: From,
-    what: What,
+    what: ExchangeKind,
     mut kept: Vec<u8>,
     size: u64,
     compressed: bool,

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::{
     Summary,
-    content::{self, Shown},
-    exchange::{Body, Exchange, Fields, From, Message, What},
+    content::{self, DisplayedBody},
+    exchange::{Body, Exchange, ExchangeKind, Fields, From, Message},
     mask, protobuf,
 };
 
@@ -90,7 +90,7 @@ pub(crate) struct Note {
     at: String,
     from: From,
     #[serde(flatten)]
-    what: What,
+    what: ExchangeKind,
     size: u64,
     cut: bool,
     #[serde(flatten)]
@@ -135,7 +135,7 @@ impl Detail {
 
 impl Head {
     fn of(line: String, fields: &Fields, body: &Body, secrets: Secrets) -> Self {
-        let Shown {
+        let DisplayedBody {
             bytes,
             decoded,
             cut,
@@ -181,7 +181,7 @@ impl Note {
         let mut bytes = message.kept.clone();
         let mut cut = message.size > bytes.len() as u64;
         let mut compressed = message.compressed;
-        let grpc = message.what == What::Grpc;
+        let grpc = message.what == ExchangeKind::Grpc;
         if grpc && compressed {
             let shown = content::decode(grpc_encoding, &bytes, cut);
             compressed = shown.decoded.is_none();

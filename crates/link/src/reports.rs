@@ -39,13 +39,13 @@ pub struct Reporter {
     pace: Pace,
     visits: mpsc::Receiver<Record>,
     rest: mpsc::Receiver<Record>,
-    shared: Arc<Shared>,
+    shared: Arc<ReporterState>,
     generation: u64,
     id: String,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ReporterState {
     spool: Spool,
     /// There is a batch to send.
     put: Notify,
@@ -111,7 +111,7 @@ pub fn reports(
     let generation = spool.next_generation();
     let counts = Arc::<Counts>::default();
     counts.spooled.store(spool.records(), Ordering::Relaxed);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ReporterState {
         spool,
         put: Notify::new(),
         counts: Arc::clone(&counts),
@@ -179,7 +179,7 @@ impl Counts {
     }
 }
 
-impl Shared {
+impl ReporterState {
     fn drop_records(&self, count: u64) {
         self.counts.drop_records(count);
     }
@@ -240,7 +240,7 @@ impl Reporter {
 
 /// Makes batches of one kind.
 struct Collector {
-    shared: Arc<Shared>,
+    shared: Arc<ReporterState>,
     kind: Kind,
     batch: Duration,
     drafts: mpsc::Sender<(Kind, Draft)>,
@@ -249,7 +249,7 @@ struct Collector {
 /// Numbers batches and writes them, one after the other, so that they are on disk in the order of
 /// their numbers: the platform takes one that comes behind a later one for known.
 struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<ReporterState>,
     generation: u64,
     id: String,
     /// Number of the batch that was made last.
@@ -386,7 +386,7 @@ impl Writer {
 struct Sender {
     endpoint: Endpoint,
     pace: Pace,
-    shared: Arc<Shared>,
+    shared: Arc<ReporterState>,
 }
 
 impl Sender {

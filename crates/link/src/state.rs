@@ -16,7 +16,7 @@ pub struct State {
     platform: Platform,
     /// How far it goes; `None` where the platform has to tell everything again.
     cursor: Option<Cursor>,
-    items: BTreeMap<Key, Kept>,
+    items: BTreeMap<Key, SavedState>,
     bytes: usize,
 }
 
@@ -33,7 +33,7 @@ enum Key {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Kept {
+struct SavedState {
     line: Bytes,
     /// Unix seconds from which nobody needs it.
     until: Option<i64>,
@@ -68,7 +68,7 @@ impl State {
     /// Whether this state may allow less than `before`: an item of it is missing or different, or
     /// something has ended since.
     pub fn restricts(&self, before: &Self) -> bool {
-        let changed = |(key, item): (&Key, &Kept)| {
+        let changed = |(key, item): (&Key, &SavedState)| {
             self.items.get(key).is_none_or(|now| now.line != item.line)
         };
         let ended = |key: &Key| matches!(key, Key::Ended(_)) && !before.items.contains_key(key);
@@ -142,7 +142,7 @@ impl State {
         if let Ok(line) = serde_json::to_vec(item) {
             self.bytes += line.len() + 1;
             let line = line.into();
-            self.items.insert(key, Kept { line, until });
+            self.items.insert(key, SavedState { line, until });
         }
         replaces || ends
     }

@@ -27,12 +27,12 @@ use types::permission::{Permission, Permissions};
 use types::problem::{MEDIA_TYPE, Problem};
 
 use crate::live::ProjectName;
-use crate::server::{Backend, Carried, ListIsWritten, MAX_REQUEST_BYTES, Server};
+use crate::server::{Backend, ListIsWritten, MAX_REQUEST_BYTES, ResponseFuture, Server};
 use crate::terminals::TerminalAsk;
 use crate::tools;
 
 /// What the endpoint stands on.
-pub struct Hosted<I, E> {
+pub struct HostedEndpoint<I, E> {
     /// Where people and programs reach the platform, without a slash at the end.
     pub base_url: String,
     /// The API.
@@ -46,16 +46,16 @@ pub struct Hosted<I, E> {
 /// Who knows callers by their credentials.
 pub trait Identify: Send + Sync + 'static {
     /// Looks at the `Authorization` of a request, and at nothing else of it.
-    fn identify(&self, headers: HeaderMap) -> Identified;
+    fn identify(&self, headers: HeaderMap) -> CallerFuture;
 }
 
 /// Among the extensions of a caller: the permissions of a credential that is narrowed.
 #[derive(Debug, Clone, Copy)]
-pub struct Held(pub Permissions);
+pub struct HeldPermissions(pub Permissions);
 
 /// The caller, as extensions by which the API knows it; `None` where no credential was sent; the
 /// answer to a bad one.
-pub type Identified = Pin<Box<dyn Future<Output = Result<Option<Extensions>, Response>> + Send>>;
+pub type CallerFuture = Pin<Box<dyn Future<Output = Result<Option<Extensions>, Response>> + Send>>;
 
 /// What brings requests to the engines of projects.
 pub trait Engines: Send + Sync + 'static {
@@ -67,7 +67,7 @@ pub trait Engines: Send + Sync + 'static {
         needed: Permission,
         request: http::Request<Bytes>,
         caller: &Extensions,
-    ) -> Carried;
+    ) -> ResponseFuture;
 
     /// Does something that takes a stream of a terminal, as [`Backend::carry_to_terminal`] says, with
     /// the `Authorization` of the caller.
@@ -78,14 +78,14 @@ pub trait Engines: Send + Sync + 'static {
         ask: TerminalAsk,
         credential: HeaderValue,
         caller: &Extensions,
-    ) -> Carried;
+    ) -> ResponseFuture;
 }
 
 /// Where the endpoint is (MC-1).
 pub const PATH: &str = "/api/mcp";
 
 /// The endpoint at [`PATH`].
-pub fn hosted<I: Identify, E: Engines>(hosted: Hosted<I, E>) -> Router {
+pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
     let server = Server::new(InProcess {
         api: hosted.api,
         engines: hosted.engines,
@@ -341,10 +341,13 @@ impl<E: Engines> Backend for InProcess<E> {
 
     fn held(&self, caller: &Extensions) -> Option<Permissions> {
         let caller = caller.get::<Caller>()?;
-        caller.extensions.get::<Held>().map(|held| held.0)
+        caller
+            .extensions
+            .get::<HeldPermissions>()
+            .map(|held| held.0)
     }
 
-    fn carry(&self, request: http::Request<Bytes>, caller: &Extensions) -> Carried {
+    fn carry(&self, request: http::Request<Bytes>, caller: &Extensions) -> ResponseFuture {
         let mut request = request.map(Body::from);
         if let Some(caller) = caller.get::<Caller>() {
             request.extensions_mut().extend(caller.extensions.clone());
@@ -375,7 +378,7 @@ impl<E: Engines> Backend for InProcess<E> {
         needed: Permission,
         mut request: http::Request<Bytes>,
         caller: &Extensions,
-    ) -> Carried {
+    ) -> ResponseFuture {
         let nobody = Extensions::new();
         let caller = caller.get::<Caller>();
         if let Some(mut credential) = caller.and_then(|caller| caller.credential.clone()) {
@@ -392,7 +395,7 @@ impl<E: Engines> Backend for InProcess<E> {
         needed: Permission,
         ask: TerminalAsk,
         caller: &Extensions,
-    ) -> Carried {
+    ) -> ResponseFuture {
         let caller = caller.get::<Caller>();
         let known = caller.and_then(|caller| Some((caller, caller.credential.clone()?)));
         let Some((caller, mut credential)) = known else {

@@ -25,9 +25,11 @@ mod terminals;
 mod tools;
 
 #[cfg(feature = "hosted")]
-pub use self::hosted::{Engines, Held, Hosted, Identified, Identify, PATH, hosted};
+pub use self::hosted::{
+    CallerFuture, Engines, HeldPermissions, HostedEndpoint, Identify, PATH, hosted,
+};
 pub use self::live::ProjectName;
 pub use self::local::{Local, LocalAnswer, LocalTool, StdioError, stdio};
-pub use self::server::{Backend, Carried, Server};
+pub use self::server::{Backend, ResponseFuture, Server};
 pub use self::terminals::{Agent, TerminalAct, TerminalAsk};
 pub use self::tools::{Effect, TOOLS, Tool, documents};

@@ -21,7 +21,7 @@ use crate::tools;
 
 /// Both directions.
 pub(crate) struct Lines<R, W> {
-    read: FramedRead<R, Bounded>,
+    read: FramedRead<R, BoundedLines>,
     write: Arc<Mutex<FramedWrite<W, LinesCodec>>>,
     /// What is to be answered to a line before the next one is read. It is kept here because the
     /// service gives up waiting for a message whenever something else is to be done.
@@ -33,7 +33,7 @@ impl<R: AsyncRead, W: AsyncWrite + Unpin> Lines<R, W> {
         // As long as the endpoint of the platform takes: every call goes there, or is shorter.
         let codec = LinesCodec::new_with_max_length(MAX_REQUEST_BYTES);
         Self {
-            read: FramedRead::new(read, Bounded(codec)),
+            read: FramedRead::new(read, BoundedLines(codec)),
             write: Arc::new(Mutex::new(FramedWrite::new(write, LinesCodec::new()))),
             refusal: None,
         }
@@ -127,7 +127,7 @@ fn refusal(id: &Value, code: i32, message: &str) -> String {
 
 /// Lines of a bounded length. One that is none ends nothing: the next is read as if it were not
 /// there.
-struct Bounded(LinesCodec);
+struct BoundedLines(LinesCodec);
 
 enum Line {
     Text(String),
@@ -135,7 +135,7 @@ enum Line {
     NoText,
 }
 
-impl Decoder for Bounded {
+impl Decoder for BoundedLines {
     type Item = Line;
     type Error = io::Error;
 

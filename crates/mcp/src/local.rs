@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
     use crate::live::ProjectName;
-    use crate::server::Carried;
+    use crate::server::ResponseFuture;
     use crate::terminals::TerminalAsk;
 
     /// A platform that is never asked.
@@ -115,7 +115,7 @@ mod tests {
             false
         }
 
-        fn carry(&self, _: Request<Bytes>, _: &Extensions) -> Carried {
+        fn carry(&self, _: Request<Bytes>, _: &Extensions) -> ResponseFuture {
             Box::pin(std::future::pending())
         }
 
@@ -125,7 +125,7 @@ mod tests {
             _: Permission,
             _: Request<Bytes>,
             _: &Extensions,
-        ) -> Carried {
+        ) -> ResponseFuture {
             Box::pin(std::future::pending())
         }
 
@@ -135,7 +135,7 @@ mod tests {
             _: Permission,
             _: TerminalAsk,
             _: &Extensions,
-        ) -> Carried {
+        ) -> ResponseFuture {
             Box::pin(std::future::pending())
         }
     }

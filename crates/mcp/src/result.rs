@@ -33,7 +33,7 @@ pub(crate) fn bad_argument(error: &BadArgument) -> CallToolResult {
 
 /// What was missing at the door: who is asked to sign in, and for what (MC-6).
 #[derive(Debug)]
-pub(crate) enum Missing<'a> {
+pub(crate) enum MissingAccess<'a> {
     /// Nobody is signed in.
     Login,
     /// The credential does not hold these scopes.
@@ -43,17 +43,17 @@ pub(crate) enum Missing<'a> {
 /// The result that has a client begin the OAuth flow: a challenge in the terms of RFC 6750, with
 /// the address of the metadata (RFC 9728 section 5.1).
 pub(crate) fn challenge(
-    missing: &Missing<'_>,
+    missing: &MissingAccess<'_>,
     scopes: &str,
     resource_metadata: &str,
 ) -> CallToolResult {
     let (error, description, scope) = match missing {
-        Missing::Login => (
+        MissingAccess::Login => (
             "invalid_token",
             "Sign in to use this tool.".to_owned(),
             scopes,
         ),
-        Missing::Scope(missing) => (
+        MissingAccess::Scope(missing) => (
             "insufficient_scope",
             format!("This credential lacks what the tool needs: {missing}."),
             *missing,
@@ -90,10 +90,12 @@ pub(crate) fn of_response(
         return structured(body);
     }
     match status {
-        StatusCode::UNAUTHORIZED => return challenge(&Missing::Login, scopes, resource_metadata),
+        StatusCode::UNAUTHORIZED => {
+            return challenge(&MissingAccess::Login, scopes, resource_metadata);
+        }
         StatusCode::FORBIDDEN => {
             if let Some(missing) = missing_scope(response) {
-                return challenge(&Missing::Scope(missing), scopes, resource_metadata);
+                return challenge(&MissingAccess::Scope(missing), scopes, resource_metadata);
             }
         }
         _ => {}

@@ -22,7 +22,7 @@ use types::permission::{Permission, Permissions};
 use crate::call::{self, BadArgument};
 use crate::live::{LiveList, ProjectName};
 use crate::local::{Local, LocalTool};
-use crate::result::{self, Missing};
+use crate::result::{self, MissingAccess};
 use crate::schema::CONFIRMED;
 use crate::terminals::{Agent, TerminalAsk, TerminalTool, Way};
 use crate::tools::{Call, Tool};
@@ -44,7 +44,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Carries a request out for a caller, who is known by the extensions of the request that
     /// brought the call. Failures of the way are answers too: a status and a problem.
-    fn carry(&self, request: Request<Bytes>, caller: &Extensions) -> Carried;
+    fn carry(&self, request: Request<Bytes>, caller: &Extensions) -> ResponseFuture;
 
     /// Carries a request out to the Engine API of a project, with the credential of the caller and
     /// nothing else of theirs. The permission is the one that the engine will ask for.
@@ -59,7 +59,7 @@ pub trait Backend: Send + Sync + 'static {
         needed: Permission,
         request: Request<Bytes>,
         caller: &Extensions,
-    ) -> Carried;
+    ) -> ResponseFuture;
 
     /// Does something that takes a stream of a terminal, in a project, with the credential of the
     /// caller. The answer is that of a request: 200 and the JSON of the tool, or a problem.
@@ -69,7 +69,7 @@ pub trait Backend: Send + Sync + 'static {
         needed: Permission,
         ask: TerminalAsk,
         caller: &Extensions,
-    ) -> Carried;
+    ) -> ResponseFuture;
 }
 
 /// Among the extensions of a request: the list of tools is left empty, for whoever brought the
@@ -81,7 +81,7 @@ pub(crate) struct ListIsWritten;
 pub(crate) const MAX_REQUEST_BYTES: usize = 256 * 1024;
 
 /// The answer, later.
-pub type Carried = std::pin::Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
+pub type ResponseFuture = std::pin::Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
 
 /// The tools over a backend, and on a machine of its own those beside them.
 pub struct Server<B> {
@@ -151,21 +151,21 @@ impl<B: Backend> Server<B> {
         }
         // Nobody learns what is wrong with arguments before signing in: 401 comes first.
         if tool.scopes().is_some() && !self.backend.has_credential(caller) {
-            return self.challenge(tool, &Missing::Login);
+            return self.challenge(tool, &MissingAccess::Login);
         }
         // Nor before it is known that the credential may do it at all: then comes 403, for all that
         // is missing at once (MC-6).
         if let Some(held) = self.backend.held(caller)
             && let Some(missing) = missing(tool, held)
         {
-            return self.challenge(tool, &Missing::Scope(&missing));
+            return self.challenge(tool, &MissingAccess::Scope(&missing));
         }
         let performed = self.perform(tool, arguments, caller, agent).await;
         match performed {
             Ok(result) => result,
             Err(error) => match self.lacked(tool, caller).await {
                 // The credential's permissions were not known here before (MC-6).
-                Some(missing) => self.challenge(tool, &Missing::Scope(&missing)),
+                Some(missing) => self.challenge(tool, &MissingAccess::Scope(&missing)),
                 None => result::bad_argument(&error),
             },
         }
@@ -178,7 +178,7 @@ impl<B: Backend> Server<B> {
         mut arguments: Map<String, Value>,
         caller: &Extensions,
         agent: Agent,
-    ) -> Performed {
+    ) -> CallFuture {
         if let Call::CreateProject = tool.call
             && arguments.remove(CONFIRMED) != Some(Value::Bool(true))
         {
@@ -200,7 +200,7 @@ impl<B: Backend> Server<B> {
         operation: &Operation,
         arguments: &Map<String, Value>,
         caller: &Extensions,
-    ) -> Performed {
+    ) -> CallFuture {
         let request = call::request(tool, operation, arguments)?;
         let response = self.backend.carry(request, caller).await;
         if let Some(refused) = self.lacks_more(tool, &response, caller).await {
@@ -220,7 +220,7 @@ impl<B: Backend> Server<B> {
         list: &LiveList,
         arguments: Map<String, Value>,
         caller: &Extensions,
-    ) -> Performed {
+    ) -> CallFuture {
         let (project, request) = list.request(arguments)?;
         let Some(needed) = list.permission() else {
             return Ok(result::failure(NO_LIST));
@@ -252,7 +252,7 @@ impl<B: Backend> Server<B> {
         arguments: Map<String, Value>,
         caller: &Extensions,
         agent: Agent,
-    ) -> Performed {
+    ) -> CallFuture {
         let (project, arguments) = of.read(arguments)?;
         let Some(needed) = of.scopes.first().copied() else {
             return Ok(result::failure(NO_LIST));
@@ -293,7 +293,7 @@ impl<B: Backend> Server<B> {
     }
 
     /// CP-4g: nothing is created; the answer says what the person has to see.
-    async fn unconfirmed(&self, arguments: &Map<String, Value>, caller: &Extensions) -> Performed {
+    async fn unconfirmed(&self, arguments: &Map<String, Value>, caller: &Extensions) -> CallFuture {
         let Some(preview) = Tool::find("svc_project_creation_options") else {
             return Ok(result::failure(UNCONFIRMED));
         };
@@ -341,7 +341,7 @@ impl<B: Backend> Server<B> {
         let refused = first.split(' ').filter_map(|name| name.parse().ok());
         let all = missing_of(tool, held).chain(refused);
         let all: Permissions = all.collect();
-        Some(self.challenge(tool, &Missing::Scope(&all.to_string())))
+        Some(self.challenge(tool, &MissingAccess::Scope(&all.to_string())))
     }
 
     /// The permissions that the tool needs and the credential lacks, as the platform knows them.
@@ -362,7 +362,7 @@ impl<B: Backend> Server<B> {
         )
     }
 
-    fn challenge(&self, tool: &Tool, missing: &Missing<'_>) -> CallToolResult {
+    fn challenge(&self, tool: &Tool, missing: &MissingAccess<'_>) -> CallToolResult {
         result::challenge(missing, &scopes(tool), &self.resource_metadata())
     }
 
@@ -373,7 +373,7 @@ impl<B: Backend> Server<B> {
 }
 
 /// The result of a call, unless an argument is wrong.
-type Performed = Result<CallToolResult, BadArgument>;
+type CallFuture = Result<CallToolResult, BadArgument>;
 
 const UNCONFIRMED: &str = "Nothing was created. Show the billing impact of this plan to the \
      person, and call again with confirmed: true and the creation_fingerprint of the preview once \

@@ -6,7 +6,7 @@ use types::id::{AuditId, CredentialId, UserId, WorkspaceId};
 
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
-use crate::page::{Paged, Paging};
+use crate::page::{Page, Paging};
 use crate::row::record;
 use crate::sql::{sql, statements};
 
@@ -80,7 +80,7 @@ pub async fn of_workspace(
     conn: &mut Conn,
     workspace: WorkspaceId,
     paging: Paging,
-) -> Result<Paged<Entry>, Error> {
+) -> Result<Page<Entry>, Error> {
     let total = sql(COUNT).bind(workspace).count(conn).await?;
     let items = sql(LIST)
         .bind(workspace)
@@ -88,11 +88,11 @@ pub async fn of_workspace(
         .bind(paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// What a person did, newest first.
-pub async fn of_user(conn: &mut Conn, user: UserId, paging: Paging) -> Result<Paged<Entry>, Error> {
+pub async fn of_user(conn: &mut Conn, user: UserId, paging: Paging) -> Result<Page<Entry>, Error> {
     let total = sql(COUNT_OF_USER).bind(user).count(conn).await?;
     let items = sql(LIST_OF_USER)
         .bind(user)
@@ -100,18 +100,18 @@ pub async fn of_user(conn: &mut Conn, user: UserId, paging: Paging) -> Result<Pa
         .bind(paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// All entries, newest first, for operators.
-pub async fn list_all(conn: &mut Conn, paging: Paging) -> Result<Paged<Entry>, Error> {
+pub async fn list_all(conn: &mut Conn, paging: Paging) -> Result<Page<Entry>, Error> {
     let total = sql(COUNT_OF_ALL).count(conn).await?;
     let items = sql(LIST_OF_ALL)
         .bind(paging.limit())
         .bind(paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// Forgets at most `limit` entries from before `kept_from`, and lets no later call keep less.

@@ -6,7 +6,7 @@ use types::id::{InvoiceId, ProjectId, SubscriptionChangeId, SubscriptionId, Work
 
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
-use crate::page::{Paged, Paging};
+use crate::page::{Page, Paging};
 use crate::row::record;
 use crate::sql::{sql, statements};
 
@@ -235,7 +235,7 @@ pub async fn changes(
     conn: &mut Conn,
     workspace: WorkspaceId,
     paging: Paging,
-) -> Result<Paged<Change>, Error> {
+) -> Result<Page<Change>, Error> {
     let total = sql(COUNT_CHANGES).bind(workspace).count(conn).await?;
     let items = sql(CHANGES)
         .bind(workspace)
@@ -243,7 +243,7 @@ pub async fn changes(
         .bind(paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// Writes an invoice.
@@ -284,7 +284,7 @@ pub async fn invoices(
     conn: &mut Conn,
     workspace: WorkspaceId,
     paging: Paging,
-) -> Result<Paged<Invoice>, Error> {
+) -> Result<Page<Invoice>, Error> {
     let total = sql(COUNT_INVOICES).bind(workspace).count(conn).await?;
     let items = sql(INVOICES)
         .bind(workspace)
@@ -292,5 +292,5 @@ pub async fn invoices(
         .bind(paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }

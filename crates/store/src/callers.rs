@@ -28,7 +28,7 @@ pub struct OfCredential {
 
 /// A session that a caller's token was minted from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OfSession {
+pub struct SessionCaller {
     /// The session, ended or not.
     pub session: SessionId,
     /// When its cookie was last replaced.
@@ -107,7 +107,7 @@ pub async fn by_session(
     conn: &mut Conn,
     id: SessionId,
     jti: Option<&str>,
-) -> Result<Option<OfSession>, Error> {
+) -> Result<Option<SessionCaller>, Error> {
     sql(BY_SESSION).bind(id).bind(jti).one(conn).await
 }
 
@@ -122,7 +122,7 @@ impl Record for OfCredential {
     }
 }
 
-impl Record for OfSession {
+impl Record for SessionCaller {
     fn from_row(row: &Row) -> Result<Self, Bug> {
         Ok(Self {
             session: row.column(TABLE, "id")?,

@@ -105,9 +105,9 @@ impl Conn {
 }
 
 /// A connection for reading. Each statement sees what is committed when it begins.
-pub struct Read(Conn);
+pub struct ReadConnection(Conn);
 
-impl Read {
+impl ReadConnection {
     pub(crate) fn on(lease: Lease) -> Self {
         Self(Conn::new(lease))
     }
@@ -210,7 +210,7 @@ pub(crate) async fn within<T>(
     }
 }
 
-impl Deref for Read {
+impl Deref for ReadConnection {
     type Target = Conn;
 
     fn deref(&self) -> &Conn {
@@ -218,7 +218,7 @@ impl Deref for Read {
     }
 }
 
-impl DerefMut for Read {
+impl DerefMut for ReadConnection {
     fn deref_mut(&mut self) -> &mut Conn {
         &mut self.0
     }

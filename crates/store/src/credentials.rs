@@ -6,7 +6,7 @@ use types::id::{CredentialId, UserId, WorkspaceId};
 use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
-use crate::page::{Order, Paged, Paging, fold, pattern};
+use crate::page::{Order, Page, Paging, fold, pattern};
 use crate::row::{record, words};
 use crate::secret::SecretHash;
 use crate::sql::{sorted, sql, statements};
@@ -289,7 +289,7 @@ pub async fn by_issuer(conn: &mut Conn, fingerprint: &[u8]) -> Result<Vec<Creden
 }
 
 /// A person's credentials.
-pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Paged<Credential>, Error> {
+pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Page<Credential>, Error> {
     let pattern = pattern(list.search);
     let asked = |text: String| {
         sql(text)
@@ -305,7 +305,7 @@ pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Paged<Credential>,
         .bind(list.paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// How many of a person's credentials are good at `now`. Until the transaction ends nobody else

@@ -10,7 +10,7 @@ use types::id::{AttemptId, DeliveryId, EventId, ProjectId, WebhookId};
 
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
-use crate::page::{Order, Paged, Paging};
+use crate::page::{Order, Page, Paging};
 use crate::row::{record, words};
 use crate::sql::{sorted, sql, statements};
 use crate::timeline::Period;
@@ -368,7 +368,7 @@ pub async fn by_id(
 }
 
 /// One page of the deliveries to a project's webhook.
-pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Delivery>, Error> {
+pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Delivery>, Error> {
     let status = list.status.map(Status::as_str);
     let start = list.period.start.unwrap_or(Timestamp::MIN);
     let end = list.period.end.unwrap_or(Timestamp::MAX);
@@ -387,7 +387,7 @@ pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Delivery>, Er
         .bind(list.paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// Forgets at most `limit` deliveries that ended by this time. Returns how many.

@@ -84,7 +84,7 @@ record! {
 
 record! {
     /// What was ended before its time.
-    pub struct Ended from "revoked_tokens" {
+    pub struct EndedObject from "revoked_tokens" {
         /// `jti` of a token, or id of a session.
         pub jti: String,
         /// When nothing can come of it anyway.
@@ -365,13 +365,13 @@ pub async fn ended_after(
     after: Option<&str>,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<Ended>, Error> {
+) -> Result<Vec<EndedObject>, Error> {
     let page = sql(ENDED_AFTER).bind(after.unwrap_or_default());
     page.bind(now).bind(limit).all(conn).await
 }
 
 /// What was ended, of these ids.
-pub async fn ended(conn: &mut Conn, ids: Vec<String>) -> Result<Vec<Ended>, Error> {
+pub async fn ended(conn: &mut Conn, ids: Vec<String>) -> Result<Vec<EndedObject>, Error> {
     sql(ENDED).bind(ids).all(conn).await
 }
 

@@ -10,7 +10,7 @@ use crate::sql::{sql, statements};
 
 record! {
     /// An engine that reads the stream of changes.
-    pub struct Linked from "link_engines" {
+    pub struct LinkedEngine from "link_engines" {
         /// Id of the link.
         pub id: String,
         /// Its cluster.
@@ -158,7 +158,7 @@ pub async fn forget_inventory(tx: &mut Tx, since: Timestamp) -> Result<u64, Erro
 }
 
 /// Notes that an engine is linked, or still is.
-pub async fn seen(tx: &mut Tx, link: &Linked) -> Result<(), Error> {
+pub async fn seen(tx: &mut Tx, link: &LinkedEngine) -> Result<(), Error> {
     sql(SEEN)
         .bind(&link.id)
         .bind(&link.cluster_domain)
@@ -182,7 +182,7 @@ pub async fn linked(
     cluster_domain: &str,
     since: Timestamp,
     limit: u32,
-) -> Result<Vec<Linked>, Error> {
+) -> Result<Vec<LinkedEngine>, Error> {
     let linked = sql(LINKED).bind(cluster_domain).bind(since);
     linked.bind(limit).all(conn).await
 }

@@ -5,7 +5,7 @@ use types::id::{EventId, ProjectId, WorkspaceId};
 
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
-use crate::page::{Order, Paged, Paging};
+use crate::page::{Order, Page, Paging};
 use crate::row::record;
 use crate::sql::{sql, statements};
 use crate::stored_records::{self, Table};
@@ -81,7 +81,7 @@ pub async fn insert(tx: &mut Tx, event: &Event) -> Result<bool, Error> {
 }
 
 /// One page of a project's events. The total is exact up to [`crate::COUNTED`].
-pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Event>, Error> {
+pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Event>, Error> {
     let after = list.after.map(|id| id.to_string());
     timeline(&list, after.as_deref())
         .page(conn, list.order, list.paging)

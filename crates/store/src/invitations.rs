@@ -6,7 +6,7 @@ use types::id::{InvitationId, UserId, WorkspaceId};
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::members::Role;
-use crate::page::{Paged, Paging};
+use crate::page::{Page, Paging};
 use crate::row::record;
 use crate::secret::SecretHash;
 use crate::sql::{sql, statements};
@@ -201,7 +201,7 @@ pub async fn list(
     conn: &mut Conn,
     workspace: WorkspaceId,
     paging: Paging,
-) -> Result<Paged<Invitation>, Error> {
+) -> Result<Page<Invitation>, Error> {
     let total = sql(COUNT).bind(workspace).count(conn).await?;
     let items = sql(LIST)
         .bind(workspace)
@@ -209,7 +209,7 @@ pub async fn list(
         .bind(paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// Forgets at most `limit` invitations that worked until then and no longer, whatever became of

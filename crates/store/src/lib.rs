@@ -2,7 +2,7 @@
 //! and PostgreSQL.
 //!
 //! Begin at [`Store`]. Each module below is one entity: its row, and functions that are one
-//! statement each. Those that read take a [`Conn`], which a [`Read`] and a [`Tx`] both are; those
+//! statement each. Those that read take a [`Conn`], which a [`ReadConnection`] and a [`Tx`] both are; those
 //! that change take a [`Tx`]. "Not there" is `Ok(None)`, a rule that the data holds is a
 //! [`Conflict`], and what may be used once is one conditional statement that says whether it was.
 //!
@@ -66,12 +66,12 @@ pub mod webhooks;
 pub mod webtty_servers;
 pub mod workspaces;
 
-pub use connection::{Conn, Read, Snapshot, Tx};
+pub use connection::{Conn, ReadConnection, Snapshot, Tx};
 pub use error::{Bug, Conflict, Error, Reason};
 pub use lock::{Lock, WorkLock};
 pub use log_search::FOUND;
-pub use page::{Order, Paged, Paging, fold};
-pub use secret::{PasswordHash, Sealed, SecretHash};
+pub use page::{Order, Page, Paging, fold};
+pub use secret::{PasswordHash, SealedBytes, SecretHash};
 pub use sql::QUERY_SECONDS;
 pub use store::{Pool, Store};
 pub use timeline::{COUNTED, Period, SEARCHED};

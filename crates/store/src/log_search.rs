@@ -11,7 +11,7 @@ use types::id::ProjectId;
 use crate::connection::{Conn, Tx};
 use crate::error::{Bug, Error};
 use crate::logs::{self, List, Log};
-use crate::page::{Order, Paged, fold};
+use crate::page::{Order, Page, fold};
 use crate::row::{Record, Row};
 use crate::sql::sql;
 use crate::timeline::{SEARCHED, Timeline, bind};
@@ -57,7 +57,7 @@ pub(crate) async fn page(
     list: &List<'_>,
     text: &str,
     pattern: &str,
-) -> Result<Option<Paged<Log>>, Error> {
+) -> Result<Option<Page<Log>>, Error> {
     let text = fold(text);
     let is_embedded = conn.is_embedded();
     let helps = if is_embedded {
@@ -71,7 +71,7 @@ pub(crate) async fn page(
     let in_order = async |conn: &mut Conn| {
         let items = read_in_order(conn, list, pattern).await?;
         let total = FOUND.into();
-        Ok::<_, Error>(Some(Paged { items, total }))
+        Ok::<_, Error>(Some(Page { items, total }))
     };
     if !is_embedded && is_frequent(conn, list, pattern).await? {
         return in_order(conn).await;
@@ -83,7 +83,7 @@ pub(crate) async fn page(
         let query = bind(sql(search.count_text()), search.timeline.values());
         let total = query.bind(FOUND).count(conn).await?;
         let items = Vec::new();
-        return Ok(Some(Paged { items, total }));
+        return Ok(Some(Page { items, total }));
     }
     let query = bind(sql(search.list_text(list.order)), search.timeline.values());
     let hits: Vec<Hit> = query
@@ -99,7 +99,7 @@ pub(crate) async fn page(
             query.bind(FOUND).count(conn).await?
         };
         let items = Vec::new();
-        return Ok(Some(Paged { items, total }));
+        return Ok(Some(Page { items, total }));
     };
     if !last.is_settled {
         return in_order(conn).await;
@@ -108,7 +108,7 @@ pub(crate) async fn page(
         .unwrap_or_default()
         .min(FOUND.into());
     let items = hits.into_iter().map(|hit| hit.log).collect();
-    Ok(Some(Paged { items, total }))
+    Ok(Some(Page { items, total }))
 }
 
 /// A page of a search that finds [`FOUND`] rows or more: the list is read in its order, until the page is

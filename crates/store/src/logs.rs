@@ -7,7 +7,7 @@ use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::log_search;
 pub use crate::log_search::index;
-use crate::page::{Order, Paged, Paging, fold, pattern};
+use crate::page::{Order, Page, Paging, fold, pattern};
 use crate::row::record;
 use crate::sql::{sql, statements};
 use crate::stored_records::{self, Table};
@@ -94,7 +94,7 @@ pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error>
 /// One page of a project's streams. The total is exact up to [`crate::COUNTED`], that of a search up to
 /// [`crate::FOUND`]. A search that no index serves finds what is among the first [`crate::SEARCHED`] streams
 /// of the list.
-pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Log>, Error> {
+pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Log>, Error> {
     if let Some(search) = list.search.filter(|search| !search.is_empty()) {
         let pattern = pattern(Some(search));
         if let Some(page) = log_search::page(conn, &list, search, &pattern).await? {

@@ -6,7 +6,7 @@ use types::id::{UserId, WorkspaceId};
 use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
-use crate::page::{Order, Paged, Paging, pattern};
+use crate::page::{Order, Page, Paging, pattern};
 use crate::row::{record, words};
 use crate::sql::{sorted, sql, statements};
 
@@ -157,7 +157,7 @@ pub async fn list(
     sort: Sort,
     order: Order,
     paging: Paging,
-) -> Result<Paged<Member>, Error> {
+) -> Result<Page<Member>, Error> {
     let pattern = pattern(search);
     let total = sql(COUNT)
         .bind(workspace)
@@ -171,7 +171,7 @@ pub async fn list(
         .bind(paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// How many active owners a workspace has.

@@ -37,14 +37,14 @@ record! {
 
 /// What was issued for a code that was redeemed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Redeemed {
+pub struct RedeemedCode {
     /// Whose it is.
     pub user_id: UserId,
     /// The token's credential.
     pub credential_id: CredentialId,
 }
 
-impl crate::row::Record for Redeemed {
+impl crate::row::Record for RedeemedCode {
     fn from_row(row: &crate::row::Row) -> Result<Self, crate::error::Bug> {
         Ok(Self {
             user_id: row.column("oauth_codes", "user_id")?,
@@ -123,7 +123,7 @@ pub async fn redeem(
 }
 
 /// What was issued for the code, if it was redeemed.
-pub async fn redeemed(conn: &mut Conn, hash: SecretHash) -> Result<Option<Redeemed>, Error> {
+pub async fn redeemed(conn: &mut Conn, hash: SecretHash) -> Result<Option<RedeemedCode>, Error> {
     sql(REDEEMED).bind(hash).one(conn).await
 }
 

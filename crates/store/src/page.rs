@@ -60,7 +60,7 @@ impl Paging {
 
 /// One page and how many rows the whole list has.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Paged<T> {
+pub struct Page<T> {
     /// The rows of this page.
     pub items: Vec<T>,
     /// Rows in the whole list.

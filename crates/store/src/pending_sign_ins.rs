@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::connection::Tx;
 use crate::error::Error;
 use crate::row::record;
-use crate::secret::{Sealed, SecretHash};
+use crate::secret::{SealedBytes, SecretHash};
 use crate::sql::{sql, statements};
 
 record! {
@@ -14,7 +14,7 @@ record! {
         /// Of the secret in the browser's cookie.
         pub hash: SecretHash,
         /// What to do when the browser is back.
-        pub sealed: Sealed,
+        pub sealed: SealedBytes,
         /// When it began.
         pub created_at: Timestamp,
         /// Until when the browser may come back.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::row::record;
-use crate::secret::Sealed;
+use crate::secret::SealedBytes;
 use crate::sql::{sql, statements};
 
 record! {
@@ -15,7 +15,7 @@ record! {
         /// What it is for.
         pub name: String,
         /// The secret, encrypted by the caller.
-        pub sealed: Sealed,
+        pub sealed: SealedBytes,
         /// When it was made.
         pub created_at: Timestamp,
     }

@@ -10,7 +10,7 @@ use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::{Conflict, Error};
 use crate::members;
-use crate::page::{Order, Paged, Paging, fold, pattern};
+use crate::page::{Order, Page, Paging, fold, pattern};
 use crate::row::{record, words};
 use crate::sql::{Query, Value, sorting, sql, statements};
 use crate::timeline::COUNTED;
@@ -350,7 +350,7 @@ pub async fn places(
 
 /// One page of the projects that the caller may see (CP-2). The total is exact up to
 /// [`crate::COUNTED`].
-pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Project>, Error> {
+pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Project>, Error> {
     let search = search(list.search);
     let filter = Filter {
         has_tenant: true,
@@ -380,7 +380,7 @@ pub async fn list_all(
     sort: Sort,
     order: Order,
     paging: Paging,
-) -> Result<Paged<Project>, Error> {
+) -> Result<Page<Project>, Error> {
     let search = search(text);
     let filter = Filter {
         has_tenant: false,
@@ -421,13 +421,13 @@ impl Filter {
         sort: Sort,
         order: Order,
         paging: Paging,
-    ) -> Result<Paged<Project>, Error> {
+    ) -> Result<Page<Project>, Error> {
         let bind = |text: String| values.iter().cloned().fold(sql(text), Query::bind);
         let count = bind(self.count_text()).bind(COUNTED);
         let total = count.count(conn).await?;
         if paging.is_beyond_count() {
             let items = Vec::new();
-            return Ok(Paged { items, total });
+            return Ok(Page { items, total });
         }
         let list = bind(self.list_text(sort, order));
         let items = list
@@ -435,7 +435,7 @@ impl Filter {
             .bind(paging.offset())
             .all(conn)
             .await?;
-        Ok(Paged { items, total })
+        Ok(Page { items, total })
     }
 
     /// The conditions, and how many arguments they take.

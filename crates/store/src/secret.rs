@@ -15,7 +15,7 @@ pub struct PasswordHash(pub String);
 
 /// Bytes that the caller encrypted; the key is not in the database.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Sealed(pub Vec<u8>);
+pub struct SealedBytes(pub Vec<u8>);
 
 macro_rules! silent {
     ($($name:ident)+) => {$(
@@ -27,7 +27,7 @@ macro_rules! silent {
     )+};
 }
 
-silent! { SecretHash PasswordHash Sealed }
+silent! { SecretHash PasswordHash SealedBytes }
 
 impl Column for SecretHash {
     fn read(row: &Row, column: &str) -> Result<Self, String> {
@@ -43,7 +43,7 @@ impl Column for PasswordHash {
     }
 }
 
-impl Column for Sealed {
+impl Column for SealedBytes {
     fn read(row: &Row, column: &str) -> Result<Self, String> {
         Vec::<u8>::read(row, column).map(Self)
     }
@@ -61,8 +61,8 @@ impl From<&PasswordHash> for Value {
     }
 }
 
-impl From<&Sealed> for Value {
-    fn from(sealed: &Sealed) -> Self {
+impl From<&SealedBytes> for Value {
+    fn from(sealed: &SealedBytes) -> Self {
         Self::Bytes(Some(sealed.0.clone()))
     }
 }

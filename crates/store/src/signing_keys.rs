@@ -7,7 +7,7 @@ use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::row::{record, words};
-use crate::secret::Sealed;
+use crate::secret::SealedBytes;
 use crate::sql::{sql, statements};
 
 record! {
@@ -18,7 +18,7 @@ record! {
         /// JWS algorithm.
         pub algorithm: String,
         /// Private key, encrypted by the caller; empty once it is retired.
-        pub sealed_private_key: Sealed,
+        pub sealed_private_key: SealedBytes,
         /// Public key as a JWK.
         pub public_jwk: serde_json::Value,
         /// Its place in the rotation.
@@ -97,7 +97,7 @@ pub async fn active(conn: &mut Conn) -> Result<Option<SigningKey>, Error> {
 /// they are not (any more) that, and then the transaction is to be dropped.
 pub async fn rotate(tx: &mut Tx, active: &str, next: &str, now: Timestamp) -> Result<bool, Error> {
     tx.note(Change::keys(), now);
-    let nothing = Sealed(Vec::new());
+    let nothing = SealedBytes(Vec::new());
     let retired = sql(RETIRE)
         .bind(active)
         .bind(now)

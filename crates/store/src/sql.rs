@@ -57,7 +57,7 @@ impl Query {
     }
 
     async fn run(self, tx: &mut Tx) -> Result<u64, Error> {
-        let _timed = Timed::new("write");
+        let _timed = TimedStatement::new("write");
         let deadline = tx.deadline();
         match tx.db()? {
             Db::Sqlite(connection) => {
@@ -91,7 +91,7 @@ impl Query {
     }
 
     async fn first(self, conn: &mut Conn) -> Result<Option<Row>, Error> {
-        let _timed = Timed::new("read");
+        let _timed = TimedStatement::new("read");
         let deadline = conn.deadline();
         match conn.db()? {
             Db::Sqlite(connection) => {
@@ -122,7 +122,7 @@ impl Query {
     }
 
     async fn every(self, conn: &mut Conn) -> Result<Vec<Row>, Error> {
-        let _timed = Timed::new("read");
+        let _timed = TimedStatement::new("read");
         let deadline = conn.deadline();
         match conn.db()? {
             Db::Sqlite(connection) => {
@@ -219,12 +219,12 @@ const COUNT_OF: &str = "SELECT COUNT(*) AS n FROM ";
 
 /// Counts how long the database took, however the statement ended. What asks for rows counts as
 /// reading, also where it changes them.
-struct Timed {
+struct TimedStatement {
     kind: &'static str,
     began: Instant,
 }
 
-impl Timed {
+impl TimedStatement {
     fn new(kind: &'static str) -> Self {
         Self {
             kind,
@@ -233,7 +233,7 @@ impl Timed {
     }
 }
 
-impl Drop for Timed {
+impl Drop for TimedStatement {
     fn drop(&mut self) {
         metrics::histogram!(QUERY_SECONDS, "kind" => self.kind).record(self.began.elapsed());
     }
@@ -381,7 +381,7 @@ macro_rules! optional {
 optional! {
     Text: &str, String, &String, &serde_json::Value, &crate::secret::PasswordHash;
     Int: i64, Timestamp;
-    Bytes: &[u8], crate::secret::SecretHash, &crate::secret::Sealed;
+    Bytes: &[u8], crate::secret::SecretHash, &crate::secret::SealedBytes;
 }
 
 /// Typed ids as columns, arguments, and rows that have nothing else.

@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 use crate::changes::Wake;
-use crate::connection::{Read, Snapshot, Tx};
+use crate::connection::{ReadConnection, Snapshot, Tx};
 use crate::error::{Bug, Error, Reason};
 use crate::generation::UseLock;
 use crate::lease::Lease;
@@ -200,8 +200,8 @@ impl Store {
     }
 
     /// Takes a connection for reading.
-    pub async fn read(&self) -> Result<Read, Error> {
-        self.reader().await.map(Read::on)
+    pub async fn read(&self) -> Result<ReadConnection, Error> {
+        self.reader().await.map(ReadConnection::on)
     }
 
     /// Takes a connection for reading at which time stands still.

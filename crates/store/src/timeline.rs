@@ -9,7 +9,7 @@ use types::id::ProjectId;
 
 use crate::connection::Conn;
 use crate::error::Error;
-use crate::page::{Order, Paged, Paging};
+use crate::page::{Order, Page, Paging};
 use crate::row::Record;
 use crate::sql::{Query, Value, sql};
 
@@ -115,7 +115,7 @@ impl Timeline {
         conn: &mut Conn,
         order: Order,
         paging: Paging,
-    ) -> Result<Paged<T>, Error> {
+    ) -> Result<Page<T>, Error> {
         let items: Vec<T> = if paging.is_beyond_count() {
             Vec::new()
         } else {
@@ -136,7 +136,7 @@ impl Timeline {
             let count = bind(sql(self.count_text(order)), &self.values);
             count.bind(COUNTED).count(conn).await?
         };
-        Ok(Paged { items, total })
+        Ok(Page { items, total })
     }
 
     pub(crate) fn count_text(&self, order: Order) -> String {

@@ -6,9 +6,9 @@ use types::id::UserId;
 use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
-use crate::page::{Order, Paged, Paging, fold, pattern};
+use crate::page::{Order, Page, Paging, fold, pattern};
 use crate::row::{record, words};
-use crate::secret::{PasswordHash, Sealed, SecretHash};
+use crate::secret::{PasswordHash, SealedBytes, SecretHash};
 use crate::sql::{sorted, sql, statements};
 
 record! {
@@ -29,7 +29,7 @@ record! {
         /// Whether the address was proved.
         pub email_verified: bool,
         /// TOTP secret; in force once it was confirmed.
-        pub totp_secret: Option<Sealed>,
+        pub totp_secret: Option<SealedBytes>,
         /// When a first code was right.
         pub totp_confirmed_at: Option<Timestamp>,
         /// When the account was made.
@@ -222,7 +222,7 @@ pub async fn list(
     sort: Sort,
     order: Order,
     paging: Paging,
-) -> Result<Paged<User>, Error> {
+) -> Result<Page<User>, Error> {
     let pattern = pattern(search);
     let total = sql(COUNT).bind(&pattern).count(conn).await?;
     let items = sql(sorted(LIST, sort.column(), order))
@@ -231,7 +231,7 @@ pub async fn list(
         .bind(paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// Changes the name to show.
@@ -384,7 +384,7 @@ pub async fn link_identity(
 pub async fn begin_totp(
     tx: &mut Tx,
     id: UserId,
-    secret: &Sealed,
+    secret: &SealedBytes,
     now: Timestamp,
 ) -> Result<bool, Error> {
     let secret = Some(secret);
@@ -406,7 +406,7 @@ pub async fn remove_totp(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool
 pub async fn confirm_totp(
     tx: &mut Tx,
     id: UserId,
-    secret: &Sealed,
+    secret: &SealedBytes,
     step: i64,
     now: Timestamp,
 ) -> Result<bool, Error> {

@@ -5,9 +5,9 @@ use types::id::{ProjectId, UserId, WebhookId};
 
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
-use crate::page::{Order, Paged, Paging, fold, pattern};
+use crate::page::{Order, Page, Paging, fold, pattern};
 use crate::row::{record, words};
-use crate::secret::Sealed;
+use crate::secret::SealedBytes;
 use crate::sql::{sorted, sql, statements};
 
 record! {
@@ -30,9 +30,9 @@ record! {
         /// Where they go.
         pub url: String,
         /// Signing secret. It signs, so it cannot be a hash.
-        pub sealed_secret: Sealed,
+        pub sealed_secret: SealedBytes,
         /// The one before, while it still signs too.
-        pub previous_sealed_secret: Option<Sealed>,
+        pub previous_sealed_secret: Option<SealedBytes>,
         /// Until when.
         pub previous_secret_expires_at: Option<Timestamp>,
         /// When the secret was last replaced.
@@ -193,7 +193,7 @@ pub async fn enabled(conn: &mut Conn, project: ProjectId) -> Result<Vec<Webhook>
 }
 
 /// One page of a project's webhooks.
-pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Webhook>, Error> {
+pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Webhook>, Error> {
     let pattern = pattern(list.search);
     let status = list.status.map(Status::as_str);
     let total = sql(COUNT)
@@ -210,7 +210,7 @@ pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Webhook>, Err
         .bind(list.paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// How many webhooks a project has.
@@ -246,7 +246,7 @@ pub async fn rotate_secret(
     tx: &mut Tx,
     project: ProjectId,
     id: WebhookId,
-    secret: &Sealed,
+    secret: &SealedBytes,
     previous_expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<bool, Error> {

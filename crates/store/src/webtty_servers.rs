@@ -6,7 +6,7 @@ use types::id::{ProjectId, UserId, WebttyServerId};
 use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
-use crate::page::{Paged, Paging, fold, pattern};
+use crate::page::{Page, Paging, fold, pattern};
 use crate::row::record;
 use crate::sql::{sql, statements};
 
@@ -115,7 +115,7 @@ pub async fn list(
     search: Option<&str>,
     status: Option<&str>,
     paging: Paging,
-) -> Result<Paged<WebttyServer>, Error> {
+) -> Result<Page<WebttyServer>, Error> {
     let pattern = pattern(search);
     let total = sql(COUNT)
         .bind(project)
@@ -131,7 +131,7 @@ pub async fn list(
         .bind(paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// Writes what its owner may change: name, description, status, recording and access policy,

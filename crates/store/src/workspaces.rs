@@ -7,7 +7,7 @@ use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::members;
-use crate::page::{Order, Paged, Paging, fold, pattern};
+use crate::page::{Order, Page, Paging, fold, pattern};
 use crate::row::{record, words};
 use crate::sql::{sorted, sql, statements};
 
@@ -206,7 +206,7 @@ pub async fn list(
     sort: Sort,
     order: Order,
     paging: Paging,
-) -> Result<Paged<Workspace>, Error> {
+) -> Result<Page<Workspace>, Error> {
     let pattern = pattern(search);
     let total = sql(COUNT).bind(&pattern).count(conn).await?;
     let items = sql(sorted(LIST, sort.column(), order))
@@ -215,7 +215,7 @@ pub async fn list(
         .bind(paging.offset())
         .all(conn)
         .await?;
-    Ok(Paged { items, total })
+    Ok(Page { items, total })
 }
 
 /// Keeps every other transaction that asks for the same lock out until this one ends, so that

@@ -73,10 +73,10 @@ impl EngineApi {
                 refused(&Problem::new(502, "credential_unknown_to_engine", UNKNOWN))
             }
             Ok(answer) => answer,
-            Err(Broken::TooLarge) => {
+            Err(ExchangeError::TooLarge) => {
                 refused(&Problem::new(502, "answer_too_large", too_large(&path)))
             }
-            Err(Broken::Network(error)) => {
+            Err(ExchangeError::Network(error)) => {
                 tracing::warn!(%engine, error = chain(&error), "an engine was not reached");
                 let detail = format!(
                     "The engine of this project, {engine}, cannot be reached. Call again in a \
@@ -91,7 +91,7 @@ impl EngineApi {
         &self,
         engine: &HostPort,
         request: Request<Bytes>,
-    ) -> Result<Response<Bytes>, Broken> {
+    ) -> Result<Response<Bytes>, ExchangeError> {
         let (parts, body) = request.into_parts();
         let mut response = self
             .http
@@ -103,7 +103,7 @@ impl EngineApi {
         let mut read = Vec::new();
         while let Some(chunk) = response.chunk().await? {
             if read.len().saturating_add(chunk.len()) > MAX_ANSWER {
-                return Err(Broken::TooLarge);
+                return Err(ExchangeError::TooLarge);
             }
             read.extend_from_slice(&chunk);
         }
@@ -128,12 +128,12 @@ pub(crate) fn refused(problem: &Problem) -> Response<Bytes> {
     response
 }
 
-enum Broken {
+enum ExchangeError {
     Network(reqwest::Error),
     TooLarge,
 }
 
-impl From<reqwest::Error> for Broken {
+impl From<reqwest::Error> for ExchangeError {
     fn from(error: reqwest::Error) -> Self {
         // The address is told once, by us; what the list was narrowed to is nobody's business.
         Self::Network(error.without_url())

@@ -18,7 +18,7 @@ use http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use terminal::client::{
-    Attachment, Ended, Endpoint, Input, Participant, ParticipantEvent, SessionError,
+    Attachment, CommandEnd, Endpoint, Input, Participant, ParticipantEvent, SessionError,
 };
 use tty::{
     message::{Notice, NoticeKind},
@@ -30,8 +30,8 @@ use crate::failure::{Code, Failure};
 
 /// Somebody who takes part.
 #[derive(Debug)]
-pub(crate) struct Joined {
-    asking: Asking,
+pub(crate) struct JoinedParticipant {
+    asking: ControlRequester,
     participant: Participant,
     input: Input,
     participant_id: String,
@@ -40,7 +40,7 @@ pub(crate) struct Joined {
     /// Who has control, as the platform calls them; oneself is not told.
     controller: Option<String>,
     /// Who asks for control, while it is ours to give.
-    asked: VecDeque<Asked>,
+    asked: VecDeque<PendingControlRequest>,
     was_kicked: bool,
     is_recorded: bool,
 }
@@ -63,7 +63,7 @@ pub(crate) enum Control {
 
 /// Somebody who asks for control.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingControlRequest {
     pub(crate) request_id: String,
     pub(crate) user: String,
     pub(crate) reason: String,
@@ -85,19 +85,19 @@ pub(crate) enum Change {
     /// Somebody came or went, or control is with somebody else, in words.
     People(String),
     /// It is over.
-    Ended(Result<Ended, SessionError>),
+    Ended(Result<CommandEnd, SessionError>),
 }
 
 /// What asks for control: also while the session is watched.
 #[derive(Clone, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct ControlRequester {
     api: Api,
     session_id: String,
     participant_id: String,
     about: Option<Map<String, Value>>,
 }
 
-impl Joined {
+impl JoinedParticipant {
     /// Takes part as a spectator. `about` is kept with the participant and with what it asks for.
     pub(crate) async fn join(
         config: &Config,
@@ -140,7 +140,7 @@ impl Joined {
         .map_err(|error| Failure::of("the stream has no address", error))?;
         let (participant, input) = Participant::start(endpoint, attachment);
         let mut joined = Self {
-            asking: Asking {
+            asking: ControlRequester {
                 api,
                 session_id: session_id.to_owned(),
                 participant_id: own.id.clone(),
@@ -223,7 +223,7 @@ impl Joined {
     }
 
     /// Who waits for an answer of ours.
-    pub(crate) fn first_asked(&self) -> Option<&Asked> {
+    pub(crate) fn first_asked(&self) -> Option<&PendingControlRequest> {
         self.asked.front()
     }
 
@@ -241,7 +241,7 @@ impl Joined {
     }
 
     /// What asks for control.
-    pub(crate) fn asking(&self) -> Asking {
+    pub(crate) fn asking(&self) -> ControlRequester {
         self.asking.clone()
     }
 
@@ -304,7 +304,7 @@ impl Joined {
             NoticeKind::Requested => {
                 let said = format!("{who} asks for control");
                 if self.asked.len() < MAX_ASKED {
-                    self.asked.push_back(Asked {
+                    self.asked.push_back(PendingControlRequest {
                         request_id: notice.request_id.clone(),
                         user: who,
                         reason: notice.reason.clone(),
@@ -356,7 +356,7 @@ impl Joined {
     }
 }
 
-impl Asking {
+impl ControlRequester {
     /// Asks for control. What comes of it, the stream tells.
     pub(crate) async fn ask(&self, ask: &Ask) -> Result<ControlRequest, ApiError> {
         let mut body = Map::new();

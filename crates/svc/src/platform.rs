@@ -99,8 +99,8 @@ impl Platform {
             .map_err(unreachable)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = read(response).await.map_err(|error| match error {
-            Broken::Network(source) => unreachable(source),
-            Broken::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
+            ConnectionError::Network(source) => unreachable(source),
+            ConnectionError::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
         })?;
         let mut answer = http::Response::new(Bytes::from(body));
         *answer.status_mut() = status;
@@ -211,8 +211,8 @@ impl Call<'_> {
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         let body = read(response).await.map_err(|error| match error {
-            Broken::Network(source) => unreachable(source),
-            Broken::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
+            ConnectionError::Network(source) => unreachable(source),
+            ConnectionError::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
         })?;
         if status.is_success() {
             Ok(body)
@@ -251,16 +251,16 @@ fn connection(address: &ApiUrl, ca_file: Option<&Path>) -> Result<Client, Failur
         .map_err(|error| Failure::of("no connection can be made", error))
 }
 
-enum Broken {
+enum ConnectionError {
     Network(reqwest::Error),
     TooLarge,
 }
 
-async fn read(mut response: Response) -> Result<Vec<u8>, Broken> {
+async fn read(mut response: Response) -> Result<Vec<u8>, ConnectionError> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(Broken::Network)? {
+    while let Some(chunk) = response.chunk().await.map_err(ConnectionError::Network)? {
         if body.len() + chunk.len() > MAX_BODY {
-            return Err(Broken::TooLarge);
+            return Err(ConnectionError::TooLarge);
         }
         body.extend_from_slice(&chunk);
     }

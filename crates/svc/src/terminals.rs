@@ -27,13 +27,13 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use terminal::client::inventory;
 
-use self::watched::Watched;
+use self::watched::WatchTask;
 use crate::failure::Failure;
 
 /// Everybody who watches for an AI client.
 #[derive(Debug, Default)]
 pub(crate) struct Terminals {
-    watched: Mutex<HashMap<Key, Arc<Watched>>>,
+    watched: Mutex<HashMap<Key, Arc<WatchTask>>>,
 }
 
 /// Whose place in which session.
@@ -47,7 +47,7 @@ struct Key {
 
 /// Why something was not done, in the terms of the API. The code may be that of an engine.
 #[derive(Debug)]
-struct Refused(Box<Refusal>);
+struct TerminalError(Box<Refusal>);
 
 #[derive(Debug)]
 struct Refusal {
@@ -58,7 +58,7 @@ struct Refusal {
     field: Option<&'static str>,
 }
 
-impl Refused {
+impl TerminalError {
     fn new(status: u16, code: &str, detail: impl Into<String>) -> Self {
         Self(Box::new(Refusal {
             status,
@@ -133,7 +133,12 @@ impl Terminals {
         }
     }
 
-    async fn act(&self, config: Config, who: Vec<u8>, ask: TerminalAsk) -> Result<Value, Refused> {
+    async fn act(
+        &self,
+        config: Config,
+        who: Vec<u8>,
+        ask: TerminalAsk,
+    ) -> Result<Value, TerminalError> {
         let TerminalAsk {
             act,
             arguments,
@@ -185,7 +190,7 @@ impl Terminals {
         }
     }
 
-    fn find(&self, key: &Key) -> Option<Arc<Watched>> {
+    fn find(&self, key: &Key) -> Option<Arc<WatchTask>> {
         let mut watched = self.watched.lock();
         // Who has ended takes no place; what they saw last was told.
         watched.retain(|_, watched| !watched.is_over());
@@ -197,7 +202,7 @@ impl Terminals {
         key: &Key,
         config: Config,
         agent: &Agent,
-    ) -> Result<Arc<Watched>, Refused> {
+    ) -> Result<Arc<WatchTask>, TerminalError> {
         if let Some(watched) = self.find(key) {
             return Ok(watched);
         }
@@ -208,16 +213,17 @@ impl Terminals {
         };
         is_room(all, own)?;
         let about = about(agent);
-        let joined = crate::joined::Joined::join(&config, &key.session, Some(about)).await;
+        let joined =
+            crate::joined::JoinedParticipant::join(&config, &key.session, Some(about)).await;
         let joined = joined.map_err(|failure| told(&failure))?;
-        let started = Arc::new(Watched::start(key.session.clone(), joined));
+        let started = Arc::new(WatchTask::start(key.session.clone(), joined));
         // Of two calls at the same time, the later one leaves again when it is dropped.
         let mut watched = self.watched.lock();
         let kept = watched.entry(key.clone()).or_insert(started);
         Ok(Arc::clone(kept))
     }
 
-    fn forget(&self, key: &Key, over: &Arc<Watched>) {
+    fn forget(&self, key: &Key, over: &Arc<WatchTask>) {
         let mut watched = self.watched.lock();
         if watched
             .get(key)
@@ -229,7 +235,7 @@ impl Terminals {
 }
 
 /// The servers of an engine.
-async fn servers(config: &Config) -> Result<Vec<inventory::Server>, Refused> {
+async fn servers(config: &Config) -> Result<Vec<inventory::Server>, TerminalError> {
     let api = Api::new(config).map_err(|error| told(&error.into()))?;
     let tunnels = api.tunnels(&ListQuery::new()).await;
     let tunnels = tunnels.map_err(|error| told(&error.into()))?;
@@ -258,33 +264,33 @@ fn key(who: Vec<u8>, config: &Config, session: String) -> Key {
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Refused> {
+fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, TerminalError> {
     serde_json::from_value(Value::Object(arguments))
         .map_err(|error| invalid("arguments", error.to_string()))
 }
 
-fn invalid(argument: &'static str, why: impl Into<String>) -> Refused {
-    let mut refusal = Refused::new(400, "invalid_request", why);
+fn invalid(argument: &'static str, why: impl Into<String>) -> TerminalError {
+    let mut refusal = TerminalError::new(400, "invalid_request", why);
     refusal.0.field = Some(argument);
     refusal
 }
 
-fn gone() -> Refused {
+fn gone() -> TerminalError {
     let why = "The session has ended, or you left it.";
-    Refused::new(409, "session_not_active", why)
+    TerminalError::new(409, "session_not_active", why)
 }
 
 /// What is missing for typing, and how one comes by it.
-fn no_control() -> Refused {
+fn no_control() -> TerminalError {
     let why = "Nothing was typed: you do not have control of this session. Ask for it with \
                svc_webtty_control_request_create (a reason, and lines or minutes), then call \
                svc_webtty_session_screen with wait_seconds until control.state is held; a person \
                decides. Then type.";
-    Refused::new(409, "control_required", why)
+    TerminalError::new(409, "control_required", why)
 }
 
 /// A failure of a command as a problem.
-fn told(failure: &Failure) -> Refused {
+fn told(failure: &Failure) -> TerminalError {
     use crate::failure::Code;
     let status = match failure.code() {
         Code::Refused => 403,
@@ -298,20 +304,20 @@ fn told(failure: &Failure) -> Refused {
         detail.push_str("; ");
         detail.push_str(hint);
     }
-    Refused::new(status, failure.name(), detail)
+    TerminalError::new(status, failure.name(), detail)
 }
 
 /// Whether one more may be watched: beside all others, and by somebody who watches some.
-fn is_room(all: usize, own: usize) -> Result<(), Refused> {
+fn is_room(all: usize, own: usize) -> Result<(), TerminalError> {
     if own >= MOST_OF_ONE {
         let why = "You take part in as many sessions as one may. Leave one: \
                    svc_webtty_session_screen with leave.";
-        return Err(Refused::new(409, "too_many_sessions", why));
+        return Err(TerminalError::new(409, "too_many_sessions", why));
     }
     // Those of others, whom the caller cannot have leave.
     if all >= MOST {
         let why = "Too many terminals are watched here now. Call again in some minutes.";
-        return Err(Refused::new(503, "too_many_terminals", why));
+        return Err(TerminalError::new(503, "too_many_terminals", why));
     }
     Ok(())
 }
@@ -337,7 +343,7 @@ mod tests {
         let refused = |all, own| {
             is_room(all, own)
                 .err()
-                .map(|Refused(refusal)| refusal.status)
+                .map(|TerminalError(refusal)| refusal.status)
         };
         assert_eq!(refused(MOST - 1, MOST_OF_ONE - 1), None);
         assert_eq!(refused(MOST_OF_ONE, MOST_OF_ONE), Some(409));

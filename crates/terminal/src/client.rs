@@ -41,4 +41,4 @@ pub use endpoint::{BadUrl, Endpoint, Url};
 pub use input::Input;
 pub use participant::{Attachment, Participant, ParticipantEvent};
 pub use seal::Seal;
-pub use session::{Ended, Event, Request, Session, SessionError};
+pub use session::{CommandEnd, Event, Request, Session, SessionError};

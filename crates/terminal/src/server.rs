@@ -120,11 +120,11 @@ pub enum Event<'a> {
 /// A server of terminals. Clones are handles of the same one.
 #[derive(Clone)]
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 /// What its connections share.
-pub(crate) struct Shared {
+pub(crate) struct ServerState {
     policy: Policy,
     limits: Limits,
     seal: Option<Seal>,
@@ -158,7 +158,7 @@ impl Server {
         };
         let sessions = limits.sessions.min(Semaphore::MAX_PERMITS / 2);
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(ServerState {
                 policy,
                 limits,
                 seal,
@@ -240,7 +240,7 @@ impl fmt::Debug for Server {
     }
 }
 
-impl Shared {
+impl ServerState {
     async fn plain(self: Arc<Self>, io: Io, permit: OwnedSemaphorePermit, from: Option<IpAddr>) {
         let mut carrier = Carrier::plain(io, permit);
         if self.drain.is_cancelled() {

@@ -14,7 +14,7 @@ pub struct TestCa {
 }
 
 /// A certificate with its key.
-pub struct Issued {
+pub struct IssuedCertificate {
     /// The certificate in PEM.
     pub cert_pem: String,
     /// Its key in PEM.
@@ -48,13 +48,13 @@ impl TestCa {
     }
 
     /// Issues a certificate for DNS names (wildcards too) and addresses.
-    pub fn issue(&self, names: &[&str]) -> Issued {
+    pub fn issue(&self, names: &[&str]) -> IssuedCertificate {
         let names: Vec<String> = names.iter().copied().map(String::from).collect();
         let key = KeyPair::generate().expect("a key can be made");
         let cert = CertificateParams::new(names)
             .and_then(|params| params.signed_by(&key, &self.issuer))
             .expect("names of a certificate");
-        Issued {
+        IssuedCertificate {
             cert_pem: cert.pem(),
             key_pem: key.serialize_pem(),
         }
@@ -100,7 +100,7 @@ impl Default for TestCa {
     }
 }
 
-impl Issued {
+impl IssuedCertificate {
     /// Writes `cert.pem` and `key.pem` into a directory and returns both paths.
     pub fn write_to(&self, directory: &Path) -> (PathBuf, PathBuf) {
         let paths = (directory.join("cert.pem"), directory.join("key.pem"));

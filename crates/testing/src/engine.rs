@@ -12,7 +12,7 @@ use client::{Agent, Config, HostPort, Properties, Target, Token, Trust};
 use daemon::shutdown::Shutdown;
 use engine::clock::{Clock, SystemClock};
 use engine::config::EngineConfig;
-use engine::{Running, StartError};
+use engine::{RunningEngine, StartError};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ use crate::{FakePlatform, TestCa, TestTunnel, Visitor, within};
 ///
 /// It stops when it is dropped, or in order with [`Self::stop`].
 pub struct TestEngine {
-    running: Option<Running>,
+    running: Option<RunningEngine>,
     shutdown: Shutdown,
     addr: SocketAddr,
     ca: TestCa,
@@ -153,7 +153,7 @@ impl TestEngine {
     }
 
     /// The plain and the metrics listener, and whatever else it knows of itself.
-    pub fn running(&self) -> &Running {
+    pub fn running(&self) -> &RunningEngine {
         self.running.as_ref().expect("it runs until it is stopped")
     }
 

@@ -32,7 +32,7 @@ mod tunnel;
 mod upstream;
 mod visitor;
 
-pub use certificate::{Issued, TestCa};
+pub use certificate::{IssuedCertificate, TestCa};
 pub use engine::TestEngine;
 pub use nobody::Nobody;
 pub use patience::within;

@@ -33,16 +33,16 @@ use crate::within;
 /// [`crate::TestEngine::informed`] waits until an engine has it.
 #[derive(Clone)]
 pub struct FakePlatform {
-    shared: Arc<Shared>,
+    shared: Arc<PlatformState>,
     _server: Arc<Server>,
 }
 
 struct Server(JoinHandle<()>);
 
-struct Shared {
+struct PlatformState {
     address: SocketAddr,
     key: EncodingKey,
-    told: Mutex<Told>,
+    told: Mutex<SentState>,
     /// Counts what was told, so that connections look again.
     version: watch::Sender<u64>,
     /// How many times all connections were cut.
@@ -50,7 +50,7 @@ struct Shared {
     /// How many times something was said that means nothing.
     garbage: watch::Sender<u64>,
     connections: watch::Sender<usize>,
-    reported: watch::Sender<Reported>,
+    reported: watch::Sender<ReceivedReports>,
     conduct: Mutex<Conduct>,
 }
 
@@ -63,7 +63,7 @@ struct Conduct {
     lost_receipts: usize,
 }
 
-struct Told {
+struct SentState {
     /// Tells two histories apart.
     mark: u64,
     /// What is so, by kind and id.
@@ -75,7 +75,7 @@ struct Told {
 
 /// What has come, each batch once.
 #[derive(Default)]
-struct Reported {
+struct ReceivedReports {
     through: BTreeMap<String, u64>,
     records: Vec<Record>,
     requests: usize,
@@ -115,10 +115,10 @@ impl FakePlatform {
         let keys = Item::Keys(Keys {
             jwks: json!({"keys": [jwk]}),
         });
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PlatformState {
             address: listener.local_addr().expect("an address"),
             key,
-            told: Mutex::new(Told {
+            told: Mutex::new(SentState {
                 mark: 1,
                 items: BTreeMap::new(),
                 log: Vec::new(),
@@ -128,7 +128,7 @@ impl FakePlatform {
             cuts: watch::Sender::new(0),
             garbage: watch::Sender::new(0),
             connections: watch::Sender::new(0),
-            reported: watch::Sender::new(Reported::default()),
+            reported: watch::Sender::new(ReceivedReports::default()),
             conduct: Mutex::default(),
         });
         let router = Router::new()
@@ -414,7 +414,7 @@ impl FakePlatform {
     /// Waits for the first record for which `choose` gives something.
     pub async fn record<T>(&self, choose: impl Fn(&Record) -> Option<T>) -> T {
         let mut reported = self.shared.reported.subscribe();
-        let find = |reported: &Reported| reported.records.iter().find_map(&choose);
+        let find = |reported: &ReceivedReports| reported.records.iter().find_map(&choose);
         let reached = reported.wait_for(|reported| find(reported).is_some());
         let reached = within("record", reached).await.expect("a sender");
         find(&reached).expect("it was there")

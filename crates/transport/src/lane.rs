@@ -35,7 +35,7 @@ use wire::message::IpAddress;
 
 pub use self::budget::Budget;
 pub use self::driver::Driver;
-pub use self::migrating_stream::{Connecting, MigratingStream, MigrationTarget};
+pub use self::migrating_stream::{ConnectFuture, MigratingStream, MigrationTarget};
 pub use self::stream::LaneStream;
 use crate::Stream;
 use crate::memory::{self, MemoryReservation, Source};

@@ -52,7 +52,7 @@ pub fn parse(bytes: &[u8]) -> ParsedHeader {
     match parsed {
         Ok(Some((source, len))) => ParsedHeader::Header { source, len },
         Ok(None) => ParsedHeader::Partial,
-        Err(Malformed) => ParsedHeader::Malformed,
+        Err(MalformedHeader) => ParsedHeader::Malformed,
     }
 }
 
@@ -96,10 +96,10 @@ pub fn write_v2(source: Option<SocketAddr>, destination: SocketAddr, out: &mut V
     out.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
 }
 
-struct Malformed;
+struct MalformedHeader;
 
 /// A header's source and length; none while more bytes are needed.
-type Read = Result<Option<(Option<SocketAddr>, usize)>, Malformed>;
+type Read = Result<Option<(Option<SocketAddr>, usize)>, MalformedHeader>;
 
 fn parse_v1(bytes: &[u8]) -> Read {
     let window = bytes.get(..V1_MAX).unwrap_or(bytes);
@@ -109,33 +109,33 @@ fn parse_v1(bytes: &[u8]) -> Read {
     let len = line_len + 2;
     match window.get(line_len + 1) {
         Some(b'\n') => {}
-        Some(_) => return Err(Malformed),
+        Some(_) => return Err(MalformedHeader),
         None => return partial_below(window.len(), V1_MAX),
     }
     let line = window
         .get(V1_SIGNATURE.len()..line_len)
         .and_then(|line| std::str::from_utf8(line).ok());
-    let mut words = line.ok_or(Malformed)?.split(' ');
-    let mut word = || words.next().ok_or(Malformed);
+    let mut words = line.ok_or(MalformedHeader)?.split(' ');
+    let mut word = || words.next().ok_or(MalformedHeader);
     let source = match word()? {
         // Whatever follows is to be ignored.
         "UNKNOWN" => return Ok(Some((None, len))),
         "TCP4" => v1_source::<Ipv4Addr>([word()?, word()?], [word()?, word()?])?,
         "TCP6" => v1_source::<Ipv6Addr>([word()?, word()?], [word()?, word()?])?,
-        _ => return Err(Malformed),
+        _ => return Err(MalformedHeader),
     };
     match words.next() {
         None => Ok(Some((Some(source), len))),
-        Some(_) => Err(Malformed),
+        Some(_) => Err(MalformedHeader),
     }
 }
 
 /// Both ends must be what the family says, though only one is of use.
-fn v1_source<A>(addresses: [&str; 2], ports: [&str; 2]) -> Result<SocketAddr, Malformed>
+fn v1_source<A>(addresses: [&str; 2], ports: [&str; 2]) -> Result<SocketAddr, MalformedHeader>
 where
     A: std::str::FromStr + Into<IpAddr>,
 {
-    let address = |text: &str| text.parse::<A>().map_err(|_| Malformed);
+    let address = |text: &str| text.parse::<A>().map_err(|_| MalformedHeader);
     let [source, destination] = addresses;
     let (source, _) = (address(source)?, address(destination)?);
     let [from, to] = ports;
@@ -143,12 +143,12 @@ where
     Ok(SocketAddr::new(source.into().to_canonical(), from))
 }
 
-fn v1_port(text: &str) -> Result<u16, Malformed> {
+fn v1_port(text: &str) -> Result<u16, MalformedHeader> {
     let leading_zero = text.len() > 1 && text.starts_with('0');
     if leading_zero || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Malformed);
+        return Err(MalformedHeader);
     }
-    text.parse().map_err(|_| Malformed)
+    text.parse().map_err(|_| MalformedHeader)
 }
 
 fn parse_v2(bytes: &[u8]) -> Read {
@@ -156,7 +156,7 @@ fn parse_v2(bytes: &[u8]) -> Read {
         // What is wrong already will not become right.
         let command = bytes.get(V2_SIGNATURE.len()).copied();
         return match command {
-            Some(command) if !is_command(command) => Err(Malformed),
+            Some(command) if !is_command(command) => Err(MalformedHeader),
             _ => Ok(None),
         };
     };
@@ -164,7 +164,7 @@ fn parse_v2(bytes: &[u8]) -> Read {
     let block_len = usize::from(u16::from_be_bytes([high, low]));
     let len = V2_HEAD + block_len;
     if !is_command(command) || len > MAX_HEADER {
-        return Err(Malformed);
+        return Err(MalformedHeader);
     }
     let Some(block) = rest.get(..block_len) else {
         return Ok(None);
@@ -175,7 +175,7 @@ fn parse_v2(bytes: &[u8]) -> Read {
     }
     let (address_family, transport) = (family >> 4, family & 0x0F);
     if address_family > 3 || transport > 2 {
-        return Err(Malformed);
+        return Err(MalformedHeader);
     }
     let source = match family {
         TCP4 => v2_source::<4, 12>(block)?,
@@ -190,13 +190,13 @@ fn parse_v2(bytes: &[u8]) -> Read {
 /// that is used here.
 fn v2_source<const ADDRESS: usize, const BLOCK: usize>(
     block: &[u8],
-) -> Result<SocketAddr, Malformed>
+) -> Result<SocketAddr, MalformedHeader>
 where
     [u8; ADDRESS]: Into<IpAddr>,
 {
-    let block = block.first_chunk::<BLOCK>().ok_or(Malformed)?;
-    let source = *block.first_chunk::<ADDRESS>().ok_or(Malformed)?;
-    let ports = block.last_chunk::<4>().ok_or(Malformed)?;
+    let block = block.first_chunk::<BLOCK>().ok_or(MalformedHeader)?;
+    let source = *block.first_chunk::<ADDRESS>().ok_or(MalformedHeader)?;
+    let ports = block.last_chunk::<4>().ok_or(MalformedHeader)?;
     let [high, low, ..] = *ports;
     let ip: IpAddr = source.into();
     Ok(SocketAddr::new(
@@ -206,7 +206,11 @@ where
 }
 
 fn partial_below(len: usize, max: usize) -> Read {
-    if len < max { Ok(None) } else { Err(Malformed) }
+    if len < max {
+        Ok(None)
+    } else {
+        Err(MalformedHeader)
+    }
 }
 
 fn is_command(byte: u8) -> bool {

@@ -35,7 +35,7 @@ use types::event::EventType;
 use types::id::{ControlRequestId, ParticipantId};
 
 pub use control::{Approver, Ask, ControlLimit, ControlRequest};
-pub use ending::Ending;
+pub use ending::EndReason;
 pub use participant::{GRANT_LEN, NewParticipant, Participant, Person};
 pub use session::{NewSession, Session};
 

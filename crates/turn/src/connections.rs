@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::connections::Exceeded;
+use daemon::connections::ConnectionLimitError;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -16,7 +16,7 @@ use crate::core::Client;
 use crate::core::frame::{Frame, frame};
 use crate::outbound::Outbound;
 use crate::streams;
-use crate::worker::{Joined, Taken, Worker};
+use crate::worker::{InputOutcome, JoinedPeer, Worker};
 
 /// Accepts connections until everything ends.
 pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, tls: Option<TlsAcceptor>) {
@@ -38,11 +38,11 @@ pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, tls: Optio
         let metrics = &worker.server.metrics;
         let permit = match worker.server.connections.begin(Some(address.ip())) {
             Ok(permit) => permit,
-            Err(Exceeded::Total) => {
+            Err(ConnectionLimitError::Total) => {
                 metrics.refused_full.increment(1);
                 continue;
             }
-            Err(Exceeded::Source) => {
+            Err(ConnectionLimitError::Source) => {
                 metrics.refused_source.increment(1);
                 continue;
             }
@@ -82,7 +82,7 @@ async fn connection(
     gauge.increment(1.0);
     let outbound = Arc::new(Outbound::default());
     worker.stream_began(client, Arc::clone(&outbound));
-    let _ended = Ended {
+    let _ended = ConnectionCleanup {
         worker: Arc::clone(&worker),
         client,
         gauge,
@@ -111,13 +111,13 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// What is done when a connection ends, however that comes about.
-struct Ended<'a> {
+struct ConnectionCleanup<'a> {
     worker: Arc<Worker>,
     client: Client,
     gauge: &'a metrics::Gauge,
 }
 
-impl Drop for Ended<'_> {
+impl Drop for ConnectionCleanup<'_> {
     fn drop(&mut self) {
         self.gauge.decrement(1.0);
         self.worker.stream_ended(self.client);
@@ -142,7 +142,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     let Some((joined, rest)) = over else {
         return Ok(());
     };
-    let Joined { join, held } = *joined;
+    let JoinedPeer { join, held } = *joined;
     let mut stream = read.unsplit(write);
     outbound.answer(&join.answer);
     let (mut buffer, mut lengths) = (Vec::new(), Vec::new());
@@ -156,14 +156,14 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
 }
 
 /// What a connection is joined with, and what came behind the request for it.
-type Over = Option<(Box<Joined>, Vec<u8>)>;
+type PeerHandover = Option<(Box<JoinedPeer>, Vec<u8>)>;
 
 async fn read_frames(
     worker: &Arc<Worker>,
     client: Client,
     stream: &mut (impl AsyncRead + Unpin),
     outbound: &Outbound,
-) -> io::Result<Over> {
+) -> io::Result<PeerHandover> {
     let mut buffer: Vec<u8> = Vec::new();
     loop {
         // A frame is never longer than a whole one, so neither is what is kept of it.
@@ -180,9 +180,9 @@ async fn read_frames(
                     let message = rest.get(..bytes).unwrap_or_default();
                     start += bytes + padding;
                     match worker.take_frame(now, client, message) {
-                        Taken::Nothing => {}
-                        Taken::Answer(answer) => outbound.answer(&answer),
-                        Taken::Joined(joined) => {
+                        InputOutcome::Nothing => {}
+                        InputOutcome::Answer(answer) => outbound.answer(&answer),
+                        InputOutcome::Joined(joined) => {
                             return Ok(Some((joined, buffer.split_off(start))));
                         }
                     }

@@ -17,7 +17,7 @@ use credentials::{Limits, Secret};
 use parking_lot::RwLock;
 use types::permission::{Permission, Permissions};
 
-use crate::core::{Account, Authority, Denied, Meter};
+use crate::core::{Account, Authority, Meter, NotAllowedError};
 
 /// Everything that decides about credentials. One writer, many readers, all from memory.
 #[derive(Debug)]
@@ -25,13 +25,13 @@ pub struct Directory {
     realm: String,
     /// Of the secret in a file; it stands above what the platform tells.
     own: Option<Arc<PasswordKey>>,
-    known: RwLock<Known>,
+    known: RwLock<DirectoryState>,
     /// By id of the project; it stays when the project goes.
     meters: RwLock<HashMap<Arc<str>, Arc<Meter>>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct DirectoryState {
     /// Whether everything was told once.
     is_informed: bool,
     keys: Option<Keys>,
@@ -102,9 +102,9 @@ impl Directory {
                 "credentials of the platform are for the realm {other}, and `turn.realm` is {realm}"
             ));
         }
-        let mut fresh = Known {
+        let mut fresh = DirectoryState {
             is_informed: true,
-            ..Known::default()
+            ..DirectoryState::default()
         };
         for item in items {
             fresh.put(item, &self.realm);
@@ -169,29 +169,31 @@ impl Authority for Directory {
         }
     }
 
-    fn admit(&self, username: &Username<'_>, unix: i64) -> Result<Account, Denied> {
+    fn admit(&self, username: &Username<'_>, unix: i64) -> Result<Account, NotAllowedError> {
         let known = self.known.read();
         if !known.is_informed {
             // Who may allocate is not known; a platform stood behind what it issued.
             let project: Arc<str> = username.project_endpoint.into();
             return match username.kind {
                 Kind::Api => Ok(self.account(&project, username, None)),
-                Kind::Pat | Kind::App => Err(Denied),
+                Kind::Pat | Kind::App => Err(NotAllowedError),
             };
         }
-        let project = known.project(username.project_endpoint).ok_or(Denied)?;
+        let project = known
+            .project(username.project_endpoint)
+            .ok_or(NotAllowedError)?;
         if project.is_suspended {
-            return Err(Denied);
+            return Err(NotAllowedError);
         }
         let workspace = &project.workspace_id;
         let until = match username.kind {
             // What the credential behind it allowed was asked when it was issued (TU-3).
             Kind::Api => known
                 .role(username.subject, workspace)
-                .ok_or(Denied)
+                .ok_or(NotAllowedError)
                 .map(|_| None)?,
             Kind::Pat | Kind::App => {
-                let credential = known.credential(username).ok_or(Denied)?;
+                let credential = known.credential(username).ok_or(NotAllowedError)?;
                 credential.admits(&known, project, unix)?;
                 credential.limits.expires_at()
             }
@@ -200,7 +202,7 @@ impl Authority for Directory {
     }
 }
 
-impl Known {
+impl DirectoryState {
     fn project(&self, endpoint: &str) -> Option<&Project> {
         self.projects.get(self.endpoints.get(endpoint)?)
     }
@@ -351,7 +353,7 @@ impl Credential {
         })
     }
 
-    fn key(&self, known: &Known, realm: &str) -> Option<Arc<PasswordKey>> {
+    fn key(&self, known: &DirectoryState, realm: &str) -> Option<Arc<PasswordKey>> {
         let make = || match &self.proof {
             Proof::Token { digest, .. } => PasswordKey::pat(digest, realm),
             Proof::Application(key) => {
@@ -364,7 +366,12 @@ impl Credential {
 
     /// TU-5: the credential is in force, it and its owner's role allow to allocate, and its
     /// boundary reaches the project.
-    fn admits(&self, known: &Known, project: &Project, unix: i64) -> Result<(), Denied> {
+    fn admits(
+        &self,
+        known: &DirectoryState,
+        project: &Project,
+        unix: i64,
+    ) -> Result<(), NotAllowedError> {
         let needed = Permission::TurnRelayAllocate;
         let role = known.role(&self.user_id, &project.workspace_id);
         let has_role = role.is_some_and(|role| role.contains(needed));
@@ -375,7 +382,7 @@ impl Credential {
         if !self.limits.is_expired(unix) && self.limits.allows(needed) && has_role && is_within {
             Ok(())
         } else {
-            Err(Denied)
+            Err(NotAllowedError)
         }
     }
 }

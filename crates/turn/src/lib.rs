@@ -18,4 +18,4 @@ mod server;
 mod streams;
 mod worker;
 
-pub use server::{Running, StartError, start, start_with_clock};
+pub use server::{RunningRelay, StartError, start, start_with_clock};

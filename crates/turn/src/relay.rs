@@ -23,7 +23,7 @@ pub(crate) struct Relays {
     pub(crate) addresses: Addresses,
     ports: [Ports; 2],
     /// Relayed addresses of allocations.
-    relayed: Arc<Mutex<HashSet<Relayed>>>,
+    relayed: Arc<Mutex<HashSet<RelayedAddress>>>,
     reserved: Mutex<HashMap<u64, Reservation>>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct RelaySocket {
 
 /// A relayed address on this machine. Its IP address is one of the relay's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Relayed {
+struct RelayedAddress {
     transport: Transport,
     is_ipv6: bool,
     port: u16,
@@ -58,8 +58,8 @@ struct Relayed {
 /// A relayed address among all of them, until this is dropped.
 #[derive(Debug)]
 struct Entry {
-    relayed: Arc<Mutex<HashSet<Relayed>>>,
-    key: Relayed,
+    relayed: Arc<Mutex<HashSet<RelayedAddress>>>,
+    key: RelayedAddress,
 }
 
 impl Drop for Entry {
@@ -242,7 +242,7 @@ impl Relays {
     }
 
     fn enter(&self, transport: Transport, address: SocketAddr) -> Entry {
-        let key = Relayed::of(transport, address);
+        let key = RelayedAddress::of(transport, address);
         self.relayed.lock().insert(key);
         Entry {
             relayed: Arc::clone(&self.relayed),
@@ -254,7 +254,7 @@ impl Relays {
     /// else of this machine is reached, or reaches a client, by way of the relay. A port is not
     /// enough: other programs have ports of the range, too, and a port of TCP is none of UDP.
     pub(crate) fn is_relayed(&self, transport: Transport, address: SocketAddr) -> bool {
-        let key = Relayed::of(transport, address);
+        let key = RelayedAddress::of(transport, address);
         self.relayed.lock().contains(&key)
     }
 
@@ -283,7 +283,7 @@ impl Relays {
     }
 }
 
-impl Relayed {
+impl RelayedAddress {
     fn of(transport: Transport, address: SocketAddr) -> Self {
         Self {
             transport,

@@ -76,7 +76,7 @@ pub enum StartError {
 
 /// A relay that runs. It stops when its [`Shutdown`] says so; dropping this does not stop it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningRelay {
     listeners: Vec<SocketAddr>,
     tls_listeners: Vec<SocketAddr>,
     metrics: Option<SocketAddr>,
@@ -84,7 +84,7 @@ pub struct Running {
     stopping: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningRelay {
     /// Where clients come in over UDP and TCP.
     pub fn listen_addrs(&self) -> &[SocketAddr] {
         &self.listeners
@@ -117,7 +117,7 @@ impl Running {
 ///
 /// # Errors
 /// [`StartError`], which names the configuration's key.
-pub async fn start(config: TurnConfig, shutdown: Shutdown) -> Result<Running, StartError> {
+pub async fn start(config: TurnConfig, shutdown: Shutdown) -> Result<RunningRelay, StartError> {
     start_with_clock(config, shutdown, Arc::new(SystemClock)).await
 }
 
@@ -129,7 +129,7 @@ pub async fn start_with_clock(
     config: TurnConfig,
     shutdown: Shutdown,
     clock: Arc<dyn Clock>,
-) -> Result<Running, StartError> {
+) -> Result<RunningRelay, StartError> {
     // Before anything that is counted: what is said without a recorder is lost.
     let recorder = daemon::metrics::recorder()?;
     let readiness = Readiness::default();
@@ -174,7 +174,7 @@ pub async fn start_with_clock(
         readiness,
     };
     let stopping = tokio::spawn(run_until_stopped(parts, shutdown));
-    Ok(Running {
+    Ok(RunningRelay {
         listeners,
         tls_listeners,
         metrics: metrics_addr,

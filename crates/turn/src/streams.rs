@@ -172,12 +172,12 @@ pub(crate) async fn relay<C: Stream>(
         rates,
     };
     let moving = async {
-        let mut peer = Counted::new(peer, tally.clone());
+        let mut peer = MeteredStream::new(peer, tally.clone());
         if !rest.is_empty() {
             tally.count(rest.len());
             peer.write_all(rest).await?;
         }
-        let mut client = Counted::new(client, tally);
+        let mut client = MeteredStream::new(client, tally);
         pump(Source::from(address), &mut client, &mut peer)
             .await
             .result
@@ -211,7 +211,7 @@ impl Tally {
 
 /// A stream whose reading is counted, and waits where a rate is reached: whoever sends is slowed
 /// down by that.
-struct Counted<S> {
+struct MeteredStream<S> {
     stream: S,
     tally: Tally,
     pause: Option<Pin<Box<Sleep>>>,
@@ -220,7 +220,7 @@ struct Counted<S> {
 /// What is read at once under a rate, so that none of those who share it waits for long.
 const PIECE: usize = 16 * 1024;
 
-impl<S> Counted<S> {
+impl<S> MeteredStream<S> {
     fn new(stream: S, tally: Tally) -> Self {
         Self {
             stream,
@@ -246,7 +246,7 @@ impl<S> Counted<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for MeteredStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -273,7 +273,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for MeteredStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

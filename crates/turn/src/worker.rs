@@ -184,7 +184,7 @@ impl Worker {
                             connection: 0,
                         };
                         let bytes = buffer.get(..length).unwrap_or_default();
-                        if let Taken::Answer(answer) = self.take(now, client, bytes) {
+                        if let InputOutcome::Answer(answer) = self.take(now, client, bytes) {
                             // Lost, as datagrams are: the client asks again.
                             socket.try_send_to(&answer, address).ok();
                         }
@@ -198,27 +198,27 @@ impl Worker {
     }
 
     /// A datagram or a frame of a client; returns what is answered.
-    pub(crate) fn take(self: &Arc<Self>, now: Now, client: Client, bytes: &[u8]) -> Taken {
+    pub(crate) fn take(self: &Arc<Self>, now: Now, client: Client, bytes: &[u8]) -> InputOutcome {
         let mut core = self.core.lock();
         match core.from_client(now, client, bytes) {
-            Action::Nothing => Taken::Nothing,
-            Action::Answer(answer) => Taken::Answer(answer),
+            Action::Nothing => InputOutcome::Nothing,
+            Action::Answer(answer) => InputOutcome::Answer(answer),
             Action::Send { peer, .. } if !self.server.reaches(Transport::Udp, peer) => {
-                Taken::Nothing
+                InputOutcome::Nothing
             }
             Action::Send { socket, peer, data } => {
                 let peer = self.server.relays.addresses.outward(peer);
                 // Lost, as datagrams are.
                 socket.send(data, peer).ok();
-                Taken::Nothing
+                InputOutcome::Nothing
             }
             Action::Open(open) => {
-                let reader = Reading {
+                let reader = SocketReader {
                     worker: self,
                     id: open.id,
                 };
                 let opened = self.server.relays.open(open, now.at, &reader);
-                Taken::Answer(core.opened(now, opened))
+                InputOutcome::Answer(core.opened(now, opened))
             }
             Action::Dial {
                 number,
@@ -228,20 +228,25 @@ impl Worker {
                 let origin = relay.origin();
                 drop(core);
                 self.dial(number, origin, peer);
-                Taken::Nothing
+                InputOutcome::Nothing
             }
             Action::Join(join) => {
-                let held = Held {
+                let held = ConnectionGuard {
                     worker: Arc::clone(self),
                     number: join.number,
                 };
-                Taken::Joined(Box::new(Joined { join: *join, held }))
+                InputOutcome::Joined(Box::new(JoinedPeer { join: *join, held }))
             }
         }
     }
 
     /// A frame of a connection. What it asks to be joined with may be another worker's.
-    pub(crate) fn take_frame(self: &Arc<Self>, now: Now, client: Client, bytes: &[u8]) -> Taken {
+    pub(crate) fn take_frame(
+        self: &Arc<Self>,
+        now: Now,
+        client: Client,
+        bytes: &[u8],
+    ) -> InputOutcome {
         match self.server.worker_of(bytes) {
             Some(other) if !self.has_allocation(client) => other.take(now, client, bytes),
             _ => self.take(now, client, bytes),
@@ -372,42 +377,42 @@ impl Worker {
 
 /// What came of something that a client sent.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum InputOutcome {
     /// Nothing that it hears of now.
     Nothing,
     /// This is sent back.
     Answer(Vec<u8>),
     /// Its connection is a peer's from now on.
-    Joined(Box<Joined>),
+    Joined(Box<JoinedPeer>),
 }
 
 /// What a client's connection is joined with.
 #[derive(Debug)]
-pub(crate) struct Joined {
+pub(crate) struct JoinedPeer {
     pub(crate) join: Join<PeerStream>,
-    pub(crate) held: Held,
+    pub(crate) held: ConnectionGuard,
 }
 
 /// Keeps a connection among those that there are; dropping it says that it is over.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct ConnectionGuard {
     worker: Arc<Worker>,
     number: ConnectionNumber,
 }
 
-impl Drop for Held {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.worker.core.lock().disconnected(self.number);
     }
 }
 
 /// Reads the sockets of one allocation.
-struct Reading<'a> {
+struct SocketReader<'a> {
     worker: &'a Arc<Worker>,
     id: AllocationId,
 }
 
-impl Reader for Reading<'_> {
+impl Reader for SocketReader<'_> {
     fn receive(&self, socket: Arc<UdpSocket>) -> AbortHandle {
         let (worker, id) = (Arc::clone(self.worker), self.id);
         let task = tokio::spawn(async move {

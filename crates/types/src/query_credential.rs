@@ -9,14 +9,14 @@ use std::fmt;
 
 /// The query credential and the query without it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Extracted {
+pub struct ExtractedCredential {
     /// The token, decoded: three non-empty base64url parts, not verified.
     pub token: String,
     /// All other bytes of the query, as they came. Where it is empty, the target needs no `?`.
     pub rest: String,
 }
 
-impl fmt::Debug for Extracted {
+impl fmt::Debug for ExtractedCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Extracted").finish_non_exhaustive()
     }
@@ -25,7 +25,7 @@ impl fmt::Debug for Extracted {
 /// The credential is empty, malformed or there more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the query credential is empty, malformed or repeated")]
-pub struct Malformed;
+pub struct MalformedCredential;
 
 /// Our reserved parameter.
 pub const NAME: &str = "svc.token";
@@ -35,27 +35,30 @@ pub const NAMES: &[&str] = &[NAME];
 pub const COMPAT_NAMES: &[&str] = &[NAME, "rstream.token"];
 
 /// Takes the credential out of a raw query (without `?`). Nothing where there is none.
-pub fn extract(query: &str, names: &[&str]) -> Result<Option<Extracted>, Malformed> {
+pub fn extract(
+    query: &str,
+    names: &[&str],
+) -> Result<Option<ExtractedCredential>, MalformedCredential> {
     let mut matched = pieces(query.as_bytes()).filter(|piece| is_reserved(piece, names));
     let Some(piece) = matched.next() else {
         return Ok(None);
     };
     if matched.next().is_some() {
-        return Err(Malformed);
+        return Err(MalformedCredential);
     }
     let equals = piece.iter().position(|byte| *byte == b'=');
     let value = equals.and_then(|place| piece.get(place + 1..));
-    let value = value.ok_or(Malformed)?;
+    let value = value.ok_or(MalformedCredential)?;
     let token = percent_decode(value)
         .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or(Malformed)?;
+        .ok_or(MalformedCredential)?;
     if !has_token_form(&token) {
-        return Err(Malformed);
+        return Err(MalformedCredential);
     }
     // Cut at ASCII alone, so it is text still.
     let rest = String::from_utf8(without_reserved(query.as_bytes(), names));
-    let rest = rest.map_err(|_| Malformed)?;
-    Ok(Some(Extracted { token, rest }))
+    let rest = rest.map_err(|_| MalformedCredential)?;
+    Ok(Some(ExtractedCredential { token, rest }))
 }
 
 /// Whether any reserved parameter is there, in whatever form.
@@ -305,7 +308,7 @@ mod tests {
             "svc.token=a.b.c&%73vc.token=",
             "svc.token=ä.b.c",
         ] {
-            assert_eq!(extract(query, NAMES), Err(Malformed), "{query}");
+            assert_eq!(extract(query, NAMES), Err(MalformedCredential), "{query}");
             assert!(is_present(query, NAMES));
         }
     }
@@ -319,7 +322,7 @@ mod tests {
         assert_eq!((one.token.as_str(), one.rest.as_str()), ("a.b.c", "a"));
         assert_eq!(
             extract("svc.token=a.b.c&rstream.token=a.b.c", COMPAT_NAMES),
-            Err(Malformed)
+            Err(MalformedCredential)
         );
     }
 

@@ -3,7 +3,7 @@
 
 use crate::cbor::Reader;
 use crate::key::PublicKey;
-use crate::{MAX_CREDENTIAL_ID, Refused};
+use crate::{CeremonyError, MAX_CREDENTIAL_ID};
 
 /// Authenticator data, read to its last byte.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Credential<'a> {
 }
 
 impl<'a> AuthenticatorData<'a> {
-    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Refused> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, CeremonyError> {
         let (rp_id_hash, rest) = bytes.split_first_chunk().ok_or(TRUNCATED)?;
         let ([flags], rest) = rest.split_first_chunk().ok_or(TRUNCATED)?;
         let (count, rest) = rest.split_first_chunk().ok_or(TRUNCATED)?;
@@ -38,7 +38,9 @@ impl<'a> AuthenticatorData<'a> {
             rest.skip()?;
         }
         if !rest.rest().is_empty() {
-            return Err(Refused("the authenticator data is longer than it says"));
+            return Err(CeremonyError(
+                "the authenticator data is longer than it says",
+            ));
         }
         let data = Self {
             rp_id_hash: *rp_id_hash,
@@ -47,7 +49,7 @@ impl<'a> AuthenticatorData<'a> {
             credential,
         };
         if data.has(BACKED_UP) && !data.has(BACKUP_ELIGIBLE) {
-            return Err(Refused("a copy exists of what cannot be copied"));
+            return Err(CeremonyError("a copy exists of what cannot be copied"));
         }
         Ok(data)
     }
@@ -69,12 +71,12 @@ impl<'a> AuthenticatorData<'a> {
 
 impl<'a> Credential<'a> {
     /// Section 6.5.1: the maker's id for its model, then the credential's id and key.
-    fn read(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Refused> {
+    fn read(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), CeremonyError> {
         let (_model, rest) = bytes.split_first_chunk::<16>().ok_or(TRUNCATED)?;
         let (length, rest) = rest.split_first_chunk().ok_or(TRUNCATED)?;
         let length = usize::from(u16::from_be_bytes(*length));
         if !(1..=MAX_CREDENTIAL_ID).contains(&length) {
-            return Err(Refused("the credential's id has no good length"));
+            return Err(CeremonyError("the credential's id has no good length"));
         }
         let (id, rest) = rest.split_at_checked(length).ok_or(TRUNCATED)?;
         let mut reader = Reader::new(rest);
@@ -85,7 +87,7 @@ impl<'a> Credential<'a> {
     }
 }
 
-const TRUNCATED: Refused = Refused("the authenticator data breaks off");
+const TRUNCATED: CeremonyError = CeremonyError("the authenticator data breaks off");
 
 const USER_PRESENT: u8 = 1;
 const USER_VERIFIED: u8 = 1 << 2;

@@ -2,7 +2,7 @@
 //! has definite lengths and shortest integers only. Anything else is refused; nothing is copied,
 //! and no length is believed before the bytes are there.
 
-use crate::Refused;
+use crate::CeremonyError;
 
 /// What is still to be read.
 #[derive(Clone, Copy, Debug)]
@@ -18,21 +18,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Number of pairs of a map.
-    pub(crate) fn map(&mut self) -> Result<u64, Refused> {
+    pub(crate) fn map(&mut self) -> Result<u64, CeremonyError> {
         self.expect(MAP)
     }
 
-    pub(crate) fn text(&mut self) -> Result<&'a str, Refused> {
+    pub(crate) fn text(&mut self) -> Result<&'a str, CeremonyError> {
         let length = self.expect(TEXT)?;
         std::str::from_utf8(self.take(length)?).map_err(|_| MALFORMED)
     }
 
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Refused> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], CeremonyError> {
         let length = self.expect(BYTES)?;
         self.take(length)
     }
 
-    pub(crate) fn integer(&mut self) -> Result<i64, Refused> {
+    pub(crate) fn integer(&mut self) -> Result<i64, CeremonyError> {
         let (major, argument) = self.head()?;
         let value = i64::try_from(argument).map_err(|_| MALFORMED)?;
         match major {
@@ -43,11 +43,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes over one value, whatever it is.
-    pub(crate) fn skip(&mut self) -> Result<(), Refused> {
+    pub(crate) fn skip(&mut self) -> Result<(), CeremonyError> {
         self.skip_within(MAX_DEPTH)
     }
 
-    fn skip_within(&mut self, depth: usize) -> Result<(), Refused> {
+    fn skip_within(&mut self, depth: usize) -> Result<(), CeremonyError> {
         let (major, argument) = self.head()?;
         let values = match major {
             POSITIVE | NEGATIVE => 0,
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn expect(&mut self, major: u8) -> Result<u64, Refused> {
+    fn expect(&mut self, major: u8) -> Result<u64, CeremonyError> {
         match self.head()? {
             (found, argument) if found == major => Ok(argument),
             _ => Err(MALFORMED),
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Major type and argument (RFC 8949 section 3), the argument in its shortest form.
-    fn head(&mut self) -> Result<(u8, u64), Refused> {
+    fn head(&mut self) -> Result<(u8, u64), CeremonyError> {
         let [first] = self.array()?;
         let (argument, least) = match first & 31 {
             short @ 0..=23 => (u64::from(short), 0),
@@ -92,13 +92,13 @@ impl<'a> Reader<'a> {
         Ok((first >> 5, argument))
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Refused> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], CeremonyError> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(MALFORMED)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    fn take(&mut self, length: u64) -> Result<&'a [u8], Refused> {
+    fn take(&mut self, length: u64) -> Result<&'a [u8], CeremonyError> {
         let length = usize::try_from(length).map_err(|_| MALFORMED)?;
         let (taken, rest) = self.0.split_at_checked(length).ok_or(MALFORMED)?;
         self.0 = rest;
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(crate) const MALFORMED: Refused = Refused("the CBOR is malformed");
+pub(crate) const MALFORMED: CeremonyError = CeremonyError("the CBOR is malformed");
 
 // RFC 8949 section 3.1.
 const POSITIVE: u8 = 0;

@@ -5,7 +5,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::Value;
 use types::json::{self, Limits};
 
-use crate::Refused;
+use crate::CeremonyError;
 
 /// Client data whose every member that matters was there, once.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct ClientData {
 impl ClientData {
     /// Reads client data. A page inside a page of another origin is refused: nothing of ours is
     /// framed. Unknown members are passed over, as the specification wants.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Refused> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, CeremonyError> {
         let data = json::parse(bytes, LIMITS).map_err(|_| MALFORMED)?;
         let text = |name: &str| {
             let text = data.get(name).and_then(Value::as_str);
@@ -27,7 +27,9 @@ impl ClientData {
         if !matches!(data.get("crossOrigin"), None | Some(Value::Bool(false)))
             || data.get("topOrigin").is_some()
         {
-            return Err(Refused("the page that asked was framed by another origin"));
+            return Err(CeremonyError(
+                "the page that asked was framed by another origin",
+            ));
         }
         let challenge = BASE64_URL_SAFE_NO_PAD
             .decode(text("challenge")?)
@@ -40,7 +42,7 @@ impl ClientData {
     }
 }
 
-const MALFORMED: Refused = Refused("the client data is malformed");
+const MALFORMED: CeremonyError = CeremonyError("the client data is malformed");
 
 /// Browsers write some hundred bytes and no structure; there is room for members to come.
 const LIMITS: Limits = Limits {

@@ -5,7 +5,7 @@ use aws_lc_rs::signature::{
     UnparsedPublicKey,
 };
 
-use crate::Refused;
+use crate::CeremonyError;
 use crate::cbor::Reader;
 
 /// The COSE numbers of the algorithms that are taken, best first: ES256, `EdDSA`, RS256.
@@ -25,7 +25,7 @@ pub(crate) enum PublicKey<'a> {
 impl<'a> PublicKey<'a> {
     /// Reads a key, and leaves what stands behind it. Only the members that the key's type has:
     /// authenticators may write no others (Web Authentication level 3, section 6.5.1.1).
-    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Refused> {
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, CeremonyError> {
         let pairs = reader.map()?;
         if !(4..=5).contains(&pairs) {
             return Err(UNKNOWN_KEY);
@@ -60,7 +60,7 @@ impl<'a> PublicKey<'a> {
     }
 
     /// Whether the signature over the message is this key's.
-    pub(crate) fn verify(self, message: &[u8], signature: &[u8]) -> Result<(), Refused> {
+    pub(crate) fn verify(self, message: &[u8], signature: &[u8]) -> Result<(), CeremonyError> {
         let verified = match self {
             Self::Es256(x, y) => {
                 // SEC 1 section 2.3.3: an uncompressed point. One that is not on the curve
@@ -75,7 +75,7 @@ impl<'a> PublicKey<'a> {
                 signature,
             ),
         };
-        verified.map_err(|_| Refused("the signature is not the key's"))
+        verified.map_err(|_| CeremonyError("the signature is not the key's"))
     }
 }
 
@@ -87,7 +87,7 @@ enum Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    fn read(reader: &mut Reader<'a>) -> Result<Self, Refused> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, CeremonyError> {
         let mut ahead = *reader;
         if let Ok(integer) = ahead.integer() {
             *reader = ahead;
@@ -97,11 +97,11 @@ impl<'a> Member<'a> {
     }
 }
 
-fn coordinate(bytes: &[u8]) -> Result<[u8; 32], Refused> {
+fn coordinate(bytes: &[u8]) -> Result<[u8; 32], CeremonyError> {
     bytes.try_into().map_err(|_| UNKNOWN_KEY)
 }
 
-const UNKNOWN_KEY: Refused = Refused("the key is of no kind that is taken");
+const UNKNOWN_KEY: CeremonyError = CeremonyError("the key is of no kind that is taken");
 
 // RFC 9053 section 7.1 and RFC 8230 section 4: types of keys, and curves.
 const OKP: i64 = 1;

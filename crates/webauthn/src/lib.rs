@@ -15,12 +15,14 @@ mod key;
 mod relying_party;
 
 pub use self::key::ALGORITHMS;
-pub use self::relying_party::{Assertion, Registered, Registration, RelyingParty, Shown};
+pub use self::relying_party::{
+    Assertion, NewPasskey, PasskeyAssertion, Registration, RelyingParty,
+};
 
 /// Why a response is not taken, for the log: the person learns only that it was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(pub &'static str);
+pub struct CeremonyError(pub &'static str);
 
 /// Longest name that an authenticator gives a credential, in bytes (level 3, section 4,
 /// "Credential ID").

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use aws_lc_rs::digest::{SHA256, digest};
 use subtle::ConstantTimeEq as _;
 
-use crate::Refused;
+use crate::CeremonyError;
 use crate::authenticator_data::AuthenticatorData;
 use crate::cbor::Reader;
 use crate::client_data::ClientData;
@@ -30,7 +30,7 @@ pub struct Registration<'a> {
 
 /// A new passkey, for the caller to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registered {
+pub struct NewPasskey {
     /// The authenticator's name for it, at most [`crate::MAX_CREDENTIAL_ID`] bytes.
     pub credential_id: Vec<u8>,
     /// Public key in COSE form.
@@ -54,7 +54,7 @@ pub struct Assertion<'a> {
 
 /// That a passkey was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct PasskeyAssertion {
     /// The authenticator's counter, to be compared with the one that was kept.
     pub sign_count: u32,
     /// Whether the authenticator made sure who it was.
@@ -96,11 +96,13 @@ impl RelyingParty {
         &self,
         sent: Registration<'_>,
         is_ours: impl FnOnce(&[u8]) -> bool,
-    ) -> Result<Registered, Refused> {
+    ) -> Result<NewPasskey, CeremonyError> {
         self.asked(sent.client_data, "webauthn.create", is_ours)?;
         let data = self.authenticator_data(attested(sent.attestation)?)?;
-        let credential = data.credential.ok_or(Refused("there is no credential"))?;
-        Ok(Registered {
+        let credential = data
+            .credential
+            .ok_or(CeremonyError("there is no credential"))?;
+        Ok(NewPasskey {
             credential_id: credential.id.to_vec(),
             public_key: credential.public_key.to_vec(),
             sign_count: data.sign_count,
@@ -118,13 +120,13 @@ impl RelyingParty {
         public_key: &[u8],
         sent: Assertion<'_>,
         is_ours: impl FnOnce(&[u8]) -> bool,
-    ) -> Result<Shown, Refused> {
+    ) -> Result<PasskeyAssertion, CeremonyError> {
         self.asked(sent.client_data, "webauthn.get", is_ours)?;
         let data = self.authenticator_data(sent.authenticator_data)?;
         let client_data_hash = digest(&SHA256, sent.client_data);
         let signed = [sent.authenticator_data, client_data_hash.as_ref()].concat();
         PublicKey::read(&mut Reader::new(public_key))?.verify(&signed, sent.signature)?;
-        Ok(Shown {
+        Ok(PasskeyAssertion {
             sign_count: data.sign_count,
             user_verified: data.user_verified(),
         })
@@ -136,36 +138,41 @@ impl RelyingParty {
         client_data: &[u8],
         purpose: &str,
         is_ours: impl FnOnce(&[u8]) -> bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CeremonyError> {
         let data = ClientData::read(client_data)?;
         if data.purpose != purpose {
-            return Err(Refused("this was asked for something else"));
+            return Err(CeremonyError("this was asked for something else"));
         }
         if data.origin != self.origin {
-            return Err(Refused("the page that asked is of another origin"));
+            return Err(CeremonyError("the page that asked is of another origin"));
         }
         if !is_ours(&data.challenge) {
-            return Err(Refused("the challenge is not one of ours, or too old"));
+            return Err(CeremonyError(
+                "the challenge is not one of ours, or too old",
+            ));
         }
         Ok(())
     }
 
     /// Data of an authenticator that somebody touched for us.
-    fn authenticator_data<'a>(&self, bytes: &'a [u8]) -> Result<AuthenticatorData<'a>, Refused> {
+    fn authenticator_data<'a>(
+        &self,
+        bytes: &'a [u8],
+    ) -> Result<AuthenticatorData<'a>, CeremonyError> {
         let data = AuthenticatorData::read(bytes)?;
         let expected = digest(&SHA256, self.id.as_bytes());
         if !bool::from(expected.as_ref().ct_eq(&data.rp_id_hash)) {
-            return Err(Refused("the passkey is for another host"));
+            return Err(CeremonyError("the passkey is for another host"));
         }
         if !data.user_present() {
-            return Err(Refused("nobody was present"));
+            return Err(CeremonyError("nobody was present"));
         }
         Ok(data)
     }
 }
 
 /// The authenticator data of an attestation object (section 6.5.4).
-fn attested(object: &[u8]) -> Result<&[u8], Refused> {
+fn attested(object: &[u8]) -> Result<&[u8], CeremonyError> {
     let mut reader = Reader::new(object);
     let pairs = reader.map()?;
     let (mut format, mut statement, mut data) = (None, None, None);
@@ -186,4 +193,4 @@ fn attested(object: &[u8]) -> Result<&[u8], Refused> {
     }
 }
 
-const NO_ATTESTATION: Refused = Refused("the attestation object is malformed");
+const NO_ATTESTATION: CeremonyError = CeremonyError("the attestation object is malformed");

@@ -8,7 +8,7 @@ use std::{
 use tracing::{info, warn};
 use types::causes::chain;
 
-use super::{AgentStatus, session::Session, shared::Shared};
+use super::{AgentStatus, session::Session, shared::AgentState};
 use crate::{
     ConnectError,
     backoff::{Backoff, random},
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Runs until the agent is closed or refused. The one task that owns the channel.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<AgentState>) {
     let refusal = tokio::select! {
         biased;
         () = shared.kill.cancelled() => None,
@@ -32,7 +32,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 /// Brings the channel back until it must not come back (EN-9: also to an engine that was restarted
 /// and knows nothing of it). `None` when the owner closed the agent.
-async fn keep_online(shared: &Arc<Shared>) -> Option<crate::Refusal> {
+async fn keep_online(shared: &Arc<AgentState>) -> Option<crate::Refusal> {
     let mut backoff = shared.config().backoff.clone();
     let mut away_since = Instant::now();
     loop {
@@ -92,7 +92,7 @@ fn wait_after(
 
 /// One channel from its opening to its loss: the error (`None` when closed as asked) and how long
 /// it was open.
-async fn attempt(shared: &Arc<Shared>) -> (Option<ConnectError>, Duration) {
+async fn attempt(shared: &Arc<AgentState>) -> (Option<ConnectError>, Duration) {
     let opened = tokio::select! {
         () = shared.stop.cancelled() => return (None, Duration::ZERO),
         opened = Session::open(shared) => opened,
@@ -110,7 +110,7 @@ async fn attempt(shared: &Arc<Shared>) -> (Option<ConnectError>, Duration) {
 
 /// Waits before the next attempt; false when the agent is to end. Tunnels that are dropped
 /// meanwhile need no engine to be gone.
-async fn wait(shared: &Shared, retry_in: Duration) -> bool {
+async fn wait(shared: &AgentState, retry_in: Duration) -> bool {
     let over = tokio::time::sleep(retry_in);
     tokio::pin!(over);
     loop {

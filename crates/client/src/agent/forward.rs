@@ -15,7 +15,7 @@ use super::{host::HostRewriter, lanes::OnLane};
 use crate::{
     Destination, HostPort, ProxyProtocol, Stream, Target,
     connect::keepalive,
-    tap::{Opener, StreamTap, Tap, Tapped},
+    tap::{Opener, StreamTap, Tap, TappedStream},
     target::Forwarding,
     tunnel::{Connection, Observer},
 };
@@ -191,7 +191,7 @@ impl Service {
         match &mut self {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
-                let mut tapped = Tapped::new(&mut *socket, tap);
+                let mut tapped = TappedStream::new(&mut *socket, tap);
                 let pumped = pump(source, visitor, &mut tapped).await;
                 tapped.end(told(&pumped).as_deref());
                 if pumped.result.is_ok() {
@@ -200,7 +200,7 @@ impl Service {
                 pumped
             }
             Self::Unix(service) => {
-                let mut tapped = Tapped::new(service, tap);
+                let mut tapped = TappedStream::new(service, tap);
                 let pumped = pump(source, visitor, &mut tapped).await;
                 tapped.end(told(&pumped).as_deref());
                 pumped

@@ -13,7 +13,7 @@ use super::{
     data_path::DataPath,
     forward::{Service, Visit},
     hello,
-    shared::{Handler, Shared},
+    shared::{AgentState, Handler},
 };
 use crate::{
     ConnectError, Stream,
@@ -23,7 +23,7 @@ use crate::{
 
 /// Takes a visitor in a task of its own and answers on the channel.
 pub(crate) fn take(
-    shared: &Arc<Shared>,
+    shared: &Arc<AgentState>,
     path: &Arc<DataPath>,
     visitor: ProxyConnReq,
     answer: mpsc::Sender<ProxyConnRsp>,
@@ -58,7 +58,7 @@ pub(crate) fn take(
 }
 
 /// A visitor whose two ends stand.
-enum Taken {
+enum AcceptedVisitor {
     Queued {
         slot: mpsc::OwnedPermit<Box<Stream>>,
         stream: Stream,
@@ -71,7 +71,7 @@ enum Taken {
     },
 }
 
-impl Taken {
+impl AcceptedVisitor {
     async fn serve(self) {
         match self {
             Self::Queued { slot, stream } => drop(slot.send(Box::new(stream))),
@@ -93,10 +93,10 @@ impl Taken {
 }
 
 async fn begin(
-    shared: &Shared,
+    shared: &AgentState,
     path: &DataPath,
     visitor: ProxyConnReq,
-) -> Result<Taken, wire::Error> {
+) -> Result<AcceptedVisitor, wire::Error> {
     let Some(entry) = shared.route(&visitor.tunnel_id).await else {
         return Err(wire::Error::tunnel_not_found(
             "the agent has no such tunnel",
@@ -119,7 +119,7 @@ async fn begin(
                 .map_err(|e| unreachable(&e))?;
             let stream = Stream::new(stream, visit.stream_id, visit.source_ip)
                 .counted(shared.streams.token());
-            Ok(Taken::Queued { slot, stream })
+            Ok(AcceptedVisitor::Queued { slot, stream })
         }
         Handler::Forward(forward) => {
             // The service first: without it no connection to the engine is worth its handshake.
@@ -130,7 +130,7 @@ async fn begin(
             let visitor = dial_back(shared, path, visitor)
                 .await
                 .map_err(|e| unreachable(&e))?;
-            Ok(Taken::Forwarded {
+            Ok(AcceptedVisitor::Forwarded {
                 forward,
                 visit,
                 service,
@@ -142,7 +142,7 @@ async fn begin(
 
 /// Opens the connection that will be the visitor's bytes.
 async fn dial_back(
-    shared: &Shared,
+    shared: &AgentState,
     path: &DataPath,
     visitor: ProxyConnReq,
 ) -> Result<TlsStream, ConnectError> {
@@ -160,7 +160,7 @@ async fn dial_back(
 
 /// Opens a data connection and says its hello.
 pub(crate) async fn open_data(
-    shared: &Shared,
+    shared: &AgentState,
     connector: &Connector,
     path: &DataPath,
     stream_id: String,
@@ -221,7 +221,7 @@ mod tests {
         let config = Config::new("127.0.0.1:1".parse().unwrap(), Token::new("a.b.c"));
         let trust = Trust::Roots(Vec::new());
         let connector = Connector::new(config.engine.clone(), &trust, &[b"x"]).unwrap();
-        let shared = Arc::new(Shared::new(config, connector));
+        let shared = Arc::new(AgentState::new(config, connector));
         let path = Arc::default();
         let (answer, mut answers) = mpsc::channel(1024);
         for _ in 0..513 {

@@ -18,14 +18,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use transport::{
     TlsStream,
-    lane::{Connecting, Lane, LaneStream, MigratingStream, MigrationTarget},
+    lane::{ConnectFuture, Lane, LaneStream, MigratingStream, MigrationTarget},
 };
 use wire::{lane::StreamOpen, message::IpAddress};
 
 use super::{
     forward::{Visit, serve_carried},
     pool::StreamLease,
-    shared::{Handler, Shared},
+    shared::{AgentState, Handler},
 };
 use crate::Stream;
 
@@ -34,7 +34,7 @@ pub(crate) type OnLane = MigratingStream<MigrateToConnection>;
 
 /// Serves a lane until it ends; where its channel is `over`, with its last stream.
 pub(crate) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
     moves: Arc<MigrationRendezvous>,
     over: CancellationToken,
     io: TlsStream,
@@ -74,7 +74,7 @@ pub(crate) async fn serve(
 
 /// Serves one stream.
 async fn take(
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
     moves: Arc<MigrationRendezvous>,
     open: StreamOpen,
     mut stream: LaneStream,
@@ -113,7 +113,7 @@ impl MigrationTarget for MigrateToConnection {
 
     const CHOOSES: bool = false;
 
-    fn connect(&self) -> Connecting<StreamLease> {
+    fn connect(&self) -> ConnectFuture<StreamLease> {
         self.0.expect()
     }
 }
@@ -226,7 +226,7 @@ impl<C: Send + 'static> MigrationRendezvous<C> {
 impl<C: Send + 'static> RendezvousGuard<C> {
     /// Waits for the connection. There is no deadline: the engine brings it when it has read what is
     /// on the lane, as slowly as the visitor takes it. Whoever waits looks whether the lane is there.
-    fn expect(&self) -> Connecting<C> {
+    fn expect(&self) -> ConnectFuture<C> {
         let (sender, arrival) = oneshot::channel();
         let mut meetings = self.moves.0.lock();
         let meeting = meetings

@@ -35,14 +35,14 @@ use super::{
     forward::{Visit, serve_framed},
     inbound::open_data,
     lanes::{self, Delivery, MigrationRendezvous, RENDEZVOUS_TIMEOUT},
-    shared::{Handler, Shared},
+    shared::{AgentState, Handler},
 };
 use crate::{ConnectError, Stream, error::Step};
 
 /// The standing connections of one control channel. When the channel is over, those that carry
 /// no stream end; the others end after theirs.
 pub(crate) struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
     path: Arc<DataPath>,
     over: CancellationToken,
     open: Arc<AtomicUsize>,
@@ -54,7 +54,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<AgentState>,
         path: Arc<DataPath>,
         over: CancellationToken,
         lanes: bool,
@@ -136,7 +136,7 @@ impl Drop for CapacityPermit {
 /// of an engine whose spare ones we had closed would pay for it. So `idle_timeout_ms`, after which
 /// an agent may close one, is not used.
 async fn run_pooled_connection(
-    shared: &Shared,
+    shared: &AgentState,
     path: &DataPath,
     over: &CancellationToken,
     moves: Option<&Arc<MigrationRendezvous>>,
@@ -182,7 +182,7 @@ async fn run_pooled_connection(
 
 /// Serves one stream; `None` when its connection is gone with it.
 async fn serve(
-    shared: &Shared,
+    shared: &AgentState,
     moves: Option<&Arc<MigrationRendezvous>>,
     open: StreamOpen,
     mut framed: FramedStream<TlsStream>,
@@ -337,7 +337,7 @@ mod tests {
         let config = Config::new("127.0.0.1:1".parse().unwrap(), Token::new("a.b.c"));
         let trust = Trust::Roots(Vec::new());
         let connector = Connector::new(config.engine.clone(), &trust, &[b"x"]).unwrap();
-        let shared = Arc::new(Shared::new(config, connector));
+        let shared = Arc::new(AgentState::new(config, connector));
         let pool = Pool::new(shared, Arc::default(), CancellationToken::new(), false);
         pool.open.store(16_383, Ordering::Relaxed);
         let request = PoolReq {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     type Parts = (
-        &'static Shared,
+        &'static AgentState,
         &'static DataPath,
         &'static CancellationToken,
         Option<&'static Arc<MigrationRendezvous>>,

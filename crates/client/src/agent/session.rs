@@ -32,7 +32,7 @@ use super::{
     data_path::DataPath,
     hello, inbound,
     pool::Pool,
-    shared::{Entry, Shared},
+    shared::{AgentState, Entry},
 };
 use crate::{
     ConnectError, Properties, Refusal, RefusalKind, Token,
@@ -43,7 +43,7 @@ use crate::{
 
 /// An open control channel.
 pub(crate) struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
     reader: Reader,
     writer: Writer,
     liveness: AgentLiveness,
@@ -95,7 +95,7 @@ impl Session {
     /// another one.
     ///
     /// Cancel safe: dropping it closes the connection.
-    pub(crate) async fn open(shared: &Arc<Shared>) -> Result<Self, ConnectError> {
+    pub(crate) async fn open(shared: &Arc<AgentState>) -> Result<Self, ConnectError> {
         let tokens = &shared.config().tokens;
         let token = tokens.token().await?;
         match Self::open_with(shared, &token).await {
@@ -107,7 +107,7 @@ impl Session {
         }
     }
 
-    async fn open_with(shared: &Arc<Shared>, token: &Token) -> Result<Self, ConnectError> {
+    async fn open_with(shared: &Arc<AgentState>, token: &Token) -> Result<Self, ConnectError> {
         let (reader, mut writer) = split(shared.connector().connect().await?);
         let mut reader = reader;
         let config = shared.config();

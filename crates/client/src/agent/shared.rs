@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The state of one agent.
-pub(crate) struct Shared {
+pub(crate) struct AgentState {
     config: Config,
     connector: Connector,
     runtimes: Vec<Handle>,
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) streams: TaskTracker,
 }
 
-impl Shared {
+impl AgentState {
     pub(crate) fn new(config: Config, connector: Connector) -> Self {
         let runtimes = match config.runtimes.as_slice() {
             [] => vec![Handle::current()],
@@ -260,7 +260,7 @@ pub(crate) struct Failures {
     pub(crate) last: Option<ConnectError>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for AgentState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
             .field("config", &self.config)

@@ -6,7 +6,7 @@ use hyper::body::{Bytes, Incoming};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use super::{Api, ApiError, Asked, HttpError, events::SILENCE, percent_encoded, read, target};
+use super::{Api, ApiError, ApiRequest, HttpError, events::SILENCE, percent_encoded, read, target};
 use crate::{ConnectError, error::Step};
 
 /// An answer that is read as it comes.
@@ -77,8 +77,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn asked(self, accept: &'static str) -> Asked<'static, fn(&StatusCode) -> bool> {
-        Asked {
+    fn asked(self, accept: &'static str) -> ApiRequest<'static, fn(&StatusCode) -> bool> {
+        ApiRequest {
             method: self.method,
             target: target(self.path, self.params),
             accept,

@@ -31,7 +31,7 @@ use tokio::{
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream};
 use transport::{CopyResult, Stream, memory::Source, pump, service_client};
 
-use super::{StreamTap, Tapped};
+use super::{StreamTap, TappedStream};
 use crate::trust::TlsError;
 
 /// Lets a tap read the streams of a tunnel in which the edge speaks TLS with the service.
@@ -89,7 +89,7 @@ impl Opener {
                 };
             }
         };
-        let mut tapped = Tapped::new(service, tap);
+        let mut tapped = TappedStream::new(service, tap);
         let pumped = pump(source, &mut visitor, &mut tapped).await;
         if pumped.result.is_err() {
             // The session may hold what the service said before it broke off. A visitor who is not

@@ -21,7 +21,7 @@ pub struct Subscription {
     /// Its id in the ledger.
     pub id: String,
     /// Whether it is paid for.
-    pub standing: Standing,
+    pub standing: PaymentStatus,
     /// Its first day; each month of it begins on that day of the month.
     pub since: Date,
 }
@@ -38,7 +38,7 @@ impl Account {
 
 /// Whether a subscription is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PaymentStatus {
     /// It is.
     Good,
     /// A payment is overdue.
@@ -97,7 +97,7 @@ mod tests {
     fn since(year: i16, month: i8, day: i8) -> Subscription {
         Subscription {
             id: "sub".to_owned(),
-            standing: Standing::Good,
+            standing: PaymentStatus::Good,
             since: date(year, month, day),
         }
     }
@@ -163,7 +163,7 @@ mod tests {
         ) {
             let since = date(2020, 1, 1).saturating_add(Span::new().days(first));
             let today = since.saturating_add(Span::new().days(later));
-            let subscription = Subscription { id: String::new(), standing: Standing::Good, since };
+            let subscription = Subscription { id: String::new(), standing: PaymentStatus::Good, since };
             let period = subscription.period(today);
             prop_assert!(period.start <= today && today < period.end);
             let rest = period.rest_of(monthly, today);

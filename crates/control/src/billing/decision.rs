@@ -3,7 +3,7 @@
 use api::control::plans::BillingActionKind;
 use jiff::civil::Date;
 
-use super::account::{Account, Standing};
+use super::account::{Account, PaymentStatus};
 use crate::plans::Terms;
 
 /// What a creation would do to the account. Amounts are in the smallest unit of the currency.
@@ -45,7 +45,7 @@ pub fn decide(terms: &Terms, account: &Account, today: Date) -> Decision {
         return Decision::Checkout { monthly };
     };
     let now = subscription.period(today).rest_of(monthly, today);
-    if account.has_payment_method && subscription.standing == Standing::Good {
+    if account.has_payment_method && subscription.standing == PaymentStatus::Good {
         Decision::Update {
             subscription: subscription.id.clone(),
             now,
@@ -77,7 +77,7 @@ mod tests {
     use crate::plans::CatalogSection;
     use api::control::plans::Plan;
 
-    fn account(standing: Standing, has_payment_method: bool) -> Account {
+    fn account(standing: PaymentStatus, has_payment_method: bool) -> Account {
         Account {
             subscription: Some(Subscription {
                 id: "sub_1".to_owned(),
@@ -105,7 +105,7 @@ mod tests {
                 monthly: pro.monthly
             }
         );
-        let good = account(Standing::Good, true);
+        let good = account(PaymentStatus::Good, true);
         assert_eq!(decide(basic, &good, today), Decision::Free);
         assert_eq!(
             decide(pro, &good, today),
@@ -116,8 +116,8 @@ mod tests {
             }
         );
         for broken in [
-            account(Standing::PastDue, true),
-            account(Standing::Good, false),
+            account(PaymentStatus::PastDue, true),
+            account(PaymentStatus::Good, false),
         ] {
             assert_eq!(
                 decide(pro, &broken, today).action(),

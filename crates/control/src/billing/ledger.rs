@@ -14,8 +14,8 @@ use store::{Conn, Tx, workspaces};
 use types::id::{InvoiceId, ProjectId, SubscriptionChangeId, SubscriptionId, WorkspaceId};
 use types::problem::Problem;
 
-use super::account::{Account, Period, Standing, Subscription, day_of};
-use super::{Billing, Item, Pending};
+use super::account::{Account, PaymentStatus, Period, Subscription, day_of};
+use super::{Billing, BillingFuture, Item};
 use crate::problem::Answer;
 use crate::random;
 
@@ -24,7 +24,11 @@ use crate::random;
 pub struct Ledger;
 
 impl Billing for Ledger {
-    fn account<'a>(&'a self, conn: &'a mut Conn, workspace: WorkspaceId) -> Pending<'a, Account> {
+    fn account<'a>(
+        &'a self,
+        conn: &'a mut Conn,
+        workspace: WorkspaceId,
+    ) -> BillingFuture<'a, Account> {
         Box::pin(async move {
             let subscription = billing::open(conn, workspace).await?;
             let has_payment_method = workspaces::by_id(conn, workspace)
@@ -34,9 +38,9 @@ impl Billing for Ledger {
                 subscription: subscription.map(|row| Subscription {
                     id: row.id.to_string(),
                     standing: if row.status == ACTIVE {
-                        Standing::Good
+                        PaymentStatus::Good
                     } else {
-                        Standing::PastDue
+                        PaymentStatus::PastDue
                     },
                     since: day_of(row.started_at),
                 }),
@@ -52,7 +56,7 @@ impl Billing for Ledger {
         workspace: WorkspaceId,
         currency: &'a str,
         now: Timestamp,
-    ) -> Pending<'a, ()> {
+    ) -> BillingFuture<'a, ()> {
         Box::pin(async move {
             match billing::open(tx, workspace).await? {
                 Some(row) if row.status == ACTIVE => {}
@@ -87,7 +91,7 @@ impl Billing for Ledger {
         })
     }
 
-    fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> Pending<'a, ()> {
+    fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> BillingFuture<'a, ()> {
         Box::pin(async move {
             // The decision was made on this subscription, under the workspace's lock: that it is
             // gone means that somebody wrote past us.
@@ -126,7 +130,7 @@ impl Billing for Ledger {
         workspace: WorkspaceId,
         project: ProjectId,
         now: Timestamp,
-    ) -> Pending<'a, Option<Date>> {
+    ) -> BillingFuture<'a, Option<Date>> {
         Box::pin(async move {
             renewal::catch_up(tx, workspace, now).await?;
             let Some(row) = billing::open(tx, workspace).await? else {
@@ -146,7 +150,11 @@ impl Billing for Ledger {
         })
     }
 
-    fn due<'a>(&'a self, conn: &'a mut Conn, now: Timestamp) -> Pending<'a, Vec<WorkspaceId>> {
+    fn due<'a>(
+        &'a self,
+        conn: &'a mut Conn,
+        now: Timestamp,
+    ) -> BillingFuture<'a, Vec<WorkspaceId>> {
         Box::pin(async move {
             let due = billing::due(conn, now, MAX_DUE).await?;
             Ok(due.into_iter().map(|due| due.workspace_id).collect())
@@ -158,7 +166,7 @@ impl Billing for Ledger {
         tx: &'a mut Tx,
         workspace: WorkspaceId,
         now: Timestamp,
-    ) -> Pending<'a, bool> {
+    ) -> BillingFuture<'a, bool> {
         Box::pin(renewal::step(tx, workspace, now, renewal::Empty::Ends))
     }
 }
@@ -269,7 +277,7 @@ fn end_of_period(since: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
 fn period_of(since: Timestamp, at: Timestamp) -> Period {
     let terms = Subscription {
         id: String::new(),
-        standing: Standing::Good,
+        standing: PaymentStatus::Good,
         since: day_of(since),
     };
     terms.period(day_of(at))

@@ -9,7 +9,7 @@ use api::control::whoami::CallerKind;
 use jiff::Timestamp;
 use serde_json::Value;
 use store::SecretHash;
-use store::callers::{self as stored, OfCredential, OfSession};
+use store::callers::{self as stored, OfCredential, SessionCaller};
 use store::credentials::{self, Kind};
 use store::users::{Status, User};
 use types::id::{CredentialId, SessionId};
@@ -284,7 +284,7 @@ fn of_credential(
 
 /// What a token that was minted from a session allows.
 fn of_session(
-    row: OfSession,
+    row: SessionCaller,
     verified: &Verified,
     shown: &PresentedToken<'_>,
 ) -> Answer<AuthenticatedCaller> {

@@ -14,9 +14,9 @@ use jiff::SignedDuration;
 use super::file::{EngineSection, PlatformFile, TlsSection, TurnSection};
 use super::{Config, EngineConfig, TurnConfig};
 
-type Checked<T> = Result<T, ConfigError>;
+type CheckResult<T> = Result<T, ConfigError>;
 
-pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
+pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
     let section = file.platform;
     let listen = address("platform.listen_addr", &section.listen_addr)?;
     let base_url = base_url(section.base_url)?;
@@ -38,19 +38,19 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         .into_iter()
         .enumerate()
         .map(|(index, value)| path(&format!("platform.signing_keys.{index}"), value))
-        .collect::<Checked<_>>()?;
+        .collect::<CheckResult<_>>()?;
     let trusted_proxies = section
         .trusted_proxies
         .iter()
         .enumerate()
         .map(|(index, value)| network(&format!("platform.trusted_proxies.{index}"), value))
-        .collect::<Checked<_>>()?;
+        .collect::<CheckResult<_>>()?;
     let engines = file
         .engines
         .into_iter()
         .enumerate()
         .map(|(index, section)| engine(index, section))
-        .collect::<Checked<Vec<_>>>()?;
+        .collect::<CheckResult<Vec<_>>>()?;
     let data_dir = path("platform.data_dir", section.data_dir)?;
     let mail = file.mail.check(data_dir.join("mail"))?;
     let openid = file.openid.check()?;
@@ -91,7 +91,7 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
 }
 
 /// An origin: everything that is derived from it (issuer, cookies, callbacks) compares bytes.
-fn base_url(value: Option<String>) -> Checked<String> {
+fn base_url(value: Option<String>) -> CheckResult<String> {
     let key = "platform.base_url";
     let value = value.ok_or_else(|| ConfigError::new(key, "this key is required"))?;
     let value = value.strip_suffix('/').unwrap_or(&value).to_owned();
@@ -124,7 +124,7 @@ fn base_url(value: Option<String>) -> Checked<String> {
 }
 
 /// Both files, or none.
-fn tls(section: TlsSection) -> Checked<Option<CertFiles>> {
+fn tls(section: TlsSection) -> CheckResult<Option<CertFiles>> {
     match (section.cert_file, section.key_file) {
         (None, None) => Ok(None),
         (Some(cert), Some(key)) => Ok(Some(CertFiles {
@@ -138,7 +138,7 @@ fn tls(section: TlsSection) -> Checked<Option<CertFiles>> {
 
 const TOGETHER: &str = "tls.cert_file and tls.key_file go together";
 
-fn engine(index: usize, section: EngineSection) -> Checked<EngineConfig> {
+fn engine(index: usize, section: EngineSection) -> CheckResult<EngineConfig> {
     let key = format!("engines.{index}.cluster_domain");
     let value = section
         .cluster_domain
@@ -161,7 +161,7 @@ fn engine(index: usize, section: EngineSection) -> Checked<EngineConfig> {
 }
 
 /// `low-high`, both included.
-fn ports(key: &str, value: &str) -> Checked<RangeInclusive<u16>> {
+fn ports(key: &str, value: &str) -> CheckResult<RangeInclusive<u16>> {
     let range = value.split_once('-').and_then(|(low, high)| {
         let (low, high) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
         (0 < low && low <= high).then_some(low..=high)
@@ -172,7 +172,7 @@ fn ports(key: &str, value: &str) -> Checked<RangeInclusive<u16>> {
     })
 }
 
-fn turn(section: TurnSection) -> Checked<TurnConfig> {
+fn turn(section: TurnSection) -> CheckResult<TurnConfig> {
     let name = |key: &str, value: Option<String>| {
         value.map(|value| cluster_domain(key, &value)).transpose()
     };
@@ -205,7 +205,7 @@ const MIN_CONNECTIONS: u32 = 4;
 /// More than a server serves well.
 const MAX_CONNECTIONS: u32 = 1000;
 
-fn connections(given: Option<u32>) -> Checked<Option<u32>> {
+fn connections(given: Option<u32>) -> CheckResult<Option<u32>> {
     if given.is_some_and(|given| !(MIN_CONNECTIONS..=MAX_CONNECTIONS).contains(&given)) {
         let message = format!("expected {MIN_CONNECTIONS} to {MAX_CONNECTIONS} connections");
         return Err(ConfigError::new("platform.database_connections", message));
@@ -216,7 +216,7 @@ fn connections(given: Option<u32>) -> Checked<Option<u32>> {
 /// Longer than any balancer takes to notice.
 const MAX_DRAIN_SECONDS: u16 = 300;
 
-fn drain(seconds: u16) -> Checked<Duration> {
+fn drain(seconds: u16) -> CheckResult<Duration> {
     if seconds > MAX_DRAIN_SECONDS {
         let message = format!("expected 0 to {MAX_DRAIN_SECONDS} seconds");
         return Err(ConfigError::new("platform.drain_seconds", message));
@@ -227,7 +227,7 @@ fn drain(seconds: u16) -> Checked<Duration> {
 /// Ten years: a period that is longer is a mistake.
 const MAX_ROTATE_DAYS: u16 = 3650;
 
-fn rotation(days: u16) -> Checked<Option<SignedDuration>> {
+fn rotation(days: u16) -> CheckResult<Option<SignedDuration>> {
     if days > MAX_ROTATE_DAYS {
         let message = format!("this is not a number of days from 0 to {MAX_ROTATE_DAYS}");
         return Err(ConfigError::new("keys.rotate_days", message));
@@ -246,14 +246,14 @@ pub(crate) fn is_loopback(host: &str) -> bool {
 }
 
 /// A path of the file.
-pub(crate) fn path(key: &str, value: String) -> Checked<PathBuf> {
+pub(crate) fn path(key: &str, value: String) -> CheckResult<PathBuf> {
     if value.is_empty() {
         return Err(ConfigError::new(key, "a path must not be empty"));
     }
     Ok(PathBuf::from(value))
 }
 
-fn address(key: &str, value: &str) -> Checked<SocketAddr> {
+fn address(key: &str, value: &str) -> CheckResult<SocketAddr> {
     value.parse().map_err(|_| {
         let message = format!("{value:?} is not an address and a port, such as 127.0.0.1:8080");
         ConfigError::new(key, message)
@@ -261,7 +261,7 @@ fn address(key: &str, value: &str) -> Checked<SocketAddr> {
 }
 
 /// A network, or one address.
-pub(crate) fn network(key: &str, value: &str) -> Checked<IpNet> {
+pub(crate) fn network(key: &str, value: &str) -> CheckResult<IpNet> {
     value
         .parse()
         .or_else(|_| value.parse::<std::net::IpAddr>().map(IpNet::from))
@@ -279,7 +279,7 @@ const MAX_HOST_BYTES: usize = 253;
 /// With room for the endpoint before it.
 const MAX_CLUSTER_BYTES: usize = MAX_HOST_BYTES - 63;
 
-fn cluster_domain(key: &str, value: &str) -> Checked<String> {
+fn cluster_domain(key: &str, value: &str) -> CheckResult<String> {
     let name = host_name(key, value)?;
     if name.len() > MAX_CLUSTER_BYTES {
         let message = format!("{value:?} leaves no room for the name of a project");
@@ -289,7 +289,7 @@ fn cluster_domain(key: &str, value: &str) -> Checked<String> {
 }
 
 /// A DNS name, in lower case.
-pub(crate) fn host_name(key: &str, value: &str) -> Checked<String> {
+pub(crate) fn host_name(key: &str, value: &str) -> CheckResult<String> {
     let label = |label: &str| {
         let inner = label
             .bytes()

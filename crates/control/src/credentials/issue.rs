@@ -17,7 +17,7 @@ use types::id::{CredentialId, UserId};
 use types::permission::Permission;
 use types::problem::Problem;
 
-use super::material::{Material, Sent};
+use super::material::{Material, SubmittedMaterial};
 use super::view::view;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -41,7 +41,7 @@ pub(super) async fn create(
 ) -> Answer<(StatusCode, Json<IssuedCredential>)> {
     let now = app.now();
     let name = name(&body.name)?;
-    let sent = Sent {
+    let sent = SubmittedMaterial {
         public_key: body.public_key_pem.as_deref(),
         certificate: body.certificate_pem.as_deref(),
         issuer: body.issuer_pem.as_deref(),
@@ -183,14 +183,14 @@ impl Issuer {
 
 /// A credential and, where it has one, its secret.
 #[derive(Clone, Debug)]
-pub struct Issued {
+pub struct CredentialWithSecret {
     /// What is stored.
     pub credential: Credential,
     /// The token of a personal access token: to be shown once.
     pub token: Option<Secret>,
 }
 
-impl Issued {
+impl CredentialWithSecret {
     pub(super) fn shown(&self, now: Timestamp) -> Answer<IssuedCredential> {
         Ok(IssuedCredential {
             credential: view(&self.credential, now),
@@ -205,7 +205,7 @@ pub fn issue_pat(
     owner: UserId,
     name: &str,
     expires_at: Option<Timestamp>,
-) -> Answer<Issued> {
+) -> Answer<CredentialWithSecret> {
     let draft = Draft {
         owner,
         name: name.to_owned(),
@@ -225,7 +225,7 @@ pub fn issue_access_token(
     claims: AccessClaims,
     resources: Option<Value>,
     (now, expires_at): (Timestamp, Timestamp),
-) -> Answer<Issued> {
+) -> Answer<CredentialWithSecret> {
     let draft = Draft {
         owner,
         name: client_name.to_owned(),
@@ -247,7 +247,7 @@ pub(crate) async fn issue_admin_pat(
 ) -> Answer<Secret> {
     for _ in 0..MAX_DRAWS {
         let now = app.now();
-        let Issued { credential, token } = issue_pat(app, owner, name, expires_at)?;
+        let CredentialWithSecret { credential, token } = issue_pat(app, owner, name, expires_at)?;
         let mut tx = app.store.begin().await?;
         match stored::insert(&mut tx, &credential).await {
             Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
@@ -263,7 +263,7 @@ pub(crate) async fn issue_admin_pat(
 }
 
 /// Makes a credential out of a draft, and its token where it is a personal access token.
-pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
+pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<CredentialWithSecret> {
     let Draft {
         owner,
         name,
@@ -331,7 +331,7 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
             credential.issuer_fingerprint = Some(fingerprint.to_vec());
         }
     }
-    Ok(Issued { credential, token })
+    Ok(CredentialWithSecret { credential, token })
 }
 
 fn personal_token(

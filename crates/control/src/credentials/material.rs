@@ -26,7 +26,7 @@ pub(super) enum Material {
 
 /// What was sent of it, in PEM.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent<'a> {
+pub(super) struct SubmittedMaterial<'a> {
     pub(super) public_key: Option<&'a str>,
     pub(super) certificate: Option<&'a str>,
     pub(super) issuer: Option<&'a str>,
@@ -34,7 +34,11 @@ pub(super) struct Sent<'a> {
 
 impl Material {
     /// Takes what belongs to the kind, and refuses what belongs to another.
-    pub(super) fn of(kind: CredentialKind, sent: Sent<'_>, now: Timestamp) -> Answer<Self> {
+    pub(super) fn of(
+        kind: CredentialKind,
+        sent: SubmittedMaterial<'_>,
+        now: Timestamp,
+    ) -> Answer<Self> {
         let of_kinds = [
             ("publicKeyPem", sent.public_key, CredentialKind::App),
             ("certificatePem", sent.certificate, CredentialKind::Mtls),

@@ -11,7 +11,7 @@ use store::credentials as stored;
 use types::problem::Problem;
 
 use super::issue::{Draft, Issuer, issue, lock_issuer, require_room};
-use super::material::{Material, Sent};
+use super::material::{Material, SubmittedMaterial};
 use super::own;
 use super::view::kind;
 use crate::app::App;
@@ -52,7 +52,7 @@ pub(super) async fn rotate(
         let detail = "An OAuth client holds this token: the client is linked anew instead.";
         return Err(Problem::conflict().with_detail(detail).into());
     }
-    let sent = Sent {
+    let sent = SubmittedMaterial {
         public_key: body.public_key_pem.as_deref(),
         certificate: body.certificate_pem.as_deref(),
         issuer: body.issuer_pem.as_deref(),

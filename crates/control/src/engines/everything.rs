@@ -5,11 +5,11 @@ use store::{Snapshot, changes, directory};
 
 use super::changes::cursor;
 use super::items;
-use super::link::{Ended, Link};
+use super::link::{Link, LinkEnd};
 use crate::metrics;
 
 /// Tells everything, in pages: what is kept of it here is one page.
-pub(super) async fn tell(link: &mut Link) -> Result<(), Ended> {
+pub(super) async fn tell(link: &mut Link) -> Result<(), LinkEnd> {
     let _turn = turn(link).await?;
     let mut at = link.app.store.snapshot().await?;
     let head = changes::head(&mut at).await?;
@@ -37,22 +37,22 @@ pub(super) async fn tell(link: &mut Link) -> Result<(), Ended> {
 }
 
 /// Waits until few enough others are told everything; the engine hears that the link stands.
-async fn turn(link: &mut Link) -> Result<tokio::sync::OwnedSemaphorePermit, Ended> {
+async fn turn(link: &mut Link) -> Result<tokio::sync::OwnedSemaphorePermit, LinkEnd> {
     let mut turn = std::pin::pin!(std::sync::Arc::clone(&link.app.engines.telling).acquire_owned());
     loop {
         tokio::select! {
-            turn = &mut turn => return turn.map_err(|_| Ended::Stopped),
+            turn = &mut turn => return turn.map_err(|_| LinkEnd::Stopped),
             ended = link.pause() => ended?,
         }
         link.keep_alive().await?;
     }
 }
 
-async fn item(link: &mut Link, item: Item) -> Result<(), Ended> {
+async fn item(link: &mut Link, item: Item) -> Result<(), LinkEnd> {
     Ok(link.out.push(&Down::Item { item }).await?)
 }
 
-async fn projects(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
+async fn projects(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
     let cluster = std::sync::Arc::clone(&link.cluster);
     let mut after = None;
     loop {
@@ -71,7 +71,7 @@ async fn projects(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
     }
 }
 
-async fn people(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
+async fn people(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
     let cluster = std::sync::Arc::clone(&link.cluster);
     let mut after = None;
     loop {
@@ -90,7 +90,7 @@ async fn people(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
     }
 }
 
-async fn credentials(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
+async fn credentials(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
     let cluster = std::sync::Arc::clone(&link.cluster);
     let mut after = None;
     loop {
@@ -110,7 +110,7 @@ async fn credentials(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
     }
 }
 
-async fn webtty_servers(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
+async fn webtty_servers(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
     let cluster = std::sync::Arc::clone(&link.cluster);
     let mut after = None;
     loop {
@@ -128,7 +128,7 @@ async fn webtty_servers(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended>
     }
 }
 
-async fn ended(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
+async fn ended(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
     let mut after: Option<String> = None;
     loop {
         at.next_page();

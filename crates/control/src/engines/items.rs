@@ -176,7 +176,7 @@ pub(super) fn webtty_server(row: webtty_servers::WebttyServer) -> Item {
 }
 
 /// What was ended before its time.
-pub(super) fn ended(row: directory::Ended) -> Item {
+pub(super) fn ended(row: directory::EndedObject) -> Item {
     Item::Ended(Ended {
         id: row.jti,
         until: whole_second(row.expires_at),

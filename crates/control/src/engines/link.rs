@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::link::{ALIVE_SECONDS, Down, Item, MAX_LINE_BYTES};
 use jiff::{SignedDuration, Timestamp};
 use store::changes::{self, Change, Kind, Version};
-use store::engines::{self, Linked};
+use store::engines::{self, LinkedEngine};
 
 use super::changes::cursor;
 use super::cluster::Cluster;
@@ -35,7 +35,7 @@ pub(super) struct Link {
 
 /// Why a link ends.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum LinkEnd {
     /// The engine went away, or did not read.
     Unread(Unread),
     /// The platform ends.
@@ -47,13 +47,13 @@ pub(super) enum Ended {
     Keys(KeyError),
 }
 
-impl From<Unread> for Ended {
+impl From<Unread> for LinkEnd {
     fn from(unread: Unread) -> Self {
         Self::Unread(unread)
     }
 }
 
-impl From<store::Error> for Ended {
+impl From<store::Error> for LinkEnd {
     fn from(error: store::Error) -> Self {
         Self::Database(error)
     }
@@ -88,21 +88,21 @@ impl Link {
         let ended = self.tell().await;
         metrics::links(-1);
         match &ended {
-            Ok(()) | Err(Ended::Stopped | Ended::Unread(Unread::Gone)) => {
+            Ok(()) | Err(LinkEnd::Stopped | LinkEnd::Unread(Unread::Gone)) => {
                 tracing::info!(cluster = %cluster.domain, %from, "a link ended");
             }
-            Err(Ended::Unread(Unread::Slow)) => {
+            Err(LinkEnd::Unread(Unread::Slow)) => {
                 tracing::warn!(cluster = %cluster.domain, %from, "an engine did not read; its link was cut");
             }
-            Err(Ended::Database(error)) => is_cut(&cluster, error),
-            Err(Ended::Keys(error)) => is_cut(&cluster, error),
+            Err(LinkEnd::Database(error)) => is_cut(&cluster, error),
+            Err(LinkEnd::Keys(error)) => is_cut(&cluster, error),
         }
         if self.seen_at.is_some() {
             self.forget().await;
         }
     }
 
-    async fn tell(&mut self) -> Result<(), Ended> {
+    async fn tell(&mut self) -> Result<(), LinkEnd> {
         let mut wakes = self.app.store.wakes();
         if let Some(told) = self.told.clone() {
             // The keys of the configuration have no log.
@@ -124,7 +124,7 @@ impl Link {
     }
 
     /// Tells what changed since the last step, if anything did.
-    async fn step(&mut self) -> Result<(), Ended> {
+    async fn step(&mut self) -> Result<(), LinkEnd> {
         let Some(told) = self.told.clone() else {
             return everything::tell(self).await;
         };
@@ -161,9 +161,9 @@ impl Link {
     }
 
     /// Reads the keys again, so that what is told of them is at least as new as the change.
-    pub(super) async fn reload_keys(&self) -> Result<(), Ended> {
+    pub(super) async fn reload_keys(&self) -> Result<(), LinkEnd> {
         let reloaded = self.app.keys.reload(&self.app.store).await;
-        reloaded.map_err(Ended::Keys)
+        reloaded.map_err(LinkEnd::Keys)
     }
 
     /// Sends a step: one line, or several where it is long. Who has not heard the last of them
@@ -173,7 +173,7 @@ impl Link {
         from: Option<Version>,
         to: Version,
         items: Vec<Item>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), LinkEnd> {
         let place = |at: &Version| cursor(&self.cluster, at);
         let (from, end) = (place(from.as_ref().unwrap_or(&to)), place(&to));
         let mut part: Vec<Item> = Vec::new();
@@ -200,16 +200,16 @@ impl Link {
     }
 
     /// Waits for a while.
-    pub(super) async fn pause(&self) -> Result<(), Ended> {
+    pub(super) async fn pause(&self) -> Result<(), LinkEnd> {
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => Ok(()),
-            () = self.app.engines.stop.cancelled() => Err(Ended::Stopped),
+            () = self.app.engines.stop.cancelled() => Err(LinkEnd::Stopped),
             () = self.out.gone() => Err(Unread::Gone.into()),
         }
     }
 
     /// Says that the link stands, where nothing else was said for long.
-    pub(super) async fn keep_alive(&mut self) -> Result<(), Ended> {
+    pub(super) async fn keep_alive(&mut self) -> Result<(), LinkEnd> {
         if self.out.silence() + LOOK_EVERY >= Duration::from_secs(ALIVE_SECONDS) {
             self.out.push(&Down::Alive {}).await?;
             self.out.flush().await?;
@@ -225,7 +225,7 @@ impl Link {
             return;
         }
         let Some(told) = &self.told else { return };
-        let link = Linked {
+        let link = LinkedEngine {
             id: self.id.clone(),
             cluster_domain: self.cluster.domain.clone(),
             address: self.from.to_string(),

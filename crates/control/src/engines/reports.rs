@@ -114,7 +114,7 @@ impl Batch {
             sessions: BTreeSet::new(),
         };
         for (index, record) in report.records.into_iter().enumerate() {
-            let at = At(index);
+            let at = RecordPosition(index);
             match record {
                 Record::Stream(record) => batch.stream(at, *record, is_hex)?,
                 Record::Event(record) => batch.event(at, *record)?,
@@ -130,7 +130,7 @@ impl Batch {
 
     fn stream(
         &mut self,
-        at: At,
+        at: RecordPosition,
         record: StreamRecord,
         is_hex: impl Fn(&str, usize) -> bool,
     ) -> Answer<()> {
@@ -167,7 +167,7 @@ impl Batch {
         Ok(())
     }
 
-    fn event(&mut self, at: At, record: EventRecord) -> Answer<()> {
+    fn event(&mut self, at: RecordPosition, record: EventRecord) -> Answer<()> {
         let project = at.project(&record.project_id)?;
         let event = Event::deserialize(record.event).map_err(|_| at.bad("event", "is no event"))?;
         if event.event_type == EventType::StateInitial {
@@ -177,7 +177,7 @@ impl Batch {
         Ok(())
     }
 
-    fn usage(&mut self, at: At, record: &UsageRecord) -> Answer<()> {
+    fn usage(&mut self, at: RecordPosition, record: &UsageRecord) -> Answer<()> {
         let project = at.project(&record.project_id)?;
         let sum = self.usage.entry((project, record.hour)).or_default();
         let counts = [
@@ -201,7 +201,7 @@ impl Batch {
         counts.into_iter().try_for_each(|count| at.add(count))
     }
 
-    fn turn(&mut self, at: At, record: &TurnUsageRecord) -> Answer<()> {
+    fn turn(&mut self, at: RecordPosition, record: &TurnUsageRecord) -> Answer<()> {
         let project = at.project(&record.project_id)?;
         let sum = self.turn.entry((project, record.hour)).or_default();
         let counts = [
@@ -215,14 +215,14 @@ impl Batch {
         counts.into_iter().try_for_each(|count| at.add(count))
     }
 
-    fn inventory(&mut self, at: At, record: &InventoryRecord) -> Answer<()> {
+    fn inventory(&mut self, at: RecordPosition, record: &InventoryRecord) -> Answer<()> {
         let project = at.project(&record.project_id)?;
         self.inventory
             .insert(project, (record.clients, record.tunnels));
         Ok(())
     }
 
-    fn session_ended(&mut self, at: At, record: SessionEndedRecord) -> Answer<()> {
+    fn session_ended(&mut self, at: RecordPosition, record: SessionEndedRecord) -> Answer<()> {
         let project = at.project(&record.project_id)?;
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if record.id.is_empty() || record.id.len() > MAX_ID || !record.id.bytes().all(is_part) {
@@ -245,7 +245,7 @@ impl Batch {
         let sequence = u64::try_from(self.sequence).unwrap_or_default();
         let served = self.served(&mut tx, cluster).await?;
         let catalogue = app.shop.catalogue();
-        let mut counted = Counted::default();
+        let mut counted = ReportCounts::default();
         let mut added: BTreeMap<ProjectId, StoredRecords> = BTreeMap::new();
         for stream in self.streams {
             let Some(project) = counted.of(&served, stream.project, "stream") else {
@@ -304,7 +304,7 @@ impl Batch {
     }
 
     /// The projects of it that the cluster serves.
-    async fn served(&self, tx: &mut Tx, cluster: &Cluster) -> Answer<Served> {
+    async fn served(&self, tx: &mut Tx, cluster: &Cluster) -> Answer<ServedProjects> {
         let mut ids: BTreeSet<ProjectId> = BTreeSet::new();
         ids.extend(self.streams.iter().map(|stream| stream.project));
         ids.extend(self.events.iter().map(|(id, _)| *id));
@@ -329,7 +329,7 @@ const TRIMMED: u32 = 2 * 1_000;
 /// The longest id of a session at a tunnel: those of codes have 26 characters behind a prefix.
 const MAX_ID: usize = 64;
 
-type Served = HashMap<ProjectId, directory::Project>;
+type ServedProjects = HashMap<ProjectId, directory::Project>;
 
 async fn store_stream(
     tx: &mut Tx,
@@ -413,15 +413,15 @@ fn searched(summary: &Value) -> String {
 
 /// Records that were counted, and those that were left out.
 #[derive(Default)]
-struct Counted {
+struct ReportCounts {
     kinds: BTreeMap<&'static str, u64>,
     left_out: u64,
 }
 
-impl Counted {
+impl ReportCounts {
     fn of<'a>(
         &mut self,
-        served: &'a Served,
+        served: &'a ServedProjects,
         id: ProjectId,
         kind: &'static str,
     ) -> Option<&'a directory::Project> {
@@ -452,9 +452,9 @@ impl Counted {
 
 /// A record's place in the report.
 #[derive(Clone, Copy)]
-struct At(usize);
+struct RecordPosition(usize);
 
-impl At {
+impl RecordPosition {
     fn bad(self, member: &str, message: &str) -> Refusal {
         bad(&format!("records.{}.{member}", self.0), message)
     }

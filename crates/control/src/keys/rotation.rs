@@ -7,7 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 use store::Store;
 use store::signing_keys::{self as stored, Status};
-use store::{Sealed, Tx};
+use store::{SealedBytes, Tx};
 
 use super::ring::KeySet;
 use super::seal::Seal;
@@ -192,7 +192,7 @@ async fn insert(
     let row = stored::SigningKey {
         kid: kid.to_owned(),
         algorithm: "EdDSA".to_owned(),
-        sealed_private_key: Sealed(sealed.map_err(|_| KeyError::Cryptography)?),
+        sealed_private_key: SealedBytes(sealed.map_err(|_| KeyError::Cryptography)?),
         public_jwk,
         status,
         created_at: now,

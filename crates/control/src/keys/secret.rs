@@ -6,7 +6,7 @@ use aws_lc_rs::hkdf;
 use credentials::Secret;
 use jiff::Timestamp;
 use store::platform_secrets::{self as stored, PlatformSecret};
-use store::{Sealed, Store};
+use store::{SealedBytes, Store};
 
 use super::seal::Seal;
 use super::{KeyError, files, sealing};
@@ -85,7 +85,7 @@ async fn leave_mark(
     let sealed = seal.seal(MARK, b"").map_err(|_| KeyError::Cryptography)?;
     let new = PlatformSecret {
         name: MARK.to_owned(),
-        sealed: Sealed(sealed),
+        sealed: SealedBytes(sealed),
         created_at: now,
     };
     let mut tx = store.begin().await?;

@@ -14,7 +14,7 @@ use credentials::Secret;
 use http::HeaderMap;
 use jiff::Timestamp;
 use store::platform_secrets::{self as stored, PlatformSecret};
-use store::{Sealed, Store};
+use store::{SealedBytes, Store};
 use types::problem::Problem;
 
 use super::seal::Seal;
@@ -135,7 +135,7 @@ async fn shared(
         let sealed = seal.seal(name, secret.expose());
         let new = PlatformSecret {
             name: name.to_owned(),
-            sealed: Sealed(sealed.map_err(|_| KeyError::Cryptography)?),
+            sealed: SealedBytes(sealed.map_err(|_| KeyError::Cryptography)?),
             created_at: now,
         };
         let mut tx = store.begin().await?;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use daemon::connections::{ConnectionPermit, Connections, Exceeded, descriptors};
+use daemon::connections::{ConnectionLimitError, ConnectionPermit, Connections, descriptors};
 use ipnet::IpNet;
 
 use crate::rate_limit::LimitsConfig;
@@ -36,7 +36,7 @@ impl ConnectionLimit {
     ///
     /// # Errors
     /// A limit is reached.
-    pub(super) fn acquire(&self, peer: IpAddr) -> Result<ConnectionPermit, Exceeded> {
+    pub(super) fn acquire(&self, peer: IpAddr) -> Result<ConnectionPermit, ConnectionLimitError> {
         let peer = peer.to_canonical();
         let mut proxies = self.trusted_proxies.iter();
         let is_proxy = proxies.any(|network| network.contains(&peer));
@@ -74,15 +74,19 @@ mod tests {
         let first = limit.acquire(ip("2001:db8::1")).unwrap();
         let _second = limit.acquire(ip("2001:db8::2")).unwrap();
         let refused = limit.acquire(ip("2001:db8::3")).unwrap_err();
-        assert_eq!(refused, Exceeded::Source, "a /64 is one source");
+        assert_eq!(refused, ConnectionLimitError::Source, "a /64 is one source");
         let _other = limit.acquire(ip("2001:db8:0:1::1")).unwrap();
         let _mapped = limit.acquire(ip("::ffff:192.0.2.1")).unwrap();
         let _plain = limit.acquire(ip("192.0.2.1")).unwrap();
         let refused = limit.acquire(ip("192.0.2.2")).unwrap_err();
-        assert_eq!(refused, Exceeded::Total);
+        assert_eq!(refused, ConnectionLimitError::Total);
         drop(first);
         let refused = limit.acquire(ip("192.0.2.1")).unwrap_err();
-        assert_eq!(refused, Exceeded::Source, "a mapped address is the same");
+        assert_eq!(
+            refused,
+            ConnectionLimitError::Source,
+            "a mapped address is the same"
+        );
         let _again = limit.acquire(ip("2001:db8::4")).unwrap();
     }
 
@@ -92,7 +96,10 @@ mod tests {
         let permits: Vec<_> = (0..5)
             .map(|_| limit.acquire(ip("::ffff:10.1.2.3")).unwrap())
             .collect();
-        assert_eq!(limit.acquire(ip("10.1.2.3")).unwrap_err(), Exceeded::Total);
+        assert_eq!(
+            limit.acquire(ip("10.1.2.3")).unwrap_err(),
+            ConnectionLimitError::Total
+        );
         drop(permits);
         assert!(limit.acquire(ip("10.1.2.3")).is_ok());
     }

@@ -16,7 +16,7 @@ use store::{SecretHash, Tx, workspaces};
 
 use super::consent::{Group, groups};
 use super::error::Code;
-use super::request::{AuthorizationRequest, Refused, refusal};
+use super::request::{AuthorizationError, AuthorizationRequest, refusal};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::delegation::{self, Grant};
@@ -230,9 +230,9 @@ fn path(request: &AuthorizationRequest<'_>) -> String {
     format!("{AUTHORIZE}?{}", request.query())
 }
 
-fn refused_response(app: &App, refused: Refused<'_>) -> Response {
+fn refused_response(app: &App, refused: AuthorizationError<'_>) -> Response {
     match refused {
-        Refused::Page(why) => {
+        AuthorizationError::Page(why) => {
             let text = format!(
                 "This link was made wrongly: {why}. Go back to where you came from and try again. \
                  If it happens again, tell those who made it."
@@ -244,7 +244,7 @@ fn refused_response(app: &App, refused: Refused<'_>) -> Response {
             };
             page_with(StatusCode::BAD_REQUEST, &page)
         }
-        Refused::Callback {
+        AuthorizationError::Callback {
             callback,
             state,
             error,

@@ -20,7 +20,7 @@ use types::permission::Permissions;
 use super::authorize::Workspaces;
 use super::clients::Client;
 use super::consent::{Group, groups};
-use super::source::Saying;
+use super::source::SourceField;
 use super::user_code::UserCode;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -65,7 +65,7 @@ pub(super) async fn submit(
     let who = signed_in(visitor, "/device")?;
     let typed = form.text("user_code");
     match find(&app, &who, ip, &typed).await? {
-        Found::Grant {
+        DeviceGrantLookup::Grant {
             code,
             grant,
             client,
@@ -73,7 +73,7 @@ pub(super) async fn submit(
             let page = approval_page(&app, &who, ip, code, &grant, client).await?;
             Ok(page)
         }
-        Found::Nothing => Ok(page_with(
+        DeviceGrantLookup::Nothing => Ok(page_with(
             StatusCode::UNPROCESSABLE_ENTITY,
             &CodePage {
                 user_code: &typed,
@@ -82,7 +82,7 @@ pub(super) async fn submit(
                 ),
             },
         )),
-        Found::TooSoon(TooSoon(seconds)) => {
+        DeviceGrantLookup::TooSoon(TooSoon(seconds)) => {
             let page = CodePage {
                 user_code: "",
                 error: Some("Too many attempts. Wait a little and try again."),
@@ -104,7 +104,7 @@ pub(super) async fn decide(
 ) -> Result<Response, PageRefusal> {
     let who = signed_in(visitor, "/device")?;
     let typed = form.text("user_code");
-    let Found::Grant {
+    let DeviceGrantLookup::Grant {
         code,
         grant,
         client,
@@ -137,7 +137,7 @@ pub(super) async fn decide(
     }))
 }
 
-enum Found<'a> {
+enum DeviceGrantLookup<'a> {
     Grant {
         code: UserCode,
         grant: Box<DeviceGrant>,
@@ -150,30 +150,37 @@ enum Found<'a> {
 /// Looks a code up, and counts it as a guess where there is none: by person, whichever session it
 /// comes from, and by place (RFC 8628 section 5.1). A guess counts when it begins, so that many at
 /// once are not one; a code that is there takes its own attempt back and forgives no other.
-async fn find<'a>(app: &'a App, who: &SignedIn, ip: IpAddr, typed: &str) -> Answer<Found<'a>> {
+async fn find<'a>(
+    app: &'a App,
+    who: &SignedIn,
+    ip: IpAddr,
+    typed: &str,
+) -> Answer<DeviceGrantLookup<'a>> {
     let (now, place) = (app.now(), source_network(ip));
     if let Err(wait) = app.oauth.guessers.begin(&place, now) {
-        return Ok(Found::TooSoon(wait));
+        return Ok(DeviceGrantLookup::TooSoon(wait));
     }
     if let Err(wait) = app.oauth.guesses.begin(&who.user.id, now) {
         app.oauth.guessers.take_back(&place);
-        return Ok(Found::TooSoon(wait));
+        return Ok(DeviceGrantLookup::TooSoon(wait));
     }
     let Some(code) = UserCode::parse(typed) else {
-        return Ok(Found::Nothing);
+        return Ok(DeviceGrantLookup::Nothing);
     };
     let hash = code.hash(app)?;
     let grant = device_grants::pending(&mut *app.store.read().await?, hash, now).await?;
     let Some(grant) = grant else {
-        return Ok(Found::Nothing);
+        return Ok(DeviceGrantLookup::Nothing);
     };
     app.oauth.guesses.take_back(&who.user.id);
     app.oauth.guessers.take_back(&place);
     let client = app.config.oauth.client(&grant.client_id);
-    Ok(client.map_or(Found::Nothing, |client| Found::Grant {
-        code,
-        grant: Box::new(grant),
-        client,
+    Ok(client.map_or(DeviceGrantLookup::Nothing, |client| {
+        DeviceGrantLookup::Grant {
+            code,
+            grant: Box::new(grant),
+            client,
+        }
     }))
 }
 
@@ -221,7 +228,7 @@ async fn note(
 struct ApprovalPage<'a> {
     client: &'a str,
     user_code: String,
-    sayings: Vec<Saying>,
+    sayings: Vec<SourceField>,
     ip: &'a str,
     country: Option<String>,
     is_elsewhere: bool,

@@ -23,7 +23,7 @@ use crate::people::session::{is_idle, later};
 use crate::tokens::text;
 
 /// What a person approved, as it was stored.
-pub(super) struct Approved {
+pub(super) struct ApprovedGrant {
     pub(super) user: UserId,
     pub(super) session: SessionId,
     pub(super) permissions: Vec<String>,
@@ -39,7 +39,7 @@ pub(super) async fn issue(
     app: &Arc<App>,
     mut tx: Tx,
     client: &Client,
-    approved: Approved,
+    approved: ApprovedGrant,
     credential: CredentialId,
     ip: IpAddr,
 ) -> Result<Option<TokenResponse>, OauthError> {

@@ -26,7 +26,7 @@ pub(super) struct AuthorizationRequest<'a> {
 
 /// Why a request goes no further.
 #[derive(Debug)]
-pub(super) enum Refused<'a> {
+pub(super) enum AuthorizationError<'a> {
     /// Where the answer would go is not known: a page of ours and never a redirect, or the address
     /// of this server would lead wherever a stranger likes (RFC 9700 section 4.11).
     Page(String),
@@ -40,25 +40,30 @@ pub(super) enum Refused<'a> {
 
 impl<'a> AuthorizationRequest<'a> {
     /// Reads the query of a request.
-    pub(super) fn parse(query: &str, config: &'a Config) -> Result<Self, Refused<'a>> {
+    pub(super) fn parse(query: &str, config: &'a Config) -> Result<Self, AuthorizationError<'a>> {
         if query.len() > MAX_QUERY_BYTES {
-            return Err(Refused::Page("it is too long".to_owned()));
+            return Err(AuthorizationError::Page("it is too long".to_owned()));
         }
-        let mut form = Form::parse(query).map_err(|bad| Refused::Page(bad.to_string()))?;
+        let mut form =
+            Form::parse(query).map_err(|bad| AuthorizationError::Page(bad.to_string()))?;
         let client = form
             .take("client_id")
             .and_then(|id| config.oauth.client(&id))
-            .ok_or_else(|| Refused::Page("its client is not registered here".to_owned()))?;
+            .ok_or_else(|| {
+                AuthorizationError::Page("its client is not registered here".to_owned())
+            })?;
         // Always named, also where one is registered: nothing is left to guess.
         let callback = form
             .take("redirect_uri")
             .and_then(|text| client.callback(&text))
             .ok_or_else(|| {
-                Refused::Page("its callback is not registered for this client".to_owned())
+                AuthorizationError::Page(
+                    "its callback is not registered for this client".to_owned(),
+                )
             })?;
         let state = form.take("state");
         Self::rest(form, config, client, callback, state.clone()).map_err(|error| {
-            Refused::Callback {
+            AuthorizationError::Callback {
                 callback,
                 state,
                 error,
@@ -126,8 +131,8 @@ impl<'a> AuthorizationRequest<'a> {
     }
 
     /// The refusal, sent to the callback.
-    pub(super) fn refuse(&self, error: OauthError) -> Refused<'a> {
-        Refused::Callback {
+    pub(super) fn refuse(&self, error: OauthError) -> AuthorizationError<'a> {
+        AuthorizationError::Callback {
             callback: self.callback,
             state: self.state.clone(),
             error,
@@ -232,8 +237,8 @@ mod tests {
     fn outcome(query: &str) -> String {
         match AuthorizationRequest::parse(query, &config()) {
             Ok(_) => "good".to_owned(),
-            Err(Refused::Page(_)) => "page".to_owned(),
-            Err(Refused::Callback { state, error, .. }) => {
+            Err(AuthorizationError::Page(_)) => "page".to_owned(),
+            Err(AuthorizationError::Callback { state, error, .. }) => {
                 assert!(state.is_none_or(|state| state == "s"));
                 error.code().as_str().to_owned()
             }

@@ -8,7 +8,7 @@ use super::error::{Code, OauthError};
 /// One thing that it says, for example that its `os` is `linux`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Saying {
+pub(super) struct SourceField {
     pub(super) key: String,
     pub(super) value: String,
     /// The key in words.
@@ -16,7 +16,7 @@ pub(super) struct Saying {
     pub(super) label: Option<String>,
 }
 
-impl Saying {
+impl SourceField {
     /// The key in words for people.
     pub(super) fn label(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.key)
@@ -25,16 +25,16 @@ impl Saying {
 
 /// Reads the JSON list of a form. It is bounded in all directions: it comes from anybody and stands
 /// on a page on which somebody decides.
-pub(super) fn read(text: &str) -> Result<Vec<Saying>, OauthError> {
+pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
     let refused = |why: &str| Code::InvalidRequest.because(format!("source {why}"));
     let value = json::parse(text.as_bytes(), LIMITS).map_err(|_| refused("is not JSON"))?;
-    let sayings: Vec<Saying> = serde_json::from_value(value)
+    let sayings: Vec<SourceField> = serde_json::from_value(value)
         .map_err(|_| refused("is not a list of objects with key, value and label"))?;
     if sayings.len() > MOST_SAYINGS {
         return Err(refused("has too many members"));
     }
     let is_plain = |text: &str| text.chars().count() <= MAX_CHARACTERS && !has_tricks(text);
-    let all_plain = |saying: &Saying| {
+    let all_plain = |saying: &SourceField| {
         let texts = [&saying.key, &saying.value]
             .into_iter()
             .chain(&saying.label);

@@ -17,7 +17,7 @@ use super::clients::Client;
 use super::device_authorization::INTERVAL_SECONDS;
 use super::error::{Code, OauthError, no_store};
 use super::form::ClientForm;
-use super::issue::{Approved, issue};
+use super::issue::{ApprovedGrant, issue};
 use super::scope::resource;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -98,7 +98,7 @@ impl Request<'_> {
                 self.revoke_what_was_issued(SecretHash(hash)).await?;
                 return Err(refused());
             };
-            let approved = Approved {
+            let approved = ApprovedGrant {
                 user: found.user_id,
                 session: found.session_id,
                 permissions: found.permissions,
@@ -172,7 +172,7 @@ impl Request<'_> {
             let (Some(user), Some(session)) = (grant.user_id, grant.session_id) else {
                 return Err(refused());
             };
-            let approved = Approved {
+            let approved = ApprovedGrant {
                 user,
                 session,
                 permissions: grant.permissions,

@@ -27,14 +27,14 @@ struct InvitationPage<'a> {
     invited_by: &'a str,
     email: &'a str,
     role: &'static str,
-    looking: Looking<'a>,
+    looking: InvitationViewer<'a>,
     name_error: Option<&'a str>,
     password_error: Option<&'a str>,
     openid: Option<Button<'a>>,
 }
 
 /// Who looks at the invitation.
-enum Looking<'a> {
+enum InvitationViewer<'a> {
     /// Whom it is for.
     Invited,
     /// Somebody else, signed in.
@@ -172,14 +172,16 @@ fn shown<'a>(
     name: &'a str,
 ) -> InvitationPage<'a> {
     let looking = match visitor {
-        Visitor::SignedIn(who) if is_for(&open.invitation, &who.user) => Looking::Invited,
-        Visitor::SignedIn(who) => Looking::Other {
+        Visitor::SignedIn(who) if is_for(&open.invitation, &who.user) => InvitationViewer::Invited,
+        Visitor::SignedIn(who) => InvitationViewer::Other {
             signed_in_as: &who.user.email,
         },
-        Visitor::Nobody | Visitor::HalfWay(_) if !open.creates_accounts => Looking::Copied,
-        Visitor::Nobody | Visitor::HalfWay(_) if !open.is_mailed => Looking::Unknown { name },
-        Visitor::Nobody | Visitor::HalfWay(_) if open.has_account => Looking::HasAccount,
-        Visitor::Nobody | Visitor::HalfWay(_) => Looking::New { name },
+        Visitor::Nobody | Visitor::HalfWay(_) if !open.creates_accounts => InvitationViewer::Copied,
+        Visitor::Nobody | Visitor::HalfWay(_) if !open.is_mailed => {
+            InvitationViewer::Unknown { name }
+        }
+        Visitor::Nobody | Visitor::HalfWay(_) if open.has_account => InvitationViewer::HasAccount,
+        Visitor::Nobody | Visitor::HalfWay(_) => InvitationViewer::New { name },
     };
     InvitationPage {
         action,

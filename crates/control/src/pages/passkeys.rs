@@ -23,7 +23,7 @@ use crate::app::App;
 use crate::extract::{ClientIp, Path};
 use crate::people::challenge::{LIFETIME, Purpose};
 use crate::people::cookie::Cookie;
-use crate::people::passkeys::{self, Outcome, Sent};
+use crate::people::passkeys::{self, Outcome, PasskeyResponse};
 use crate::people::recovery::RecoveryCode;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{Browser, Visitor, cookie_of};
@@ -185,9 +185,9 @@ pub(super) async fn remove(
 }
 
 /// The fields that the script adds. One that is not well encoded is empty, and verifies nothing.
-pub(super) fn sent(form: &mut Form) -> Sent {
+pub(super) fn sent(form: &mut Form) -> PasskeyResponse {
     let mut field = |name: &str| bytes(&form.text(name));
-    Sent {
+    PasskeyResponse {
         credential_id: field("credentialId"),
         client_data: field("clientData"),
         authenticator_data: field("authenticatorData"),

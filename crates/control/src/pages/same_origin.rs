@@ -74,11 +74,11 @@ pub fn is_same_origin(headers: &HeaderMap, base_url: &str) -> bool {
     let site = one(headers, "sec-fetch-site");
     let origin = one(headers, header::ORIGIN.as_str());
     match (site, origin) {
-        (Given::Repeated, _) | (_, Given::Repeated) => false,
-        (Given::Absent, Given::Absent) => false,
-        (Given::Absent, Given::Once(origin)) => origin == base_url.as_bytes(),
-        (Given::Once(site), Given::Absent) => site == b"same-origin",
-        (Given::Once(site), Given::Once(origin)) => {
+        (OriginEvidence::Repeated, _) | (_, OriginEvidence::Repeated) => false,
+        (OriginEvidence::Absent, OriginEvidence::Absent) => false,
+        (OriginEvidence::Absent, OriginEvidence::Once(origin)) => origin == base_url.as_bytes(),
+        (OriginEvidence::Once(site), OriginEvidence::Absent) => site == b"same-origin",
+        (OriginEvidence::Once(site), OriginEvidence::Once(origin)) => {
             site == b"same-origin" && origin == base_url.as_bytes()
         }
     }
@@ -90,18 +90,18 @@ pub fn refusal() -> Problem {
     Problem::new(403, "foreign_origin", detail)
 }
 
-enum Given<'a> {
+enum OriginEvidence<'a> {
     Absent,
     Once(&'a [u8]),
     Repeated,
 }
 
-fn one<'a>(headers: &'a HeaderMap, name: &str) -> Given<'a> {
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> OriginEvidence<'a> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (None, _) => Given::Absent,
-        (Some(value), None) => Given::Once(value.as_bytes()),
-        (Some(_), Some(_)) => Given::Repeated,
+        (None, _) => OriginEvidence::Absent,
+        (Some(value), None) => OriginEvidence::Once(value.as_bytes()),
+        (Some(_), Some(_)) => OriginEvidence::Repeated,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::extract::{ClientIp, Query};
 use crate::people::passkeys;
 use crate::people::recovery::RecoveryCode;
-use crate::people::second_factor::{self, Confirmed, secret_of};
+use crate::people::second_factor::{self, ConfirmationOutcome, secret_of};
 use crate::people::session::{HalfSignedIn, SignedIn, Visitor};
 use crate::people::sign_in::with_second_factor;
 use crate::people::totp::TotpSecret;
@@ -112,12 +112,12 @@ pub(super) async fn confirm(
     // could guess at it, and would be shown the recovery codes.
     let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
     match second_factor::confirm(&app, &who, &form.text("code"), ip).await? {
-        Confirmed::On(Some(codes)) => {
+        ConfirmationOutcome::On(Some(codes)) => {
             let codes = codes.iter().map(RecoveryCode::reveal).collect();
             return Ok(page(&CodesPage { codes }));
         }
-        Confirmed::On(None) => return Ok(see_other("/account?done=second-factor-on")),
-        Confirmed::No => {}
+        ConfirmationOutcome::On(None) => return Ok(see_other("/account?done=second-factor-on")),
+        ConfirmationOutcome::No => {}
     }
     // Set up in another window, or never: there is nothing to confirm here.
     let secret = secret_of(&app, &who.user)?.filter(|_| who.user.totp_confirmed_at.is_none());

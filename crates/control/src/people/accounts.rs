@@ -11,7 +11,7 @@ use store::{PasswordHash, Store, Tx, members};
 use types::id::{SessionId, UserId, WorkspaceId};
 use types::problem::Problem;
 
-use super::attempts::Counted;
+use super::attempts::AttemptKey;
 use super::email::Email;
 use super::notices::{self, Notice};
 use super::password::{Password, Passwords, Verdict};
@@ -151,7 +151,9 @@ pub async fn end_sessions(app: &App, who: &SignedIn) -> Answer<()> {
 
 /// Whether the text is the password of somebody who is signed in; counted like a sign-in.
 pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), SignInError> {
-    Counted::password(&user.email).begin(app, app.now()).await?;
+    AttemptKey::password(&user.email)
+        .begin(app, app.now())
+        .await?;
     let kept = user.password_hash.clone().map(|PasswordHash(text)| text);
     let Ok(password) = Password::typed(text) else {
         return Err(SignInError::Wrong);
@@ -160,7 +162,7 @@ pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), Si
         Verdict::Wrong => Err(SignInError::Wrong),
         Verdict::Right | Verdict::RightOnOldParameters => {
             let mut tx = app.store.begin().await?;
-            Counted::password(&user.email).forgive(&mut tx).await?;
+            AttemptKey::password(&user.email).forgive(&mut tx).await?;
             tx.commit().await?;
             Ok(())
         }

@@ -27,12 +27,12 @@ use crate::problem::Answer;
 
 /// What attempts are counted for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct AttemptKey {
     kind: Kind,
     key: String,
 }
 
-impl Counted {
+impl AttemptKey {
     /// A password for the account of an address. A hash, because the text is whatever a stranger
     /// typed, of any length.
     pub(super) fn password(email: &str) -> Self {
@@ -102,9 +102,9 @@ impl Counted {
 /// Forgets what was counted for an account whose owner was proved in another way.
 pub(super) async fn forgive_all(tx: &mut Tx, user: &User) -> Answer<()> {
     let counted = [
-        Counted::password(&user.email),
-        Counted::code(user.id),
-        Counted::passkey(user.id),
+        AttemptKey::password(&user.email),
+        AttemptKey::code(user.id),
+        AttemptKey::passkey(user.id),
     ];
     for one in counted {
         one.forgive(tx).await?;

@@ -7,7 +7,7 @@ use store::users::{self, User};
 use store::{SecretHash, Tx, sessions};
 
 use super::accounts::check_password;
-use super::attempts::{Counted, wrong_code};
+use super::attempts::{AttemptKey, wrong_code};
 use super::recovery::RecoveryCode;
 use super::second_factor::secret_of;
 use super::session::SignedIn;
@@ -32,7 +32,7 @@ pub async fn with_code(
     ip: IpAddr,
 ) -> Result<(), SignInError> {
     let now = app.now();
-    let counted = Counted::code(who.user.id);
+    let counted = AttemptKey::code(who.user.id);
     let count = counted.begin(app, now).await?;
     let mut tx = app.store.begin().await?;
     if !use_code(app, &mut tx, &who.user, code).await? {

@@ -18,7 +18,7 @@ use types::problem::Problem;
 use webauthn::{Registration, RelyingParty};
 
 pub use self::options::{creation, request};
-pub use self::shown::{Sent, confirm, second_factor, sign_in};
+pub use self::shown::{PasskeyResponse, confirm, second_factor, sign_in};
 use super::accounts;
 use super::challenge::{self, Purpose};
 use super::notices::{self, Notice};

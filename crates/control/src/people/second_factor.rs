@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use store::users::{self, User};
-use store::{Sealed, SecretHash, Tx, passkeys};
+use store::{SealedBytes, SecretHash, Tx, passkeys};
 use types::id::UserId;
 use types::problem::Problem;
 
@@ -26,7 +26,7 @@ pub async fn set_up(app: &App, who: &SignedIn) -> Answer<TotpSecret> {
     let secret = TotpSecret::new(random::bytes()?);
     let sealed = seal(app)?.seal(user.id.as_str(), secret.expose())?;
     let mut tx = app.store.begin().await?;
-    if !users::begin_totp(&mut tx, user.id, &Sealed(sealed), app.now()).await? {
+    if !users::begin_totp(&mut tx, user.id, &SealedBytes(sealed), app.now()).await? {
         return Err(Problem::conflict().into());
     }
     tx.commit().await?;
@@ -35,7 +35,7 @@ pub async fn set_up(app: &App, who: &SignedIn) -> Answer<TotpSecret> {
 
 /// What came of a first code.
 #[derive(Clone, Debug)]
-pub enum Confirmed {
+pub enum ConfirmationOutcome {
     /// The authenticator app is in force. Where it is the person's first second factor, these are
     /// the recovery codes.
     On(Option<Vec<RecoveryCode>>),
@@ -46,16 +46,21 @@ pub enum Confirmed {
 /// Puts the second factor in force with a first code, and ends the person's other sessions. The code
 /// is compared with the very secret that is put in force, and whether it is the first factor is
 /// decided while nobody else changes that.
-pub async fn confirm(app: &Arc<App>, who: &SignedIn, code: &str, ip: IpAddr) -> Answer<Confirmed> {
+pub async fn confirm(
+    app: &Arc<App>,
+    who: &SignedIn,
+    code: &str,
+    ip: IpAddr,
+) -> Answer<ConfirmationOutcome> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let user = locked(&mut tx, who.user.id).await?;
     let step = secret_of(app, &user)?.and_then(|secret| secret.check(code, now, None));
     let (Some(step), Some(secret)) = (step, &user.totp_secret) else {
-        return Ok(Confirmed::No);
+        return Ok(ConfirmationOutcome::No);
     };
     if !users::confirm_totp(&mut tx, user.id, secret, step, now).await? {
-        return Ok(Confirmed::No);
+        return Ok(ConfirmationOutcome::No);
     }
     let codes = if passkeys::count(&mut tx, user.id).await? == 0 {
         Some(new_recovery_codes(&mut tx, user.id).await?)
@@ -68,7 +73,7 @@ pub async fn confirm(app: &Arc<App>, who: &SignedIn, code: &str, ip: IpAddr) -> 
     audit::record(&mut tx, &actor, None, Action::SecondFactorOn, target, now).await?;
     tx.commit().await?;
     notices::send(app, &user, &Notice::SecondFactorOn, ip, now);
-    Ok(Confirmed::On(codes))
+    Ok(ConfirmationOutcome::On(codes))
 }
 
 /// Takes the authenticator app away and ends the person's other sessions. With the last second
@@ -113,7 +118,7 @@ pub(super) async fn new_recovery_codes(tx: &mut Tx, user: UserId) -> Answer<Vec<
 /// # Errors
 /// It cannot be opened: the platform's key was changed. Nobody gets past that without an operator.
 pub fn secret_of(app: &App, user: &User) -> Answer<Option<TotpSecret>> {
-    let Some(Sealed(sealed)) = &user.totp_secret else {
+    let Some(SealedBytes(sealed)) = &user.totp_secret else {
         return Ok(None);
     };
     let secret = seal(app)?

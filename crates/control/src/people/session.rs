@@ -210,7 +210,7 @@ impl FromRequestParts<Arc<App>> for Browser {
 
 /// A session that was begun: what the browser gets.
 #[derive(Clone, Debug)]
-pub struct Begun {
+pub struct StartedSession {
     /// Value of `Set-Cookie`.
     pub set_cookie: String,
     /// Whether the second factor is still to be shown.
@@ -225,7 +225,7 @@ pub async fn begin(
     user: &User,
     browser: &Browser,
     now: Timestamp,
-) -> Answer<Begun> {
+) -> Answer<StartedSession> {
     let lacks_one = has_second_factor(tx, user).await?;
     let proofs = Proofs {
         first_at: now,
@@ -244,7 +244,7 @@ pub async fn begin_proved(
     browser: &Browser,
     proved_at: Option<Timestamp>,
     now: Timestamp,
-) -> Answer<Begun> {
+) -> Answer<StartedSession> {
     let proofs = Proofs {
         // A clock ahead of ours makes no proof of the future.
         first_at: proved_at.unwrap_or(Timestamp::UNIX_EPOCH).min(now),
@@ -270,7 +270,7 @@ pub async fn begin_whole(
     user: &User,
     browser: &Browser,
     now: Timestamp,
-) -> Answer<Begun> {
+) -> Answer<StartedSession> {
     let proofs = Proofs {
         first_at: now,
         second_at: Some(now),
@@ -287,7 +287,7 @@ async fn begin_as(
     browser: &Browser,
     proofs: Proofs,
     now: Timestamp,
-) -> Answer<Begun> {
+) -> Answer<StartedSession> {
     let is_half_way = proofs.lacks_second;
     if let Some(old) = &browser.cookie {
         sessions::end(tx, SecretHash(old.hash()), now).await?;
@@ -311,7 +311,7 @@ async fn begin_as(
     };
     sessions::insert(tx, &session).await?;
     sessions::trim(tx, user.id, (MOST_SESSIONS, TRIMMED), now).await?;
-    Ok(Begun {
+    Ok(StartedSession {
         set_cookie: set_cookie(app, &secret, lifetime),
         is_half_way,
     })

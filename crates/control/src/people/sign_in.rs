@@ -8,11 +8,11 @@ use store::users::{self, Status, User};
 use store::{PasswordHash, Tx};
 use types::problem::Problem;
 
-use super::attempts::{Counted, wrong_code};
+use super::attempts::{AttemptKey, wrong_code};
 use super::confirm::use_code;
 use super::email::Email;
 use super::password::{HashError, Password, Verdict};
-use super::session::{self, Begun, Browser, HalfSignedIn};
+use super::session::{self, Browser, HalfSignedIn, StartedSession};
 use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -75,7 +75,7 @@ pub async fn with_password(
     email: &str,
     password: &str,
     browser: &Browser,
-) -> Result<Begun, SignInError> {
+) -> Result<StartedSession, SignInError> {
     let begun = by_password(app, email, password, browser).await;
     metrics::signed_in(match &begun {
         Ok(begun) if begun.is_half_way => SignIn::HalfWay,
@@ -90,11 +90,11 @@ async fn by_password(
     email: &str,
     password: &str,
     browser: &Browser,
-) -> Result<Begun, SignInError> {
+) -> Result<StartedSession, SignInError> {
     let now = app.now();
     let from = source_network(browser.ip);
     app.people.places.begin(&from, now)?;
-    let counted = Counted::password(email);
+    let counted = AttemptKey::password(email);
     counted.begin(app, now).await?;
     let user = match Email::parse(email) {
         Ok(email) => users::by_email(&mut *app.store.read().await?, email.as_str()).await?,
@@ -165,7 +165,7 @@ async fn by_second_factor(
 ) -> Result<String, SignInError> {
     let now = app.now();
     let user = &who.user;
-    let counted = Counted::code(user.id);
+    let counted = AttemptKey::code(user.id);
     let count = counted.begin(app, now).await?;
     let mut tx = app.store.begin().await?;
     if !use_code(app, &mut tx, user, code).await? {

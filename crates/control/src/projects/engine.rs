@@ -11,7 +11,7 @@ use crate::problem::Answer;
 
 /// A project as its callers name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named<'a> {
+pub enum ProjectSelector<'a> {
     /// By its id.
     Id(&'a str),
     /// By its endpoint.
@@ -38,7 +38,7 @@ pub struct EngineAddress {
 pub async fn engine_of(
     app: &App,
     who: &Principal,
-    project: Named<'_>,
+    project: ProjectSelector<'_>,
     permission: Permission,
 ) -> Answer<EngineAddress> {
     if !who.allows(permission) {
@@ -46,8 +46,8 @@ pub async fn engine_of(
     }
     let mut conn = app.store.read().await?;
     let found = match project {
-        Named::Id(id) => access::project(&mut conn, who, id, permission).await?,
-        Named::Endpoint(endpoint) => {
+        ProjectSelector::Id(id) => access::project(&mut conn, who, id, permission).await?,
+        ProjectSelector::Endpoint(endpoint) => {
             access::project_of_endpoint(&mut conn, who, endpoint, permission).await?
         }
     };

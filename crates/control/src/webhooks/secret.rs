@@ -2,7 +2,7 @@
 
 use credentials::webhook::WebhookSecret;
 use jiff::Timestamp;
-use store::Sealed;
+use store::SealedBytes;
 use store::webhooks::Webhook;
 use types::id::WebhookId;
 use types::problem::Problem;
@@ -19,9 +19,9 @@ pub(super) fn draw() -> Answer<WebhookSecret> {
 }
 
 /// The secret as it is kept.
-pub(super) fn sealed(app: &App, id: WebhookId, secret: &WebhookSecret) -> Answer<Sealed> {
+pub(super) fn sealed(app: &App, id: WebhookId, secret: &WebhookSecret) -> Answer<SealedBytes> {
     let sealed = seal(app)?.seal(id.as_str(), secret.expose().as_bytes())?;
-    Ok(Sealed(sealed))
+    Ok(SealedBytes(sealed))
 }
 
 /// The secrets that sign now: the present one first, then the one before while it overlaps.
@@ -37,7 +37,7 @@ pub(super) fn in_force(app: &App, webhook: &Webhook, now: Timestamp) -> Answer<V
     [Some(&webhook.sealed_secret), previous]
         .into_iter()
         .flatten()
-        .map(|Sealed(sealed)| {
+        .map(|SealedBytes(sealed)| {
             let opened = seal.open(webhook.id.as_str(), sealed);
             let text = opened.as_ref().and_then(|text| std::str::from_utf8(text).ok());
             text.and_then(WebhookSecret::parse).ok_or_else(|| {

@@ -26,7 +26,7 @@ use crate::problem::{Answer, bad};
 /// What is kept of an enrollment.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Enrolled {
+pub(super) struct EnrollmentRecord {
     pub(super) server_public_key: Option<String>,
     pub(super) server_signing_key_id: Option<String>,
     pub(super) server_signing_public_key: Option<String>,
@@ -75,7 +75,7 @@ pub(super) async fn enroll(
     Ok(Json(shown(&server, &project)?))
 }
 
-fn checked(body: EnrollWebttyServer) -> Answer<Enrolled> {
+fn checked(body: EnrollWebttyServer) -> Answer<EnrollmentRecord> {
     if body.server_key_algorithm != KEY_ALGORITHM {
         let detail = format!("the algorithm is {KEY_ALGORITHM}");
         return Err(bad("serverKeyAlgorithm", detail));
@@ -104,7 +104,7 @@ fn checked(body: EnrollWebttyServer) -> Answer<Enrolled> {
     if let Some(capabilities) = &body.capabilities {
         check(capabilities)?;
     }
-    Ok(Enrolled {
+    Ok(EnrollmentRecord {
         server_public_key: Some(body.server_public_key),
         server_signing_key_id: Some(body.server_signing_key_id),
         server_signing_public_key: Some(body.server_signing_public_key),

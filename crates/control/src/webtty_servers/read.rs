@@ -14,7 +14,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 use types::webtty::ServerStatus;
 
-use super::enrollment::Enrolled;
+use super::enrollment::EnrollmentRecord;
 use crate::access;
 use crate::app::App;
 use crate::caller::{Caller, WebttyServersRead};
@@ -70,7 +70,7 @@ pub(super) async fn named(
 
 /// A server as callers see it.
 pub(super) fn shown(row: &webtty_servers::WebttyServer, project: &Project) -> Answer<WebttyServer> {
-    let enrolled: Option<Enrolled> = match &row.enrolment {
+    let enrolled: Option<EnrollmentRecord> = match &row.enrolment {
         Some(kept) => Some(read(row, kept.clone())?),
         None => None,
     };

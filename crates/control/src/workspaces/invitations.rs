@@ -26,7 +26,7 @@ use crate::people::accounts::{self, NewPerson, name};
 use crate::people::email::Email;
 use crate::people::password::Password;
 use crate::people::secret_link::LinkSecret;
-use crate::people::session::{self, Begun, Browser, SignedIn, later};
+use crate::people::session::{self, Browser, SignedIn, StartedSession, later};
 use crate::people::sign_in::hash_refusal;
 use crate::problem::Answer;
 use crate::random;
@@ -35,7 +35,7 @@ use crate::words::printable;
 
 /// An invitation that was sent.
 #[derive(Debug)]
-pub struct Sent {
+pub struct SentInvitation {
     /// As it is stored.
     pub invitation: Invitation,
     /// The link, shown once.
@@ -52,7 +52,7 @@ pub async fn send(
     email: Email,
     role: Role,
     ip: IpAddr,
-) -> Answer<Sent> {
+) -> Answer<SentInvitation> {
     let now = app.now();
     let secret = LinkSecret::draw()?;
     let new = NewInvitation {
@@ -101,7 +101,7 @@ pub async fn send(
     if people.inviters.begin(&who.user.id, now).is_err()
         || people.invitations.begin(&email, now).is_err()
     {
-        return Ok(Sent { invitation, url });
+        return Ok(SentInvitation { invitation, url });
     }
     let proof = MailProof::of(app, &secret)?.reveal();
     let mailed = format!("{url}?{MAIL_PROOF}={proof}");
@@ -123,7 +123,7 @@ pub async fn send(
             );
         }
     });
-    Ok(Sent { invitation, url })
+    Ok(SentInvitation { invitation, url })
 }
 
 /// Refuses what would be one invitation too many: each one is a row, a mail, and a look at whether an
@@ -306,7 +306,7 @@ pub async fn accept_as_new(
     given_name: &str,
     password: &str,
     browser: &Browser,
-) -> Answer<Option<Begun>> {
+) -> Answer<Option<StartedSession>> {
     if !open.creates_accounts {
         return Ok(None);
     }

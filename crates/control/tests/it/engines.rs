@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::link::{CHANGES, Cursor, Down, Item, MAX_LINE_BYTES, Platform, VERSION};
-use control::Running;
+use control::RunningPlatform;
 use control::config::EngineConfig;
 use daemon::shutdown::Shutdown;
 use http::Request;
@@ -71,7 +71,7 @@ async fn linkable_with(control: TestControl, mut catalogue: Value) -> TestContro
 /// A platform on a socket.
 struct Served {
     address: SocketAddr,
-    running: Running,
+    running: RunningPlatform,
     shutdown: Shutdown,
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use store::device_grants::{self, DeviceGrant};
 use store::links::{self, Kind, Link};
 use store::{
-    Paging, Sealed, SecretHash, audit, billing, engines, idempotency, logs, oauth_codes,
+    Paging, SealedBytes, SecretHash, audit, billing, engines, idempotency, logs, oauth_codes,
     revoked_tokens, sessions, usage, used_challenges, webhooks,
 };
 use tokio_util::sync::CancellationToken;
@@ -219,7 +219,7 @@ async fn what_ended_does_not_stay_for_ever(control: TestControl) {
         status: webhooks::Status::Enabled,
         events: Vec::new(),
         url: "https://a.example".to_owned(),
-        sealed_secret: Sealed(vec![1]),
+        sealed_secret: SealedBytes(vec![1]),
         previous_sealed_secret: None,
         previous_secret_expires_at: None,
         secret_rotated_at: None,
@@ -263,7 +263,7 @@ async fn what_nobody_comes_back_to_is_forgotten(control: TestControl) {
     let team = team(&mut ada).await;
     invite(&mut ada, &team, "grace@example.com", "viewer").await;
     let now = control.now();
-    let engine = engines::Linked {
+    let engine = engines::LinkedEngine {
         id: "one".to_owned(),
         cluster_domain: "engine.example.com".to_owned(),
         address: "192.0.2.1".to_owned(),

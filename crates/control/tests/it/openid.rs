@@ -201,7 +201,7 @@ async fn our_second_factor_is_asked_for_all_the_same() {
     let user = control.person("Ada").await.user;
     let mut tx = control.app.store.begin().await.unwrap();
     let now = control.app.now();
-    let sealed = store::Sealed(vec![1; 60]);
+    let sealed = store::SealedBytes(vec![1; 60]);
     users::begin_totp(&mut tx, user, &sealed, now)
         .await
         .unwrap();

@@ -170,7 +170,7 @@ async fn who_proves_an_address_first_finds_nobody_else_in_the_account(control: T
             last_used_at: None,
         };
         store::passkeys::insert(&mut tx, &passkey).await.unwrap();
-        let sealed = store::Sealed(vec![0]);
+        let sealed = store::SealedBytes(vec![0]);
         store::users::begin_totp(&mut tx, person.user, &sealed, now)
             .await
             .unwrap();

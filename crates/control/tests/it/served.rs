@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 struct Served {
     app: Arc<control::app::App>,
-    running: control::Running,
+    running: control::RunningPlatform,
     shutdown: Shutdown,
     directory: TempDir,
 }

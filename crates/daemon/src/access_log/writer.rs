@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{MAX_LINE_BYTES, Message, Shared};
+use super::{AccessLogState, MAX_LINE_BYTES, Message};
 
 /// Where lines end up.
 pub(super) enum Target {
@@ -54,7 +54,7 @@ pub(super) struct Writer {
     /// full disk drops lines and never tears one.
     out: BufWriter<Target>,
     messages: Receiver<Message>,
-    shared: Arc<Shared>,
+    shared: Arc<AccessLogState>,
     /// When it was last told that lines cannot be written.
     told: Option<Instant>,
     /// It was told, and that it is over was not.
@@ -62,7 +62,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(target: Target, messages: Receiver<Message>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(
+        target: Target,
+        messages: Receiver<Message>,
+        shared: Arc<AccessLogState>,
+    ) -> Self {
         let out = BufWriter::with_capacity(MAX_LINE_BYTES + 2, target);
         Self {
             out,
@@ -192,7 +196,7 @@ mod tests {
         let subscriber = tracing_subscriber::fmt()
             .with_writer(move || to.clone())
             .finish();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(AccessLogState::default());
         let (queue, messages) = channel();
         let target = Target::open(Path::new("/dev/full")).unwrap();
         let mut writer = Writer::new(target, messages, Arc::clone(&shared));

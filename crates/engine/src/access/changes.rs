@@ -73,7 +73,7 @@ impl Invalidations {
                     }
                 }
                 Item::Ended(Ended { id, .. }) => {
-                    concerns.add(ChangeScope::Token(id.as_str().into()))
+                    concerns.add(ChangeScope::Token(id.as_str().into()));
                 }
                 Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => concerns.everybody = true,
             }

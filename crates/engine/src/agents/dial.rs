@@ -19,16 +19,16 @@ use crate::edge::access_record::{AccessRecord, Outcome};
 use crate::edge::{UpstreamIo, raw};
 use crate::limits::ThrottledStream;
 use crate::live::LiveTunnel;
-use crate::webtty::{self, Opener, Peer, Policy, Reserved, Server, Stated};
+use crate::webtty::{self, Opener, Peer, Policy, Server, SessionContext, SessionPermit};
 
 /// A stream that a dialler asked for, and may have.
-struct Opened {
+struct DialledStream {
     tunnel: Arc<LiveTunnel<Agent>>,
     proof: Proof,
     stream: ThrottledStream<TunnelStream>,
     id: StreamId,
     /// A place for the session, at a managed terminal server.
-    terminal: Option<(Policy, Reserved)>,
+    terminal: Option<(Policy, SessionPermit)>,
 }
 
 /// Serves one dialler: judges it, opens the stream, joins the two.
@@ -73,13 +73,13 @@ pub(super) async fn serve(
 /// part. What goes wrong from here on is said in the words of terminals.
 async fn terminal(
     stream: TlsStream,
-    opened: Opened,
+    opened: DialledStream,
     policy: Policy,
-    (place, mut record): (Reserved, AccessRecord),
+    (place, mut record): (SessionPermit, AccessRecord),
     worker: &Arc<Worker>,
 ) {
     let source = stream.get_ref().0.peer().ip();
-    let Opened { tunnel, proof, .. } = opened;
+    let DialledStream { tunnel, proof, .. } = opened;
     let peer = Peer::plain(stream);
     let io = UpstreamIo::Plain(opened.stream);
     let server = match Server::reach(io, &tunnel.view, Some(&proof), source).await {
@@ -93,7 +93,7 @@ async fn terminal(
     record.first_byte();
     let opener = Opener::of(
         Some(&proof),
-        Stated::default(),
+        SessionContext::default(),
         policy,
         Transport::Plain,
         &worker.core.tenancy,
@@ -114,7 +114,7 @@ async fn open(
     project: &Project,
     record: &mut AccessRecord,
     worker: &Arc<Worker>,
-) -> Result<Opened, Error> {
+) -> Result<DialledStream, Error> {
     let core: &Core = &worker.core;
     record.ended(Outcome::Refused);
     if request
@@ -183,7 +183,7 @@ async fn open(
             OpenError::Gone | OpenError::Deadline => Error::service_unavailable(error.to_string()),
         }
     })?;
-    Ok(Opened {
+    Ok(DialledStream {
         tunnel,
         proof,
         stream,

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use transport::TlsStream;
 use transport::lane::{
-    Budget, Connecting, Driver, Lane, LaneStream, MigratingStream, MigrationTarget,
+    Budget, ConnectFuture, Driver, Lane, LaneStream, MigratingStream, MigrationTarget,
 };
 use wire::pool::StreamOpen;
 
@@ -219,7 +219,7 @@ impl MigrationTarget for MigrateToPool {
 
     const CHOOSES: bool = true;
 
-    fn connect(&self) -> Connecting<PooledStream> {
+    fn connect(&self) -> ConnectFuture<PooledStream> {
         let (agent, worker, open) = (Arc::clone(&self.agent), self.worker, self.open.clone());
         Box::pin(async move {
             let idle = agent.take_standing(worker).await;

@@ -40,7 +40,7 @@ pub(crate) struct Solution<'a> {
 
 /// Why a solution is none. For the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unsolved {
+pub(crate) enum SolutionError {
     #[error("the puzzle was not given to this address for this host, or too long ago")]
     Foreign,
     #[error("the number does not solve the puzzle")]
@@ -79,26 +79,26 @@ impl Challenges {
         project: &Arc<str>,
         seals: &Seals,
         now: i64,
-    ) -> Result<String, Unsolved> {
+    ) -> Result<String, SolutionError> {
         let bound: [&[u8]; 2] = [host.as_bytes(), &prefix(peer)];
         let payload = seals.check(Purpose::Puzzle, &bound, solution.puzzle);
-        let payload = payload.ok_or(Unsolved::Foreign)?;
-        let made = made_at(&payload).ok_or(Unsolved::Foreign)?;
-        let bits = *payload.get(8).ok_or(Unsolved::Foreign)?;
+        let payload = payload.ok_or(SolutionError::Foreign)?;
+        let made = made_at(&payload).ok_or(SolutionError::Foreign)?;
+        let bits = *payload.get(8).ok_or(SolutionError::Foreign)?;
         if !(-LEEWAY_SECONDS..PUZZLE_SECONDS).contains(&now.saturating_sub(made)) {
-            return Err(Unsolved::Foreign);
+            return Err(SolutionError::Foreign);
         }
         let is_number = |text: &str| {
             (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
         };
         if !is_number(solution.number) || zero_bits(solution) < u32::from(bits) {
-            return Err(Unsolved::Wrong);
+            return Err(SolutionError::Wrong);
         }
         self.solved
             .take(&payload, project, now)
             .map_err(|refused| match refused {
-                NotNow::Used => Unsolved::Used,
-                NotNow::Full => Unsolved::Busy,
+                NotNow::Used => SolutionError::Used,
+                NotNow::Full => SolutionError::Busy,
             })?;
         let value = seals.sign(Purpose::Passed, &bound, &now.to_be_bytes());
         Ok(cookies::set(cookies::CHALLENGE, &value, PASSED_SECONDS))
@@ -306,19 +306,19 @@ mod tests {
         ] {
             assert_eq!(
                 solve(&number, host, peer, now),
-                Err(Unsolved::Foreign),
+                Err(SolutionError::Foreign),
                 "{host} {peer}"
             );
         }
         for wrong in ["", "-1", "x", "12345678901234567"] {
             assert_eq!(
                 solve(wrong, "a.example", "192.0.2.7", NOW),
-                Err(Unsolved::Wrong)
+                Err(SolutionError::Wrong)
             );
         }
         let cookie = solve(&number, "a.example", "192.0.2.250", NOW + 1).unwrap();
         let used = solve(&number, "a.example", "192.0.2.7", NOW + 2);
-        assert_eq!(used, Err(Unsolved::Used));
+        assert_eq!(used, Err(SolutionError::Used));
 
         let value = cookie.strip_prefix("__Host-svc_challenge=").unwrap();
         let value = value.split(';').next().unwrap();

@@ -23,7 +23,7 @@ pub(crate) use self::page::Page;
 pub(crate) use self::refusal::in_text;
 pub use self::seals::Seals;
 pub use self::session::{NoSession, SESSION_SECONDS, Session};
-pub(crate) use self::sign_in::{Arrived, Asked, SignIns};
+pub(crate) use self::sign_in::{SignInCallback, SignInRequest, SignIns};
 pub use self::signed_in::SignedIn;
 
 /// What an engine with browser sessions and challenges needs beside its keys.

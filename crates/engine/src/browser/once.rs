@@ -15,11 +15,11 @@ pub(super) struct Once {
     seconds: i64,
     /// Ids of a generation, beyond what is each project's own.
     common: usize,
-    used: Mutex<Used>,
+    used: Mutex<UsedIds>,
 }
 
 #[derive(Debug, Default)]
-struct Used {
+struct UsedIds {
     young: HashSet<[u8; 16]>,
     old: HashSet<[u8; 16]>,
     /// Ids of the young generation.

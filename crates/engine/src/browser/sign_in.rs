@@ -27,7 +27,7 @@ pub(crate) struct SignIns {
 
 /// Where a browser is, as far as a sign-in is concerned.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct SignInRequest<'a> {
     /// Name of the tunnel's host, in lower case.
     pub(crate) host: &'a str,
     /// The same with the port where it is not 443: how the browser writes it.
@@ -46,7 +46,7 @@ pub(crate) struct Departure {
 
 /// A browser that came back, and is sent on.
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct SignInCallback {
     pub(crate) location: String,
     pub(crate) set_cookies: Vec<String>,
 }
@@ -87,7 +87,7 @@ impl SignIns {
     /// Sends a browser to sign in, to come back to `target` (path and query) later. `None` while
     /// the platform's address is not known.
     pub(crate) fn depart(
-        asked: Asked<'_>,
+        asked: SignInRequest<'_>,
         target: &str,
         seals: &Seals,
         directory: &Directory,
@@ -118,12 +118,12 @@ impl SignIns {
     /// Receives a browser that came back with a code and a state.
     pub(crate) fn arrive(
         &self,
-        asked: Asked<'_>,
+        asked: SignInRequest<'_>,
         (code, state): (&str, &str),
         seals: &Seals,
         (tokens, tenancy): (&Tokens, &Tenancy),
         now: i64,
-    ) -> Result<Arrived, NotSignedIn> {
+    ) -> Result<SignInCallback, NotSignedIn> {
         let directory = tenancy.directory().ok_or(NotSignedIn::State)?;
         let (nonce, target) = Targets::open(seals, asked.host, state).ok_or(NotSignedIn::State)?;
         // Never anywhere but to this host: the authority is ours, whatever the target begins with.
@@ -139,7 +139,7 @@ impl SignIns {
             let holds = session.is_ok_and(|session| session.holds(directory, now).is_ok());
             let set_cookies = Vec::new();
             return holds
-                .then_some(Arrived {
+                .then_some(SignInCallback {
                     location,
                     set_cookies,
                 })
@@ -186,7 +186,7 @@ impl SignIns {
             name: claims.name.filter(|name| name.len() <= MAX_SHOWN),
             email: claims.email.filter(|email| email.len() <= MAX_SHOWN),
         };
-        Ok(Arrived {
+        Ok(SignInCallback {
             location,
             set_cookies: vec![
                 session.set_cookie(seals, asked.host, asked.project),
@@ -228,7 +228,7 @@ impl Targets {
 /// Judges what a code says against where it came. The nonce is judged apart.
 fn check(
     claims: &SignInClaims,
-    asked: Asked<'_>,
+    asked: SignInRequest<'_>,
     directory: &Directory,
     now: i64,
 ) -> Result<(), &'static str> {
@@ -253,7 +253,7 @@ fn check(
 }
 
 /// The secret that the browser holds, if it is ours and not too old.
-fn secret_of(asked: Asked<'_>, seals: &Seals, now: i64) -> Option<Vec<u8>> {
+fn secret_of(asked: SignInRequest<'_>, seals: &Seals, now: i64) -> Option<Vec<u8>> {
     let cookie = asked.cookies.sign_in.value()?;
     let secret = seals.check(Purpose::SignIn, &[asked.host.as_bytes()], cookie)?;
     let made: [u8; 8] = secret.get(..8)?.try_into().ok()?;
@@ -340,7 +340,7 @@ mod tests {
         let (directory, seals) = (directory(), seals());
         let project = directory.project("prj_1").unwrap();
         let depart = |cookie: &str, now| {
-            let asked = Asked {
+            let asked = SignInRequest {
                 host: HOST,
                 authority: HOST,
                 cookies: EdgeCookies::among(std::iter::once(cookie.as_bytes())),
@@ -366,7 +366,7 @@ mod tests {
     fn ed_2_a_code_is_good_for_a_minute() {
         let directory = directory();
         let project = directory.project("prj_1").unwrap();
-        let asked = Asked {
+        let asked = SignInRequest {
             host: HOST,
             authority: HOST,
             cookies: EdgeCookies::among(std::iter::empty()),

@@ -21,11 +21,11 @@ use super::{
 };
 use crate::api::ApiRates;
 
-type Checked<T> = Result<T, ConfigError>;
+type CheckResult<T> = Result<T, ConfigError>;
 
 /// The conversion; the first thing that is wrong is the error. `state_dir` is where state is kept
 /// that the file gives no place.
-pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> Checked<EngineConfig> {
+pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> CheckResult<EngineConfig> {
     refuse_what_is_not_built(&file)?;
     let http = file
         .http
@@ -69,7 +69,7 @@ pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> Checked<E
     Ok(config)
 }
 
-fn refuse_what_is_not_built(file: &EngineFile) -> Checked<()> {
+fn refuse_what_is_not_built(file: &EngineFile) -> CheckResult<()> {
     let refused = |key, message: &str| Err(ConfigError::new(key, message));
     if file.quic.enabled {
         return refused(
@@ -99,22 +99,22 @@ fn refuse_what_is_not_built(file: &EngineFile) -> Checked<()> {
     Ok(())
 }
 
-fn required<T>(key: &str, value: Option<T>) -> Checked<T> {
+fn required<T>(key: &str, value: Option<T>) -> CheckResult<T> {
     value.ok_or_else(|| ConfigError::new(key, "this key is required"))
 }
 
-fn path(key: &str, value: String) -> Checked<PathBuf> {
+fn path(key: &str, value: String) -> CheckResult<PathBuf> {
     if value.is_empty() {
         return Err(ConfigError::new(key, "a path must not be empty"));
     }
     Ok(PathBuf::from(value))
 }
 
-pub(super) fn optional_path(key: &str, value: Option<String>) -> Checked<Option<PathBuf>> {
+pub(super) fn optional_path(key: &str, value: Option<String>) -> CheckResult<Option<PathBuf>> {
     value.map(|value| path(key, value)).transpose()
 }
 
-fn address(key: &str, value: &str) -> Checked<SocketAddr> {
+fn address(key: &str, value: &str) -> CheckResult<SocketAddr> {
     value.parse().map_err(|_| {
         ConfigError::new(
             key,
@@ -127,7 +127,7 @@ fn address(key: &str, value: &str) -> Checked<SocketAddr> {
 /// the 253 bytes of a DNS name (RFC 1035 section 2.3.4).
 const MAX_HOST_BYTES: usize = 253 - 63 - ".t.".len();
 
-fn host(value: &str) -> Checked<String> {
+fn host(value: &str) -> CheckResult<String> {
     let refused = |problem: &str| {
         Err(ConfigError::new(
             "engine.host",
@@ -163,7 +163,7 @@ fn host(value: &str) -> Checked<String> {
     Ok(value.to_ascii_lowercase())
 }
 
-fn certificate(section: StaticCertSection) -> Checked<CertFiles> {
+fn certificate(section: StaticCertSection) -> CheckResult<CertFiles> {
     let file = |key, value| path(key, required(key, value)?);
     Ok(CertFiles {
         cert: file("certs.static.cert_file", section.cert_file)?,
@@ -176,7 +176,7 @@ const MIN_SECRET_BYTES: usize = 32;
 /// The new one and the old one.
 const MAX_SECRETS: usize = 2;
 
-fn jwt(section: JwtSection) -> Checked<JwtAuth> {
+fn jwt(section: JwtSection) -> CheckResult<JwtAuth> {
     let single = section
         .token_jwt_secret
         .map(|secret| ("auth.jwt.token_jwt_secret".to_owned(), secret));
@@ -205,7 +205,7 @@ fn jwt(section: JwtSection) -> Checked<JwtAuth> {
         .into_iter()
         .enumerate()
         .map(|(index, file)| path(&format!("auth.jwt.public_keys.{index}"), file))
-        .collect::<Checked<Vec<_>>>()?;
+        .collect::<CheckResult<Vec<_>>>()?;
     let jwks_url = section.jwks_url.as_deref().map(jwks_url).transpose()?;
     if secrets.is_empty() && public_keys.is_empty() && jwks_url.is_none() {
         return Err(ConfigError::new(
@@ -221,7 +221,7 @@ fn jwt(section: JwtSection) -> Checked<JwtAuth> {
 }
 
 /// A managed engine takes tokens of its platform and no others.
-fn no_keys(section: &JwtSection) -> Checked<()> {
+fn no_keys(section: &JwtSection) -> CheckResult<()> {
     let named = [
         ("token_jwt_secret", section.token_jwt_secret.is_some()),
         ("token_jwt_secrets", !section.token_jwt_secrets.is_empty()),
@@ -241,7 +241,7 @@ fn no_keys(section: &JwtSection) -> Checked<()> {
 fn control_plane(
     section: ControlPlaneSection,
     state_dir: Option<PathBuf>,
-) -> Checked<ControlPlane> {
+) -> CheckResult<ControlPlane> {
     let url = required("control_plane.url", section.url)?;
     link::Endpoint::check_address(&url)
         .map_err(|problem| ConfigError::new("control_plane.url", problem))?;
@@ -264,7 +264,7 @@ fn control_plane(
 }
 
 /// Keys that came over a network in clear would be anybody's keys.
-fn jwks_url(value: &str) -> Checked<Uri> {
+fn jwks_url(value: &str) -> CheckResult<Uri> {
     let key = "auth.jwt.jwks_url";
     let invalid = || ConfigError::new(key, "this is not an https address");
     let uri: Uri = value.parse().map_err(|_| invalid())?;
@@ -297,7 +297,7 @@ pub(super) fn is_loopback(host: &str) -> bool {
         || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-fn timeouts(section: &TimeoutsSection) -> Checked<Timeouts> {
+fn timeouts(section: &TimeoutsSection) -> CheckResult<Timeouts> {
     let seconds = |name: &str, value: u32, range: RangeInclusive<u32>| {
         within(&format!("timeouts.{name}"), value, range)
             .map(|value| Duration::from_secs(value.into()))
@@ -319,7 +319,7 @@ fn timeouts(section: &TimeoutsSection) -> Checked<Timeouts> {
     })
 }
 
-fn port_range(value: &str) -> Checked<RangeInclusive<u16>> {
+fn port_range(value: &str) -> CheckResult<RangeInclusive<u16>> {
     let refused =
         |problem: &str| ConfigError::new("tcp.port_range", format!("{value:?} {problem}"));
     let parsed = value.split_once('-').and_then(|(low, high)| {
@@ -338,7 +338,7 @@ fn port_range(value: &str) -> Checked<RangeInclusive<u16>> {
     }
 }
 
-fn networks(key: &str, values: &[String]) -> Checked<Vec<IpNet>> {
+fn networks(key: &str, values: &[String]) -> CheckResult<Vec<IpNet>> {
     let network = |(index, value): (usize, &String)| {
         let refused = |problem: String| ConfigError::new(format!("{key}.{index}"), problem);
         let network = value
@@ -356,7 +356,7 @@ fn networks(key: &str, values: &[String]) -> Checked<Vec<IpNet>> {
     values.iter().enumerate().map(network).collect()
 }
 
-fn access_log(section: AccessLogSection) -> Checked<Option<AccessLogConfig>> {
+fn access_log(section: AccessLogSection) -> CheckResult<Option<AccessLogConfig>> {
     let format = match section.format {
         AccessLogForm::Json => AccessLogFormat::Json,
     };
@@ -367,7 +367,7 @@ fn access_log(section: AccessLogSection) -> Checked<Option<AccessLogConfig>> {
 /// Requests in a minute: a page asks for the least, and no machine answers more than the most.
 const RATES: RangeInclusive<u32> = 10..=1_000_000;
 
-fn rate(name: &str, value: u32) -> Checked<NonZeroU32> {
+fn rate(name: &str, value: u32) -> CheckResult<NonZeroU32> {
     let key = format!("limits.{name}");
     let value = within(&key, value, RATES)?;
     NonZeroU32::new(value).ok_or_else(|| ConfigError::new(key, "there must be some"))
@@ -376,7 +376,7 @@ fn rate(name: &str, value: u32) -> Checked<NonZeroU32> {
 /// More than any machine holds; a larger number is a slip.
 const MAX_COUNT: u32 = 10_000_000;
 
-fn limits(section: &LimitsSection) -> Checked<Limits> {
+fn limits(section: &LimitsSection) -> CheckResult<Limits> {
     let limit = |name: &str, value: u32, range: RangeInclusive<u32>| {
         let value = within(&format!("limits.{name}"), value, range)?;
         Ok::<_, ConfigError>(usize::try_from(value).unwrap_or(usize::MAX))
@@ -440,7 +440,7 @@ fn limits(section: &LimitsSection) -> Checked<Limits> {
     })
 }
 
-fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> Checked<u32> {
+fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<u32> {
     if range.contains(&value) {
         return Ok(value);
     }
@@ -452,7 +452,7 @@ fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> Checked<u32> {
 }
 
 /// Two listeners on one port, or a tunnel's port that is taken, would only show at the bind.
-fn listeners_do_not_collide(config: &EngineConfig) -> Checked<()> {
+fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
     let own = [
         ("tls.listen_addr", Some(config.tls)),
         ("http.listen_addr", config.http),

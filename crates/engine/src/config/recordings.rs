@@ -143,10 +143,13 @@ pub(super) struct S3Section {
     pub(super) prefix: String,
 }
 
-type Checked<T> = Result<T, ConfigError>;
+type CheckResult<T> = Result<T, ConfigError>;
 
 /// The conversion; `data_dir` is where a managed engine keeps things.
-pub(super) fn check(section: RecordingsSection, data_dir: Option<&Path>) -> Checked<Recordings> {
+pub(super) fn check(
+    section: RecordingsSection,
+    data_dir: Option<&Path>,
+) -> CheckResult<Recordings> {
     let path = super::check::optional_path("webtty.recordings.path", section.path)?;
     let place = match (path, section.s3) {
         (Some(_), Some(_)) => {
@@ -207,7 +210,7 @@ const MAX_DAYS: u32 = 36_500;
 
 const DAY: u64 = 24 * 60 * 60;
 
-fn bytes(name: &str, value: u64, low: u64, high: u64) -> Checked<u64> {
+fn bytes(name: &str, value: u64, low: u64, high: u64) -> CheckResult<u64> {
     if (low..=high).contains(&value) {
         return Ok(value);
     }
@@ -217,7 +220,7 @@ fn bytes(name: &str, value: u64, low: u64, high: u64) -> Checked<u64> {
     ))
 }
 
-fn bucket(section: S3Section) -> Checked<S3> {
+fn bucket(section: S3Section) -> CheckResult<S3> {
     let named = |name: &str| format!("webtty.recordings.s3.{name}");
     let required = |name: &str, value: Option<String>| {
         let value = value.filter(|value| !value.is_empty());

@@ -14,7 +14,9 @@ use crate::access::{
     self, AuthContext, ChangeScope, EdgeRequest, Invalidations, Proof, RequiredProofs,
 };
 use crate::agents::Agent;
-use crate::browser::{Arrived, Asked, Browsers, Challenges, Page, Session, SignIns, Solution};
+use crate::browser::{
+    Browsers, Challenges, Page, Session, SignInCallback, SignInRequest, SignIns, Solution,
+};
 use crate::core::Core;
 
 /// A built-in route.
@@ -158,8 +160,8 @@ fn target(request: &EdgeRequest<'_, Agent>) -> String {
     format!("{}{mark}{query}", request.path)
 }
 
-fn asked<'a>(request: &EdgeRequest<'a, Agent>, authority: &'a str) -> Asked<'a> {
-    Asked {
+fn asked<'a>(request: &EdgeRequest<'a, Agent>, authority: &'a str) -> SignInRequest<'a> {
+    SignInRequest {
         host: request.host,
         authority,
         cookies: request.cookies,
@@ -290,7 +292,7 @@ impl Visit<'_, '_> {
         let sign_ins = &browsers.sign_ins;
         let now = core.unix_seconds();
         match sign_ins.arrive(asked, (&code, &state), &browsers.seals, known, now) {
-            Ok(Arrived {
+            Ok(SignInCallback {
                 location,
                 set_cookies,
             }) => {

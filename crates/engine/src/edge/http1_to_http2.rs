@@ -123,7 +123,7 @@ struct Upload {
     sender: PollSender<BodyFrame>,
 }
 
-enum Moved {
+enum BodyProgress {
     Piece,
     Last,
     Nothing,
@@ -147,9 +147,9 @@ impl Up {
     fn poll(&mut self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Result<(), ()> {
         while let Self::Sending(upload) = self {
             match upload.poll(cx, visitor) {
-                Poll::Ready(Ok(Moved::Piece)) => {}
-                Poll::Ready(Ok(Moved::Last)) => *self = Self::Whole,
-                Poll::Ready(Ok(Moved::Nothing)) => *self = Self::Unwanted,
+                Poll::Ready(Ok(BodyProgress::Piece)) => {}
+                Poll::Ready(Ok(BodyProgress::Last)) => *self = Self::Whole,
+                Poll::Ready(Ok(BodyProgress::Nothing)) => *self = Self::Unwanted,
                 Poll::Ready(Err(())) => {
                     *self = Self::Unwanted;
                     return Err(());
@@ -163,10 +163,14 @@ impl Up {
 
 impl Upload {
     /// Sends one piece.
-    fn poll(&mut self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Poll<Result<Moved, ()>> {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        visitor: &mut Visitor,
+    ) -> Poll<Result<BodyProgress, ()>> {
         if ready!(self.sender.poll_reserve(cx)).is_err() {
             // The service reset the stream; its answer says why.
-            return Poll::Ready(Ok(Moved::Nothing));
+            return Poll::Ready(Ok(BodyProgress::Nothing));
         }
         let unread = visitor.io.unread();
         let step = self.reader.advance(unread).map_err(drop)?;
@@ -175,16 +179,18 @@ impl Upload {
             let data = Bytes::copy_from_slice(data);
             visitor.io.consume(step.consumed);
             let sent = self.sender.send_item(BodyFrame::Data(data));
-            return Poll::Ready(Ok(sent.map_or(Moved::Nothing, |()| Moved::Piece)));
+            return Poll::Ready(Ok(
+                sent.map_or(BodyProgress::Nothing, |()| BodyProgress::Piece)
+            ));
         }
         visitor.io.consume(step.consumed);
         if step.state != BodyState::More || self.reader.is_done() {
             // A service that has gone meanwhile needs no end either.
             self.sender.send_item(BodyFrame::End).ok();
-            return Poll::Ready(Ok(Moved::Last));
+            return Poll::Ready(Ok(BodyProgress::Last));
         }
         match ready!(visitor.io.poll_more(cx)) {
-            Ok(true) => Poll::Ready(Ok(Moved::Piece)),
+            Ok(true) => Poll::Ready(Ok(BodyProgress::Piece)),
             Ok(false) | Err(_) => Poll::Ready(Err(())),
         }
     }
@@ -222,7 +228,7 @@ async fn respond(
         let polled = download.poll(cx, &mut visitor.io.io, &mut written);
         record.add_sent_bytes(written);
         if polled.is_pending() && upload.poll_hang_up(cx, visitor).is_ready() {
-            return Poll::Ready(Err(Broken::Visitor));
+            return Poll::Ready(Err(ExchangeError::Visitor));
         }
         polled
     });
@@ -236,8 +242,8 @@ async fn respond(
                 ConnectionState::Close
             }
         }
-        Err(Broken::Visitor) => ConnectionState::Abort,
-        Err(Broken::Service(error)) => {
+        Err(ExchangeError::Visitor) => ConnectionState::Abort,
+        Err(ExchangeError::Service(error)) => {
             record.failed(error.to_string());
             ConnectionState::Abort
         }
@@ -253,7 +259,7 @@ struct Download {
     ended: bool,
 }
 
-enum Broken {
+enum ExchangeError {
     Visitor,
     Service(hyper::Error),
 }
@@ -264,7 +270,7 @@ impl Download {
         cx: &mut Context<'_>,
         sink: &mut W,
         written: &mut u64,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), ExchangeError>> {
         loop {
             while self.sent < self.out.len() {
                 let rest = self.out.get(self.sent..).unwrap_or_default();
@@ -273,18 +279,18 @@ impl Download {
                         self.sent += count;
                         *written += count as u64;
                     }
-                    Ok(_) | Err(_) => return Poll::Ready(Err(Broken::Visitor)),
+                    Ok(_) | Err(_) => return Poll::Ready(Err(ExchangeError::Visitor)),
                 }
             }
             if self.ended {
                 let flushed = ready!(Pin::new(&mut *sink).poll_flush(cx));
-                return Poll::Ready(flushed.map_err(|_| Broken::Visitor));
+                return Poll::Ready(flushed.map_err(|_| ExchangeError::Visitor));
             }
             let frame = match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(frame) => frame,
                 Poll::Pending => {
                     if ready!(Pin::new(&mut *sink).poll_flush(cx)).is_err() {
-                        return Poll::Ready(Err(Broken::Visitor));
+                        return Poll::Ready(Err(ExchangeError::Visitor));
                     }
                     return Poll::Pending;
                 }
@@ -293,7 +299,7 @@ impl Download {
             self.sent = 0;
             match frame {
                 Some(Ok(frame)) => self.encode(frame),
-                Some(Err(error)) => return Poll::Ready(Err(Broken::Service(error))),
+                Some(Err(error)) => return Poll::Ready(Err(ExchangeError::Service(error))),
                 None => {
                     self.ended = true;
                     if self.framing == Some(Framing::Chunks) {

@@ -22,7 +22,7 @@ use super::http1::{ConnectionState, Request, Visitor};
 use super::routing::{HeaderFields, RequestInfo};
 use super::upstream_pool::{self, ConnectError};
 use crate::access::Rule;
-use crate::webtty::{self, Opener, Peer, Policy, Server, ServerError, Stated};
+use crate::webtty::{self, Opener, Peer, Policy, Server, ServerError, SessionContext};
 
 /// What is said to those who come over HTTP/2, where browsers of today do not open WebSockets by
 /// themselves.
@@ -33,7 +33,7 @@ pub(super) const HTTP1: &str = "A terminal is opened with a WebSocket over HTTP/
 pub(crate) struct Terminal {
     /// What the handshake is answered with (RFC 6455, 4.2.2).
     accept: FieldValueBuf,
-    stated: Stated,
+    stated: SessionContext,
 }
 
 impl Terminal {
@@ -72,7 +72,7 @@ impl Terminal {
         let accept = FieldValueBuf::parse(derive_accept_key(key).into_bytes());
         Ok(Self {
             accept: accept.ok_or_else(Problem::internal)?,
-            stated: Stated::read(query.unwrap_or_default()).map_err(Problem::from)?,
+            stated: SessionContext::read(query.unwrap_or_default()).map_err(Problem::from)?,
         })
     }
 }
@@ -149,7 +149,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Connecti
         Ok(begun) => begun,
         Err(refused) => {
             let (not, record) = *refused;
-            let problem = webtty::Refused::from(not).into();
+            let problem = webtty::StartError::from(not).into();
             let request = Request {
                 forward,
                 body,

@@ -17,11 +17,11 @@ use types::problem::Problem;
 #[derive(Debug)]
 pub(crate) struct SourceVisits {
     most: usize,
-    by_source: Mutex<HashMap<IpAddr, Shared>>,
+    by_source: Mutex<HashMap<IpAddr, SourceCounts>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SourceCounts {
     connections: usize,
     visits: Arc<AtomicUsize>,
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use daemon::connections::Exceeded;
+use daemon::connections::ConnectionLimitError;
 use ipnet::IpNet;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -35,7 +35,7 @@ pub(super) async fn admit_visitor(
 pub(super) fn is_visitor(socket: &mut Socket, core: &Core) -> bool {
     let refused = SocketPermit::is_in_reserve(socket);
     if refused {
-        core.metrics.connection_refused(Exceeded::Total);
+        core.metrics.connection_refused(ConnectionLimitError::Total);
     }
     !refused
 }

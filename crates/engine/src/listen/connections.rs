@@ -10,7 +10,7 @@ use std::any::Any;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use daemon::connections::{self, Exceeded, descriptors};
+use daemon::connections::{self, ConnectionLimitError, descriptors};
 use transport::Socket;
 
 use crate::config::Limits;
@@ -45,7 +45,7 @@ impl Connections {
     }
 
     /// Counts one more from `source`.
-    pub(super) fn begin(&self, source: IpAddr) -> Result<SocketPermit, Exceeded> {
+    pub(super) fn begin(&self, source: IpAddr) -> Result<SocketPermit, ConnectionLimitError> {
         let permit = self.open.begin(Some(source))?;
         Ok(SocketPermit {
             in_reserve: permit.open_with_it() > self.most_visitors,
@@ -102,6 +102,6 @@ mod tests {
         let begin = || connections.begin("192.0.2.1".parse().unwrap());
         let open: Vec<_> = (0..32).map(|_| begin().unwrap()).collect();
         assert_eq!(open.iter().filter(|permit| permit.in_reserve).count(), 2);
-        assert_eq!(begin().unwrap_err(), Exceeded::Total);
+        assert_eq!(begin().unwrap_err(), ConnectionLimitError::Total);
     }
 }

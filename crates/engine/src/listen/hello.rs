@@ -54,10 +54,10 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
         }
         Ok(Some(ConnectionKind::Early(stream))) => at.spawn(crate::agents::turn_away(stream)),
         Ok(Some(ConnectionKind::Api(stream, name))) => {
-            at.spawn(edge::serve_api(stream, name, worker))
+            at.spawn(edge::serve_api(stream, name, worker));
         }
         Ok(Some(ConnectionKind::Http(stream, seen))) => {
-            at.spawn(edge::serve_http(stream, seen, worker))
+            at.spawn(edge::serve_http(stream, seen, worker));
         }
         Ok(Some(ConnectionKind::Terminated(stream, tunnel))) => {
             at.spawn(async move { edge::raw::serve(stream, &tunnel, "tls", &worker).await });

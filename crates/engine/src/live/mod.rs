@@ -96,15 +96,15 @@ pub struct LiveTunnel<A> {
 
 /// A tunnel that was opened, and those that lost their name or hostname to it.
 #[derive(Debug)]
-pub struct Opened<A> {
+pub struct OpenedTunnel<A> {
     pub tunnel: Arc<LiveTunnel<A>>,
     /// Those that held the name, the hostname or the port. Their agents are told `taken_over`.
-    pub displaced: Vec<Displaced<A>>,
+    pub displaced: Vec<DisplacedTunnel<A>>,
 }
 
 /// A tunnel that another channel of the same identity has taken over.
 #[derive(Debug)]
-pub struct Displaced<A> {
+pub struct DisplacedTunnel<A> {
     pub client_id: ClientId,
     pub tunnel_id: TunnelId,
     pub agent: Arc<A>,

@@ -21,7 +21,8 @@ use super::shown::{keep_keys, shown};
 use super::view::View;
 use super::watch::{AllChanges, Snapshot, Subscription, TooManyWatchersError, Watchers};
 use super::{
-    ClientsFull, Displaced, Identity, LiveLimits, LiveTunnel, OpenRefused, Opened, Owner, Route,
+    ClientsFull, DisplacedTunnel, Identity, LiveLimits, LiveTunnel, OpenRefused, OpenedTunnel,
+    Owner, Route,
 };
 use crate::access::TunnelPolicy;
 use crate::clock::Clock;
@@ -200,7 +201,7 @@ impl<A: LoadMetric> Live<A> {
         owner: Owner<A>,
         properties: TunnelProperties,
         policy: TunnelPolicy,
-    ) -> Result<Opened<A>, OpenRefused> {
+    ) -> Result<OpenedTunnel<A>, OpenRefused> {
         let mut state = self.state.lock();
         let now = self.clock.now();
         let id = TunnelId::new(unix_millis(now), random_bytes());
@@ -257,8 +258,11 @@ impl<A: LoadMetric> Live<A> {
         state
             .watchers
             .publish(&Change::tunnel(now, None, Some(&tunnel.view)));
-        let displaced = displaced.iter().map(|old| Displaced::of(old)).collect();
-        Ok(Opened { tunnel, displaced })
+        let displaced = displaced
+            .iter()
+            .map(|old| DisplacedTunnel::of(old))
+            .collect();
+        Ok(OpenedTunnel { tunnel, displaced })
     }
 
     /// Closes a tunnel of a client: `tunnel.deleted`. `None` where the client has no such tunnel.
@@ -567,7 +571,7 @@ impl<A> State<A> {
     }
 }
 
-impl<A> Displaced<A> {
+impl<A> DisplacedTunnel<A> {
     fn of(tunnel: &LiveTunnel<A>) -> Self {
         Self {
             client_id: tunnel.view.client_id,

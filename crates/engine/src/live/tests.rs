@@ -68,7 +68,7 @@ fn open(
     live: &Live,
     owner: &Owner<&'static str>,
     properties: Value,
-) -> Result<Opened<&'static str>, OpenRefused> {
+) -> Result<OpenedTunnel<&'static str>, OpenRefused> {
     let properties = asked(properties);
     let policy = TunnelPolicy::compile(&properties);
     live.open_tunnel(owner.clone(), properties, policy)

@@ -7,7 +7,7 @@ use types::webtty::SessionMode;
 
 /// What was said about a session that is to be opened.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Stated {
+pub(crate) struct SessionContext {
     pub(crate) mode: Option<SessionMode>,
     pub(crate) group_id: Option<String>,
     pub(crate) context: Option<Context>,
@@ -30,7 +30,7 @@ impl From<BadContext> for Problem {
     }
 }
 
-impl Stated {
+impl SessionContext {
     /// Reads a query. Names that mean nothing here are the server's, or nobody's.
     ///
     /// # Errors
@@ -89,15 +89,16 @@ mod tests {
 
     #[test]
     fn what_is_said_is_read_and_bounded() {
-        let stated =
-            Stated::read("session_mode=interactive&origin=ci&purpose=a+b%21&x=y&group_id=g");
+        let stated = SessionContext::read(
+            "session_mode=interactive&origin=ci&purpose=a+b%21&x=y&group_id=g",
+        );
         let stated = stated.unwrap();
         assert_eq!(stated.mode, Some(SessionMode::Interactive));
         assert_eq!(stated.group_id.as_deref(), Some("g"));
         let context = stated.context.unwrap();
         assert_eq!(context.origin.as_deref(), Some("ci"));
         assert_eq!(context.purpose.as_deref(), Some("a b!"));
-        assert_eq!(Stated::read("").unwrap(), Stated::default());
+        assert_eq!(SessionContext::read("").unwrap(), SessionContext::default());
         let long = format!("purpose={}", "x".repeat(MAX_TEXT + 1));
         for (query, bad) in [
             ("origin=mars", BadContext::Word("origin")),
@@ -110,7 +111,7 @@ mod tests {
                 BadContext::Form(BadForm::Repeated("origin".to_owned())),
             ),
         ] {
-            assert_eq!(Stated::read(query), Err(bad), "{query}");
+            assert_eq!(SessionContext::read(query), Err(bad), "{query}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! them (EN-8, WT-2).
 //!
 //! Whoever comes to a tunnel of the protocol `webtty`, at its published host or by a dial, opens a
-//! session. [`Running`] is that session: the state machine of `tty` behind a lock, with what wakes
+//! session. [`RunningEngine`] is that session: the state machine of `tty` behind a lock, with what wakes
 //! those who wait. One task ([`relay`]) has the server's side and the time. Each participant has a
 //! task of its own ([`participant`]), which takes what waits for it and says what it hears; whoever
 //! opened the session is the first of them, others come by the Engine API. [`Sessions`] knows all
@@ -24,14 +24,14 @@ mod start;
 mod upstream;
 mod wire;
 
-pub(crate) use self::context::Stated;
+pub(crate) use self::context::SessionContext;
 pub(crate) use self::participant::{open_attachment, participate, refuse};
 pub(crate) use self::policy::Policy;
 pub use self::registry::Sessions;
-pub(crate) use self::registry::{Known, Reserved};
-pub(crate) use self::running::Running;
+pub(crate) use self::registry::{SessionEntry, SessionPermit};
+pub(crate) use self::running::RunningSession;
 pub(crate) use self::shown::{program, without_arguments};
-pub(crate) use self::start::{Opener, Refused, begin, shown_name};
+pub(crate) use self::start::{Opener, StartError, begin, shown_name};
 pub(crate) use self::upstream::{Server, ServerError};
 pub(crate) use self::wire::{Peer, config as websocket_config};
 

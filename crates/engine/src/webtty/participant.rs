@@ -10,14 +10,14 @@ use tty::message::Kind;
 use tty::session::{CLOSE_DEADLINE, OPEN_DEADLINE, SILENCE};
 use types::id::ParticipantId;
 
-use super::running::{Running, Seat};
-use super::wire::{Broken, Peer, Say, Sayer, Source};
+use super::running::{RunningSession, Seat};
+use super::wire::{ConnectionError, Peer, Say, Sayer, Source};
 use crate::api::CredentialGuard;
 
 /// Reads the attach that a participant's stream begins with. Whoever has none to show is told so and
 /// hung up to.
 pub(crate) async fn open_attachment(
-    session: &Running,
+    session: &RunningSession,
     id: &ParticipantId,
     peer: &mut Peer<'_>,
 ) -> Option<(Arc<Seat>, Option<Box<CredentialGuard>>)> {
@@ -44,7 +44,7 @@ pub(crate) async fn refuse(mut peer: Peer<'_>, why: &str) {
 /// Serves a participant until they go, or are to go. `revoked` is what ends it from outside: then
 /// they are sent away.
 pub(crate) async fn participate(
-    session: &Running,
+    session: &RunningSession,
     seat: &Seat,
     mut peer: Peer<'_>,
     revoked: impl Future<Output = ()>,
@@ -65,24 +65,24 @@ pub(crate) async fn participate(
         };
         tokio::select! {
             heard = hearing => match heard {
-                Err(broken) => broken.fault().map_or(Ended::Gone, Ended::Fault),
-                Ok(()) => Ended::Gone,
+                Err(broken) => broken.fault().map_or(ParticipantEnd::Gone, ParticipantEnd::Fault),
+                Ok(()) => ParticipantEnd::Gone,
             },
-            told = telling => if told.is_ok() { Ended::Over } else { Ended::Gone },
-            () = stuck => Ended::Gone,
-            () = sent_away => Ended::Gone,
+            told = telling => if told.is_ok() { ParticipantEnd::Over } else { ParticipantEnd::Gone },
+            () = stuck => ParticipantEnd::Gone,
+            () = sent_away => ParticipantEnd::Gone,
         }
     };
     // First, so that nobody waits for who is only being said goodbye to.
     session.lost(seat.id);
     match ended {
-        Ended::Over => farewell(&mut peer, None).await,
-        Ended::Fault(fault) => farewell(&mut peer, Some(fault)).await,
-        Ended::Gone => {}
+        ParticipantEnd::Over => farewell(&mut peer, None).await,
+        ParticipantEnd::Fault(fault) => farewell(&mut peer, Some(fault)).await,
+        ParticipantEnd::Gone => {}
     }
 }
 
-enum Ended {
+enum ParticipantEnd {
     /// They have been told everything.
     Over,
     /// They said something that is no message.
@@ -92,7 +92,11 @@ enum Ended {
 }
 
 /// Hears what a participant says, until they hang up or are silent for too long.
-async fn hear(session: &Running, seat: &Seat, source: &mut Source<'_>) -> Result<(), Broken> {
+async fn hear(
+    session: &RunningSession,
+    seat: &Seat,
+    source: &mut Source<'_>,
+) -> Result<(), ConnectionError> {
     let mut beats = false;
     loop {
         session.room_for_input().await;
@@ -113,7 +117,11 @@ async fn hear(session: &Running, seat: &Seat, source: &mut Source<'_>) -> Result
 }
 
 /// Tells a participant what waits for them, until they are to go and have all of it.
-async fn tell(session: &Running, seat: &Seat, sayer: &mut Sayer<'_>) -> Result<(), Broken> {
+async fn tell(
+    session: &RunningSession,
+    seat: &Seat,
+    sayer: &mut Sayer<'_>,
+) -> Result<(), ConnectionError> {
     loop {
         while let Some(kind) = session.take(seat.id) {
             sayer.feed(Say::Message(kind)).await?;

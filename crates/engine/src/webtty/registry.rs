@@ -10,7 +10,7 @@ use types::problem::Problem;
 use types::tunnel::Tunnel;
 
 use super::recordings::Recorder;
-use super::running::Running;
+use super::running::RunningSession;
 
 /// The sessions of all projects. Shared by every worker.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ struct Table {
 #[derive(Debug, Default)]
 struct OfProject {
     taken: usize,
-    running: BTreeMap<WebttySessionId, Arc<Running>>,
+    running: BTreeMap<WebttySessionId, Arc<RunningSession>>,
 }
 
 /// The sessions that ended last, of each project and of all.
@@ -52,8 +52,8 @@ pub(crate) struct Past {
 
 /// A session that is known.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
-    Running(Arc<Running>),
+pub(crate) enum SessionEntry {
+    Running(Arc<RunningSession>),
     Past(Arc<Past>),
 }
 
@@ -76,7 +76,7 @@ impl From<Full> for Problem {
 
 /// A place for one session, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub(crate) struct SessionPermit {
     sessions: Arc<Sessions>,
     project: Arc<str>,
 }
@@ -99,7 +99,7 @@ impl Sessions {
     ///
     /// # Errors
     /// [`Full`].
-    pub(crate) fn reserve(self: &Arc<Self>, project: &Arc<str>) -> Result<Reserved, Full> {
+    pub(crate) fn reserve(self: &Arc<Self>, project: &Arc<str>) -> Result<SessionPermit, Full> {
         let mut table = self.table.lock();
         if table.taken >= MOST {
             return Err(Full::Engine);
@@ -110,46 +110,46 @@ impl Sessions {
         }
         of.taken += 1;
         table.taken += 1;
-        Ok(Reserved {
+        Ok(SessionPermit {
             sessions: Arc::clone(self),
             project: Arc::clone(project),
         })
     }
 
     /// The session of a project with this id.
-    pub(crate) fn find(&self, project: &str, id: &str) -> Option<Known> {
+    pub(crate) fn find(&self, project: &str, id: &str) -> Option<SessionEntry> {
         let table = self.table.lock();
         let of = table.projects.get(project);
         let running = of.and_then(|of| of.running.get(&id.parse().ok()?));
         if let Some(running) = running {
-            return Some(Known::Running(Arc::clone(running)));
+            return Some(SessionEntry::Running(Arc::clone(running)));
         }
         let mut past = table.past.of(project);
         let past = past.find(|past| past.session.id == id);
-        past.map(|past| Known::Past(Arc::clone(past)))
+        past.map(|past| SessionEntry::Past(Arc::clone(past)))
     }
 
     /// The sessions of a project: those that run, the newest first, then those that ended last.
-    pub(crate) fn of(&self, project: &str) -> Vec<Known> {
+    pub(crate) fn of(&self, project: &str) -> Vec<SessionEntry> {
         let table = self.table.lock();
         let of = table.projects.get(project);
         let running = of.into_iter().flat_map(|of| of.running.values().rev());
-        let running = running.cloned().map(Known::Running);
-        let past = table.past.of(project).cloned().map(Known::Past);
+        let running = running.cloned().map(SessionEntry::Running);
+        let past = table.past.of(project).cloned().map(SessionEntry::Past);
         running.chain(past).collect()
     }
 }
 
-impl Reserved {
+impl SessionPermit {
     /// The session is there.
-    pub(super) fn begun(&self, session: &Arc<Running>) {
+    pub(super) fn begun(&self, session: &Arc<RunningSession>) {
         let mut table = self.sessions.table.lock();
         let of = table.projects.entry(Arc::clone(&self.project)).or_default();
         of.running.insert(session.facts.id, Arc::clone(session));
     }
 
     /// It has ended.
-    pub(super) fn ended(self, session: &Running) {
+    pub(super) fn ended(self, session: &RunningSession) {
         let past = Arc::new(session.past());
         let mut table = self.sessions.table.lock();
         let of = table.projects.entry(Arc::clone(&self.project)).or_default();
@@ -161,7 +161,7 @@ impl Reserved {
     }
 }
 
-impl Drop for Reserved {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         let mut table = self.sessions.table.lock();
         table.taken = table.taken.saturating_sub(1);
@@ -218,7 +218,7 @@ impl<T> Default for EndedSessions<T> {
     }
 }
 
-impl Known {
+impl SessionEntry {
     /// The session as lists show it.
     pub(crate) fn session(&self) -> shapes::Session {
         match self {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures_util::{SinkExt as _, StreamExt as _};
 use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
-use tty::managed::Ending;
+use tty::managed::EndReason;
 use tty::message::Kind;
 use tty::session::{CLOSE_DEADLINE, SILENCE};
 
-use super::registry::Reserved;
-use super::running::Running;
+use super::registry::SessionPermit;
+use super::running::RunningSession;
 use super::upstream::Server;
 use super::wire::{Say, Sayer, Source};
 use crate::core::Worker;
@@ -21,10 +21,10 @@ use crate::edge::revocation;
 /// Runs a session to its end. `record` is of the visit that opened it: what let that in holds for the
 /// session, whoever takes part by now.
 pub(super) async fn run(
-    session: Arc<Running>,
+    session: Arc<RunningSession>,
     server: Server,
     mut record: AccessRecord,
-    place: Reserved,
+    place: SessionPermit,
     worker: Arc<Worker>,
 ) {
     let Server { mut peer } = server;
@@ -49,7 +49,7 @@ pub(super) async fn run(
 }
 
 /// Hears what the server says, until it hangs up, is silent for too long, or the session is over.
-async fn hear(session: &Running, source: &mut Source<'_>) {
+async fn hear(session: &RunningSession, source: &mut Source<'_>) {
     let hearing = async {
         let mut beats = false;
         loop {
@@ -71,7 +71,7 @@ async fn hear(session: &Running, source: &mut Source<'_>) {
 }
 
 /// Tells the server what waits for it, until it is to be hung up to.
-async fn tell(session: &Running, sayer: &mut Sayer<'_>) {
+async fn tell(session: &RunningSession, sayer: &mut Sayer<'_>) {
     let telling = async {
         loop {
             while let Some(kind) = session.take_for_server() {
@@ -101,7 +101,7 @@ async fn tell(session: &Running, sayer: &mut Sayer<'_>) {
 
 /// Does what is due, and ends the session when what let it in is taken back or the engine goes down.
 /// Never returns.
-async fn keep(session: &Running, record: &mut AccessRecord, worker: &Worker) {
+async fn keep(session: &RunningSession, record: &mut AccessRecord, worker: &Worker) {
     let cut = record.revocation();
     let mut pace = session.pace();
     let server = session.facts.policy.server.ended();
@@ -122,11 +122,11 @@ async fn keep(session: &Running, record: &mut AccessRecord, worker: &Worker) {
                 }
             }, if !is_cut => {
                 is_cut = true;
-                session.act(|session, now| session.stop(Ending::Revoked, None, now));
+                session.act(|session, now| session.stop(EndReason::Revoked, None, now));
             }
             () = worker.drain.cancelled(), if !drains => {
                 drains = true;
-                session.act(|session, now| session.stop(Ending::Drain, None, now));
+                session.act(|session, now| session.stop(EndReason::Drain, None, now));
             }
             Ok(()) = pace.changed() => {
                 let now = *pace.borrow_and_update();

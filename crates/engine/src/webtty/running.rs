@@ -18,7 +18,7 @@ use types::id::{ControlRequestId, ParticipantId, WebttySessionId};
 use types::tunnel::Tunnel;
 use types::webtty::{RecordType, RecordingMode, Transport};
 
-use super::context::Stated;
+use super::context::SessionContext;
 use super::policy::Policy;
 use super::recordings::{Pace, Recording};
 use super::registry::Past;
@@ -37,14 +37,14 @@ pub(crate) struct Facts {
     pub(crate) workspace_id: Option<Arc<str>>,
     pub(crate) tunnel: Arc<Tunnel>,
     pub(crate) policy: Policy,
-    pub(crate) stated: Stated,
+    pub(crate) stated: SessionContext,
     pub(crate) opener: Person,
     pub(crate) downstream: Transport,
     pub(crate) upstream: Transport,
 }
 
 /// A session that runs.
-pub(crate) struct Running {
+pub(crate) struct RunningSession {
     pub(crate) facts: Facts,
     clock: Arc<dyn Clock>,
     live: Arc<Live<Agent>>,
@@ -91,7 +91,7 @@ pub(crate) struct Seat {
     pub(super) over: CancellationToken,
 }
 
-impl Running {
+impl RunningSession {
     pub(super) fn new(
         facts: Facts,
         session: managed::Session,
@@ -341,7 +341,7 @@ impl Running {
         let mut state = self.state.lock();
         state.pace = pace;
         if pace == Pace::End {
-            state.session.stop(managed::Ending::Recording, None, now);
+            state.session.stop(managed::EndReason::Recording, None, now);
         }
         self.carry_out(&mut state, now);
         self.release(&mut state);
@@ -487,7 +487,7 @@ impl Seat {
     }
 }
 
-impl std::fmt::Debug for Running {
+impl std::fmt::Debug for RunningSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Running({})", self.facts.id)
     }

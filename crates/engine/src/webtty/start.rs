@@ -7,11 +7,11 @@ use types::id::{ParticipantId, WebttySessionId};
 use types::problem::Problem;
 use types::webtty::{EncryptionMode, Transport};
 
-use super::context::Stated;
+use super::context::SessionContext;
 use super::policy::Policy;
 use super::recordings::{Meta, NotRecorded};
-use super::registry::{Full, Reserved};
-use super::running::{Facts, Running, Seat};
+use super::registry::{Full, SessionPermit};
+use super::running::{Facts, RunningSession, Seat};
 use super::upstream::Server;
 use super::{relay, shown};
 use crate::access::{Proof, Tenancy};
@@ -24,32 +24,32 @@ use crate::live::LiveTunnel;
 #[derive(Debug)]
 pub(crate) struct Opener {
     pub(crate) person: Person,
-    pub(crate) stated: Stated,
+    pub(crate) stated: SessionContext,
     pub(crate) policy: Policy,
     /// What carries the session to them.
     pub(crate) transport: Transport,
 }
 
 /// A session that began, and the place of who opened it.
-pub(crate) struct Begun {
-    pub(crate) session: Arc<Running>,
+pub(crate) struct StartedSession {
+    pub(crate) session: Arc<RunningSession>,
     pub(crate) seat: Arc<Seat>,
 }
 
 /// Why no session begins.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum StartError {
     #[error(transparent)]
     Full(#[from] Full),
     #[error(transparent)]
     NotRecorded(#[from] NotRecorded),
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
+impl From<StartError> for Problem {
+    fn from(refused: StartError) -> Self {
         match refused {
-            Refused::Full(full) => full.into(),
-            Refused::NotRecorded(_) => Self::new(
+            StartError::Full(full) => full.into(),
+            StartError::NotRecorded(_) => Self::new(
                 503,
                 "recording_unavailable",
                 "Terminals here are recorded, and that cannot be done now.",
@@ -63,7 +63,7 @@ impl Opener {
     /// Who has proved this.
     pub(crate) fn of(
         proof: Option<&Proof>,
-        stated: Stated,
+        stated: SessionContext,
         policy: Policy,
         transport: Transport,
         tenancy: &Tenancy,
@@ -110,8 +110,8 @@ pub(crate) fn begin(
     tunnel: &Arc<LiveTunnel<Agent>>,
     opener: Opener,
     server: Server,
-    (place, record): (Reserved, AccessRecord),
-) -> Result<Begun, Box<(NotRecorded, AccessRecord)>> {
+    (place, record): (SessionPermit, AccessRecord),
+) -> Result<StartedSession, Box<(NotRecorded, AccessRecord)>> {
     let core = &worker.core;
     let now = core.clock.now();
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
@@ -148,7 +148,7 @@ pub(crate) fn begin(
         Err(not) => return Err(Box::new((not, record))),
     };
     let around = (Arc::clone(&core.clock), Arc::clone(&core.live));
-    let (session, seat) = Running::new(facts, session, initiator, recording, around);
+    let (session, seat) = RunningSession::new(facts, session, initiator, recording, around);
     let session = Arc::new(session);
     place.begun(&session);
     // Tells that there is a session, once it can be found.
@@ -161,7 +161,7 @@ pub(crate) fn begin(
         Arc::clone(worker),
     );
     worker.spawn(running);
-    Ok(Begun { session, seat })
+    Ok(StartedSession { session, seat })
 }
 
 /// Characters of a name that others are shown: a line of a terminal has room for more.

@@ -16,10 +16,10 @@ use tty::message::{self, BadMessage, Kind, limits::MAX_MESSAGE};
 use types::webtty::Transport;
 
 /// What somebody says, in order. It ends when they hang up. Cancel safe.
-pub(crate) type Source<'a> = Pin<Box<dyn Stream<Item = Result<Kind, Broken>> + Send + 'a>>;
+pub(crate) type Source<'a> = Pin<Box<dyn Stream<Item = Result<Kind, ConnectionError>> + Send + 'a>>;
 
 /// What somebody is told.
-pub(crate) type Sayer<'a> = Pin<Box<dyn Sink<Say, Error = Broken> + Send + 'a>>;
+pub(crate) type Sayer<'a> = Pin<Box<dyn Sink<Say, Error = ConnectionError> + Send + 'a>>;
 
 /// Something that somebody is told.
 pub(crate) enum Say {
@@ -30,7 +30,7 @@ pub(crate) enum Say {
 
 /// Why a connection does not go on.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum ConnectionError {
     /// What was said is no message.
     #[error("{0}")]
     Message(#[from] BadMessage),
@@ -45,7 +45,7 @@ pub(crate) enum Broken {
     Axum(#[from] axum::Error),
 }
 
-impl Broken {
+impl ConnectionError {
     /// What the other end did wrong; nothing where the connection broke.
     pub(crate) fn fault(&self) -> Option<String> {
         match self {
@@ -84,7 +84,7 @@ impl<'a> Peer<'a> {
         let source = source.filter_map(|heard| {
             ready(match heard {
                 Ok(Message::Binary(bytes)) => Some(read(bytes)),
-                Ok(Message::Text(_)) => Some(Err(Broken::Text)),
+                Ok(Message::Text(_)) => Some(Err(ConnectionError::Text)),
                 // Pings are answered by the library, and after a close nothing comes.
                 Ok(_) => None,
                 Err(tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed) => {
@@ -115,7 +115,7 @@ impl<'a> Peer<'a> {
         let source = source.filter_map(|heard| {
             ready(match heard {
                 Ok(ws::Message::Binary(bytes)) => Some(read(bytes)),
-                Ok(ws::Message::Text(_)) => Some(Err(Broken::Text)),
+                Ok(ws::Message::Text(_)) => Some(Err(ConnectionError::Text)),
                 Ok(_) => None,
                 Err(error) => Some(Err(error.into())),
             })
@@ -147,11 +147,11 @@ pub(crate) fn config() -> tungstenite::protocol::WebSocketConfig {
         .write_buffer_size(READ)
 }
 
-fn read(bytes: Bytes) -> Result<Kind, Broken> {
+fn read(bytes: Bytes) -> Result<Kind, ConnectionError> {
     Ok(message::decode(bytes)?)
 }
 
-fn write(kind: &Kind) -> Result<Bytes, Broken> {
+fn write(kind: &Kind) -> Result<Bytes, ConnectionError> {
     Ok(message::encode(kind)?)
 }
 
@@ -161,9 +161,9 @@ struct Frames(frame::Decoder);
 
 impl Decoder for Frames {
     type Item = Kind;
-    type Error = Broken;
+    type Error = ConnectionError;
 
-    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Kind>, Broken> {
+    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Kind>, ConnectionError> {
         self.0.push(bytes);
         bytes.clear();
         Ok(self.0.next()?)
@@ -171,9 +171,9 @@ impl Decoder for Frames {
 }
 
 impl Encoder<Say> for Frames {
-    type Error = Broken;
+    type Error = ConnectionError;
 
-    fn encode(&mut self, say: Say, bytes: &mut BytesMut) -> Result<(), Broken> {
+    fn encode(&mut self, say: Say, bytes: &mut BytesMut) -> Result<(), ConnectionError> {
         if let Say::Message(kind) = say {
             bytes.extend_from_slice(&frame::encode(&kind)?);
         }

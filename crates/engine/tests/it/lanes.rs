@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use transport::lane::{Budget, Connecting, Lane, MigratingStream, MigrationTarget};
+use transport::lane::{Budget, ConnectFuture, Lane, MigratingStream, MigrationTarget};
 use transport::standing::{AcceptedStream, FramedStream, StandingConnection};
 use wire::Kind;
 use wire::lane::{DOWN_LIMIT, FrameType, MAX_DATA, UP_LIMIT, encode_data, encode_empty};
@@ -143,7 +143,7 @@ impl MigrationTarget for Nowhere {
 
     const CHOOSES: bool = false;
 
-    fn connect(&self) -> Connecting<Self::Connection> {
+    fn connect(&self) -> ConnectFuture<Self::Connection> {
         panic!("a small stream moves");
     }
 }

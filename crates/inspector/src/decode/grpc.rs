@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    exchange::{From, Message, What},
+    exchange::{ExchangeKind, From, Message},
     limits::MESSAGE_BYTES,
     store,
 };
@@ -65,9 +65,9 @@ impl Frames {
 impl Frame {
     pub(super) fn into_message(self, from: From, at: Timestamp) -> Message {
         let what = if self.flags & TRAILERS == 0 {
-            What::Grpc
+            ExchangeKind::Grpc
         } else {
-            What::Trailers
+            ExchangeKind::Trailers
         };
         let compressed = self.flags & COMPRESSED != 0;
         store::message(at, from, what, self.kept, self.size, compressed)

@@ -8,7 +8,7 @@ use http1::{
 };
 use jiff::Timestamp;
 
-use super::{Lost, flow::Flow, websocket::WebSocket};
+use super::{DecodeError, flow::Flow, websocket::WebSocket};
 use crate::{
     exchange::{Fields, From, Request, Response, Version},
     limits::{HEAD_BYTES, WAITING},
@@ -21,15 +21,15 @@ pub(super) struct Http1 {
     requests: Side,
     responses: Side,
     /// Requests that are not answered yet, the oldest first; the last may still be coming.
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<PendingRequest>,
     /// A request that was answered before all of it had come.
     late: Option<Flow>,
-    upgraded: Option<Upgraded>,
+    upgraded: Option<UpgradedProtocol>,
     slots: Slots,
 }
 
 /// A request under way.
-struct Asked {
+struct PendingRequest {
     flow: Flow,
     /// It asks for a head alone.
     to_head: bool,
@@ -39,7 +39,7 @@ struct Asked {
 }
 
 /// What follows a 101.
-enum Upgraded {
+enum UpgradedProtocol {
     WebSocket(Box<WebSocket>, Flow),
     /// Counted and not read.
     Other(Flow),
@@ -81,7 +81,7 @@ impl Http1 {
         origin: &Origin,
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         if let Some(upgraded) = &mut self.upgraded {
             return upgraded.visitor_sent(bytes, store, now);
         }
@@ -111,7 +111,7 @@ impl Http1 {
         bytes: &[u8],
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         if let Some(upgraded) = &mut self.upgraded {
             return upgraded.service_sent(bytes, store, now);
         }
@@ -141,7 +141,7 @@ impl Http1 {
 
     pub(super) fn ended(&mut self, error: Option<&str>, store: &mut Store, now: Timestamp) {
         if let Some(upgraded) = &mut self.upgraded {
-            let (Upgraded::WebSocket(_, flow) | Upgraded::Other(flow)) = upgraded;
+            let (UpgradedProtocol::WebSocket(_, flow) | UpgradedProtocol::Other(flow)) = upgraded;
             return flow.done(Fields::default(), error, store, now);
         }
         let until_close = matches!(self.responses.body, Some(BodyReader::UntilClose));
@@ -164,7 +164,7 @@ impl Http1 {
         origin: &Origin,
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<&'b [u8], Lost> {
+    ) -> Result<&'b [u8], DecodeError> {
         let seen = std::mem::take(&mut self.requests.seen);
         let Some(lines) = readable(rest, seen) else {
             return Ok(rest);
@@ -196,7 +196,7 @@ impl Http1 {
         } else {
             flow.asked(Fields::default(), store, now);
         }
-        self.waiting.push_back(Asked {
+        self.waiting.push_back(PendingRequest {
             flow,
             to_head,
             coming,
@@ -211,7 +211,7 @@ impl Http1 {
         rest: &'b [u8],
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<&'b [u8], Lost> {
+    ) -> Result<&'b [u8], DecodeError> {
         let step = body
             .advance(rest)
             .map_err(|_| "a malformed body of a request")?;
@@ -248,7 +248,7 @@ impl Http1 {
         rest: &'b [u8],
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<&'b [u8], Lost> {
+    ) -> Result<&'b [u8], DecodeError> {
         let seen = std::mem::take(&mut self.responses.seen);
         let Some(lines) = readable(rest, seen) else {
             return Ok(rest);
@@ -281,8 +281,8 @@ impl Http1 {
                 overtaken.flow.done(Fields::default(), error, store, now);
             }
             self.upgraded = Some(match websocket {
-                Some(websocket) => Upgraded::WebSocket(Box::new(websocket), flow),
-                None => Upgraded::Other(flow),
+                Some(websocket) => UpgradedProtocol::WebSocket(Box::new(websocket), flow),
+                None => UpgradedProtocol::Other(flow),
             });
             return Ok(after);
         }
@@ -302,7 +302,7 @@ impl Http1 {
         rest: &'b [u8],
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<&'b [u8], Lost> {
+    ) -> Result<&'b [u8], DecodeError> {
         let step = body
             .advance(rest)
             .map_err(|_| "a malformed body of an answer")?;
@@ -333,13 +333,13 @@ impl Http1 {
     }
 }
 
-impl Upgraded {
+impl UpgradedProtocol {
     fn visitor_sent(
         &mut self,
         bytes: &[u8],
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         match self {
             Self::WebSocket(websocket, flow) => {
                 flow.count(From::Visitor, bytes, store);
@@ -357,7 +357,7 @@ impl Upgraded {
         bytes: &[u8],
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         match self {
             Self::WebSocket(websocket, flow) => {
                 flow.count(From::Service, bytes, store);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use loona_hpack::Decoder as Hpack;
 
-use super::{Lost, flow::Flow};
+use super::{DecodeError, flow::Flow};
 use crate::{
     exchange::{Fields, From, Request, Response, Version, text},
     limits::{HEAD_BYTES, WAITING},
@@ -100,7 +100,7 @@ impl Http2 {
         origin: &Origin,
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         let origin = Some(origin);
         self.feed(From::Visitor, bytes, &mut Scene { origin, store, now })
     }
@@ -110,7 +110,7 @@ impl Http2 {
         bytes: &[u8],
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         let origin = None;
         self.feed(From::Service, bytes, &mut Scene { origin, store, now })
     }
@@ -128,7 +128,12 @@ impl Http2 {
         }
     }
 
-    fn feed(&mut self, from: From, mut bytes: &[u8], scene: &mut Scene<'_>) -> Result<(), Lost> {
+    fn feed(
+        &mut self,
+        from: From,
+        mut bytes: &[u8],
+        scene: &mut Scene<'_>,
+    ) -> Result<(), DecodeError> {
         loop {
             if let Some(data) = self.side(from).data.take() {
                 let (here, rest) = bytes.split_at(data.left.min(bytes.len()));
@@ -171,7 +176,7 @@ impl Http2 {
         frame: Frame,
         payload: &[u8],
         scene: &mut Scene<'_>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         if self.side(from).block.is_some() && frame.kind != CONTINUATION {
             return Err("an HTTP/2 head that breaks off");
         }
@@ -264,7 +269,7 @@ impl Http2 {
         frame: Frame,
         block: Block,
         scene: &mut Scene<'_>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         if block.bytes.len() > HEAD_BYTES {
             return Err("an HTTP/2 head that is too large");
         }
@@ -296,7 +301,7 @@ impl Http2 {
         block: &Block,
         read: Fieldset,
         scene: &mut Scene<'_>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         if self.streams.contains_key(&block.stream) {
             if block.last {
                 self.side_ends(From::Visitor, block.stream, read.fields, scene);
@@ -339,7 +344,7 @@ impl Http2 {
         block: &Block,
         read: Fieldset,
         scene: &mut Scene<'_>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         let Some(stream) = self.streams.get_mut(&block.stream) else {
             return Ok(());
         };
@@ -446,8 +451,8 @@ impl Frame {
 }
 
 /// Takes padding and priority from around a block of fields.
-fn unpadded(frame: Frame, payload: &[u8]) -> Result<&[u8], Lost> {
-    const BAD: Lost = "an HTTP/2 frame of padding alone";
+fn unpadded(frame: Frame, payload: &[u8]) -> Result<&[u8], DecodeError> {
+    const BAD: DecodeError = "an HTTP/2 frame of padding alone";
     let (padding, rest) = if frame.has(PADDED) {
         let (padding, rest) = payload.split_first().ok_or(BAD)?;
         (usize::from(*padding), rest)

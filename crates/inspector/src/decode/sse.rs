@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    exchange::{From, Message, What},
+    exchange::{ExchangeKind, From, Message},
     limits::MESSAGE_BYTES,
     store,
 };
@@ -97,7 +97,7 @@ impl Events {
 impl Event {
     pub(super) fn into_message(self, at: Timestamp) -> Message {
         let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let what = What::Event {
+        let what = ExchangeKind::Event {
             name: if self.name.is_empty() {
                 "message".to_owned()
             } else {

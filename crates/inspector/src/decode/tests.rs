@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Hint, Kind,
-    exchange::{From, What},
+    exchange::{ExchangeKind, From},
     limits::{BODY_BYTES, MAX_BYTES, MAX_EXCHANGES, MESSAGES},
 };
 
@@ -256,16 +256,16 @@ fn messages_of_a_websocket_are_put_together() {
         .iter()
         .map(|one| (one.from, one.what.clone(), one.kept.len(), one.size))
         .collect();
-    let close = || What::Close { code: Some(1000) };
+    let close = || ExchangeKind::Close { code: Some(1000) };
     assert_eq!(
         told,
         [
-            (Visitor, What::Text, 5, 5),
-            (Service, What::Ping, 1, 1),
-            (Service, What::Text, 8, 8),
-            (Visitor, What::Pong, 1, 1),
-            (Service, What::Binary, 300, 300),
-            (Visitor, What::Text, 0, 0),
+            (Visitor, ExchangeKind::Text, 5, 5),
+            (Service, ExchangeKind::Ping, 1, 1),
+            (Service, ExchangeKind::Text, 8, 8),
+            (Visitor, ExchangeKind::Pong, 1, 1),
+            (Service, ExchangeKind::Binary, 300, 300),
+            (Visitor, ExchangeKind::Text, 0, 0),
             (Visitor, close(), 3, 3),
             (Service, close(), 0, 0),
         ]
@@ -376,7 +376,7 @@ fn events_are_read_as_browsers_read_them() {
         .messages
         .iter()
         .map(|one| {
-            let What::Event { name, event_id } = one.what.clone() else {
+            let ExchangeKind::Event { name, event_id } = one.what.clone() else {
                 panic!("{one:?}");
             };
             (

@@ -3,9 +3,9 @@
 use flate2::{Decompress, FlushDecompress, Status};
 use jiff::Timestamp;
 
-use super::Lost;
+use super::DecodeError;
 use crate::{
-    exchange::{Fields, From, What},
+    exchange::{ExchangeKind, Fields, From},
     limits::{INFLATED_BYTES, MESSAGE_BYTES},
     store::{self, Store},
 };
@@ -44,7 +44,7 @@ impl WebSocket {
         bytes: &[u8],
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         let mut sink = Sink {
             store,
             id: self.id,
@@ -59,7 +59,7 @@ impl WebSocket {
         bytes: &[u8],
         store: &mut Store,
         now: Timestamp,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), DecodeError> {
         let mut sink = Sink {
             store,
             id: self.id,
@@ -78,7 +78,7 @@ struct Sink<'s> {
 }
 
 impl Sink<'_> {
-    fn message(&mut self, what: What, kept: Vec<u8>, size: u64, compressed: bool) {
+    fn message(&mut self, what: ExchangeKind, kept: Vec<u8>, size: u64, compressed: bool) {
         if let Some(id) = self.id {
             let message = store::message(self.now, self.from, what, kept, size, compressed);
             self.store.message(id, message);
@@ -118,7 +118,7 @@ struct Data {
 }
 
 impl Messages {
-    fn feed(&mut self, mut bytes: &[u8], sink: &mut Sink<'_>) -> Result<(), Lost> {
+    fn feed(&mut self, mut bytes: &[u8], sink: &mut Sink<'_>) -> Result<(), DecodeError> {
         loop {
             if self.frame.is_none() {
                 let Some((&byte, rest)) = bytes.split_first() else {
@@ -158,7 +158,7 @@ impl Messages {
     }
 
     /// Reads the head of a frame, where all of it has come.
-    fn begin_frame(&mut self) -> Result<(), Lost> {
+    fn begin_frame(&mut self) -> Result<(), DecodeError> {
         let &[first, second, ref rest @ ..] = self.head.as_slice() else {
             return Ok(());
         };
@@ -251,7 +251,11 @@ impl Messages {
                 inflate.state.reset(false);
             }
         }
-        let what = if data.text { What::Text } else { What::Binary };
+        let what = if data.text {
+            ExchangeKind::Text
+        } else {
+            ExchangeKind::Binary
+        };
         let size = data.inflated.unwrap_or(data.size);
         sink.message(what, data.kept, size, data.compressed);
     }
@@ -262,10 +266,10 @@ impl Messages {
             CLOSE => {
                 let code = payload.first_chunk().map(|code| u16::from_be_bytes(*code));
                 payload.drain(..if code.is_some() { 2 } else { payload.len() });
-                What::Close { code }
+                ExchangeKind::Close { code }
             }
-            PING => What::Ping,
-            _ => What::Pong,
+            PING => ExchangeKind::Ping,
+            _ => ExchangeKind::Pong,
         };
         let size = payload.len() as u64;
         sink.message(what, payload, size, false);

@@ -20,7 +20,7 @@ use crate::{
     Inspector, Subscription, Update, content, curl,
     exchange::{Exchange, From},
     har, limits,
-    replay::{Changes, Prepared, Trouble},
+    replay::{Changes, PreparedRequest, Trouble},
     view::{Detail, Note, Secrets},
 };
 
@@ -43,13 +43,13 @@ pub(super) fn router() -> Router<Arc<super::State>> {
 
 /// An answer that is none: a code for programs, a sentence for people.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
 }
 
-impl Refused {
+impl ApiError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -67,14 +67,14 @@ impl Refused {
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = json!({"error": {"code": self.code, "message": self.message}});
         (self.status, AppendHeaders(PRIVATE), Json(body)).into_response()
     }
 }
 
-impl std::convert::From<Trouble> for Refused {
+impl std::convert::From<Trouble> for ApiError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Changes(why) => {
@@ -112,12 +112,12 @@ async fn state(State(state): Shared) -> impl IntoResponse {
 }
 
 #[derive(Debug, Deserialize)]
-struct Wanted {
+struct ListQuery {
     /// Words that the exchange has somewhere.
     search: Option<String>,
 }
 
-async fn list(State(state): Shared, Query(wanted): Query<Wanted>) -> Response {
+async fn list(State(state): Shared, Query(wanted): Query<ListQuery>) -> Response {
     let inspector = &state.inspector;
     let summaries = inspector.read(crate::store::Store::summaries);
     let Some(words) = wanted.search.filter(|words| !words.is_empty()) else {
@@ -136,7 +136,7 @@ async fn list(State(state): Shared, Query(wanted): Query<Wanted>) -> Response {
     });
     match searched.await {
         Ok(found) => answer(json!({"exchanges": found})).into_response(),
-        Err(_stopped) => Refused::gone().into_response(),
+        Err(_stopped) => ApiError::gone().into_response(),
     }
 }
 
@@ -169,15 +169,15 @@ async fn clear(State(state): Shared) -> StatusCode {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Paused {
+struct PauseState {
     paused: bool,
 }
 
 async fn pause(
     State(state): Shared,
-    wanted: Result<Json<Paused>, JsonRejection>,
-) -> Result<StatusCode, Refused> {
-    let Json(Paused { paused }) = wanted.map_err(|rejection| malformed(&rejection))?;
+    wanted: Result<Json<PauseState>, JsonRejection>,
+) -> Result<StatusCode, ApiError> {
+    let Json(PauseState { paused }) = wanted.map_err(|rejection| malformed(&rejection))?;
     state.inspector.pause(paused);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -186,7 +186,7 @@ async fn detail(
     State(state): Shared,
     Path(id): Path<u64>,
     Query(reveal): Query<Reveal>,
-) -> Result<impl IntoResponse, Refused> {
+) -> Result<impl IntoResponse, ApiError> {
     let exchange = find(&state.inspector, id)?;
     Ok(answer(json!(Detail::of(
         &exchange,
@@ -204,7 +204,7 @@ async fn messages(
     State(state): Shared,
     Path(id): Path<u64>,
     Query(After { after }): Query<After>,
-) -> Result<impl IntoResponse, Refused> {
+) -> Result<impl IntoResponse, ApiError> {
     let found = state.inspector.read(|store| {
         let exchange = store.get(id)?;
         let encoding = |fields: Option<&crate::exchange::Fields>| {
@@ -218,7 +218,7 @@ async fn messages(
         let fresh: Vec<_> = fresh.take(PAGE).cloned().collect();
         Some((fresh, visitor, service, exchange.forgotten))
     });
-    let (fresh, visitor, service, forgotten) = found.ok_or_else(Refused::gone)?;
+    let (fresh, visitor, service, forgotten) = found.ok_or_else(ApiError::gone)?;
     let notes = fresh.iter().map(|message| {
         let encoding = match message.from {
             From::Visitor => &visitor,
@@ -234,15 +234,15 @@ async fn messages(
 async fn body(
     State(state): Shared,
     Path((id, side)): Path<(u64, String)>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let exchange = find(&state.inspector, id)?;
     let shown = match side.as_str() {
         "request" => content::shown(&exchange.request.fields, &exchange.request_body),
         "response" => match &exchange.response {
             Some(response) => content::shown(&response.fields, &exchange.response_body),
-            None => return Err(Refused::gone()),
+            None => return Err(ApiError::gone()),
         },
-        _ => return Err(Refused::gone()),
+        _ => return Err(ApiError::gone()),
     };
     // Never by its own type: it is a stranger's.
     let kind = (header::CONTENT_TYPE, "application/octet-stream");
@@ -259,7 +259,7 @@ async fn as_curl(
     State(state): Shared,
     Path(id): Path<u64>,
     Query(reveal): Query<Reveal>,
-) -> Result<impl IntoResponse, Refused> {
+) -> Result<impl IntoResponse, ApiError> {
     let exchange = find(&state.inspector, id)?;
     Ok((
         AppendHeaders([(header::CONTENT_TYPE, "text/plain; charset=utf-8")]),
@@ -272,10 +272,10 @@ async fn replay(
     State(state): Shared,
     Path(id): Path<u64>,
     changes: Result<Json<Changes>, JsonRejection>,
-) -> Result<impl IntoResponse, Refused> {
+) -> Result<impl IntoResponse, ApiError> {
     let Json(changes) = changes.map_err(|rejection| malformed(&rejection))?;
     let exchange = find(&state.inspector, id)?;
-    let prepared = Prepared::new(&exchange, changes)?;
+    let prepared = PreparedRequest::new(&exchange, changes)?;
     let id = Box::pin(prepared.send(&state.inspector, &state.tasks, &state.stop)).await?;
     Ok((StatusCode::CREATED, answer(json!({"id": id}))))
 }
@@ -291,7 +291,7 @@ struct Archive {
 async fn as_har(
     State(state): Shared,
     Query(Archive { reveal, id }): Query<Archive>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let wanted = state.inspector.read(|store| {
         let wanted = store.iter();
         let wanted = wanted.filter(|exchange| id.is_none_or(|id| exchange.summary.id == id));
@@ -302,7 +302,7 @@ async fn as_har(
     let made = tokio::task::spawn_blocking(move || {
         har::archive(wanted.iter(), version, secrets).to_string()
     });
-    let text = made.await.map_err(|_stopped| Refused::gone())?;
+    let text = made.await.map_err(|_stopped| ApiError::gone())?;
     let kind = (header::CONTENT_TYPE, "application/json");
     let saved = (
         header::CONTENT_DISPOSITION,
@@ -344,17 +344,17 @@ fn event(name: &str, data: &Value) -> Event {
     Event::default().event(name).data(data.to_string())
 }
 
-fn find(inspector: &Inspector, id: u64) -> Result<Exchange, Refused> {
+fn find(inspector: &Inspector, id: u64) -> Result<Exchange, ApiError> {
     let found = inspector.read(|store| store.get(id).cloned());
-    found.ok_or_else(Refused::gone)
+    found.ok_or_else(ApiError::gone)
 }
 
 fn answer(value: Value) -> impl IntoResponse {
     (AppendHeaders(PRIVATE), Json(value))
 }
 
-fn malformed(rejection: &JsonRejection) -> Refused {
-    Refused::new(rejection.status(), "invalid_request", rejection.body_text())
+fn malformed(rejection: &JsonRejection) -> ApiError {
+    ApiError::new(rejection.status(), "invalid_request", rejection.body_text())
 }
 
 /// Nothing of it stays anywhere, or is taken for something else.

@@ -10,15 +10,15 @@ use axum::{
 };
 use subtle::ConstantTimeEq as _;
 
-use super::api::Refused;
+use super::api::ApiError;
 
 /// Refuses what another site has sent, and what came by a name: whoever owns a name can point it
 /// here, and their page would then be of the same origin.
-pub(super) async fn same_site(request: Request, next: Next) -> Result<Response, Refused> {
+pub(super) async fn same_site(request: Request, next: Next) -> Result<Response, ApiError> {
     let headers = request.headers();
     let host = text(headers, header::HOST).unwrap_or_default();
     if !is_local_name(host) {
-        return Err(Refused::new(
+        return Err(ApiError::new(
             StatusCode::MISDIRECTED_REQUEST,
             "host_refused",
             "open the inspector by its address, or as localhost",
@@ -31,7 +31,7 @@ pub(super) async fn same_site(request: Request, next: Next) -> Result<Response, 
     // A link from elsewhere may lead to the page, which shows nothing without the token.
     let foreign_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
     if foreign_origin || (foreign_site && !top) {
-        return Err(Refused::new(
+        return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "cross_site",
             "another site may not use the inspector",
@@ -45,12 +45,12 @@ pub(super) async fn token(
     State(state): State<Arc<super::State>>,
     request: Request,
     next: Next,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let shown = text(request.headers(), header::AUTHORIZATION)
         .and_then(|value| value.strip_prefix("Bearer "))
         .unwrap_or_default();
     if !bool::from(shown.as_bytes().ct_eq(state.token.as_bytes())) {
-        return Err(Refused::new(
+        return Err(ApiError::new(
             StatusCode::UNAUTHORIZED,
             "unauthenticated",
             "open the whole address that svc has printed; its end is the token of this run",

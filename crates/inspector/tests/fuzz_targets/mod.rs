@@ -2,7 +2,7 @@
 //! it invents, the tests with what is kept in `tests/corpus`.
 
 use client::tap::Visit;
-use inspector::{Inspector, When, limits};
+use inspector::{Inspector, RecordingMode, limits};
 
 /// A stream: pieces, each with a byte before it of which the highest bit says who sent it, and the
 /// others how long it is, in steps of four. Whatever it is, the limits hold, and the archive of it
@@ -19,7 +19,7 @@ pub(crate) fn inspector_stream(bytes: &[u8]) {
 }
 
 fn follow(mut bytes: &[u8], piece: usize) -> Inspector {
-    let inspector = Inspector::new(When::Always);
+    let inspector = Inspector::new(RecordingMode::Always);
     let to = "localhost:1".parse().unwrap();
     let visit = Visit::new("", None);
     let mut stream = inspector.tap(to).stream(&visit).unwrap();

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, process::Command};
 
 use client::tap::Visit;
-use inspector::{Inspector, Serving, Settings, When, serve};
+use inspector::{Inspector, InspectorServer, RecordingMode, Settings, serve};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -12,7 +12,7 @@ use tokio::{
 
 const TOKEN: &str = "0123456789abcdef";
 
-async fn served(inspector: &Inspector) -> Serving {
+async fn served(inspector: &Inspector) -> InspectorServer {
     let settings = Settings {
         address: Some(([127, 0, 0, 1], 0).into()),
         token: TOKEN.to_owned(),
@@ -52,7 +52,7 @@ fn recorded(inspector: &Inspector, to: &str, bytes: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn only_who_shows_the_token_and_comes_from_here_is_answered() {
-    let serving = served(&Inspector::new(When::Always)).await;
+    let serving = served(&Inspector::new(RecordingMode::Always)).await;
     let at = serving.address();
     let token = format!("Authorization: Bearer {TOKEN}\r\n");
     for (fields, status) in [
@@ -86,7 +86,7 @@ async fn only_who_shows_the_token_and_comes_from_here_is_answered() {
 
 #[tokio::test]
 async fn secrets_are_masked_unless_asked_and_search_finds_what_is_compressed() {
-    let inspector = Inspector::new(When::Always);
+    let inspector = Inspector::new(RecordingMode::Always);
     recorded(
         &inspector,
         "1",
@@ -136,7 +136,7 @@ async fn a_command_for_curl_sends_the_request_and_nothing_else() {
     let head = "POST /a/../?a[b]=1&id=[1-3]&c={x,y}&token=hush HTTP/1.1";
     let fields = "Content-Type: text/plain\r\nContent-Length: 11";
     let request = format!("{head}\r\nHost: {to}\r\n{fields}\r\n\r\n@/etc/hosts");
-    let inspector = Inspector::new(When::Always);
+    let inspector = Inspector::new(RecordingMode::Always);
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     recorded(&inspector, &to, &[(&request, answer)]);
     let serving = served(&inspector).await;
@@ -190,7 +190,7 @@ async fn a_replay_goes_to_the_service_with_what_was_changed_and_what_was_masked(
         stream.write_all(told).await.unwrap();
         String::from_utf8(heard[..length].to_vec()).unwrap()
     });
-    let inspector = Inspector::new(When::Always);
+    let inspector = Inspector::new(RecordingMode::Always);
     recorded(
         &inspector,
         &to,

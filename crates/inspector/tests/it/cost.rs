@@ -4,11 +4,11 @@
 use std::time::{Duration, Instant};
 
 use client::tap::Visit;
-use inspector::{Inspector, When};
+use inspector::{Inspector, RecordingMode};
 
 #[test]
 fn recording_a_request_takes_microseconds() {
-    let inspector = Inspector::new(When::Always);
+    let inspector = Inspector::new(RecordingMode::Always);
     let visit = Visit::new("", None);
     let mut stream = inspector
         .tap("3000".parse().unwrap())

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use client::tap::{Tapped, Visit};
+use client::tap::{TappedStream, Visit};
 use futures_util::{SinkExt as _, StreamExt as _};
-use inspector::{Inspector, Kind, Summary, Update, When};
+use inspector::{Inspector, Kind, RecordingMode, Summary, Update};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, copy_bidirectional, duplex};
 
 /// A visitor's end and a service's end; what passes between them is tapped.
@@ -17,7 +17,7 @@ fn joined(inspector: &Inspector) -> (DuplexStream, DuplexStream) {
         .stream(&visit)
         .unwrap();
     drop(tokio::spawn(async move {
-        let mut tapped = Tapped::new(far, tap);
+        let mut tapped = TappedStream::new(far, tap);
         let ended = copy_bidirectional(&mut near, &mut tapped).await;
         tapped.end(ended.err().map(|error| error.to_string()).as_deref());
     }));
@@ -45,7 +45,7 @@ async fn over(inspector: &Inspector) -> Summary {
 
 #[tokio::test]
 async fn a_websocket_of_another_library_is_read() {
-    let inspector = Inspector::new(When::Always);
+    let inspector = Inspector::new(RecordingMode::Always);
     let (visitor, service) = joined(&inspector);
     let served = tokio::spawn(async move {
         let mut socket = tokio_tungstenite::accept_async(service).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_websocket_of_another_library_is_read() {
 
 #[tokio::test]
 async fn http2_of_another_library_is_read() {
-    let inspector = Inspector::new(When::Always);
+    let inspector = Inspector::new(RecordingMode::Always);
     let (visitor, service) = joined(&inspector);
     let served = tokio::spawn(async move {
         let mut connection = h2::server::handshake(service).await.unwrap();
@@ -122,7 +122,7 @@ async fn http2_of_another_library_is_read() {
 
 #[tokio::test]
 async fn bytes_pass_as_they_are_also_where_they_cannot_be_read() {
-    let inspector = Inspector::new(When::Always);
+    let inspector = Inspector::new(RecordingMode::Always);
     let (mut visitor, mut service) = joined(&inspector);
     let sent: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
     let asked = sent.clone();
@@ -144,7 +144,7 @@ async fn bytes_pass_as_they_are_also_where_they_cannot_be_read() {
 
 #[test]
 fn nobody_looks_and_nothing_is_tapped() {
-    let inspector = Inspector::new(When::Watched);
+    let inspector = Inspector::new(RecordingMode::Watched);
     let tap = inspector.tap("3000".parse().unwrap());
     let visit = Visit::new("", None);
     assert!(tap.stream(&visit).is_none());
@@ -156,7 +156,7 @@ fn nobody_looks_and_nothing_is_tapped() {
 
 #[tokio::test]
 async fn who_is_too_slow_is_told_to_read_the_list_anew() {
-    let inspector = Inspector::new(When::Always);
+    let inspector = Inspector::new(RecordingMode::Always);
     let mut subscription = inspector.subscribe();
     let visit = Visit::new("", None);
     let mut stream = inspector

@@ -11,7 +11,10 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
 use http::{Extensions, HeaderMap, Request, StatusCode};
-use mcp::{Carried, Engines, Held, Hosted, Identified, Identify, ProjectName, TerminalAsk};
+use mcp::{
+    CallerFuture, Engines, HeldPermissions, HostedEndpoint, Identify, ProjectName, ResponseFuture,
+    TerminalAsk,
+};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use types::permission::Permission;
@@ -57,7 +60,7 @@ struct Person(&'static str);
 struct Door;
 
 impl Identify for Door {
-    fn identify(&self, headers: HeaderMap) -> Identified {
+    fn identify(&self, headers: HeaderMap) -> CallerFuture {
         Box::pin(async move {
             assert!(!headers.contains_key("cookie"), "cookies are not looked at");
             match headers
@@ -76,7 +79,9 @@ impl Identify for Door {
                     let names = names.filter(|name| !name.is_empty());
                     let mut extensions = Extensions::new();
                     extensions.insert(Person("ada"));
-                    extensions.insert(Held(names.map(|name| name.parse().unwrap()).collect()));
+                    extensions.insert(HeldPermissions(
+                        names.map(|name| name.parse().unwrap()).collect(),
+                    ));
                     Ok(Some(extensions))
                 }
                 Some(_) => {
@@ -101,7 +106,7 @@ impl Engines for Engine {
         needed: Permission,
         request: Request<Bytes>,
         caller: &Extensions,
-    ) -> Carried {
+    ) -> ResponseFuture {
         let headers = request.headers().iter();
         let one = AskedOfEngine {
             project,
@@ -134,7 +139,7 @@ impl Engines for Engine {
         ask: TerminalAsk,
         credential: HeaderValue,
         caller: &Extensions,
-    ) -> Carried {
+    ) -> ResponseFuture {
         let asked = json!({
             "project": format!("{project:?}"),
             "needed": needed.to_string(),
@@ -173,7 +178,7 @@ impl Platform {
         };
         let state = (Arc::clone(&asked), answers);
         let api = Router::new().fallback(record).with_state(state);
-        let endpoint = mcp::hosted(Hosted {
+        let endpoint = mcp::hosted(HostedEndpoint {
             base_url: BASE_URL.to_owned(),
             api,
             identify: Door,

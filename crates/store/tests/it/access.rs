@@ -2,7 +2,7 @@
 
 use store::credentials::{self, Credential, Kind};
 use store::signing_keys::{self, SigningKey, Status};
-use store::{Conflict, Order, Paging, Sealed, audit, revoked_tokens};
+use store::{Conflict, Order, Paging, SealedBytes, audit, revoked_tokens};
 
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id};
@@ -66,7 +66,7 @@ fn key(kid: &str, status: Status) -> SigningKey {
     SigningKey {
         kid: kid.to_owned(),
         algorithm: "EdDSA".to_owned(),
-        sealed_private_key: Sealed(vec![1, 2, 3]),
+        sealed_private_key: SealedBytes(vec![1, 2, 3]),
         public_jwk: serde_json::json!({"kid": kid}),
         status,
         created_at: at(0),
@@ -349,11 +349,11 @@ async fn one_key_signs_and_the_next_takes_over_once(database: Database) {
         (active.kid.as_str(), active.activated_at),
         ("b", Some(at(5)))
     );
-    assert_eq!(active.sealed_private_key, Sealed(vec![1, 2, 3]));
+    assert_eq!(active.sealed_private_key, SealedBytes(vec![1, 2, 3]));
     let all = signing_keys::all(&mut tx).await.unwrap();
     assert_eq!(all.len(), 2);
     let retired = all.iter().find(|key| key.kid == "a").unwrap();
-    assert_eq!(retired.sealed_private_key, Sealed(Vec::new()));
+    assert_eq!(retired.sealed_private_key, SealedBytes(Vec::new()));
     assert_eq!(signing_keys::purge(&mut tx, at(4), at(9)).await.unwrap(), 0);
 
     // It is kept for a token that is good: one of its own, or one from before that was noted.

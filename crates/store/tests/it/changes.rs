@@ -9,7 +9,7 @@ use store::sessions::{self, Session};
 use store::signing_keys::{self, SigningKey};
 use store::webtty_servers::{self, WebttyServer};
 use store::{
-    PasswordHash, Sealed, addresses, members, projects, revoked_tokens, users, workspaces,
+    PasswordHash, SealedBytes, addresses, members, projects, revoked_tokens, users, workspaces,
 };
 use types::id::{CredentialId, ProjectId, WebttyServerId};
 
@@ -551,7 +551,7 @@ fn key(kid: &str, status: signing_keys::Status) -> SigningKey {
     SigningKey {
         kid: kid.to_owned(),
         algorithm: "EdDSA".to_owned(),
-        sealed_private_key: Sealed(vec![1]),
+        sealed_private_key: SealedBytes(vec![1]),
         public_jwk: serde_json::json!({}),
         status,
         created_at: at(2),

@@ -4,7 +4,7 @@ use store::links::{self, Link};
 use store::passkeys::{self, Passkey};
 use store::pending_sign_ins::{self, PendingSignIn};
 use store::sessions::{self, Session};
-use store::{Conflict, Order, Paging, PasswordHash, Sealed, used_challenges, users};
+use store::{Conflict, Order, Paging, PasswordHash, SealedBytes, used_challenges, users};
 
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id, new_user};
@@ -168,21 +168,21 @@ async fn a_totp_step_and_a_recovery_code_work_once(database: Database) {
             "no secret yet"
         );
         assert!(
-            !users::confirm_totp(tx, ann, &Sealed(vec![1]), 6, at(0))
+            !users::confirm_totp(tx, ann, &SealedBytes(vec![1]), 6, at(0))
                 .await
                 .unwrap(),
             "no secret yet"
         );
-        users::begin_totp(tx, ann, &Sealed(vec![1]), at(0))
+        users::begin_totp(tx, ann, &SealedBytes(vec![1]), at(0))
             .await
             .unwrap();
         for (secret, confirms) in [(vec![2], false), (vec![1], true), (vec![1], false)] {
-            let secret = Sealed(secret);
+            let secret = SealedBytes(secret);
             let confirmed = users::confirm_totp(tx, ann, &secret, 6, at(1)).await;
             assert_eq!(confirmed.unwrap(), confirms, "{secret:?}");
         }
         // One in force is not replaced.
-        let other = Sealed(vec![3]);
+        let other = SealedBytes(vec![3]);
         assert!(!users::begin_totp(tx, ann, &other, at(1)).await.unwrap());
         assert!(users::use_totp_step(tx, ann, 7).await.unwrap());
         assert!(!users::use_totp_step(tx, ann, 7).await.unwrap());
@@ -441,7 +441,7 @@ async fn a_link_works_once_for_its_purpose_until_its_end(database: Database) {
 async fn a_sign_in_that_is_under_way_is_taken_out_once_until_its_end(database: Database) {
     let pending = |secret| PendingSignIn {
         hash: hash(secret),
-        sealed: Sealed(vec![secret; 40]),
+        sealed: SealedBytes(vec![secret; 40]),
         created_at: at(0),
         expires_at: at(600),
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use store::deliveries::{self, Attempt, Delivery, NewDelivery, Outcome, Status};
 use store::webhooks::{self, Webhook};
-use store::{Order, Paging, Period, Sealed, Tx};
+use store::{Order, Paging, Period, SealedBytes, Tx};
 
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, id};
@@ -19,7 +19,7 @@ fn webhook(person: Person) -> Webhook {
         status: webhooks::Status::Enabled,
         events: vec!["tunnel.created".to_owned()],
         url: "https://chat.example/in".to_owned(),
-        sealed_secret: Sealed(vec![1]),
+        sealed_secret: SealedBytes(vec![1]),
         previous_sealed_secret: None,
         previous_secret_expires_at: None,
         secret_rotated_at: None,
@@ -75,7 +75,7 @@ async fn a_webhook_is_its_projects_and_keeps_both_secrets_for_a_while(database: 
         [hook.clone()]
     );
 
-    let new = Sealed(vec![2]);
+    let new = SealedBytes(vec![2]);
     assert!(
         !webhooks::rotate_secret(&mut tx, bob.project, hook.id, &new, at(9), at(1))
             .await
@@ -95,7 +95,7 @@ async fn a_webhook_is_its_projects_and_keeps_both_secrets_for_a_while(database: 
         .unwrap();
     assert_eq!(
         (stored.sealed_secret, stored.previous_sealed_secret),
-        (new, Some(Sealed(vec![1])))
+        (new, Some(SealedBytes(vec![1])))
     );
     assert_eq!(stored.previous_secret_expires_at, Some(at(9)));
     assert!(

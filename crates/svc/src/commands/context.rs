@@ -192,7 +192,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
 
 /// A context in the list.
 #[derive(Serialize)]
-struct Listed {
+struct ContextRow {
     name: String,
     /// Whether commands use it where none is named.
     in_use: bool,
@@ -221,7 +221,7 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
                 continue;
             }
         };
-        listed.push(Listed {
+        listed.push(ContextRow {
             in_use: used.as_ref().is_ok_and(|used| *used == name),
             name,
             token: KeptToken::of(&context.token),
@@ -234,12 +234,12 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
         Format::Json => output::json(&listed),
         Format::Text => output::table(
             &["", "NAME", "ENGINE", "PLATFORM", "PROJECT", "TOKEN"],
-            &listed.iter().map(Listed::row).collect::<Vec<_>>(),
+            &listed.iter().map(ContextRow::row).collect::<Vec<_>>(),
         ),
     }
 }
 
-impl Listed {
+impl ContextRow {
     fn row(&self) -> Vec<String> {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         vec![

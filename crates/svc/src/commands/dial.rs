@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// The tunnel, by its name or id (`svc://NAME` too). With `=LISTEN` it is served there: a port,
     /// HOST:PORT or unix:PATH (repeatable)
     #[arg(value_name = "NAME[=LISTEN]", required = true, value_parser = dialled)]
-    tunnels: Vec<Dialled>,
+    tunnels: Vec<DialTarget>,
 
     /// Serve the one tunnel on this local address, a stream for each connection
     #[arg(long, value_name = "LISTEN")]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 /// A tunnel, and where it is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Dialled {
+struct DialTarget {
     tunnel: String,
     local: Option<Local>,
 }
@@ -60,11 +60,11 @@ enum Places {
     Local(Vec<(String, Local)>),
 }
 
-fn places(tunnels: Vec<Dialled>, listen: Option<Local>) -> Result<Places, Failure> {
+fn places(tunnels: Vec<DialTarget>, listen: Option<Local>) -> Result<Places, Failure> {
     match (tunnels.as_slice(), listen) {
         (
             [
-                Dialled {
+                DialTarget {
                     tunnel,
                     local: None,
                 },
@@ -73,7 +73,7 @@ fn places(tunnels: Vec<Dialled>, listen: Option<Local>) -> Result<Places, Failur
         ) => Ok(Places::Standard(tunnel.clone())),
         (
             [
-                Dialled {
+                DialTarget {
                     tunnel,
                     local: None,
                 },
@@ -85,7 +85,7 @@ fn places(tunnels: Vec<Dialled>, listen: Option<Local>) -> Result<Places, Failur
                 .hint("write NAME=LISTEN for each of several"),
         ),
         (_, None) => {
-            let place = |Dialled { tunnel, local }| match local {
+            let place = |DialTarget { tunnel, local }| match local {
                 Some(local) => Ok((tunnel, local)),
                 None => Err(Failure::usage(format!(
                     "where is `{tunnel}` served? stdin and stdout are for one tunnel alone"
@@ -163,12 +163,12 @@ async fn names(config: &Config) -> Result<Vec<String>, client::api::ApiError> {
 }
 
 /// `name`, `svc://name`, and where it is served behind a `=`.
-fn dialled(text: &str) -> Result<Dialled, String> {
+fn dialled(text: &str) -> Result<DialTarget, String> {
     let (tunnel, local) = match text.split_once('=') {
         Some((tunnel, local)) => (tunnel, Some(local.parse()?)),
         None => (text, None),
     };
-    Ok(Dialled {
+    Ok(DialTarget {
         tunnel: name(tunnel)?,
         local,
     })

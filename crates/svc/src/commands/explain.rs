@@ -21,9 +21,9 @@ use types::id::StreamId;
 pub(super) use self::record::Record;
 
 use self::{
-    record::{Lookup, Where},
-    telling::Telling,
-    token::Judged,
+    record::{Lookup, RecordSource},
+    telling::VisitReport,
+    token::TokenCheck,
     visit::Visitor,
 };
 use crate::{
@@ -159,7 +159,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-async fn explain_reference(args: &Args, reference: StreamId) -> Result<Telling, Failure> {
+async fn explain_reference(args: &Args, reference: StreamId) -> Result<VisitReport, Failure> {
     if !args.headers.is_empty() {
         return Err(Failure::usage("--header goes with an address")
             .hint("give the address instead of the reference to ask it again"));
@@ -174,10 +174,10 @@ async fn explain_reference(args: &Args, reference: StreamId) -> Result<Telling, 
         place: &place,
         reference,
     };
-    Ok(Telling::of_record(found.wait().await?))
+    Ok(VisitReport::of_record(found.wait().await?))
 }
 
-async fn explain_address(args: &Args, url: &Url) -> Result<Telling, Failure> {
+async fn explain_address(args: &Args, url: &Url) -> Result<VisitReport, Failure> {
     let context = args.read_context()?;
     let session = args.platform(token_of_environment()).open();
     let session = session.map_err(|failure| args.without_platform(failure));
@@ -201,9 +201,9 @@ async fn explain_address(args: &Args, url: &Url) -> Result<Telling, Failure> {
         },
         Err(failure) => (None, Some(failure.message().to_owned())),
     };
-    let project = place.as_ref().and_then(Where::only);
+    let project = place.as_ref().and_then(RecordSource::only);
     let token = visitor.shown_token();
-    let token = token.map(|token| Judged::of(&token, url, project));
+    let token = token.map(|token| TokenCheck::of(&token, url, project));
     let (record, unknown) = match (&session, &place, visit.reference()) {
         (Ok(session), Some(place), Some(reference)) => {
             let lookup = Lookup {
@@ -219,23 +219,29 @@ async fn explain_address(args: &Args, url: &Url) -> Result<Telling, Failure> {
         (_, _, None) => (None, None),
         (_, _, Some(_)) => (None, unknown),
     };
-    Ok(Telling::of_visit(visit, token, record, unknown))
+    Ok(VisitReport::of_visit(visit, token, record, unknown))
 }
 
 /// Whose records are searched: those of the project that is named, else of the one in the address,
 /// else of the selected one, else of all that the caller sees.
-async fn place(args: &Args, session: &Session, endpoint: Option<&str>) -> Result<Where, Failure> {
+async fn place(
+    args: &Args,
+    session: &Session,
+    endpoint: Option<&str>,
+) -> Result<RecordSource, Failure> {
     if let Some(project) = args.project.as_deref().or(endpoint) {
-        return Ok(Where::One(Box::new(session.find_project(project).await?)));
+        return Ok(RecordSource::One(Box::new(
+            session.find_project(project).await?,
+        )));
     }
     let selected = session
         .context
         .as_ref()
         .is_some_and(|context| context.project.is_some());
     if selected {
-        return Ok(Where::One(Box::new(session.project(None).await?)));
+        return Ok(RecordSource::One(Box::new(session.project(None).await?)));
     }
-    session.projects().await.map(Where::All)
+    session.projects().await.map(RecordSource::All)
 }
 
 impl Args {

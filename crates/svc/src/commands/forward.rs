@@ -24,14 +24,14 @@ use client::{
     Agent, Closed, Connection as StreamEvent, Destination, Forwarding, HostHeader, Properties,
     ProxyProtocol, Target, properties::Protocol, tap::Tap,
 };
-use inspector::{Inspector, Subscription, Update, When};
+use inspector::{Inspector, RecordingMode, Subscription, Update};
 use tokio::{runtime::Handle, sync::mpsc};
 use transport::Workers;
 
 use self::{
     folder::Folder,
     inspect::{Inspect, Inspection},
-    panel::{About, Feeds, Panel, Rows, Shown, screen},
+    panel::{About, Feeds, Panel, PanelEnd, Rows, screen},
     report::Report,
     source::Source,
 };
@@ -364,7 +364,7 @@ impl Look {
             return Ok(());
         };
         match panel.end().await {
-            Some(Shown { total, .. }) if total > 0 => {
+            Some(PanelEnd { total, .. }) if total > 0 => {
                 let s = if total == 1 { "" } else { "s" };
                 output::line(&format!("{total} visit{s}"))
             }
@@ -390,7 +390,7 @@ impl Advice {
         if let Some(requests) = inspection.subscribe() {
             return (of(requests), None);
         }
-        let own = Inspector::new(When::Watched);
+        let own = Inspector::new(RecordingMode::Watched);
         (of(own.subscribe()), Some(own.tap(target)))
     }
 

@@ -11,7 +11,7 @@ use clap::Parser;
 
 use self::{
     network::Network,
-    tunnels::{Shared, Tunnels},
+    tunnels::{TunnelTools, Tunnels},
 };
 use crate::{
     connection::Connection, failure::Failure, platform::SessionFlags, signals, terminals::Terminals,
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let terminals = Arc::new(Terminals::default());
     let server = Server::new(Network::open(flags, Arc::clone(&terminals))?);
     let served = tokio::select! {
-        served = ::mcp::stdio(server, Shared(Arc::clone(&tunnels))) => {
+        served = ::mcp::stdio(server, TunnelTools(Arc::clone(&tunnels))) => {
             served.map_err(|error| Failure::of("the MCP client closed the connection before it was initialised", error))
         }
         () = shutdown.drain().cancelled() => Ok(()),

@@ -36,7 +36,7 @@ use tokio::{
 use transport::Workers;
 
 use self::{
-    agent_set::{AgentSet, Applied, EngineName, State},
+    agent_set::{AgentSet, AppliedChanges, EngineName, State},
     docker::{Docker, DockerFlags},
     file_poll::{Contents, Files},
     plan::Plan,
@@ -114,13 +114,13 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let (told, news) = mpsc::channel(LINES);
     let fleet = AgentSet::new(workers.handles().to_vec(), shutdown.clone(), told);
     let docker = args.docker.start()?;
-    let mut running = Running {
+    let mut running = RunTasks {
         report: Report::new(args.output),
         args,
         file,
         files: Files::default(),
         handled: Contents::new(),
-        loaded: Loaded::nothing(),
+        loaded: LoadedFile::nothing(),
         docker,
         fleet,
         supervisor,
@@ -139,14 +139,14 @@ pub(super) fn schema() -> serde_json::Value {
 }
 
 /// Everything of a run that has one owner.
-struct Running {
+struct RunTasks {
     args: Args,
     report: Report,
     file: Option<PathBuf>,
     files: Files,
     /// What was in the files that were applied, or refused.
     handled: Contents,
-    loaded: Loaded,
+    loaded: LoadedFile,
     docker: Option<Docker>,
     fleet: AgentSet,
     supervisor: Supervisor,
@@ -158,12 +158,12 @@ struct Running {
 }
 
 /// A checked file, and what its engines are.
-struct Loaded {
+struct LoadedFile {
     plan: Plan,
     engines: BTreeMap<EngineName, Config>,
 }
 
-impl Running {
+impl RunTasks {
     /// Applies the first configuration. What is wrong with it is the end.
     async fn begin(&mut self) -> Result<(), Failure> {
         self.files.set(self.file.iter().cloned().collect());
@@ -278,7 +278,7 @@ impl Running {
 
     /// Reads and checks the file, and looks at the tokens that it names as at itself: who replaces
     /// one wants it used.
-    async fn load(&mut self, mut contents: Contents) -> Result<Loaded, Vec<ConfigError>> {
+    async fn load(&mut self, mut contents: Contents) -> Result<LoadedFile, Vec<ConfigError>> {
         let read = self.read_plan(&contents);
         if let Ok(plan) = &read {
             let given = given_path(self.args.token_file.as_ref()).cloned();
@@ -300,7 +300,7 @@ impl Running {
             .args
             .engines(&plan)
             .map_err(|(key, failure)| vec![ConfigError::new(key, failure.message())])?;
-        Ok(Loaded { plan, engines })
+        Ok(LoadedFile { plan, engines })
     }
 
     fn read_plan(&self, contents: &Contents) -> Result<Plan, Vec<ConfigError>> {
@@ -318,7 +318,7 @@ impl Running {
     }
 
     /// Brings what runs in line with the file and the containers.
-    fn apply(&mut self, again: bool) -> Result<Applied, Failure> {
+    fn apply(&mut self, again: bool) -> Result<AppliedChanges, Failure> {
         let mut wanted = self.loaded.plan.tunnels.clone();
         if let Some(docker) = &mut self.docker {
             for (key, tunnel) in docker.wanted() {
@@ -396,7 +396,7 @@ impl Running {
     }
 }
 
-impl Loaded {
+impl LoadedFile {
     fn nothing() -> Self {
         Self {
             plan: Plan::without_file(),

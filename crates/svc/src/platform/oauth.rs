@@ -12,7 +12,7 @@ use reqwest::{Client, RequestBuilder};
 use serde::de::DeserializeOwned;
 use types::{form, permission::Permissions};
 
-use super::{ApiUrl, Broken, PlatformError, connection, read};
+use super::{ApiUrl, ConnectionError, PlatformError, connection, read};
 use crate::failure::{Code, Failure};
 
 /// The client that the command line is to every platform.
@@ -182,8 +182,8 @@ async fn send(address: &ApiUrl, request: RequestBuilder) -> Result<Vec<u8>, Oaut
     let response = request.send().await.map_err(unreachable)?;
     let status = response.status();
     let body = read(response).await.map_err(|error| match error {
-        Broken::Network(source) => unreachable(source),
-        Broken::TooLarge => unexpected("it is too large"),
+        ConnectionError::Network(source) => unreachable(source),
+        ConnectionError::TooLarge => unexpected("it is too large"),
     })?;
     if status.is_success() {
         return Ok(body);

@@ -14,7 +14,7 @@ use terminal::client::{
 use tokio::time::{Instant, sleep_until};
 use tty::message::{self, Environment, Options, Stream, User, Username, Workdir};
 
-use super::{Refused, servers};
+use super::{TerminalError, servers};
 use crate::{failure::chain, output::plain};
 
 /// What is asked for.
@@ -33,7 +33,11 @@ pub(super) struct Exec {
 }
 
 /// Runs it.
-pub(super) async fn exec(config: Config, asked: Exec, agent: &Agent) -> Result<Value, Refused> {
+pub(super) async fn exec(
+    config: Config,
+    asked: Exec,
+    agent: &Agent,
+) -> Result<Value, TerminalError> {
     let servers = servers(&config).await?;
     let wanted = asked.server.strip_prefix("svc://").unwrap_or(&asked.server);
     let server = inventory::find(&servers, wanted).map_err(|error| {
@@ -56,7 +60,7 @@ async fn run(
     command: message::Config,
     stdin: Option<String>,
     limit: Duration,
-) -> Result<Value, Refused> {
+) -> Result<Value, TerminalError> {
     let began = Instant::now();
     let mut request = Request::new(command);
     // A call ends before anybody comes back.
@@ -70,7 +74,7 @@ async fn run(
         std::future::pending::<()>().await;
     };
     tokio::pin!(typing);
-    let mut output = [Kept::default(), Kept::default()];
+    let mut output = [OutputHead::default(), OutputHead::default()];
     let mut session_id = None;
     let ended = loop {
         tokio::select! {
@@ -120,7 +124,7 @@ fn endpoint(
     config: Config,
     asked: &Exec,
     agent: &Agent,
-) -> Result<Endpoint, Refused> {
+) -> Result<Endpoint, TerminalError> {
     let mut endpoint = server.endpoint(config, None).map_err(|error| {
         let code = match error {
             NoWay::Address(_) => "webtty_address",
@@ -172,12 +176,12 @@ fn command(asked: &Exec) -> message::Config {
 
 /// The beginning of a stream: what a command says first tells what it does.
 #[derive(Default)]
-struct Kept {
+struct OutputHead {
     bytes: Vec<u8>,
     left_out: usize,
 }
 
-impl Kept {
+impl OutputHead {
     fn push(&mut self, bytes: &[u8]) {
         let room = MAX_OUTPUT.saturating_sub(self.bytes.len()).min(bytes.len());
         let (kept, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
@@ -190,20 +194,20 @@ impl Kept {
     }
 }
 
-fn broken(error: &SessionError) -> Refused {
+fn broken(error: &SessionError) -> TerminalError {
     use terminal::client::ConnectionError;
     if let SessionError::Connection(ConnectionError::Refused(problem)) = error {
         let code = match problem.code.as_str() {
             "" => "webtty_refused",
             code => code,
         };
-        return Refused::new(problem.status, code, problem.to_string());
+        return TerminalError::new(problem.status, code, problem.to_string());
     }
     failed(502, "webtty_session", &chain(error))
 }
 
-fn failed(status: u16, code: &str, detail: &str) -> Refused {
-    Refused::new(status, code, detail)
+fn failed(status: u16, code: &str, detail: &str) -> TerminalError {
+    TerminalError::new(status, code, detail)
 }
 
 /// More of it a model does not read.
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_beginning_of_a_long_output_is_kept() {
-        let mut kept = Kept::default();
+        let mut kept = OutputHead::default();
         kept.push(&vec![b'x'; MAX_OUTPUT - 1]);
         kept.push(b"yz");
         assert_eq!((kept.bytes.len(), kept.left_out), (MAX_OUTPUT, 1));
@@ -264,7 +268,7 @@ mod tests {
     }
 
     /// The way that a command of a client takes.
-    fn asked(server: &Server) -> Result<Endpoint, Refused> {
+    fn asked(server: &Server) -> Result<Endpoint, TerminalError> {
         let asked = Exec {
             server: "build".to_owned(),
             command: vec!["id".to_owned()],

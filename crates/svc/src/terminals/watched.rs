@@ -15,22 +15,22 @@ use tokio_util::sync::CancellationToken;
 use super::left;
 use crate::{
     failure::{Failure, chain},
-    joined::{Ask, Change, Control, Joined},
+    joined::{Ask, Change, Control, JoinedParticipant},
 };
 
 /// A task that takes part.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchTask {
     todo: mpsc::Sender<Do>,
     /// What is to be shown, and how often it changed.
-    shown: watch::Receiver<Shown>,
+    shown: watch::Receiver<WatchView>,
     stop: CancellationToken,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What a call sees.
 #[derive(Clone, Debug, Default)]
-struct Shown {
+struct WatchView {
     /// Nothing before the stream has brought the screen.
     value: Option<Value>,
     is_over: bool,
@@ -44,11 +44,11 @@ enum Do {
     Type(String, oneshot::Sender<bool>),
 }
 
-impl Watched {
+impl WatchTask {
     /// Begins with somebody who has just joined.
-    pub(super) fn start(session_id: String, joined: Joined) -> Self {
+    pub(super) fn start(session_id: String, joined: JoinedParticipant) -> Self {
         let (todo, asked) = mpsc::channel(WAITING);
-        let (show, shown) = watch::channel(Shown::default());
+        let (show, shown) = watch::channel(WatchView::default());
         let stop = CancellationToken::new();
         let task = Task {
             session_id,
@@ -129,14 +129,14 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchTask {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
 /// Waits until nothing changes for a moment, at most so long.
-async fn settle(shown: &mut watch::Receiver<Shown>, wait: Duration) {
+async fn settle(shown: &mut watch::Receiver<WatchView>, wait: Duration) {
     let settling = async { while let Ok(Ok(())) = timeout(QUIET, shown.changed()).await {} };
     // What never settles is shown as it is.
     timeout(wait, settling).await.ok();
@@ -144,9 +144,9 @@ async fn settle(shown: &mut watch::Receiver<Shown>, wait: Duration) {
 
 struct Task {
     session_id: String,
-    joined: Joined,
+    joined: JoinedParticipant,
     ended: Option<Value>,
-    show: watch::Sender<Shown>,
+    show: watch::Sender<WatchView>,
     stop: CancellationToken,
 }
 
@@ -173,7 +173,7 @@ impl Task {
                     }
                     let is_over = self.ended.is_some();
                     let value = Some(self.value());
-                    self.show.send_replace(Shown { value, is_over });
+                    self.show.send_replace(WatchView { value, is_over });
                     if is_over {
                         break;
                     }

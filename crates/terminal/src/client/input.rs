@@ -10,13 +10,13 @@ use tty::size::Size;
 /// What fails here fails because the session is over; the session tells why.
 #[derive(Clone, Debug)]
 pub struct Input {
-    typed: mpsc::Sender<Typed>,
+    typed: mpsc::Sender<InputEvent>,
     done: mpsc::Sender<Done>,
 }
 
 /// What is typed, in its order.
 #[derive(Debug)]
-pub(super) enum Typed {
+pub(super) enum InputEvent {
     Bytes(Bytes),
     End,
 }
@@ -32,7 +32,7 @@ pub(super) enum Done {
 /// The other ends.
 #[derive(Debug)]
 pub(super) struct Inputs {
-    pub(super) typed: mpsc::Receiver<Typed>,
+    pub(super) typed: mpsc::Receiver<InputEvent>,
     pub(super) done: mpsc::Receiver<Done>,
 }
 
@@ -50,12 +50,12 @@ impl Input {
     /// The person typed; waits until there is room. Cancel safe: nothing was typed then. `false`
     /// when the session is over.
     pub async fn typed(&self, bytes: Bytes) -> bool {
-        self.typed.send(Typed::Bytes(bytes)).await.is_ok()
+        self.typed.send(InputEvent::Bytes(bytes)).await.is_ok()
     }
 
     /// There will be no more of it.
     pub async fn end(&self) -> bool {
-        self.typed.send(Typed::End).await.is_ok()
+        self.typed.send(InputEvent::End).await.is_ok()
     }
 
     /// The person's terminal has another size.

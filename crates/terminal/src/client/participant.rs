@@ -18,8 +18,8 @@ use tty::size::Size;
 
 use super::connection::{Connection, ConnectionError};
 use super::endpoint::Endpoint;
-use super::input::{Done, Input, Inputs, Typed, decision};
-use super::session::{Ended, SessionError};
+use super::input::{Done, Input, InputEvent, Inputs, decision};
+use super::session::{CommandEnd, SessionError};
 
 /// What the Engine API gave to who may take part. The grant is good once, and for 30 seconds: after
 /// a lost connection somebody asks for another one.
@@ -61,7 +61,7 @@ pub enum ParticipantEvent {
     /// Somebody came, went, asked for control, got it or lost it; also oneself.
     Notice(Box<Notice>),
     /// It is over. Nothing follows.
-    Ended(Result<Ended, SessionError>),
+    Ended(Result<CommandEnd, SessionError>),
 }
 
 impl Participant {
@@ -84,7 +84,7 @@ impl Participant {
         (participant, input)
     }
 
-    /// What happens next; `None` after [`ParticipantEvent::Ended`]. Cancel safe.
+    /// What happens next; `None` after [`ParticipantEvent::CommandEnd`]. Cancel safe.
     pub async fn event(&mut self) -> Option<ParticipantEvent> {
         self.events.recv().await
     }
@@ -127,7 +127,10 @@ impl Driver {
     }
 
     /// `None`: nobody wants it any more.
-    async fn drive(&mut self, connection: &mut Connection) -> Option<Result<Ended, SessionError>> {
+    async fn drive(
+        &mut self,
+        connection: &mut Connection,
+    ) -> Option<Result<CommandEnd, SessionError>> {
         let mut ended = None;
         let mut beat_at = Instant::now() + HEARTBEAT;
         let mut heard_at = Instant::now();
@@ -196,7 +199,7 @@ impl Driver {
         }
     }
 
-    async fn tell_last(&mut self, ended: Result<Ended, SessionError>) {
+    async fn tell_last(&mut self, ended: Result<CommandEnd, SessionError>) {
         let stop = self.stop.clone();
         let telling = self.events.send(ParticipantEvent::Ended(ended));
         // Who left needs to be told nothing.
@@ -231,7 +234,7 @@ fn attach(endpoint: &Endpoint, attachment: Attachment) -> Kind {
 fn hear(
     kind: Kind,
     pending: &mut VecDeque<ParticipantEvent>,
-) -> Option<Result<Ended, SessionError>> {
+) -> Option<Result<CommandEnd, SessionError>> {
     let event = match kind {
         Kind::Data(data) if data.r#type() != Stream::Stdin => {
             let stream = data.r#type();
@@ -265,8 +268,8 @@ fn hear(
     None
 }
 
-fn said(typed: Typed) -> Vec<Kind> {
-    let Typed::Bytes(mut bytes) = typed else {
+fn said(typed: InputEvent) -> Vec<Kind> {
+    let InputEvent::Bytes(mut bytes) = typed else {
         return vec![Kind::end(Stream::Stdin)];
     };
     let mut said = Vec::new();

@@ -18,7 +18,7 @@ use types::causes::chain;
 
 use super::connection::{Connection, ConnectionError};
 use super::endpoint::Endpoint;
-use super::input::{Done, Input, Inputs, Typed, decision};
+use super::input::{Done, Input, InputEvent, Inputs, decision};
 use super::seal::{Seal, Sealing};
 
 /// A command that was asked for.
@@ -72,12 +72,12 @@ pub enum Event {
         missed: u64,
     },
     /// It is over. Nothing follows.
-    Ended(Result<Ended, SessionError>),
+    Ended(Result<CommandEnd, SessionError>),
 }
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct CommandEnd {
     /// Its exit code: 128 and more for a signal.
     pub code: i32,
     /// Why it ended, where the server told.
@@ -170,7 +170,7 @@ impl Session {
         (session, input)
     }
 
-    /// What happens next; `None` after [`Event::Ended`]. Cancel safe.
+    /// What happens next; `None` after [`Event::CommandEnd`]. Cancel safe.
     pub async fn event(&mut self) -> Option<Event> {
         self.events.recv().await
     }
@@ -196,9 +196,9 @@ struct Driver {
 }
 
 /// How a connection ended.
-enum Over {
+enum ConnectionEnd {
     /// It is over, with what is told last.
-    Ended(Result<Ended, SessionError>),
+    Ended(Result<CommandEnd, SessionError>),
     /// The connection is gone.
     Lost(SessionError),
     /// Nobody wants it any more.
@@ -222,12 +222,12 @@ impl Driver {
         let mut client = Client::open(self.request.config.clone(), self.request.size, now);
         loop {
             let why = match Box::pin(self.drive(&mut client, &mut link)).await {
-                Over::Ended(ended) => {
+                ConnectionEnd::Ended(ended) => {
                     tokio::join!(self.tell_last(ended), link.0.close());
                     return;
                 }
-                Over::Left => return leave(link).await,
-                Over::Lost(why) => why,
+                ConnectionEnd::Left => return leave(link).await,
+                ConnectionEnd::Lost(why) => why,
             };
             drop(link);
             let comes_back = client.on_lost() && self.request.comes_back;
@@ -248,7 +248,11 @@ impl Driver {
     }
 
     /// Carries what both sides say, until one of them has enough.
-    async fn drive(&mut self, client: &mut Client, (connection, sealing): &mut Link) -> Over {
+    async fn drive(
+        &mut self,
+        client: &mut Client,
+        (connection, sealing): &mut Link,
+    ) -> ConnectionEnd {
         let mut over = None;
         loop {
             if over.is_none() {
@@ -256,13 +260,13 @@ impl Driver {
             }
             if over.is_some() && self.pending.is_empty() {
                 // The last that was said goes out with the good-bye.
-                return over.unwrap_or(Over::Left);
+                return over.unwrap_or(ConnectionEnd::Left);
             }
             let deadline = client.deadline().filter(|_| over.is_none());
             let writer = &mut connection.writer;
             let has_room = over.is_none() && writer.queued() < QUEUED;
             tokio::select! {
-                () = self.stop.cancelled() => return Over::Left,
+                () = self.stop.cancelled() => return ConnectionEnd::Left,
                 permit = self.events.reserve(), if !self.pending.is_empty() => match permit {
                     Ok(permit) => {
                         if let Some(event) = self.pending.pop_front() {
@@ -270,11 +274,11 @@ impl Driver {
                         }
                         client.on_held(Instant::now());
                     }
-                    Err(_gone) => return Over::Left,
+                    Err(_gone) => return ConnectionEnd::Left,
                 },
                 flushed = writer.flush(), if !writer.is_flushed() && over.is_none() => {
                     if let Err(error) = flushed {
-                        over = Some(Over::Lost(error.into()));
+                        over = Some(ConnectionEnd::Lost(error.into()));
                     }
                 }
                 heard = connection.reader.receive(),
@@ -306,17 +310,17 @@ impl Driver {
         client: &mut Client,
         connection: &mut Connection,
         sealing: &mut Sealing,
-    ) -> Option<Over> {
+    ) -> Option<ConnectionEnd> {
         while let Some(command) = client.command() {
             let event = match command {
                 ClientCommand::Send(kind) => {
                     let sealed = match sealing.seal(kind) {
                         Ok(sealed) => sealed,
-                        Err(error) => return Some(Over::Ended(Err(error))),
+                        Err(error) => return Some(ConnectionEnd::Ended(Err(error))),
                     };
                     for kind in &sealed {
                         if let Err(error) = connection.writer.queue(kind) {
-                            return Some(Over::Ended(Err(error.into())));
+                            return Some(ConnectionEnd::Ended(Err(error.into())));
                         }
                     }
                     continue;
@@ -335,10 +339,14 @@ impl Driver {
                 ClientCommand::OutputEnd(stream) => Event::OutputEnd(stream),
                 ClientCommand::Notice(notice) => Event::Notice(notice),
                 ClientCommand::Silent => {
-                    return Some(Over::Lost(ClientError::Silent.into()));
+                    return Some(ConnectionEnd::Lost(ClientError::Silent.into()));
                 }
-                ClientCommand::Closed(close) => return Some(Over::Ended(Ok(close.into()))),
-                ClientCommand::Failed(error) => return Some(Over::Ended(Err(error.into()))),
+                ClientCommand::Closed(close) => {
+                    return Some(ConnectionEnd::Ended(Ok(close.into())));
+                }
+                ClientCommand::Failed(error) => {
+                    return Some(ConnectionEnd::Ended(Err(error.into())));
+                }
             };
             self.pending.push_back(event);
         }
@@ -393,7 +401,7 @@ impl Driver {
     }
 
     /// Tells what waits, and then how it ended.
-    async fn tell_last(&mut self, ended: Result<Ended, SessionError>) {
+    async fn tell_last(&mut self, ended: Result<CommandEnd, SessionError>) {
         self.pending.push_back(Event::Ended(ended));
         let stop = self.stop.clone();
         let telling = async {
@@ -424,7 +432,7 @@ fn hear(
     client: &mut Client,
     sealing: &mut Sealing,
     heard: Result<Option<Kind>, ConnectionError>,
-) -> Option<Over> {
+) -> Option<ConnectionEnd> {
     match heard {
         Ok(Some(kind)) => match sealing.open(kind) {
             Ok(Some(kind)) => {
@@ -432,21 +440,21 @@ fn hear(
                 None
             }
             Ok(None) => None,
-            Err(error) => Some(Over::Ended(Err(error))),
+            Err(error) => Some(ConnectionEnd::Ended(Err(error))),
         },
-        Ok(None) => Some(Over::Lost(SessionError::HungUp)),
+        Ok(None) => Some(ConnectionEnd::Lost(SessionError::HungUp)),
         Err(error @ (ConnectionError::Protocol(_) | ConnectionError::Message(_))) => {
-            Some(Over::Ended(Err(error.into())))
+            Some(ConnectionEnd::Ended(Err(error.into())))
         }
-        Err(error) => Some(Over::Lost(error.into())),
+        Err(error) => Some(ConnectionEnd::Lost(error.into())),
     }
 }
 
-fn type_in(client: &mut Client, typed: Option<Typed>) {
+fn type_in(client: &mut Client, typed: Option<InputEvent>) {
     match typed {
-        Some(Typed::Bytes(bytes)) => client.on_input(bytes),
+        Some(InputEvent::Bytes(bytes)) => client.on_input(bytes),
         // Whoever typed is gone.
-        Some(Typed::End) | None => client.on_input_end(),
+        Some(InputEvent::End) | None => client.on_input_end(),
     }
 }
 
@@ -474,7 +482,7 @@ async fn at(deadline: Option<Instant>) {
     }
 }
 
-impl From<Close> for Ended {
+impl From<Close> for CommandEnd {
     fn from(close: Close) -> Self {
         let termination = close.termination.unwrap_or_default();
         let reason = TerminationReason::try_from(termination.reason).ok();

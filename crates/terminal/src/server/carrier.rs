@@ -29,14 +29,14 @@ pub(crate) struct Carrier {
 }
 
 enum Wire {
-    Plain(Box<Plain>),
+    Plain(Box<PlainCarrier>),
     WebSocket(Box<WebSocketStream<Io>>),
 }
 
 /// Any byte stream.
 pub(crate) type Io = Box<dyn transport::Stream>;
 
-struct Plain {
+struct PlainCarrier {
     io: Io,
     decoder: frame::Decoder,
     out: VecDeque<Bytes>,
@@ -45,7 +45,7 @@ struct Plain {
 
 /// Why nothing more comes.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum CarrierError {
     /// The connection is gone, or was closed.
     Lost,
     /// What came is no message; the peer is told.
@@ -56,7 +56,7 @@ impl Carrier {
     /// Messages with their length before them.
     pub(crate) fn plain(io: Io, permit: OwnedSemaphorePermit) -> Self {
         Self::new(
-            Wire::Plain(Box::new(Plain {
+            Wire::Plain(Box::new(PlainCarrier {
                 io,
                 decoder: frame::Decoder::new(),
                 out: VecDeque::new(),
@@ -93,17 +93,17 @@ impl Carrier {
     }
 
     /// Takes a message to be sent; [`poll_flush`](Self::poll_flush) sends it.
-    pub(crate) fn send(&mut self, kind: &Kind) -> Result<(), Broken> {
+    pub(crate) fn send(&mut self, kind: &Kind) -> Result<(), CarrierError> {
         let payload = match message::encode(kind) {
             Ok(payload) => payload,
             Err(error) => {
                 tracing::error!(%error, message = kind.name(), "a message cannot be sent");
-                return Err(Broken::Lost);
+                return Err(CarrierError::Lost);
             }
         };
         self.waiting += payload.len();
         if self.waiting > MAX_WAITING {
-            return Err(Broken::Lost);
+            return Err(CarrierError::Lost);
         }
         match &mut self.wire {
             Wire::Plain(plain) => {
@@ -113,19 +113,19 @@ impl Carrier {
             }
             Wire::WebSocket(socket) => Pin::new(socket.as_mut())
                 .start_send(Message::Binary(payload))
-                .map_err(|_| Broken::Lost),
+                .map_err(|_| CarrierError::Lost),
         }
     }
 
     /// Sends what waits.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CarrierError>> {
         if self.waiting == 0 {
             return Poll::Ready(Ok(()));
         }
         let sent = match &mut self.wire {
-            Wire::Plain(plain) => ready!(plain.poll_flush(cx)).map_err(|_| Broken::Lost),
+            Wire::Plain(plain) => ready!(plain.poll_flush(cx)).map_err(|_| CarrierError::Lost),
             Wire::WebSocket(socket) => {
-                ready!(Pin::new(socket.as_mut()).poll_flush(cx)).map_err(|_| Broken::Lost)
+                ready!(Pin::new(socket.as_mut()).poll_flush(cx)).map_err(|_| CarrierError::Lost)
             }
         };
         self.waiting = 0;
@@ -133,7 +133,10 @@ impl Carrier {
     }
 
     /// The next message.
-    pub(crate) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Kind, Broken>> {
+    pub(crate) fn poll_message(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Kind, CarrierError>> {
         match &mut self.wire {
             Wire::Plain(plain) => plain.poll_message(cx),
             Wire::WebSocket(socket) => poll_websocket(socket, cx),
@@ -173,7 +176,7 @@ impl Carrier {
     }
 }
 
-impl Plain {
+impl PlainCarrier {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(first) = self.out.front_mut() {
             let wrote = ready!(Pin::new(&mut self.io).poll_write(cx, first))?;
@@ -192,18 +195,18 @@ impl Plain {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Kind, Broken>> {
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Kind, CarrierError>> {
         let mut space = [MaybeUninit::uninit(); READ];
         loop {
             match self.decoder.next() {
                 Ok(Some(kind)) => return Poll::Ready(Ok(kind)),
                 Ok(None) => {}
-                Err(error) => return Poll::Ready(Err(Broken::Bad(error.to_string()))),
+                Err(error) => return Poll::Ready(Err(CarrierError::Bad(error.to_string()))),
             }
             let mut buffer = ReadBuf::uninit(&mut space);
             match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
                 Ok(()) if !buffer.filled().is_empty() => self.decoder.push(buffer.filled()),
-                Ok(()) | Err(_) => return Poll::Ready(Err(Broken::Lost)),
+                Ok(()) | Err(_) => return Poll::Ready(Err(CarrierError::Lost)),
             }
         }
     }
@@ -225,14 +228,14 @@ impl Plain {
 fn poll_websocket(
     socket: &mut WebSocketStream<Io>,
     cx: &mut Context<'_>,
-) -> Poll<Result<Kind, Broken>> {
+) -> Poll<Result<Kind, CarrierError>> {
     loop {
         let read = ready!(Pin::new(&mut *socket).poll_next(cx));
-        let bad = |what: &str| Poll::Ready(Err(Broken::Bad(what.to_owned())));
+        let bad = |what: &str| Poll::Ready(Err(CarrierError::Bad(what.to_owned())));
         match read {
             Some(Ok(Message::Binary(payload))) => {
                 let read = message::decode(payload);
-                return Poll::Ready(read.map_err(|error| Broken::Bad(error.to_string())));
+                return Poll::Ready(read.map_err(|error| CarrierError::Bad(error.to_string())));
             }
             Some(Ok(Message::Text(_))) => return bad("a text message"),
             // The library answers pings, and a close.
@@ -240,7 +243,7 @@ fn poll_websocket(
             Some(Err(WsError::Capacity(CapacityError::MessageTooLong { .. }))) => {
                 return bad("message is too large");
             }
-            Some(Err(_)) | None => return Poll::Ready(Err(Broken::Lost)),
+            Some(Err(_)) | None => return Poll::Ready(Err(CarrierError::Lost)),
         }
     }
 }

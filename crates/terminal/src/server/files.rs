@@ -55,7 +55,7 @@ impl Files {
         if !std::fs::metadata(&folder).map_err(unfit)?.is_dir() {
             return Err(FilesError::NoFolder(root.to_owned()));
         }
-        let files = Confined {
+        let files = ConfinedFolder {
             local: LocalFs::new(&folder, false, false, false),
             root: folder,
         };
@@ -162,12 +162,12 @@ fn is_reading(method: &Method) -> bool {
 
 /// The files of a folder, and none that links in it lead to outside.
 #[derive(Clone)]
-struct Confined {
+struct ConfinedFolder {
     local: Box<LocalFs>,
     root: PathBuf,
 }
 
-impl Confined {
+impl ConfinedFolder {
     /// Whether what a path leads to, or would lead to, is in the folder.
     async fn check(&self, path: &DavPath) -> FsResult<()> {
         let (root, path) = (self.root.clone(), self.path(path));
@@ -215,7 +215,7 @@ async fn blocking(work: impl FnOnce() -> FsResult<()> + Send + 'static) -> FsRes
     done.unwrap_or(Err(FsError::GeneralFailure))
 }
 
-impl DavFileSystem for Confined {
+impl DavFileSystem for ConfinedFolder {
     fn open<'a>(
         &'a self,
         path: &'a DavPath,

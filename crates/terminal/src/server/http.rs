@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::carrier::{Carrier, Io};
 use super::session::Session;
-use super::{GOES_DOWN, Shared, files};
+use super::{GOES_DOWN, ServerState, files};
 
 /// What visitors of a server that nobody stands before have to show: `Authorization: Bearer …`.
 pub struct AuthToken(Zeroizing<String>);
@@ -110,7 +110,7 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// Serves one connection until it is over, and the session that it becomes.
 pub(crate) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     io: Io,
     permit: OwnedSemaphorePermit,
     from: Option<IpAddr>,
@@ -169,7 +169,7 @@ fn account(headers: &HeaderMap) -> Option<String> {
 }
 
 async fn answer(
-    shared: &Shared,
+    shared: &ServerState,
     upgrade: &Mutex<Option<Upgrade>>,
     mut request: Request<Incoming>,
 ) -> Response<Body> {

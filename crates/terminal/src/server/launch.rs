@@ -35,7 +35,7 @@ pub enum Execution {
 
 /// Why nothing is started. The text is for the client.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum LaunchError {
     #[error("{0}")]
     Text(&'static str),
     #[error("commands run as `{0}` here")]
@@ -46,7 +46,7 @@ pub(crate) enum Refused {
 
 impl Policy {
     /// What the client of `start` gets.
-    pub(crate) fn spec(&self, start: &Start) -> Result<Spec, Refused> {
+    pub(crate) fn spec(&self, start: &Start) -> Result<Spec, LaunchError> {
         let config = &start.config;
         let who = self.who(config)?;
         let shell = self.shell.clone().unwrap_or_else(|| who.shell.clone());
@@ -57,7 +57,7 @@ impl Policy {
                 &[][..],
             ),
             Some((program, _)) if program.is_empty() => {
-                return Err(Refused::Text("the command has no name"));
+                return Err(LaunchError::Text("the command has no name"));
             }
             Some((program, rest)) => (program.into(), None, rest),
         };
@@ -80,7 +80,7 @@ impl Policy {
         })
     }
 
-    fn who(&self, config: &Config) -> Result<Who, Refused> {
+    fn who(&self, config: &Config) -> Result<RunAs, LaunchError> {
         let wanted = config
             .username
             .as_ref()
@@ -99,7 +99,7 @@ impl Policy {
                 match (wanted.transpose()?, &own) {
                     (Some(wanted), own) if own.as_ref() != Some(&wanted) => {
                         let own = own.as_ref().map_or("another", Account::name);
-                        Err(Refused::OtherAccount(own.to_owned()))
+                        Err(LaunchError::OtherAccount(own.to_owned()))
                     }
                     _ => Ok(self.own(own.as_ref())),
                 }
@@ -112,18 +112,20 @@ impl Policy {
                     (Some(wanted), Some(fixed)) if wanted == *fixed => wanted,
                     (Some(wanted), _) if *client_chooses => wanted,
                     (Some(_), Some(fixed)) => {
-                        return Err(Refused::OtherAccount(fixed.name().to_owned()));
+                        return Err(LaunchError::OtherAccount(fixed.name().to_owned()));
                     }
                     (Some(_), None) => {
-                        return Err(Refused::Text("clients do not choose the account here"));
+                        return Err(LaunchError::Text("clients do not choose the account here"));
                     }
                     (None, Some(fixed)) => fixed.clone(),
                     (None, None) => {
-                        return Err(Refused::Text("name the account that the command runs as"));
+                        return Err(LaunchError::Text(
+                            "name the account that the command runs as",
+                        ));
                     }
                 };
                 account.check()?;
-                Ok(Who {
+                Ok(RunAs {
                     home: account.home().to_owned(),
                     shell: account.shell().to_owned(),
                     account: Some(account),
@@ -132,14 +134,14 @@ impl Policy {
         }
     }
 
-    fn own(&self, own: Option<&Account>) -> Who {
+    fn own(&self, own: Option<&Account>) -> RunAs {
         let variable = |name: &str| {
             let found = self.environment.iter().find(|(key, _)| key == name);
             found.map(|(_, value)| PathBuf::from(value))
         };
         let home = variable("HOME").or_else(|| Some(own?.home().to_owned()));
         let shell = own.map(|own| own.shell().to_owned());
-        Who {
+        RunAs {
             account: None,
             home: home.unwrap_or_else(|| "/".into()),
             shell: shell
@@ -152,7 +154,7 @@ impl Policy {
     fn environment(
         &self,
         config: &Config,
-        who: &Who,
+        who: &RunAs,
         has_terminal: bool,
     ) -> Vec<(OsString, OsString)> {
         let mut all: Vec<(OsString, OsString)> = self
@@ -198,7 +200,7 @@ impl Policy {
 }
 
 /// As whom a command runs.
-struct Who {
+struct RunAs {
     account: Option<Account>,
     home: PathBuf,
     shell: PathBuf,

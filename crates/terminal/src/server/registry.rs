@@ -19,19 +19,19 @@ type Sender = mpsc::Sender<Box<Reconnect>>;
 pub(crate) struct Registry(Arc<Mutex<HashMap<[u8; KEY_LEN], Sender>>>);
 
 /// One of them, until this is dropped.
-pub(crate) struct Registered {
+pub(crate) struct RegistryEntry {
     key: [u8; KEY_LEN],
     all: Weak<Mutex<HashMap<[u8; KEY_LEN], Sender>>>,
 }
 
 impl Registry {
     /// Adds a session, and gives what those who come back arrive at.
-    pub(crate) fn register(&self) -> Option<(Registered, mpsc::Receiver<Box<Reconnect>>)> {
+    pub(crate) fn register(&self) -> Option<(RegistryEntry, mpsc::Receiver<Box<Reconnect>>)> {
         let key = random()?;
         // One comes back at a time; a second one is another attempt of the same client.
         let (sender, returns) = mpsc::channel(2);
         self.0.lock().insert(key, sender);
-        let registered = Registered {
+        let registered = RegistryEntry {
             key,
             all: Arc::downgrade(&self.0),
         };
@@ -45,13 +45,13 @@ impl Registry {
     }
 }
 
-impl Registered {
+impl RegistryEntry {
     pub(crate) fn key(&self) -> [u8; KEY_LEN] {
         self.key
     }
 }
 
-impl Drop for Registered {
+impl Drop for RegistryEntry {
     fn drop(&mut self) {
         if let Some(all) = self.all.upgrade() {
             all.lock().remove(&self.key);

@@ -46,7 +46,7 @@ pub(crate) enum Sealing {
 }
 
 /// What became of a message that came.
-pub(crate) enum Opened {
+pub(crate) enum OpenedMessage {
     /// The session hears it.
     Hear(Kind),
     /// It was about the encryption; this is the answer.
@@ -70,9 +70,9 @@ impl Sealing {
     }
 
     /// Opens what came.
-    pub(crate) fn open(&mut self, kind: Kind) -> Opened {
+    pub(crate) fn open(&mut self, kind: Kind) -> OpenedMessage {
         match std::mem::replace(self, Self::Off) {
-            Self::Off => Opened::Hear(kind),
+            Self::Off => OpenedMessage::Hear(kind),
             Self::Hello(seal) => self.hello(&seal, kind),
             Self::Answered(handshake) => self.confirm(*handshake, kind),
             Self::Sealed {
@@ -128,12 +128,12 @@ impl Sealing {
         }
     }
 
-    fn hello(&mut self, seal: &Seal, kind: Kind) -> Opened {
+    fn hello(&mut self, seal: &Seal, kind: Kind) -> OpenedMessage {
         let hello = match kind {
             Kind::ClientHello(hello) => hello.seal,
             Kind::Heartbeat(heartbeat) => {
                 *self = Self::Hello(seal.clone());
-                return Opened::Hear(Kind::Heartbeat(heartbeat));
+                return OpenedMessage::Hear(Kind::Heartbeat(heartbeat));
             }
             _ => None,
         };
@@ -157,7 +157,7 @@ impl Sealing {
         match accepted {
             Ok((handshake, answer)) => {
                 *self = Self::Answered(Box::new(handshake));
-                Opened::Answer(Kind::ServerHello(Box::new(ServerHello {
+                OpenedMessage::Answer(Kind::ServerHello(Box::new(ServerHello {
                     protocol_version: ProtocolVersion::Webtty1.into(),
                     seal: Some(answer),
                     ..ServerHello::default()
@@ -167,11 +167,11 @@ impl Sealing {
         }
     }
 
-    fn confirm(&mut self, handshake: ServerHandshake, kind: Kind) -> Opened {
+    fn confirm(&mut self, handshake: ServerHandshake, kind: Kind) -> OpenedMessage {
         let Kind::Open(open) = kind else {
             if matches!(kind, Kind::Heartbeat(_)) {
                 *self = Self::Answered(Box::new(handshake));
-                return Opened::Hear(kind);
+                return OpenedMessage::Hear(kind);
             }
             return refuse(
                 ProtocolErrorCode::ClientProofRequired,
@@ -185,7 +185,7 @@ impl Sealing {
                     channel: Box::new(channel),
                     client,
                 };
-                Opened::Hear(Kind::Open(open))
+                OpenedMessage::Hear(Kind::Open(open))
             }
             Err(error) => refuse(code(error), &error.to_string()),
         }
@@ -193,21 +193,21 @@ impl Sealing {
 }
 
 /// Bytes of a stream are sealed, and nothing else is.
-fn open_data(channel: &mut Channel, kind: Kind) -> Opened {
+fn open_data(channel: &mut Channel, kind: Kind) -> OpenedMessage {
     let Kind::Data(data) = kind else {
-        return Opened::Hear(kind);
+        return OpenedMessage::Hear(kind);
     };
     let stream = data.r#type();
     let Some(Payload::EncryptedData(payload)) = data.payload else {
-        return Opened::Refuse(Kind::error("data that is not sealed"));
+        return OpenedMessage::Refuse(Kind::error("data that is not sealed"));
     };
     match channel.opener.open(stream, &payload) {
-        Ok(Content::Data(bytes)) => Opened::Hear(Kind::data(stream, bytes)),
-        Ok(Content::End) => Opened::Hear(Kind::end(stream)),
+        Ok(Content::Data(bytes)) => OpenedMessage::Hear(Kind::data(stream, bytes)),
+        Ok(Content::End) => OpenedMessage::Hear(Kind::end(stream)),
         Ok(Content::Exit(_) | Content::Mark(_)) => {
-            Opened::Refuse(Kind::error("what only a server says"))
+            OpenedMessage::Refuse(Kind::error("what only a server says"))
         }
-        Err(error) => Opened::Refuse(Kind::error(&error.to_string())),
+        Err(error) => OpenedMessage::Refuse(Kind::error(&error.to_string())),
     }
 }
 
@@ -220,8 +220,8 @@ fn mark(session: &AckSession) -> Option<Mark> {
     })
 }
 
-fn refuse(code: ProtocolErrorCode, msg: &str) -> Opened {
-    Opened::Refuse(Kind::ProtocolError(ProtocolError {
+fn refuse(code: ProtocolErrorCode, msg: &str) -> OpenedMessage {
+    OpenedMessage::Refuse(Kind::ProtocolError(ProtocolError {
         code: code.into(),
         msg: msg.to_owned(),
     }))

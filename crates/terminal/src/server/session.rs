@@ -24,14 +24,14 @@ use tty::seal::PublicKey;
 use tty::session::{self, Command, Exit, REPLAY, Start};
 use tty::size::Size;
 
-use super::carrier::{Broken, Carrier};
-use super::registry::Registered;
-use super::sealing::{Opened, Sealing};
-use super::{Event, Shared};
+use super::carrier::{Carrier, CarrierError};
+use super::registry::RegistryEntry;
+use super::sealing::{OpenedMessage, Sealing};
+use super::{Event, ServerState};
 pub(crate) use back::Reconnect;
 
 pub(crate) struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     id: String,
     source: Option<IpAddr>,
     machine: session::Server,
@@ -70,7 +70,7 @@ pub(crate) struct Session {
     kill: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Those that come back, once there is something to come back to.
     returns: Option<mpsc::Receiver<Box<Reconnect>>>,
-    registered: Option<Registered>,
+    registered: Option<RegistryEntry>,
     /// One of the sessions that there may be.
     permit: Option<OwnedSemaphorePermit>,
     began: Instant,
@@ -80,7 +80,7 @@ pub(crate) struct Session {
 /// What happened.
 enum SessionEvent {
     Message(Kind),
-    Broken(Broken),
+    Broken(CarrierError),
     Output(Output, usize),
     OutputEnd(Output),
     Exit(pty::Exit),
@@ -100,7 +100,7 @@ enum AfterEvent {
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, carrier: Carrier, source: Option<IpAddr>) -> Self {
+    pub(crate) fn new(shared: Arc<ServerState>, carrier: Carrier, source: Option<IpAddr>) -> Self {
         let now = Instant::now();
         let id = super::session_id();
         let settings = shared.limits.settings(id.clone());
@@ -302,19 +302,19 @@ impl Session {
         }
         match happened {
             SessionEvent::Message(kind) => match self.sealing.open(kind) {
-                Opened::Hear(kind) => match self.leads_back(kind) {
+                OpenedMessage::Hear(kind) => match self.leads_back(kind) {
                     Some(kind) => self.machine.on_message(kind, now),
                     // The connection is another session's now.
                     None => return AfterEvent::Over,
                 },
-                Opened::Answer(kind) => self.send(&kind, now),
-                Opened::Refuse(kind) => {
+                OpenedMessage::Answer(kind) => self.send(&kind, now),
+                OpenedMessage::Refuse(kind) => {
                     self.send(&kind, now);
                     self.hang_up(now);
                 }
             },
-            SessionEvent::Broken(Broken::Bad(why)) => self.machine.on_bad_message(&why, now),
-            SessionEvent::Broken(Broken::Lost) => {
+            SessionEvent::Broken(CarrierError::Bad(why)) => self.machine.on_bad_message(&why, now),
+            SessionEvent::Broken(CarrierError::Lost) => {
                 self.carrier = None;
                 self.machine.on_lost(now);
             }
@@ -479,7 +479,7 @@ impl Session {
             Ok(kinds) => kinds.iter().try_for_each(|kind| carrier.send(kind)),
             Err(error) => {
                 tracing::warn!(session = self.id, %error, "a message was not sealed");
-                Err(Broken::Lost)
+                Err(CarrierError::Lost)
             }
         };
         if sent.is_err() {

@@ -1,7 +1,7 @@
 //! A client of this project, with somebody between it and the server.
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use terminal::client::{Ended, Endpoint, Event, Session, SessionError};
+use terminal::client::{CommandEnd, Endpoint, Event, Session, SessionError};
 use terminal::server::Transport;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -111,7 +111,7 @@ async fn serve(
 }
 
 /// All that is shown, and the end.
-pub(crate) async fn rest(session: &mut Session) -> (Vec<u8>, Result<Ended, SessionError>) {
+pub(crate) async fn rest(session: &mut Session) -> (Vec<u8>, Result<CommandEnd, SessionError>) {
     let mut shown = Vec::new();
     loop {
         let event = timeout(SOON, session.event()).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use terminal::client::{Ended, Event, Request, Session, SessionError};
+use terminal::client::{CommandEnd, Event, Request, Session, SessionError};
 use terminal::server::Seal;
 use tty::message::{ClientHello, Data, Kind, Open, Payload, Resume, Stream};
 use tty::seal::{Channel, ClientHandshake, Content, Identity};
@@ -251,7 +251,7 @@ async fn only_its_client_comes_back_to_a_sealed_session() {
 /// connection when the command has written and has its hands on what is said over the second.
 async fn through(
     mut change: impl FnMut(From, Kind) -> Option<Kind> + Send + 'static,
-) -> (String, Result<Ended, SessionError>) {
+) -> (String, Result<CommandEnd, SessionError>) {
     let [server, me] = [(), ()].map(|()| Arc::new(Identity::generate().unwrap()));
     let mut said = 0;
     let relay = Relay::start(host(&server, &me), move |connection, from, kind| {
@@ -291,7 +291,7 @@ async fn through(
 
 #[tokio::test]
 async fn what_is_between_does_not_say_where_a_session_goes_on() {
-    let whole = |(shown, ended): (String, Result<Ended, SessionError>)| {
+    let whole = |(shown, ended): (String, Result<CommandEnd, SessionError>)| {
         assert_eq!((shown.as_str(), ended.unwrap().code), ("one\ntwo\n", 0));
     };
     whole(through(|_, kind| Some(kind)).await);

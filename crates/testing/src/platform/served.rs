@@ -14,11 +14,11 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{ENROLMENT_SECRET, Shared, Told};
+use super::{ENROLMENT_SECRET, PlatformState, SentState};
 use crate::engine::BASE_HOST;
 
 /// The refusal of a request, where the platform is in no mood or the secret is not the cluster's.
-fn refusal(shared: &Shared, headers: &HeaderMap) -> Option<StatusCode> {
+fn refusal(shared: &PlatformState, headers: &HeaderMap) -> Option<StatusCode> {
     let expected = format!("Bearer {ENROLMENT_SECRET}");
     let bearer = headers.get("authorization").map(HeaderValue::as_bytes);
     let conduct = shared.conduct.lock();
@@ -32,7 +32,7 @@ fn refusal(shared: &Shared, headers: &HeaderMap) -> Option<StatusCode> {
 }
 
 pub(super) async fn changes(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<PlatformState>>,
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
 ) -> Response {
@@ -50,7 +50,7 @@ pub(super) async fn changes(
 
 /// Tells one engine everything, until it goes or is cut off.
 async fn tell(
-    shared: &Shared,
+    shared: &PlatformState,
     since: Option<&str>,
     sender: &mpsc::Sender<Result<Bytes, Infallible>>,
 ) {
@@ -105,7 +105,7 @@ async fn tell(
     }
 }
 
-impl Told {
+impl SentState {
     fn cursor(&self, version: usize) -> Cursor {
         Cursor(format!("{version}.{}", self.mark))
     }
@@ -120,7 +120,7 @@ impl Told {
             .collect()
     }
 
-    fn everything(&self, shared: &Shared) -> Vec<Down> {
+    fn everything(&self, shared: &PlatformState) -> Vec<Down> {
         let platform = Platform {
             base_url: format!("http://{}", shared.address),
             cluster_domain: BASE_HOST.to_owned(),
@@ -136,7 +136,7 @@ impl Told {
 }
 
 pub(super) async fn reports(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<PlatformState>>,
     headers: HeaderMap,
     Json(report): Json<Report>,
 ) -> Response {

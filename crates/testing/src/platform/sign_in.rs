@@ -11,7 +11,7 @@ use axum::response::{Html, IntoResponse, Response};
 use jsonwebtoken::{Algorithm, Header};
 use serde_json::{Value, json};
 
-use super::{FakePlatform, KID, Shared};
+use super::{FakePlatform, KID, PlatformState};
 use crate::engine::unix_seconds;
 
 /// Who signs in on the page.
@@ -30,7 +30,7 @@ impl FakePlatform {
     }
 }
 
-impl Shared {
+impl PlatformState {
     fn code(&self, mut claims: Value, typ: &str) -> String {
         let now = unix_seconds();
         let defaults = json!({
@@ -64,7 +64,7 @@ pub(super) async fn page() -> Html<&'static str> {
 
 /// Sends the browser back with a code.
 pub(super) async fn sign_in(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<PlatformState>>,
     Query(asked): Query<SignIn>,
 ) -> Response {
     let SignIn { host, nonce, state } = asked;

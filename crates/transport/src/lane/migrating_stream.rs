@@ -22,11 +22,11 @@ pub trait MigrationTarget: Unpin + Send {
     const CHOOSES: bool;
 
     /// Begins to bring it. Whoever drops the future does not need it any more.
-    fn connect(&self) -> Connecting<Self::Connection>;
+    fn connect(&self) -> ConnectFuture<Self::Connection>;
 }
 
 /// A connection that is being brought.
-pub type Connecting<C> = Pin<Box<dyn Future<Output = io::Result<C>> + Send>>;
+pub type ConnectFuture<C> = Pin<Box<dyn Future<Output = io::Result<C>> + Send>>;
 
 /// A byte stream that is carried by a lane first.
 ///
@@ -52,7 +52,7 @@ enum StreamLocation<C> {
 /// A stream on its way. Its halves may be two tasks' (`tokio::io::split`), and both go on when it
 /// has arrived.
 struct Migration<C> {
-    connecting: Connecting<C>,
+    connecting: ConnectFuture<C>,
     halves: Arc<HalfWakers>,
 }
 
@@ -87,7 +87,7 @@ impl Wake for HalfWakers {
 }
 
 impl<C> Migration<C> {
-    fn new(connecting: Connecting<C>) -> Self {
+    fn new(connecting: ConnectFuture<C>) -> Self {
         Self {
             connecting,
             halves: Arc::default(),

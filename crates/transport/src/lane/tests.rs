@@ -25,7 +25,7 @@ impl MigrationTarget for ToPipe {
 
     const CHOOSES: bool = false;
 
-    fn connect(&self) -> Connecting<DuplexStream> {
+    fn connect(&self) -> ConnectFuture<DuplexStream> {
         let (near, far) = duplex(64 * 1024);
         self.0.send(far).unwrap();
         Box::pin(async { Ok(near) })

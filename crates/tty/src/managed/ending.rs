@@ -10,7 +10,7 @@ use crate::message::{Kind, TerminationReason};
 
 /// Why a session is made to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum EndReason {
     /// Somebody who may ended it.
     Terminated,
     /// It may not go on unrecorded.
@@ -23,7 +23,7 @@ pub enum Ending {
     Abandoned,
 }
 
-impl Ending {
+impl EndReason {
     /// The word for programs.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl Ending {
 
 impl Session {
     /// Makes the session end, which takes as long as its command takes. The first reason counts.
-    pub fn stop(&mut self, why: Ending, by: Option<ParticipantId>, now: Timestamp) {
+    pub fn stop(&mut self, why: EndReason, by: Option<ParticipantId>, now: Timestamp) {
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
             return;
         }
@@ -84,7 +84,7 @@ impl Session {
     }
 
     /// Why the session is made to end; `None` while it is not, and where it ended by itself.
-    pub fn ending(&self) -> Option<Ending> {
+    pub fn ending(&self) -> Option<EndReason> {
         self.ending
     }
 

@@ -10,7 +10,7 @@ use types::webtty::{ControlAction, RecordDirection, RecordType, SessionStatus, S
 use super::control::Approver;
 use super::participant::{notice, of_kind};
 use super::session::Session;
-use super::{ABANDONED, ANSWER_DEADLINE, Command, Ending, Event, SERVER_LOST, after};
+use super::{ABANDONED, ANSWER_DEADLINE, Command, EndReason, Event, SERVER_LOST, after};
 use crate::message::{
     Data, Feature, Heartbeat, Kind, Notice, NoticeKind, Open, Parameter, ParameterKind, Payload,
     Signal, Stream,
@@ -128,7 +128,7 @@ impl Session {
             return;
         }
         if self.status == SessionStatus::Closing {
-            let told = Kind::error(self.ending.map_or("the session is over", Ending::told));
+            let told = Kind::error(self.ending.map_or("the session is over", EndReason::told));
             self.end(SessionStatus::Closed, &told, now);
         } else {
             self.fail(SERVER_LOST.to_owned(), now);
@@ -273,7 +273,7 @@ impl Session {
             self.commands
                 .push_back(Command::Record(Entry::output(stream, bytes)));
         }
-        if self.ending.is_some_and(Ending::silences) {
+        if self.ending.is_some_and(EndReason::silences) {
             return;
         }
         let kind = Kind::Data(data.clone());

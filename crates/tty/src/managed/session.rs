@@ -9,7 +9,7 @@ use types::webtty::{ControlStatus, RecordType, SessionStatus};
 use super::control::{ControlRequest, Controller};
 use super::participant::{Grant, NewParticipant, Participant, Person, Viewer, notice, of_kind};
 use super::{
-    ABANDONED, Command, Ending, Event, GRANT_TTL, KILL_GRACE, MAX_LISTED, MAX_PARTICIPANTS,
+    ABANDONED, Command, EndReason, Event, GRANT_TTL, KILL_GRACE, MAX_LISTED, MAX_PARTICIPANTS,
     Refused, TERMINATE_GRACE, after,
 };
 use crate::message::{Attach, AttachRole, Heartbeat, Kind, Notice, NoticeKind, Signal};
@@ -45,7 +45,7 @@ pub struct Session {
     pub(super) killed: bool,
     /// Until when the client says what it wants, and then the server whether it runs.
     pub(super) begin_by: Option<Timestamp>,
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<EndReason>,
     pub(super) commands: VecDeque<Command>,
 }
 
@@ -290,7 +290,7 @@ impl Session {
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
             return Err(Refused::NotActive);
         }
-        self.stop(Ending::Terminated, by, now);
+        self.stop(EndReason::Terminated, by, now);
         Ok(())
     }
 
@@ -340,7 +340,7 @@ impl Session {
         }
         if self.abandoned_at.is_some_and(|at| at <= now) {
             self.abandoned_at = None;
-            self.stop(Ending::Abandoned, None, now);
+            self.stop(EndReason::Abandoned, None, now);
         }
         if let Some(at) = self.terminate_at.filter(|at| *at <= now) {
             // A shell that somebody talks to ignores the first signal.
@@ -390,7 +390,7 @@ impl Session {
         }
         if id == self.initiator && (self.status == SessionStatus::Opening || !self.terminal) {
             // Nobody else can go on with it.
-            self.stop(Ending::Abandoned, None, now);
+            self.stop(EndReason::Abandoned, None, now);
         }
     }
 

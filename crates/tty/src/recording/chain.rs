@@ -180,7 +180,7 @@ impl Verifier {
     ///
     /// # Errors
     /// It does not follow the one before it, or it is not what its hash says.
-    pub fn check(&mut self, record: &Record) -> Result<(), Broken> {
+    pub fn check(&mut self, record: &Record) -> Result<(), BrokenChain> {
         let seq = self.head.seq + 1;
         let fault = if record.seq != seq {
             Fault::Sequence { found: record.seq }
@@ -192,14 +192,14 @@ impl Verifier {
             self.head = record.head();
             return Ok(());
         };
-        Err(Broken { seq, fault })
+        Err(BrokenChain { seq, fault })
     }
 
     /// There are no more records; `head` is what was kept apart.
     ///
     /// # Errors
     /// The end is missing, or there is more than was recorded.
-    pub fn finish(self, head: &Head) -> Result<(), Broken> {
+    pub fn finish(self, head: &Head) -> Result<(), BrokenChain> {
         if self.head == *head {
             return Ok(());
         }
@@ -208,7 +208,7 @@ impl Verifier {
             Ordering::Greater => (head.seq + 1, Fault::Added),
             Ordering::Equal => (head.seq, Fault::Link),
         };
-        Err(Broken { seq, fault })
+        Err(BrokenChain { seq, fault })
     }
 }
 
@@ -220,7 +220,7 @@ pub fn verify<'r>(
     session_id: &str,
     records: impl IntoIterator<Item = &'r Record>,
     head: Option<&Head>,
-) -> Result<Head, Broken> {
+) -> Result<Head, BrokenChain> {
     let mut verifier = Verifier::new(session_id);
     for record in records {
         verifier.check(record)?;
@@ -235,7 +235,7 @@ pub fn verify<'r>(
 /// The first place at which a recording is not what was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {seq}: {fault}")]
-pub struct Broken {
+pub struct BrokenChain {
     /// The number of the record that should be there.
     pub seq: u64,
     /// What is wrong with it.

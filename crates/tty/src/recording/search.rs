@@ -32,7 +32,7 @@ pub struct Searcher {
 
 /// A line that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct MatchedLine {
     /// The record that showed it.
     pub seq: u64,
     /// When.
@@ -56,7 +56,7 @@ impl Searcher {
     }
 
     /// Takes the next record. At most `room` lines are the answer.
-    pub fn push(&mut self, record: &Record, room: usize) -> Vec<Found> {
+    pub fn push(&mut self, record: &Record, room: usize) -> Vec<MatchedLine> {
         let lines = match (record.record_type, record.stream_type) {
             (RecordType::Data, Some(StreamType::Stdout | StreamType::Stderr)) => {
                 let shown = self.text.push(&record.payload);
@@ -87,7 +87,7 @@ impl Searcher {
                 continue;
             }
             let line = line.chars().take(MAX_LINE).collect::<String>();
-            found.push(Found {
+            found.push(MatchedLine {
                 seq: record.seq,
                 created_at: record.created_at,
                 line: harmless(&line).into_owned(),

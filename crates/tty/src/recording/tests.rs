@@ -66,7 +66,7 @@ fn a_whole_chain_is_verified_and_survives_json() {
     let other = verify("wts_other", &records, Some(&head));
     assert_eq!(
         other,
-        Err(Broken {
+        Err(BrokenChain {
             seq: 1,
             fault: Fault::Link
         })
@@ -146,7 +146,7 @@ fn the_first_record_that_was_touched_is_named() {
     for (name, change, seq, fault) in changes {
         let mut changed = records.clone();
         change(&mut changed);
-        let expected = Err(Broken {
+        let expected = Err(BrokenChain {
             seq: *seq,
             fault: *fault,
         });
@@ -159,7 +159,7 @@ fn the_first_record_that_was_touched_is_named() {
     assert_eq!(verify(SESSION, &forged, None).unwrap().seq, 10);
     assert_eq!(
         verify(SESSION, &forged, Some(&head)),
-        Err(Broken {
+        Err(BrokenChain {
             seq: 10,
             fault: Fault::Link
         })
@@ -168,7 +168,7 @@ fn the_first_record_that_was_touched_is_named() {
     let (longer, _) = record_all([sample(), sample()].concat());
     assert_eq!(
         verify(SESSION, &longer, Some(&head)),
-        Err(Broken {
+        Err(BrokenChain {
             seq: 11,
             fault: Fault::Added
         })

@@ -28,7 +28,7 @@ pub struct Server {
     settings: Settings,
     phase: Phase,
     commands: VecDeque<Command>,
-    client: Option<Attached>,
+    client: Option<AttachedConnection>,
     features: Vec<i32>,
     token: Option<Token>,
     /// The token before it: the client may have lost the answer with the new one.
@@ -85,7 +85,7 @@ enum Phase {
 
 /// A connection that is there.
 #[derive(Debug)]
-struct Attached {
+struct AttachedConnection {
     heartbeat_at: Instant,
     heard_at: Instant,
     beats: bool,
@@ -109,7 +109,7 @@ impl Server {
                 until: now + OPEN_DEADLINE,
             },
             commands: VecDeque::new(),
-            client: Some(Attached::new(now)),
+            client: Some(AttachedConnection::new(now)),
             features: Vec::new(),
             token: None,
             used: None,
@@ -295,7 +295,7 @@ impl Server {
         if self.client.take().is_some() {
             self.commands.push_back(Command::Disconnect);
         }
-        self.client = Some(Attached::new(now));
+        self.client = Some(AttachedConnection::new(now));
         self.grace_at = None;
         self.used = self.token.take();
         if self.output.acknowledge(resume.received).is_err() {
@@ -468,7 +468,7 @@ impl Server {
     }
 }
 
-impl Attached {
+impl AttachedConnection {
     fn new(now: Instant) -> Self {
         Self {
             heartbeat_at: now + HEARTBEAT,

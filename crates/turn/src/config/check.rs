@@ -13,10 +13,10 @@ use super::file::{ControlPlaneSection, LimitsSection, TlsSection, TurnFile, Turn
 use super::{ControlPlane, RelayConfig, TurnConfig};
 use crate::core::{Bandwidth, Limits, Quota};
 
-type Checked<T> = Result<T, ConfigError>;
+type CheckResult<T> = Result<T, ConfigError>;
 
 /// The conversion; the first thing that is wrong is the error.
-pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> Checked<TurnConfig> {
+pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> CheckResult<TurnConfig> {
     let section = file.turn;
     let listen = addresses("turn.listen_addr", &section.listen_addr)?;
     if listen.is_empty() {
@@ -72,7 +72,7 @@ impl TlsSection {
     }
 }
 
-fn certificate(files: [Option<String>; 2], is_needed: bool) -> Checked<Option<CertFiles>> {
+fn certificate(files: [Option<String>; 2], is_needed: bool) -> CheckResult<Option<CertFiles>> {
     let [cert, key] = files;
     if cert.is_none() && key.is_none() && !is_needed {
         return Ok(None);
@@ -89,7 +89,7 @@ fn certificate(files: [Option<String>; 2], is_needed: bool) -> Checked<Option<Ce
 
 /// RFC 8489 section 14.9: fewer than 128 characters. It goes into quoted and hashed texts, so it is
 /// a name and nothing else.
-fn realm(value: Option<&str>) -> Checked<String> {
+fn realm(value: Option<&str>) -> CheckResult<String> {
     let key = "turn.realm";
     let value = value.ok_or_else(|| ConfigError::new(key, "this key is required"))?;
     let is_name = (1..128).contains(&value.len())
@@ -103,7 +103,7 @@ fn realm(value: Option<&str>) -> Checked<String> {
     Ok(value.to_ascii_lowercase())
 }
 
-fn relay(section: &TurnSection, listen: &[SocketAddr]) -> Checked<RelayConfig> {
+fn relay(section: &TurnSection, listen: &[SocketAddr]) -> CheckResult<RelayConfig> {
     let given = one_of_each("turn.relay_addr", &section.relay_addr)?;
     let bind = if given == [None, None] {
         let first = |is_v4: bool| {
@@ -144,7 +144,7 @@ fn relay(section: &TurnSection, listen: &[SocketAddr]) -> Checked<RelayConfig> {
 }
 
 /// At most one address of each family: IPv4, IPv6.
-fn one_of_each(key: &str, values: &[String]) -> Checked<[Option<IpAddr>; 2]> {
+fn one_of_each(key: &str, values: &[String]) -> CheckResult<[Option<IpAddr>; 2]> {
     let [mut v4, mut v6] = [None, None];
     for (index, value) in values.iter().enumerate() {
         let key = format!("{key}.{index}");
@@ -159,7 +159,7 @@ fn one_of_each(key: &str, values: &[String]) -> Checked<[Option<IpAddr>; 2]> {
     Ok([v4, v6])
 }
 
-fn limits(section: &LimitsSection) -> Checked<(Quota, Limits)> {
+fn limits(section: &LimitsSection) -> CheckResult<(Quota, Limits)> {
     let count = |name: &str, value| count(&format!("turn.limits.{name}"), value);
     let quota = Quota {
         whole: count("allocations", section.allocations)?,
@@ -189,7 +189,7 @@ fn limits(section: &LimitsSection) -> Checked<(Quota, Limits)> {
 /// Less than a voice takes is a slip.
 const MIN_BYTES_PER_SECOND: u32 = 1_000;
 
-fn bandwidth(section: &LimitsSection) -> Checked<Bandwidth> {
+fn bandwidth(section: &LimitsSection) -> CheckResult<Bandwidth> {
     let rate = |of: &str, value: Option<u32>| {
         let key = format!("turn.limits.bytes_per_second_per_{of}");
         let check = |value| within(&key, value, MIN_BYTES_PER_SECOND..=u32::MAX);
@@ -205,7 +205,7 @@ fn bandwidth(section: &LimitsSection) -> Checked<Bandwidth> {
 fn control_plane(
     section: ControlPlaneSection,
     state_dir: Option<PathBuf>,
-) -> Checked<ControlPlane> {
+) -> CheckResult<ControlPlane> {
     let required = |name: &str, value: Option<String>| {
         let key = format!("turn.control_plane.{name}");
         value.ok_or_else(|| ConfigError::new(key, "this key is required"))
@@ -231,7 +231,7 @@ fn control_plane(
     })
 }
 
-fn addresses(key: &str, values: &[String]) -> Checked<Vec<SocketAddr>> {
+fn addresses(key: &str, values: &[String]) -> CheckResult<Vec<SocketAddr>> {
     let address = |(index, value): (usize, &String)| {
         value.parse().map_err(|_| {
             let message =
@@ -242,7 +242,7 @@ fn addresses(key: &str, values: &[String]) -> Checked<Vec<SocketAddr>> {
     values.iter().enumerate().map(address).collect()
 }
 
-fn networks(key: &str, values: &[String]) -> Checked<Vec<IpNet>> {
+fn networks(key: &str, values: &[String]) -> CheckResult<Vec<IpNet>> {
     let network = |(index, value): (usize, &String)| {
         let refused = |problem: String| ConfigError::new(format!("{key}.{index}"), problem);
         let network = value
@@ -260,7 +260,7 @@ fn networks(key: &str, values: &[String]) -> Checked<Vec<IpNet>> {
     values.iter().enumerate().map(network).collect()
 }
 
-fn port_range(key: &str, value: &str) -> Checked<RangeInclusive<u16>> {
+fn port_range(key: &str, value: &str) -> CheckResult<RangeInclusive<u16>> {
     let refused = |problem: &str| ConfigError::new(key, format!("{value:?} {problem}"));
     let parsed = value.split_once('-').and_then(|(low, high)| {
         Some((
@@ -278,26 +278,26 @@ fn port_range(key: &str, value: &str) -> Checked<RangeInclusive<u16>> {
     }
 }
 
-fn path(key: &str, value: String) -> Checked<PathBuf> {
+fn path(key: &str, value: String) -> CheckResult<PathBuf> {
     if value.is_empty() {
         return Err(ConfigError::new(key, "a path must not be empty"));
     }
     Ok(PathBuf::from(value))
 }
 
-fn optional_path(key: &str, value: Option<String>) -> Checked<Option<PathBuf>> {
+fn optional_path(key: &str, value: Option<String>) -> CheckResult<Option<PathBuf>> {
     value.map(|value| path(key, value)).transpose()
 }
 
 /// More than any machine holds; a larger number is a slip.
 const MAX_COUNT: u32 = 10_000_000;
 
-fn count(key: &str, value: u32) -> Checked<usize> {
+fn count(key: &str, value: u32) -> CheckResult<usize> {
     let value = within(key, value, 1..=MAX_COUNT)?;
     Ok(usize::try_from(value).unwrap_or(usize::MAX))
 }
 
-fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> Checked<u32> {
+fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<u32> {
     if range.contains(&value) {
         return Ok(value);
     }
@@ -307,7 +307,7 @@ fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> Checked<u32> {
 }
 
 /// A listener among the ports of relays would be bound by chance, or not.
-fn ports_do_not_collide(config: &TurnConfig) -> Checked<()> {
+fn ports_do_not_collide(config: &TurnConfig) -> CheckResult<()> {
     let plain = config
         .listen
         .iter()

@@ -52,7 +52,7 @@ struct Channel {
 
 /// Why there is no permission, or no channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum PermissionError {
     /// There are as many as there may be.
     Full,
     /// Number or peer is bound to another one.
@@ -122,7 +122,7 @@ impl<S> Allocation<S> {
         peers: &[IpAddr],
         now: Millis,
         most: usize,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), PermissionError> {
         let expires = now.after(PERMISSION_LIFETIME);
         self.permissions
             .retain(|permission| now < permission.expires);
@@ -132,7 +132,7 @@ impl<S> Allocation<S> {
             is_first && !is_known(&self.permissions, **peer)
         });
         if self.permissions.len() + fresh.count() > most {
-            return Err(Refused::Full);
+            return Err(PermissionError::Full);
         }
         for peer in peers {
             match self
@@ -157,14 +157,14 @@ impl<S> Allocation<S> {
         peer: SocketAddr,
         now: Millis,
         most: Limits,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), PermissionError> {
         let expires = now.after(CHANNEL_LIFETIME);
         self.channels.retain(|channel| now < channel.expires);
         let is_either = |known: &&Channel| known.number == number || known.peer == peer;
         match self.channels.iter().find(is_either) {
             Some(known) if known.number == number && known.peer == peer => {}
-            Some(_) => return Err(Refused::Taken),
-            None if self.channels.len() >= most.channels => return Err(Refused::Full),
+            Some(_) => return Err(PermissionError::Taken),
+            None if self.channels.len() >= most.channels => return Err(PermissionError::Full),
             None => {}
         }
         self.permit(&[peer.ip()], now, most.permissions)?;

@@ -16,13 +16,13 @@ pub trait Authority: fmt::Debug + Send + Sync {
     /// not asked here.
     ///
     /// # Errors
-    /// [`Denied`]
-    fn admit(&self, username: &Username<'_>, unix: i64) -> Result<Account, Denied>;
+    /// [`NotAllowedError`]
+    fn admit(&self, username: &Username<'_>, unix: i64) -> Result<Account, NotAllowedError>;
 }
 
 /// The credential is good, and does not allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Denied;
+pub struct NotAllowedError;
 
 /// On whose account something is relayed.
 #[derive(Clone, Debug)]

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use slab::Slab;
 
 use self::allocation::{Allocation, Owner};
-pub use self::authority::{Account, Authority, Denied, Meter};
+pub use self::authority::{Account, Authority, Meter, NotAllowedError};
 pub use self::integrity::{Integrity, Key, KeyAlgorithm};
 pub use self::nonce::Nonces;
 use self::packet::{Wrap, channel_data};

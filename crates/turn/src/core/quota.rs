@@ -30,11 +30,11 @@ pub struct Quota {
 pub struct Quotas {
     limits: Quota,
     bandwidth: Bandwidth,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<QuotaUsage>>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct QuotaUsage {
     whole: usize,
     projects: HashMap<Arc<str>, Place>,
     users: HashMap<Arc<str>, Place>,
@@ -55,7 +55,7 @@ pub struct Permit {
     user: Arc<str>,
     source: IpAddr,
     rates: Rates,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<QuotaUsage>>,
 }
 
 impl Quotas {

@@ -13,7 +13,7 @@ use turn_types::message::{
     ALLOCATE, CHANNEL_BIND, CONNECT, CONNECTION_BIND, CREATE_PERMISSION, REFRESH, SEND,
 };
 
-use super::allocation::{Owner, Refused};
+use super::allocation::{Owner, PermissionError};
 use super::answer::{refusal, success};
 use super::attributes::{
     AllocationParameters, StunError, attribute, check_attributes, index_of, key_algorithm,
@@ -47,7 +47,7 @@ const MAX_PEERS: usize = 64;
 
 /// A request whose writer has the password of its username.
 #[derive(Debug)]
-pub(super) struct Signed {
+pub(super) struct AuthenticatedRequest {
     pub(super) username: String,
     pub(super) key: Key,
     secret: Arc<PasswordKey>,
@@ -142,7 +142,7 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         message: &Message<'_>,
-    ) -> Result<Signed, StunError> {
+    ) -> Result<AuthenticatedRequest, StunError> {
         if !is_signed(message) {
             return Err(StunError::Challenge(401));
         }
@@ -171,7 +171,7 @@ impl<S, P> Core<S, P> {
             (Key::new(algorithm, &username, &realm, &password), secret)
         };
         let integrity = key.verify(message).ok_or(unauthorised)?;
-        Ok(Signed {
+        Ok(AuthenticatedRequest {
             username,
             key,
             secret,
@@ -180,13 +180,17 @@ impl<S, P> Core<S, P> {
     }
 
     /// Whether the credential of a request is good at this time (TU-4), and allows to allocate.
-    fn admit(&mut self, now: Now, signed: &Signed) -> Result<(super::Account, Millis), StunError> {
+    fn admit(
+        &mut self,
+        now: Now,
+        signed: &AuthenticatedRequest,
+    ) -> Result<(super::Account, Millis), StunError> {
         let judged = Username::parse(&signed.username)
             .filter(|username| username.check_time(now.unix).is_ok())
             .ok_or(StunError::Challenge(401))
             .and_then(|username| {
                 let account = self.shared.authority.admit(&username, now.unix);
-                let account = account.map_err(|super::Denied| StunError::Code(403))?;
+                let account = account.map_err(|super::NotAllowedError| StunError::Code(403))?;
                 let until = account.until.unwrap_or(i64::MAX).min(username.expires_at);
                 let left = u64::try_from(until.saturating_sub(now.unix)).unwrap_or(0);
                 Ok((account, Millis::from_seconds(left)))
@@ -201,7 +205,7 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         message: &Message<'_>,
-        signed: Signed,
+        signed: AuthenticatedRequest,
     ) -> Result<Done<P>, StunError> {
         if let Some(known) = self.of_client(client) {
             // The answer was lost: the same again.
@@ -264,7 +268,7 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         message: &Message<'_>,
-        signed: &Signed,
+        signed: &AuthenticatedRequest,
     ) -> Result<Done<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let (id, before) = (known.id, known.expires);
@@ -314,7 +318,7 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         message: &Message<'_>,
-        signed: &Signed,
+        signed: &AuthenticatedRequest,
     ) -> Result<Done<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
@@ -351,7 +355,7 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         message: &Message<'_>,
-        signed: &Signed,
+        signed: &AuthenticatedRequest,
     ) -> Result<Done<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
@@ -418,7 +422,7 @@ impl<S, P> Core<S, P> {
         &self,
         now: Now,
         client: Client,
-        signed: &Signed,
+        signed: &AuthenticatedRequest,
     ) -> Result<&super::Allocation<S>, StunError> {
         let known = self
             .of_client(client)
@@ -462,9 +466,9 @@ fn granted(asked: u32, left: Millis) -> Millis {
     Millis::from_seconds(u64::from(asked.clamp(DEFAULT_LIFETIME, MAX_LIFETIME))).min(left)
 }
 
-fn fault_of(refused: Refused) -> StunError {
+fn fault_of(refused: PermissionError) -> StunError {
     StunError::Code(match refused {
-        Refused::Full => 508,
-        Refused::Taken => 400,
+        PermissionError::Full => 508,
+        PermissionError::Taken => 400,
     })
 }

@@ -20,7 +20,7 @@ use super::answer::{attempt, refusal, success};
 use super::attributes::{StunError, attribute};
 use super::integrity::{Integrity, Key};
 use super::rate::Rates;
-use super::request::{Done, Signed};
+use super::request::{AuthenticatedRequest, Done};
 use super::{Action, AllocationId, Client, Core, Meter, Millis, Now, Transport};
 
 /// The name of a peer's connection, as clients know it (CONNECTION-ID).
@@ -68,7 +68,7 @@ pub(super) struct Connection<P> {
 #[derive(Debug)]
 enum State<P> {
     /// It is being made, for a request that waits for its answer.
-    Dialling(Box<Asked>),
+    Dialling(Box<PendingConnect>),
     /// Its client has been told, and has until then to come for it.
     Waiting(P, Millis),
     /// The client's second connection has it.
@@ -77,7 +77,7 @@ enum State<P> {
 
 /// A Connect request that waits for [`Core::dialled`].
 #[derive(Debug)]
-struct Asked {
+struct PendingConnect {
     request: Vec<u8>,
     key: Key,
     integrity: Integrity,
@@ -112,7 +112,7 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         message: &Message<'_>,
-        signed: &Signed,
+        signed: &AuthenticatedRequest,
     ) -> Result<Done<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
@@ -133,7 +133,7 @@ impl<S, P> Core<S, P> {
         if is_taken {
             return Err(StunError::Code(446));
         }
-        let asked = Box::new(Asked {
+        let asked = Box::new(PendingConnect {
             request: message.as_bytes().to_vec(),
             key: signed.key.clone(),
             integrity: signed.integrity,
@@ -235,7 +235,7 @@ impl<S, P> Core<S, P> {
         now: Now,
         client: Client,
         message: &Message<'_>,
-        signed: &Signed,
+        signed: &AuthenticatedRequest,
     ) -> Result<Done<P>, StunError> {
         // A connection that has an allocation is spoken to as before.
         if !client.is_stream() || self.by_client.contains_key(&client) {

@@ -51,9 +51,9 @@ impl Authority for Book {
         (username.kind == Kind::Api).then(|| Arc::clone(&self.key))
     }
 
-    fn admit(&self, username: &Username<'_>, _unix: i64) -> Result<Account, Denied> {
+    fn admit(&self, username: &Username<'_>, _unix: i64) -> Result<Account, NotAllowedError> {
         if self.barred.lock().contains(username.subject) {
-            return Err(Denied);
+            return Err(NotAllowedError);
         }
         Ok(Account {
             project: username.project_endpoint.into(),

@@ -14,8 +14,8 @@ use turn::core::frame::{Frame, MAX_FRAME_BYTES, frame};
 use turn::core::packet::{HEADROOM, TAILROOM, Wrap, channel_data};
 use turn::core::tcp::Lane;
 use turn::core::{
-    Account, Action, Authority, Bandwidth, Client, Core, Denied, Integrity, Key, KeyAlgorithm,
-    Limits, Millis, Nonces, Now, Opened, Peers, Quota, Quotas, Shared,
+    Account, Action, Authority, Bandwidth, Client, Core, Integrity, Key, KeyAlgorithm, Limits,
+    Millis, Nonces, NotAllowedError, Now, Opened, Peers, Quota, Quotas, Shared,
 };
 
 /// A stream of a client: frames end where they say, and more bytes change no verdict.
@@ -169,7 +169,7 @@ impl Authority for Everybody {
         Some(Arc::clone(&self.0))
     }
 
-    fn admit(&self, _username: &Username<'_>, _unix: i64) -> Result<Account, Denied> {
+    fn admit(&self, _username: &Username<'_>, _unix: i64) -> Result<Account, NotAllowedError> {
         Ok(Account {
             project: "prj".into(),
             holder: "usr".into(),

@@ -8,7 +8,7 @@ use serde_json::json;
 use stun_types::AddressFamily;
 use stun_types::message::Message;
 use tokio::net::UdpSocket;
-use turn::Running;
+use turn::RunningRelay;
 use turn::config::TurnConfig;
 use turn_types::attribute::{
     AdditionalAddressFamily, ChannelNumber, EvenPort, Lifetime, RequestedAddressFamily,
@@ -19,7 +19,7 @@ use turn_types::message::{ALLOCATE, CHANNEL_BIND, REFRESH};
 use crate::client::{Client, REALM, SECRET};
 
 pub(crate) struct Relay {
-    running: Running,
+    running: RunningRelay,
     shutdown: Shutdown,
 }
 

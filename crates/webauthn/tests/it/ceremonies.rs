@@ -1,6 +1,6 @@
 //! Registering and showing passkeys, honestly and otherwise.
 
-use webauthn::{Assertion, Refused, Registered, Registration, RelyingParty};
+use webauthn::{Assertion, CeremonyError, NewPasskey, Registration, RelyingParty};
 
 use crate::authenticator::{Authenticator, Key, Shown, UP, UV};
 
@@ -15,7 +15,7 @@ fn is_ours(challenge: &[u8]) -> bool {
     challenge == CHALLENGE
 }
 
-fn register(client_data: &[u8], attestation: &[u8]) -> Result<Registered, Refused> {
+fn register(client_data: &[u8], attestation: &[u8]) -> Result<NewPasskey, CeremonyError> {
     let sent = Registration {
         client_data,
         attestation,
@@ -23,7 +23,7 @@ fn register(client_data: &[u8], attestation: &[u8]) -> Result<Registered, Refuse
     party().register(sent, is_ours)
 }
 
-fn verify(key: &[u8], shown: &Shown) -> Result<webauthn::Shown, Refused> {
+fn verify(key: &[u8], shown: &Shown) -> Result<webauthn::PasskeyAssertion, CeremonyError> {
     let sent = Assertion {
         client_data: &shown.client_data,
         authenticator_data: &shown.authenticator_data,

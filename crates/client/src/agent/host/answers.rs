@@ -13,8 +13,8 @@ use super::origin::{self, Origin};
 pub(super) struct Answers {
     /// Of the service, as it is addressed.
     own: Option<Origin>,
-    asked: VecDeque<Asked>,
-    at: At,
+    asked: VecDeque<RequestContext>,
+    at: ResponseState,
     /// The part of a head or of a chunk's framing that was not whole yet.
     held: Vec<u8>,
     slots: Box<Slots>,
@@ -23,14 +23,14 @@ pub(super) struct Answers {
 }
 
 /// What must be known of a request to read its answer, and to write it.
-pub(super) struct Asked {
+pub(super) struct RequestContext {
     pub(super) to_head: bool,
     pub(super) upgrade: bool,
     /// The origin that the visitor has used, where it is known.
     pub(super) public: Option<String>,
 }
 
-enum At {
+enum ResponseState {
     Head {
         seen: usize,
     },
@@ -49,7 +49,7 @@ impl Answers {
         Self {
             own: Origin::http(host),
             asked: VecDeque::new(),
-            at: At::Head { seen: 0 },
+            at: ResponseState::Head { seen: 0 },
             held: Vec::new(),
             slots: Box::default(),
             upgrade_open: false,
@@ -64,12 +64,12 @@ impl Answers {
 
     /// Whether the service has accepted an upgrade.
     pub(super) fn is_upgraded(&self) -> bool {
-        matches!(self.at, At::Upgraded)
+        matches!(self.at, ResponseState::Upgraded)
     }
 
     /// A request begins.
-    pub(super) fn expect(&mut self, asked: Asked) {
-        if matches!(self.at, At::Lost) {
+    pub(super) fn expect(&mut self, asked: RequestContext) {
+        if matches!(self.at, ResponseState::Lost) {
             return;
         }
         if self.asked.len() >= MAX_ASKED {
@@ -86,7 +86,7 @@ impl Answers {
     /// No answer will be understood any more.
     pub(super) fn give_up(&mut self) {
         if !self.is_upgraded() {
-            self.at = At::Lost;
+            self.at = ResponseState::Lost;
         }
         self.asked.clear();
         self.upgrade_open = false;
@@ -94,7 +94,7 @@ impl Answers {
 
     /// Whether all that comes passes as it is.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.at, At::Upgraded | At::Lost) && self.held.is_empty()
+        matches!(self.at, ResponseState::Upgraded | ResponseState::Lost) && self.held.is_empty()
     }
 
     /// Writes what goes to the visitor to `out`, as far as it is known what it is. The rest is kept
@@ -127,16 +127,16 @@ impl Answers {
                 return used;
             }
             let step = match &mut self.at {
-                At::Head { seen } if !may_complete(rest, *seen, &LIMITS) => {
+                ResponseState::Head { seen } if !may_complete(rest, *seen, &LIMITS) => {
                     *seen = rest.len();
                     return used;
                 }
-                At::Head { .. } => self.head(rest, out),
-                At::Body { reader } => match reader.advance_verbatim(rest) {
+                ResponseState::Head { .. } => self.head(rest, out),
+                ResponseState::Body { reader } => match reader.advance_verbatim(rest) {
                     Ok(verbatim) => {
                         out.extend_from_slice(rest.get(..verbatim.consumed).unwrap_or_default());
                         if verbatim.state != BodyState::More {
-                            self.at = At::Head { seen: 0 };
+                            self.at = ResponseState::Head { seen: 0 };
                         }
                         Some(verbatim.consumed).filter(|consumed| *consumed > 0)
                     }
@@ -145,7 +145,7 @@ impl Answers {
                         Some(0)
                     }
                 },
-                At::Upgraded | At::Lost => {
+                ResponseState::Upgraded | ResponseState::Lost => {
                     out.extend_from_slice(rest);
                     return bytes.len();
                 }
@@ -163,7 +163,7 @@ impl Answers {
         let to_head = asked.is_some_and(|asked| asked.to_head);
         match parse_response(rest, &LIMITS, to_head, &mut self.slots) {
             Ok(Progress::Partial) => {
-                self.at = At::Head { seen: rest.len() };
+                self.at = ResponseState::Head { seen: rest.len() };
                 None
             }
             Ok(Progress::Complete { head, head_len }) => {
@@ -189,22 +189,22 @@ impl Answers {
         self.at = if status == 101 && upgrade {
             self.asked.clear();
             self.upgrade_open = false;
-            At::Upgraded
+            ResponseState::Upgraded
         } else if status == 101 {
             // A change of protocol that nobody asked for.
             self.give_up();
-            At::Lost
+            ResponseState::Lost
         } else if status < 200 {
-            At::Head { seen: 0 }
+            ResponseState::Head { seen: 0 }
         } else {
             self.asked.pop_front();
             if self.asked.is_empty() {
                 self.upgrade_open = false;
             }
             if body.is_done() {
-                At::Head { seen: 0 }
+                ResponseState::Head { seen: 0 }
             } else {
-                At::Body { reader: body }
+                ResponseState::Body { reader: body }
             }
         };
     }
@@ -242,7 +242,7 @@ mod tests {
         for (requests, is_lost) in [(128, false), (129, true)] {
             let mut answers = Answers::new("app.local");
             for _ in 0..requests {
-                answers.expect(Asked {
+                answers.expect(RequestContext {
                     to_head: false,
                     upgrade: false,
                     public: None,

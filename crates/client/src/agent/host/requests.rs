@@ -6,14 +6,14 @@ use http1::{
 };
 
 use super::{
-    answers::{Answers, Asked},
+    answers::{Answers, RequestContext},
     origin::{self, Origin},
 };
 
 /// Where in the requests of a stream the next byte is.
 pub(super) struct Requests {
     names: Names,
-    at: At,
+    at: RequestState,
     slots: Box<Slots>,
 }
 
@@ -24,7 +24,7 @@ struct Names {
     origin: FieldValueBuf,
 }
 
-enum At {
+enum RequestState {
     /// In a head of which so many bytes were looked at in vain.
     Head {
         seen: usize,
@@ -51,7 +51,7 @@ impl Requests {
                 host: FieldValueBuf::parse(host.into()).unwrap_or_default(),
                 origin: FieldValueBuf::parse(format!("http://{host}").into()).unwrap_or_default(),
             },
-            at: At::Head { seen: 0 },
+            at: RequestState::Head { seen: 0 },
             slots: Box::default(),
         }
     }
@@ -75,16 +75,16 @@ impl Requests {
                 return Ok(bytes.len());
             }
             let step = match &mut self.at {
-                At::Head { seen } if !may_complete(rest, *seen, &LIMITS) => {
+                RequestState::Head { seen } if !may_complete(rest, *seen, &LIMITS) => {
                     *seen = rest.len();
                     return Ok(used);
                 }
-                At::Head { .. } => self.head(rest, out, answers)?,
-                At::Body { reader, .. } => {
+                RequestState::Head { .. } => self.head(rest, out, answers)?,
+                RequestState::Body { reader, .. } => {
                     let verbatim = reader.advance_verbatim(rest)?;
                     out.extend_from_slice(rest.get(..verbatim.consumed).unwrap_or_default());
                     if verbatim.state != BodyState::More {
-                        self.at = At::Head { seen: 0 };
+                        self.at = RequestState::Head { seen: 0 };
                         answers.request_is_whole();
                     }
                     verbatim.consumed
@@ -106,13 +106,13 @@ impl Requests {
     ) -> Result<usize, Unreadable> {
         let parsed = parse_request(rest, &LIMITS, &mut self.slots).map_err(Unreadable::Head)?;
         let Progress::Complete { head, head_len } = parsed else {
-            self.at = At::Head { seen: rest.len() };
+            self.at = RequestState::Head { seen: rest.len() };
             return Ok(0);
         };
         let whole = rest.get(..head_len).unwrap_or_default();
         let public = public_origin(&head);
         rename(whole, &head, public.as_deref(), &self.names, out);
-        answers.expect(Asked {
+        answers.expect(RequestContext {
             to_head: head.method.as_str() == "HEAD",
             upgrade: head.upgrade.is_some(),
             public,
@@ -120,9 +120,9 @@ impl Requests {
         let reader = BodyReader::from(head.body);
         self.at = if reader.is_done() {
             answers.request_is_whole();
-            At::Head { seen: 0 }
+            RequestState::Head { seen: 0 }
         } else {
-            At::Body { reader }
+            RequestState::Body { reader }
         };
         Ok(head_len)
     }

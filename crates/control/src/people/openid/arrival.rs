@@ -6,14 +6,14 @@ use store::Tx;
 use store::users::{self, Role, Status, User};
 use types::problem::Problem;
 
-use super::provider::Proved;
+use super::provider::ProviderIdentity;
 use super::section::{OpenIdConfig, SignUp};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::people::accounts::{self, NewPerson};
 use crate::people::email::Email;
 use crate::people::secret_link::LinkSecret;
-use crate::people::session::{self, Begun, Browser};
+use crate::people::session::{self, Browser, StartedSession};
 use crate::problem::{Answer, Refusal};
 use crate::workspaces::invitations;
 
@@ -21,7 +21,7 @@ use crate::workspaces::invitations;
 #[derive(Debug)]
 pub struct SignInResult {
     /// The session.
-    pub begun: Begun,
+    pub begun: StartedSession,
     /// A path of ours to go on to.
     pub next: String,
 }
@@ -55,7 +55,7 @@ impl<R: Into<Refusal>> From<R> for SignInError {
 pub(super) async fn arrive(
     app: &App,
     config: &OpenIdConfig,
-    proved: Proved,
+    proved: ProviderIdentity,
     next: String,
     browser: &Browser,
     now: Timestamp,
@@ -89,7 +89,7 @@ async fn first_time(
     app: &App,
     tx: &mut Tx,
     config: &OpenIdConfig,
-    proved: &Proved,
+    proved: &ProviderIdentity,
     next: String,
     browser: &Browser,
     now: Timestamp,
@@ -128,7 +128,7 @@ async fn sign_up(
     app: &App,
     tx: &mut Tx,
     config: &OpenIdConfig,
-    proved: &Proved,
+    proved: &ProviderIdentity,
     email: Email,
     next: String,
     browser: &Browser,
@@ -174,7 +174,7 @@ async fn sign_up(
 async fn link(
     tx: &mut Tx,
     config: &OpenIdConfig,
-    proved: &Proved,
+    proved: &ProviderIdentity,
     user: &User,
     browser: &Browser,
     now: Timestamp,

@@ -8,11 +8,11 @@ use daemon::connections::source_network;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::pending_sign_ins::{self, PendingSignIn};
-use store::{Sealed, SecretHash};
+use store::{SealedBytes, SecretHash};
 use types::problem::Problem;
 
 use super::arrival::{self, SignInError, SignInResult};
-use super::provider::{Proved, Provider, ProviderError};
+use super::provider::{Provider, ProviderError, ProviderIdentity};
 use super::secrets::FlowSecrets;
 use crate::app::App;
 use crate::extract::Query;
@@ -25,7 +25,7 @@ use crate::problem::{Answer, Refusal};
 
 /// A sign-in that was begun: where the browser goes, and what it takes along.
 #[derive(Debug)]
-pub struct Begun {
+pub struct StartedSignIn {
     /// Address of the provider.
     pub location: String,
     /// Value of `Set-Cookie`.
@@ -103,7 +103,7 @@ pub async fn begin(
     next: &str,
     anew: bool,
     ip: IpAddr,
-) -> Result<Begun, FlowError> {
+) -> Result<StartedSignIn, FlowError> {
     let now = app.now();
     if let Err(TooSoon(seconds)) = app.people.places.begin(&source_network(ip), now) {
         return Err(FlowError::TooSoon(seconds));
@@ -120,7 +120,7 @@ pub async fn begin(
     let text = serde_json::to_vec(&plan).map_err(|_| Problem::internal())?;
     let pending = PendingSignIn {
         hash,
-        sealed: Sealed(seal(app)?.seal(&owner(hash), &text)?),
+        sealed: SealedBytes(seal(app)?.seal(&owner(hash), &text)?),
         created_at: now,
         expires_at: later(now, LIFETIME),
     };
@@ -129,7 +129,7 @@ pub async fn begin(
     pending_sign_ins::trim(&mut tx, MOST_PENDING, TRIMMED).await?;
     tx.commit().await?;
     let seconds = u32::try_from(LIFETIME.as_secs()).unwrap_or(u32::MAX);
-    Ok(Begun {
+    Ok(StartedSignIn {
         location,
         set_cookie: Cookie::sign_in(&app.config.base_url).set(&secret, seconds),
     })
@@ -190,7 +190,7 @@ async fn take(
     let pending = pending_sign_ins::consume(&mut tx, hash, now).await?;
     tx.commit().await?;
     let pending = pending.ok_or(FlowError::NotBegun)?;
-    let Sealed(sealed) = &pending.sealed;
+    let SealedBytes(sealed) = &pending.sealed;
     let plan = seal(app)?
         .open(&owner(hash), sealed)
         .and_then(|text| serde_json::from_slice(&text).ok())
@@ -200,7 +200,7 @@ async fn take(
 
 /// Whether the person was there after the sign-in began. A provider that was asked for `max_age` has to
 /// say when (OpenID Connect Core, section 3.1.2.1); one that does not proves nothing.
-fn is_anew(proved: &Proved, begun_at: Timestamp) -> bool {
+fn is_anew(proved: &ProviderIdentity, begun_at: Timestamp) -> bool {
     let earliest = begun_at.as_second().saturating_sub(CLOCKS_DIFFER);
     proved.auth_time.is_some_and(|at| at >= earliest)
 }

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use super::fetch::{MAX_FILE_BYTES, client, json};
 use super::secrets::FlowSecrets;
 use super::section::OpenIdConfig;
-use super::token::{Expected, IdClaims, JwksDocument, KeySet, Profile, TokenError, check};
+use super::token::{ExpectedClaims, IdClaims, JwksDocument, KeySet, Profile, TokenError, check};
 use crate::config::is_loopback;
 
 /// A provider, and what is known of it.
@@ -26,13 +26,13 @@ pub struct Provider {
     redirect_uri: String,
     secret: Option<Secret>,
     http: Client,
-    known: Mutex<Known>,
+    known: Mutex<ProviderMetadata>,
     /// Sign-ins that ask the provider something now.
     asking: Semaphore,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ProviderMetadata {
     metadata: Option<(Arc<Metadata>, Timestamp)>,
     keys: Option<(Arc<KeySet>, Timestamp)>,
     failed_at: Option<Timestamp>,
@@ -115,7 +115,7 @@ impl ProviderError {
 
 /// Somebody as the provider knows them.
 #[derive(Debug)]
-pub struct Proved {
+pub struct ProviderIdentity {
     /// In the provider's words.
     pub subject: String,
     /// What it says of them.
@@ -207,7 +207,7 @@ impl Provider {
         code: &str,
         secrets: &FlowSecrets<'_>,
         now: Timestamp,
-    ) -> Result<Proved, ProviderError> {
+    ) -> Result<ProviderIdentity, ProviderError> {
         let _permit = self.asking.try_acquire().map_err(|_| ProviderError::Busy)?;
         let metadata = self.metadata(now).await?;
         let answer: TokenAnswer = json(self.token_request(&metadata, code, secrets)).await?;
@@ -228,7 +228,7 @@ impl Provider {
             }
             profile = told.profile;
         }
-        Ok(Proved {
+        Ok(ProviderIdentity {
             subject: claims.sub,
             profile,
             auth_time: claims.auth_time,
@@ -279,7 +279,7 @@ impl Provider {
         secrets: &FlowSecrets<'_>,
         now: Timestamp,
     ) -> Result<IdClaims, ProviderError> {
-        let expected = Expected {
+        let expected = ExpectedClaims {
             issuer: &self.config.issuer,
             client_id: &self.config.client_id,
             algorithms: &metadata.id_token_signing_alg_values_supported,

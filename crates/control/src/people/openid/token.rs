@@ -87,7 +87,7 @@ pub struct Profile {
 
 /// What a token has to be of.
 #[derive(Clone, Copy, Debug)]
-pub struct Expected<'a> {
+pub struct ExpectedClaims<'a> {
     /// The provider.
     pub issuer: &'a str,
     /// Us.
@@ -101,7 +101,7 @@ pub struct Expected<'a> {
 pub(super) fn check(
     token: &str,
     keys: &KeySet,
-    expected: Expected<'_>,
+    expected: ExpectedClaims<'_>,
     secrets: &FlowSecrets<'_>,
     now: Timestamp,
 ) -> Result<IdClaims, TokenError> {

@@ -8,19 +8,19 @@ use store::passkeys::{self, Passkey};
 use store::users::{self, Status};
 use store::{Tx, sessions};
 use types::id::{SessionId, UserId};
-use webauthn::{Assertion, Shown};
+use webauthn::{Assertion, PasskeyAssertion};
 
 use super::relying_party;
 use crate::app::App;
-use crate::people::attempts::{Counted, forgive_all};
+use crate::people::attempts::{AttemptKey, forgive_all};
 use crate::people::challenge::{self, Challenge, Purpose};
-use crate::people::session::{self, Begun, Browser, HalfSignedIn, SignedIn};
+use crate::people::session::{self, Browser, HalfSignedIn, SignedIn, StartedSession};
 use crate::people::sign_in::{SignInError, note_sign_in};
 use crate::problem::Answer;
 
 /// What a browser sent for a passkey.
 #[derive(Clone, Debug, Default)]
-pub struct Sent {
+pub struct PasskeyResponse {
     /// The authenticator's name for the passkey.
     pub credential_id: Vec<u8>,
     /// `response.clientDataJSON`.
@@ -37,16 +37,16 @@ pub struct Sent {
 /// browser that got the challenge.
 pub async fn sign_in(
     app: &App,
-    sent: &Sent,
+    sent: &PasskeyResponse,
     bound_to: &[u8],
     browser: &Browser,
-) -> Result<Begun, SignInError> {
+) -> Result<StartedSession, SignInError> {
     let now = app.now();
     let from = source_network(browser.ip);
     app.people.places.begin(&from, now)?;
     let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
     let known = known.ok_or(SignInError::Wrong)?;
-    Counted::passkey(known.user_id).begin(app, now).await?;
+    AttemptKey::passkey(known.user_id).begin(app, now).await?;
     let (shown, challenge) = verify(app, &known, sent, Purpose::SignIn, bound_to)?;
     // Whose passkey it is has to be said by the passkey, too (level 3, section 7.2, step 6), and
     // only one that knew its owner before opens an account by itself.
@@ -74,7 +74,7 @@ pub async fn sign_in(
 pub async fn second_factor(
     app: &App,
     who: &HalfSignedIn,
-    sent: &Sent,
+    sent: &PasskeyResponse,
     ip: IpAddr,
 ) -> Result<String, SignInError> {
     let now = app.now();
@@ -88,7 +88,7 @@ pub async fn second_factor(
 }
 
 /// Proves again, with a passkey, to be who is signed in.
-pub async fn confirm(app: &App, who: &SignedIn, sent: &Sent) -> Result<(), SignInError> {
+pub async fn confirm(app: &App, who: &SignedIn, sent: &PasskeyResponse) -> Result<(), SignInError> {
     let now = app.now();
     let whose = (who.user.id, who.session.id);
     let mut tx = shown_by(app, whose, sent, Purpose::Confirm, now).await?;
@@ -101,11 +101,11 @@ pub async fn confirm(app: &App, who: &SignedIn, sent: &Sent) -> Result<(), SignI
 async fn shown_by(
     app: &App,
     (user, session): (UserId, SessionId),
-    sent: &Sent,
+    sent: &PasskeyResponse,
     purpose: Purpose,
     now: Timestamp,
 ) -> Result<Tx, SignInError> {
-    let counted = Counted::passkey(user);
+    let counted = AttemptKey::passkey(user);
     counted.begin(app, now).await?;
     let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
     let known = known.filter(|known| known.user_id == user);
@@ -124,10 +124,10 @@ async fn shown_by(
 fn verify(
     app: &App,
     known: &Passkey,
-    sent: &Sent,
+    sent: &PasskeyResponse,
     purpose: Purpose,
     bound_to: &[u8],
-) -> Result<(Shown, Challenge), SignInError> {
+) -> Result<(PasskeyAssertion, Challenge), SignInError> {
     let mut challenge = None;
     let assertion = Assertion {
         client_data: &sent.client_data,
@@ -154,7 +154,7 @@ fn verify(
 async fn take(
     tx: &mut Tx,
     known: &Passkey,
-    shown: Shown,
+    shown: PasskeyAssertion,
     challenge: &Challenge,
     now: Timestamp,
 ) -> Answer<bool> {

@@ -2,7 +2,7 @@ use jiff::civil::date;
 use serde_json::json;
 
 use super::*;
-use crate::billing::{Standing, Subscription};
+use crate::billing::{PaymentStatus, Subscription};
 use crate::plans::CatalogSection;
 
 const KEY: [u8; 32] = [7; 32];
@@ -23,7 +23,7 @@ fn subscribed() -> Account {
     Account {
         subscription: Some(Subscription {
             id: "sub_1".to_owned(),
-            standing: Standing::Good,
+            standing: PaymentStatus::Good,
             since: date(2026, 4, 1),
         }),
         has_payment_method: true,
@@ -197,7 +197,7 @@ fn cp_4b_the_fingerprint_binds_what_was_shown_and_decided() {
     let mut other_subscription = subscribed();
     other_subscription.subscription.as_mut().unwrap().id = "sub_2".to_owned();
     let mut past_due = subscribed();
-    past_due.subscription.as_mut().unwrap().standing = Standing::PastDue;
+    past_due.subscription.as_mut().unwrap().standing = PaymentStatus::PastDue;
     // Something was added to the subscription since, perhaps by confirming this very preview.
     let mut grown = subscribed();
     grown.revision += 1;

@@ -2,7 +2,7 @@
 
 use control::caller::{self, Principal};
 use control::problem::Answer;
-use control::projects::{EngineAddress, Named, engine_of};
+use control::projects::{EngineAddress, ProjectSelector, engine_of};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::json;
@@ -38,14 +38,20 @@ async fn cp_5_the_engine_of_anothers_project_is_not_told(control: TestControl) {
         who(&control, &ada.token).await,
         who(&control, &eve.token).await,
     );
-    for named in [Named::Id(&id), Named::Endpoint(endpoint)] {
+    for named in [
+        ProjectSelector::Id(&id),
+        ProjectSelector::Endpoint(endpoint),
+    ] {
         let told = engine_of(&control.app, &ada, named, NEEDED).await.unwrap();
         assert_eq!(told.endpoint, endpoint);
         assert_eq!(told.cluster_domain, "engine.example");
         let refused = engine_of(&control.app, &eve, named, NEEDED).await;
         assert_eq!(code(&refused), "not_found");
     }
-    for named in [Named::Id("prj_none"), Named::Endpoint("00000000")] {
+    for named in [
+        ProjectSelector::Id("prj_none"),
+        ProjectSelector::Endpoint("00000000"),
+    ] {
         let refused = engine_of(&control.app, &ada, named, NEEDED).await;
         assert_eq!(code(&refused), "not_found");
     }
@@ -59,7 +65,7 @@ async fn cp_11_the_engine_is_told_to_who_may_ask_it(control: TestControl) {
     let (inside, outside) = (inside.id.to_string(), outside.id.to_string());
     let other = json!({"permissions": [Permission::AccountProjectsReadOnly]});
     let other = who(&control, &control.delegated(&person, other).await).await;
-    let refused = engine_of(&control.app, &other, Named::Id(&inside), NEEDED).await;
+    let refused = engine_of(&control.app, &other, ProjectSelector::Id(&inside), NEEDED).await;
     assert_eq!(code(&refused), "insufficient_scope");
 
     let bounded = json!({
@@ -67,8 +73,14 @@ async fn cp_11_the_engine_is_told_to_who_may_ask_it(control: TestControl) {
         "resources": {"tunnels": {"projects": [inside]}},
     });
     let bounded = who(&control, &control.delegated(&person, bounded).await).await;
-    let told = engine_of(&control.app, &bounded, Named::Id(&inside), NEEDED).await;
+    let told = engine_of(&control.app, &bounded, ProjectSelector::Id(&inside), NEEDED).await;
     told.unwrap();
-    let refused = engine_of(&control.app, &bounded, Named::Id(&outside), NEEDED).await;
+    let refused = engine_of(
+        &control.app,
+        &bounded,
+        ProjectSelector::Id(&outside),
+        NEEDED,
+    )
+    .await;
     assert_eq!(code(&refused), "insufficient_scope");
 }

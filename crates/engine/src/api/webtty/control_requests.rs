@@ -23,7 +23,7 @@ use crate::agents::random_bytes;
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
 use crate::live::LoadMetric;
-use crate::webtty::Running;
+use crate::webtty::RunningSession;
 
 /// The requests that match, in their order.
 pub(super) async fn list<A: LoadMetric>(
@@ -119,7 +119,7 @@ pub(super) async fn resolve<A: LoadMetric>(
 /// browser session it is. Another credential of the account has participants of its own.
 fn own<N>(
     caller: &Caller<N>,
-    session: &Running,
+    session: &RunningSession,
     participant: &str,
 ) -> Result<ParticipantId, Refusal> {
     let not_there = || {

@@ -15,7 +15,7 @@ use super::{Answer, at_most, json, path, reaches};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals};
 use crate::live::LoadMetric;
-use crate::webtty::Known;
+use crate::webtty::SessionEntry;
 
 /// The groups that match, the newest first.
 pub(super) async fn list<A: LoadMetric>(
@@ -45,9 +45,9 @@ pub(super) async fn one<A: LoadMetric>(
     Ok(json(found.ok_or_else(Problem::not_found)?))
 }
 
-fn groups(sessions: &[Known]) -> Vec<SessionGroup> {
+fn groups(sessions: &[SessionEntry]) -> Vec<SessionGroup> {
     let mut groups: BTreeMap<String, SessionGroup> = BTreeMap::new();
-    let mut sessions: Vec<Session> = sessions.iter().map(Known::session).collect();
+    let mut sessions: Vec<Session> = sessions.iter().map(SessionEntry::session).collect();
     // The first of a group says what it is for.
     sessions.sort_by(|left, right| left.id.cmp(&right.id));
     for session in sessions {

@@ -38,7 +38,7 @@ use super::caller::Caller;
 use crate::access::BoundaryDenial;
 use crate::directory::Project;
 use crate::live::LoadMetric;
-use crate::webtty::{Known, Running, without_arguments};
+use crate::webtty::{RunningSession, SessionEntry, without_arguments};
 
 /// The routes.
 pub(super) fn router<A: LoadMetric>() -> Router<Arc<Api<A>>> {
@@ -72,14 +72,14 @@ pub(super) fn router<A: LoadMetric>() -> Router<Arc<Api<A>>> {
 
 impl<A> Api<A> {
     /// The sessions that a caller sees, in the order of lists.
-    fn sessions_of(&self, token: &Verified, project: &Project) -> Vec<Known> {
+    fn sessions_of(&self, token: &Verified, project: &Project) -> Vec<SessionEntry> {
         let mut all = self.terminals.of(&project.id);
         all.retain(|known| sees(token, project, known));
         all
     }
 
     /// One of them. What the caller does not see is not there.
-    fn session_of<N>(&self, caller: &Caller<N>, id: &str) -> Result<Known, Refusal> {
+    fn session_of<N>(&self, caller: &Caller<N>, id: &str) -> Result<SessionEntry, Refusal> {
         let known = self.terminals.find(&caller.project.id, id);
         known
             .filter(|known| sees(&caller.token, &caller.project, known))
@@ -92,7 +92,7 @@ impl<A> Api<A> {
         caller: &Caller<N>,
         id: &str,
         permission: Permission,
-    ) -> Result<Arc<Running>, Refusal> {
+    ) -> Result<Arc<RunningSession>, Refusal> {
         let known = self.session_of(caller, id)?;
         let project = &caller.project;
         let state = project.state();
@@ -103,7 +103,7 @@ impl<A> Api<A> {
             permission,
             field: refusal.field,
         })?;
-        let Known::Running(running) = known else {
+        let SessionEntry::Running(running) = known else {
             return Err(refused(Refused::NotActive).into());
         };
         let policy = &running.facts.policy;
@@ -114,7 +114,7 @@ impl<A> Api<A> {
     /// Whether a caller is an owner of a session: the account that opened it, or somebody whose role
     /// in the project is that of an admin or an owner. An engine is told what a role allows and not
     /// its name; recordings, which show what others typed, are read by these roles alone.
-    fn owns<N>(&self, caller: &Caller<N>, session: &Running) -> bool {
+    fn owns<N>(&self, caller: &Caller<N>, session: &RunningSession) -> bool {
         let write = Permission::WebttySessionsReadWrite;
         let (token, project) = (&caller.token, &caller.project);
         if self.tenancy.require(token, project, write).is_err() {
@@ -148,7 +148,7 @@ impl<A> Api<A> {
 }
 
 /// Whether the token shows the session: as it shows the tunnel of its server.
-fn sees(token: &Verified, project: &Project, known: &Known) -> bool {
+fn sees(token: &Verified, project: &Project, known: &SessionEntry) -> bool {
     shows(token, project, known.tunnel())
 }
 

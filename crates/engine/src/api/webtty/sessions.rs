@@ -29,7 +29,7 @@ pub(super) async fn list<A: LoadMetric>(
     let params = ListParams::<SessionFilter>::from_query(query, api.compat)?;
     reaches(&caller, Permission::WebttySessionsReadOnly)?;
     let all = api.sessions_of(&caller.token, &caller.project);
-    let shown = all.iter().map(crate::webtty::Known::session);
+    let shown = all.iter().map(crate::webtty::SessionEntry::session);
     let matching = shown.filter(|session| params.filters.matches(session));
     let limit = at_most(params.limit).min(usize::from(MAX_LIMIT));
     let mut sessions: Vec<_> = matching.take(limit).collect();

@@ -13,7 +13,7 @@ use super::{Answer, path, refused};
 use crate::api::Api;
 use crate::api::caller::SessionJoiner;
 use crate::live::LoadMetric;
-use crate::webtty::{self, Known, Peer};
+use crate::webtty::{self, Peer, SessionEntry};
 
 /// Joins a session. That the caller may is proved by the first message, with the grant that attaching
 /// gave; the stream ends with what attaching was let in by.
@@ -28,8 +28,8 @@ pub(super) async fn join<A: LoadMetric>(
     let participant: ParticipantId = participant.parse().map_err(|_| Problem::not_found())?;
     let known = api.terminals.find(&joiner.project.id, &id);
     let session = match known.ok_or_else(Problem::not_found)? {
-        Known::Running(running) => running,
-        Known::Past(_) => return Err(refused(tty::managed::Refused::NotActive).into()),
+        SessionEntry::Running(running) => running,
+        SessionEntry::Past(_) => return Err(refused(tty::managed::Refused::NotActive).into()),
     };
     let counted = api.upgraded.token();
     let config = webtty::websocket_config();

@@ -13,7 +13,7 @@ use tty::recording::export::{self, Cast, CastOptions, Hashes, TextOptions};
 use types::id::WebttySessionId;
 use types::webtty::{RecordType, StreamType};
 
-use super::layout::Stored;
+use super::layout::StoredSession;
 use super::read::{Reader, Unreadable};
 use super::readers::{ReadDeadline, ReaderPermit, STALL};
 use super::{Inner, Recorder};
@@ -118,7 +118,7 @@ struct Job {
     project: String,
     id: String,
     export: Export,
-    stored: Stored,
+    stored: StoredSession,
     to: mpsc::Sender<io::Result<Bytes>>,
     _permit: ReaderPermit,
 }

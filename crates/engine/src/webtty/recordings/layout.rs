@@ -65,7 +65,7 @@ pub(super) struct Folder {
 /// What is known of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Stored {
+pub(super) struct StoredSession {
     /// Of this form: 1.
     pub(super) version: u8,
     /// As lists show it.
@@ -81,13 +81,13 @@ pub(super) struct Stored {
     pub(super) head: Option<Head>,
     /// Its records were removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) deleted: Option<Deleted>,
+    pub(super) deleted: Option<DeletionInfo>,
 }
 
 /// Who removed the records of a session, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Deleted {
+pub(super) struct DeletionInfo {
     pub(super) at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) by: Option<String>,
@@ -154,7 +154,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) async fn put_session(&self, project: &str, stored: &Stored) -> Done<u64> {
+    pub(super) async fn put_session(&self, project: &str, stored: &StoredSession) -> Done<u64> {
         let id = &stored.session.id;
         let clear = serde_json::to_vec(stored)?;
         self.put(
@@ -165,7 +165,7 @@ impl Store {
         .await
     }
 
-    pub(super) async fn get_session(&self, project: &str, id: &str) -> Done<Stored> {
+    pub(super) async fn get_session(&self, project: &str, id: &str) -> Done<StoredSession> {
         let clear = self
             .get(&self.session(project, id), &name(project, id, SESSION))
             .await?;

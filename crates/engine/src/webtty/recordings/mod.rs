@@ -38,7 +38,7 @@ use tty::recording::Entry;
 use types::tunnel::Tunnel;
 use types::webtty::RecordingMode;
 
-use self::layout::{Store, Stored};
+use self::layout::{Store, StoredSession};
 use self::queue::{End, Queue};
 use self::readers::Readers;
 use self::usage::Usage;
@@ -120,7 +120,7 @@ struct Inner {
     /// Recordings that this process makes.
     running: Mutex<HashMap<String, Arc<Queue>>>,
     /// Metadata of sessions that are over, for lists.
-    ended: Mutex<HashMap<String, Arc<Stored>>>,
+    ended: Mutex<HashMap<String, Arc<StoredSession>>>,
     /// Exports, verifications and searches at the same time: each has a thread and some megabytes.
     readers: Arc<Readers>,
     /// Lists at the same time: each asks the store for up to thousands of objects.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use tracing::warn;
-use tty::recording::{Broken, Head, Record, Verifier};
+use tty::recording::{BrokenChain, Head, Record, Verifier};
 use types::id::WebttySessionId;
 use types::tunnel::Tunnel;
 
-use super::layout::{Deleted, Store, StoreError, Stored};
+use super::layout::{DeletionInfo, Store, StoreError, StoredSession};
 use super::{Inner, Kept, Recorder};
 
 /// Why a recording cannot be read.
@@ -32,7 +32,7 @@ pub enum Unreadable {
     Busy,
     /// It is not what was recorded.
     #[error("the recording was changed: {0}")]
-    Broken(#[from] Broken),
+    Broken(#[from] BrokenChain),
     /// A part of it cannot be opened.
     #[error("the recording was changed from record {seq} on")]
     Unopened {
@@ -155,7 +155,7 @@ impl Recorder {
             match reader.next().await {
                 Ok(Some(_)) => {}
                 Ok(None) => break None,
-                Err(Unreadable::Broken(Broken { seq, fault })) => {
+                Err(Unreadable::Broken(BrokenChain { seq, fault })) => {
                     break Some((seq, fault.to_string()));
                 }
                 Err(Unreadable::Unopened { seq }) => {
@@ -191,7 +191,7 @@ impl Recorder {
         if !stored.ended {
             return Err(Unreadable::Running);
         }
-        stored.deleted = Some(Deleted {
+        stored.deleted = Some(DeletionInfo {
             at: inner.clock.now(),
             by: by.map(str::to_owned),
         });
@@ -205,7 +205,7 @@ impl Recorder {
     }
 }
 
-impl Stored {
+impl StoredSession {
     fn kept(&self) -> Kept {
         Kept {
             session: self.session.clone(),
@@ -218,7 +218,7 @@ impl Stored {
 const MAX_PAGE: usize = 4 * 1024 * 1024;
 
 impl Inner {
-    pub(super) async fn find(&self, project: &str, id: &str) -> Result<Stored, Unreadable> {
+    pub(super) async fn find(&self, project: &str, id: &str) -> Result<StoredSession, Unreadable> {
         match self.store.get_session(project, id).await {
             Err(error) if error.is_missing() => Err(Unreadable::NotFound),
             Err(StoreError::Vault(error)) => {
@@ -235,7 +235,7 @@ impl Inner {
         project: &str,
         id: &str,
         from: u64,
-    ) -> Result<(Stored, Reader<'_>), Unreadable> {
+    ) -> Result<(StoredSession, Reader<'_>), Unreadable> {
         let stored = self.find(project, id).await?;
         if stored.deleted.is_some() {
             return Err(Unreadable::Deleted);
@@ -250,8 +250,8 @@ impl Inner {
         &self,
         project: &str,
         limit: usize,
-        wanted: impl Fn(&Stored) -> bool,
-    ) -> Result<Vec<Arc<Stored>>, Unreadable> {
+        wanted: impl Fn(&StoredSession) -> bool,
+    ) -> Result<Vec<Arc<StoredSession>>, Unreadable> {
         let mut ids = self.store.sessions(project).await?;
         ids.reverse();
         ids.truncate(MAX_EXAMINED);
@@ -266,7 +266,11 @@ impl Inner {
         Ok(found)
     }
 
-    async fn known(&self, project: &str, id: String) -> Result<Option<Arc<Stored>>, Unreadable> {
+    async fn known(
+        &self,
+        project: &str,
+        id: String,
+    ) -> Result<Option<Arc<StoredSession>>, Unreadable> {
         let known = self.ended.lock().get(&id).cloned();
         if known.is_some() {
             return Ok(known);

@@ -10,7 +10,7 @@ use tty::recording::search::Searcher;
 
 use types::tunnel::Tunnel;
 
-use super::layout::Stored;
+use super::layout::StoredSession;
 use super::read::Unreadable;
 use super::{Inner, Recorder};
 
@@ -85,7 +85,7 @@ impl Recorder {
             return Ok(SearchAnswer::default());
         };
         let permit = inner.readers.permit(project_id)?;
-        let wanted = |stored: &Stored| {
+        let wanted = |stored: &StoredSession| {
             let session = &stored.session;
             let is = |wanted: &Option<String>, has: Option<&str>| {
                 wanted.as_deref().is_none_or(|wanted| has == Some(wanted))
@@ -127,7 +127,7 @@ pub(super) struct Work {
 }
 
 /// How the look at one session ended.
-enum Looked {
+enum SearchOutcome {
     ToTheEnd,
     /// There is no room, no time, or no patience for more.
     Enough,
@@ -146,7 +146,7 @@ impl Work {
         }
     }
 
-    pub(super) fn run(mut self, sessions: &[Arc<Stored>]) -> SearchAnswer {
+    pub(super) fn run(mut self, sessions: &[Arc<StoredSession>]) -> SearchAnswer {
         let mut answer = SearchAnswer::default();
         let mut last = None;
         for (number, stored) in sessions.iter().enumerate() {
@@ -156,9 +156,9 @@ impl Work {
                 return answer;
             }
             match self.look(id, &mut answer.hits) {
-                Looked::ToTheEnd => {}
-                Looked::Unreadable => answer.unreadable = true,
-                Looked::Enough => {
+                SearchOutcome::ToTheEnd => {}
+                SearchOutcome::Unreadable => answer.unreadable = true,
+                SearchOutcome::Enough => {
                     // The search goes on after this one even where it was not read to its end: else
                     // one that takes too long would never be passed.
                     answer.next = Some(id.clone());
@@ -174,23 +174,23 @@ impl Work {
         hits >= self.search.limit || Instant::now() >= self.until || self.bytes >= MAX_BYTES
     }
 
-    fn look(&mut self, id: &str, hits: &mut Vec<Hit>) -> Looked {
+    fn look(&mut self, id: &str, hits: &mut Vec<Hit>) -> SearchOutcome {
         let Some(mut searcher) = Searcher::new(&self.search.query) else {
-            return Looked::Unreadable;
+            return SearchOutcome::Unreadable;
         };
         let inner = Arc::clone(&self.inner);
         let Ok((_, mut reader)) = self.handle.block_on(inner.open(&self.project, id, 1)) else {
-            return Looked::Unreadable;
+            return SearchOutcome::Unreadable;
         };
         let mut of_session = 0;
         loop {
             if self.is_enough(hits.len()) {
-                return Looked::Enough;
+                return SearchOutcome::Enough;
             }
             let part = match self.handle.block_on(reader.next()) {
                 Ok(Some(part)) => part,
-                Ok(None) => return Looked::ToTheEnd,
-                Err(_) => return Looked::Unreadable,
+                Ok(None) => return SearchOutcome::ToTheEnd,
+                Err(_) => return SearchOutcome::Unreadable,
             };
             for record in part {
                 self.bytes += record.payload.len();
@@ -209,11 +209,11 @@ impl Work {
                 }));
                 // A screen that is large and full of text takes a while.
                 if Instant::now() >= self.until {
-                    return Looked::Enough;
+                    return SearchOutcome::Enough;
                 }
             }
             if of_session >= MAX_OF_SESSION {
-                return Looked::ToTheEnd;
+                return SearchOutcome::ToTheEnd;
             }
         }
     }

@@ -100,8 +100,8 @@ fn session(id: WebttySessionId) -> api::webtty::Session {
     .unwrap()
 }
 
-fn over(number: u64) -> Stored {
-    Stored {
+fn over(number: u64) -> StoredSession {
+    StoredSession {
         version: 1,
         session: session(id(number)),
         tunnel: tunnel(),
@@ -139,7 +139,7 @@ async fn put_recording(inner: &Inner, number: u64, text: &str) {
     put.await.unwrap();
 }
 
-async fn newest(inner: &Inner) -> Vec<Arc<Stored>> {
+async fn newest(inner: &Inner) -> Vec<Arc<StoredSession>> {
     let newest = inner.newest(PROJECT, usize::MAX, |_| true).await;
     newest.unwrap()
 }
@@ -290,7 +290,7 @@ async fn a_search_reads_500_sessions_and_says_where_it_goes_on() {
 }
 
 /// Runs a search on a thread of its own: the clock goes on where it waits.
-async fn run(work: Work, sessions: Vec<Arc<Stored>>) -> SearchAnswer {
+async fn run(work: Work, sessions: Vec<Arc<StoredSession>>) -> SearchAnswer {
     let (done, answer) = oneshot::channel();
     let runtime = Handle::current();
     let searching = std::thread::spawn(move || {

@@ -10,7 +10,7 @@ use tracing::warn;
 use tty::recording::{Entry, Recorder as Chain};
 use types::webtty::SessionStatus;
 
-use super::layout::{MAX_SEGMENT, ROLL, StoreError, Stored};
+use super::layout::{MAX_SEGMENT, ROLL, StoreError, StoredSession};
 use super::queue::{Batch, End, Queue};
 use super::{Inner, Meta};
 use crate::agents::random_bytes;
@@ -46,7 +46,7 @@ pub(super) struct Writer {
     queue: Arc<Queue>,
     project: Arc<str>,
     id: String,
-    stored: Stored,
+    stored: StoredSession,
     chain: Chain,
     segment: Segment,
 }
@@ -70,7 +70,7 @@ impl Writer {
             inner,
             queue,
             project: Arc::clone(&meta.project_id),
-            stored: Stored {
+            stored: StoredSession {
                 version: 1,
                 session: at_rest(meta.session.clone()),
                 tunnel: meta.tunnel.as_ref().clone(),
@@ -128,7 +128,7 @@ impl Writer {
             self.chain.lose_many(lost);
             match self.store(entries).await {
                 Ok(()) => self.queue.stored(),
-                Err(Missed { entries, error }) => {
+                Err(UnstoredEntries { entries, error }) => {
                     self.chain.lose_many(entries);
                     self.inner.not_stored(&error);
                     self.queue.failed();
@@ -144,10 +144,13 @@ impl Writer {
     }
 
     /// Makes records of entries, and stores as many at once as a segment takes.
-    async fn store(&mut self, entries: VecDeque<(Entry, Timestamp)>) -> Result<(), Missed> {
+    async fn store(
+        &mut self,
+        entries: VecDeque<(Entry, Timestamp)>,
+    ) -> Result<(), UnstoredEntries> {
         let mut waiting = entries;
         while !waiting.is_empty() {
-            let missed = |error, waiting: &VecDeque<_>| Missed {
+            let missed = |error, waiting: &VecDeque<_>| UnstoredEntries {
                 entries: u64::try_from(waiting.len()).unwrap_or(u64::MAX),
                 error,
             };
@@ -163,8 +166,10 @@ impl Writer {
                 .map_err(|error| missed(error.into(), &waiting))?;
             let next = match next {
                 // The segment that was begun has no room for this one.
-                Filled { taken: 0, .. } => fill(self.chain.clone(), Segment::default(), &waiting)
-                    .map_err(|error| missed(error.into(), &waiting))?,
+                ExtendedSegment { taken: 0, .. } => {
+                    fill(self.chain.clone(), Segment::default(), &waiting)
+                        .map_err(|error| missed(error.into(), &waiting))?
+                }
                 next => next,
             };
             if let Err(error) = self.put(next.chain, next.segment).await {
@@ -256,13 +261,13 @@ impl Writer {
 }
 
 /// Entries that were not stored, and why.
-struct Missed {
+struct UnstoredEntries {
     entries: u64,
     error: StoreError,
 }
 
 /// A segment with more in it, and the chain that it ends.
-struct Filled {
+struct ExtendedSegment {
     chain: Chain,
     segment: Segment,
     /// How many entries are in it, or have no place in the recording.
@@ -273,7 +278,7 @@ fn fill(
     mut chain: Chain,
     mut segment: Segment,
     waiting: &VecDeque<(Entry, Timestamp)>,
-) -> Result<Filled, serde_json::Error> {
+) -> Result<ExtendedSegment, serde_json::Error> {
     let mut taken = 0;
     'entries: for (entry, at) in waiting {
         // The first record may be of a gap; then the entry is still to come.
@@ -295,7 +300,7 @@ fn fill(
         }
         taken += 1;
     }
-    Ok(Filled {
+    Ok(ExtendedSegment {
         chain,
         segment,
         taken,

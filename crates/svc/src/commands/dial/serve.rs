@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// One tunnel that is served.
-struct Served {
+struct ServedTunnel {
     tunnel: Arc<str>,
     listener: Listener,
 }
@@ -37,7 +37,7 @@ pub(super) async fn serve(
     let shutdown = signals::listen(signals::DRAIN)?;
     let mut all = Vec::with_capacity(places.len());
     for (tunnel, local) in places {
-        all.push(Served {
+        all.push(ServedTunnel {
             tunnel: tunnel.into(),
             listener: Listener::bind(&local).await?,
         });
@@ -56,7 +56,7 @@ pub(super) async fn serve(
     }
 }
 
-impl Served {
+impl ServedTunnel {
     /// Takes connections until the first signal.
     async fn run(self, config: &Arc<Config>, streams: &TaskTracker, shutdown: &Shutdown) {
         let drain = shutdown.drain();
@@ -83,9 +83,9 @@ impl Served {
 }
 
 /// Tells once that all of them listen.
-fn ready(all: &[Served], format: Format) -> Result<(), Failure> {
+fn ready(all: &[ServedTunnel], format: Format) -> Result<(), Failure> {
     let mut told = Vec::with_capacity(all.len());
-    for Served { tunnel, listener } in all {
+    for ServedTunnel { tunnel, listener } in all {
         let address = listener
             .address()
             .map_err(|error| Failure::of("the address is not known", error))?;

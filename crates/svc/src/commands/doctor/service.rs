@@ -25,13 +25,13 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// What service and visitor, who are one process, know of each other.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ProbeState {
     /// Chunks of `/stream` that may be sent: the visitor lets each further one go when it has the
     /// one before.
     pub(super) chunks: Semaphore,
 }
 
-impl Shared {
+impl ProbeState {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             chunks: Semaphore::new(0),
@@ -40,7 +40,7 @@ impl Shared {
 }
 
 /// Serves what comes over one stream, to its end.
-pub(super) async fn serve(stream: Stream, shared: Arc<Shared>) {
+pub(super) async fn serve(stream: Stream, shared: Arc<ProbeState>) {
     let service = service_fn(|request| {
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(answer(request, shared).await) }
@@ -50,7 +50,7 @@ pub(super) async fn serve(stream: Stream, shared: Arc<Shared>) {
     drop(served.with_upgrades().await);
 }
 
-async fn answer(mut request: Request<Incoming>, shared: Arc<Shared>) -> Response<Body> {
+async fn answer(mut request: Request<Incoming>, shared: Arc<ProbeState>) -> Response<Body> {
     match request.uri().path() {
         "/ping" => whole(StatusCode::OK, "pong"),
         "/headers" => whole(StatusCode::OK, seen(&request).to_string()),
@@ -90,7 +90,7 @@ async fn hashed(mut body: Incoming) -> Value {
 }
 
 /// [`CHUNKS`] chunks, each but the first when it is let go.
-fn chunks(shared: Arc<Shared>) -> Response<Body> {
+fn chunks(shared: Arc<ProbeState>) -> Response<Body> {
     let chunks = stream::unfold((shared, 0), |(shared, sent)| async move {
         if sent == CHUNKS {
             return None;

@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::{
     check::{Check, Report},
     network::{ca_file, millis},
-    service::{CHUNKS, Shared, serve},
+    service::{CHUNKS, ProbeState, serve},
     visitor::{Trouble, Visitor, plain},
     within,
 };
@@ -52,7 +52,7 @@ pub(super) async fn look(
     let looked = match online(&mut tunnel, limit).await {
         Ok((online, check)) => {
             report.add(check)?;
-            let shared = Shared::new();
+            let shared = ProbeState::new();
             let visits = visits(config, &online, &shared, limit, report);
             tokio::select! {
                 looked = visits => looked,
@@ -69,7 +69,7 @@ pub(super) async fn look(
 }
 
 /// Serves visitors until the tunnel is over.
-async fn accept(tunnel: &mut Tunnel, shared: &Arc<Shared>) {
+async fn accept(tunnel: &mut Tunnel, shared: &Arc<ProbeState>) {
     let mut served = JoinSet::new();
     while let Some(stream) = tunnel.accept().await {
         served.spawn(serve(stream, Arc::clone(shared)));
@@ -117,7 +117,7 @@ fn refused(refusal: &Refusal) -> Check {
 async fn visits(
     config: &Config,
     online: &Online,
-    shared: &Shared,
+    shared: &ProbeState,
     limit: Duration,
     report: &mut Report,
 ) -> Result<(), Failure> {
@@ -254,7 +254,7 @@ async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
 
 /// Whether a chunk arrives before the next one is sent: the service sends each further one when the
 /// visitor has the one before, so an answer that is held back never ends.
-async fn streaming(visitor: &Visitor, shared: &Shared) -> Result<Check, Trouble> {
+async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Trouble> {
     let mut open = visitor.open().await?;
     let request = open.request("/stream").body(Full::default());
     let mut body = open.send(request).await?.into_body();

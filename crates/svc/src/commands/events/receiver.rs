@@ -28,7 +28,7 @@ pub(super) struct Receiver {
 
 /// An event that was taken.
 #[derive(Debug, Serialize)]
-pub(super) struct Delivered {
+pub(super) struct DeliveredEvent {
     event_id: String,
     #[serde(rename = "type")]
     event_type: String,
@@ -42,7 +42,7 @@ pub(super) struct Delivered {
     pub(super) headers: Option<Vec<(&'static str, String)>>,
 }
 
-impl fmt::Display for Delivered {
+impl fmt::Display for DeliveredEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -57,7 +57,7 @@ impl fmt::Display for Delivered {
 }
 
 /// How an attempt failed.
-enum Missed {
+enum DeliveryError {
     /// It may be taken later.
     ForNow(String),
     /// The same request will not be taken later either.
@@ -101,7 +101,7 @@ impl Receiver {
         &self,
         post: &Post,
         signer: Option<&Signer>,
-    ) -> Result<Delivered, Failure> {
+    ) -> Result<DeliveredEvent, Failure> {
         let mut backoff = Backoff::new(FIRST, LONGEST);
         let mut attempts = 1;
         loop {
@@ -110,7 +110,7 @@ impl Receiver {
             let begun = Instant::now();
             let missed = match self.attempt(post, headers.as_deref()).await {
                 Ok(status) => {
-                    return Ok(Delivered {
+                    return Ok(DeliveredEvent {
                         event_id: post.event_id.clone(),
                         event_type: post.event_type.clone(),
                         status,
@@ -123,13 +123,13 @@ impl Receiver {
             };
             let what = format!("{} {}", post.event_type, post.event_id);
             match missed {
-                Missed::ForGood(status) => {
+                DeliveryError::ForGood(status) => {
                     let message = format!("{} answered {status} to {what}", self.shown);
                     return Err(Failure::new(Code::Failed, message)
                         .named("receiver_refused")
                         .hint("the receiver says no, so it is not tried again: see its log"));
                 }
-                Missed::ForNow(why) if attempts == ATTEMPTS => {
+                DeliveryError::ForNow(why) if attempts == ATTEMPTS => {
                     let message = format!(
                         "{} did not take {what} in {ATTEMPTS} attempts: {why}",
                         self.shown
@@ -138,7 +138,7 @@ impl Receiver {
                         .named("receiver_unreachable")
                         .hint("is the receiver running, and is --forward-to its address?"));
                 }
-                Missed::ForNow(why) => {
+                DeliveryError::ForNow(why) => {
                     if attempts == 1 {
                         output::message(&format!("{}: {why}; trying again", self.shown));
                     }
@@ -153,7 +153,7 @@ impl Receiver {
         &self,
         post: &Post,
         headers: Option<&[(&'static str, String)]>,
-    ) -> Result<u16, Missed> {
+    ) -> Result<u16, DeliveryError> {
         let request = self
             .http
             .post(self.url.clone())
@@ -168,11 +168,11 @@ impl Receiver {
             Ok(answer) => match answer.status().as_u16() {
                 status @ 200..=299 => Ok(status),
                 status @ (408 | 425 | 429 | 500..) => {
-                    Err(Missed::ForNow(format!("it answered {status}")))
+                    Err(DeliveryError::ForNow(format!("it answered {status}")))
                 }
-                status => Err(Missed::ForGood(status)),
+                status => Err(DeliveryError::ForGood(status)),
             },
-            Err(error) => Err(Missed::ForNow(chain(&error.without_url()))),
+            Err(error) => Err(DeliveryError::ForNow(chain(&error.without_url()))),
         }
     }
 }

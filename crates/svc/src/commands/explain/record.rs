@@ -20,13 +20,13 @@ use crate::{
 
 /// Whose records are searched.
 #[derive(Debug)]
-pub(super) enum Where {
+pub(super) enum RecordSource {
     One(Box<Project>),
     /// Those of the caller, as many as one page holds.
     All(Vec<Project>),
 }
 
-impl Where {
+impl RecordSource {
     fn projects(&self) -> &[Project] {
         match self {
             Self::One(project) => std::slice::from_ref(project),
@@ -47,7 +47,7 @@ impl Where {
 #[derive(Debug)]
 pub(super) struct Lookup<'a> {
     pub(super) session: &'a Session,
-    pub(super) place: &'a Where,
+    pub(super) place: &'a RecordSource,
     pub(super) reference: StreamId,
 }
 
@@ -108,8 +108,8 @@ impl Lookup<'_> {
     pub(super) async fn wait(&self) -> Result<Record, Failure> {
         let deadline = Instant::now() + REPORTED;
         let pause = match self.place {
-            Where::One(_) => PAUSE,
-            Where::All(_) => LONG_PAUSE,
+            RecordSource::One(_) => PAUSE,
+            RecordSource::All(_) => LONG_PAUSE,
         };
         let mut is_told = false;
         loop {
@@ -154,11 +154,11 @@ impl Lookup<'_> {
 
     fn not_there(&self) -> Failure {
         let (whose, hint) = match self.place {
-            Where::One(project) => (
+            RecordSource::One(project) => (
                 format!("project {}", project.endpoint),
                 "if it is of another project, name that with --project; ",
             ),
-            Where::All(_) => ("your projects".to_owned(), ""),
+            RecordSource::All(_) => ("your projects".to_owned(), ""),
         };
         let message = format!("no record of {} in {whose}", self.reference);
         Failure::new(Code::Failed, message).hint(format!(

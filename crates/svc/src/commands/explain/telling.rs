@@ -5,20 +5,20 @@ use serde::Serialize;
 use super::{
     advice,
     record::Record,
-    token::Judged,
-    visit::{Answered, Visit},
+    token::TokenCheck,
+    visit::{Visit, VisitResponse},
 };
 use crate::output::plain;
 
 /// All that is known of one visit.
 #[derive(Debug, Serialize)]
-pub(super) struct Telling {
+pub(super) struct VisitReport {
     /// The request that was made here.
     #[serde(skip_serializing_if = "Option::is_none")]
     visit: Option<Visit>,
     /// The token that it showed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<Judged>,
+    token: Option<TokenCheck>,
     /// What the engine reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<Record>,
@@ -30,7 +30,7 @@ pub(super) struct Telling {
     next_step: Option<String>,
 }
 
-impl Telling {
+impl VisitReport {
     /// Of a reference.
     pub(super) fn of_record(record: Record) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Telling {
     /// Of an address.
     pub(super) fn of_visit(
         visit: Visit,
-        token: Option<Judged>,
+        token: Option<TokenCheck>,
         record: Option<Record>,
         unknown: Option<String>,
     ) -> Self {
@@ -83,7 +83,7 @@ impl Telling {
 }
 
 /// The nearest cause first: what is seen here, then what the record says.
-fn next_step(visit: &Visit, token: Option<&Judged>, record: Option<&Record>) -> Option<String> {
+fn next_step(visit: &Visit, token: Option<&TokenCheck>, record: Option<&Record>) -> Option<String> {
     if let Some(certificate) = visit.certificate.as_ref().filter(|seen| !seen.trusted) {
         let why = certificate.problem.as_deref().unwrap_or("unknown");
         return Some(format!(
@@ -104,7 +104,7 @@ fn next_step(visit: &Visit, token: Option<&Judged>, record: Option<&Record>) -> 
     }
     let answer = visit.answer.as_ref()?;
     let is_refused = matches!(answer.status, 401 | 403);
-    if let Some(trouble) = token.and_then(Judged::trouble).filter(|_| is_refused) {
+    if let Some(trouble) = token.and_then(TokenCheck::trouble).filter(|_| is_refused) {
         return Some(format!("use another token: {trouble}"));
     }
     let known = record.and_then(|record| record.next_step);
@@ -154,7 +154,7 @@ impl Lines {
         }
     }
 
-    fn answer(&mut self, answer: &Answered) {
+    fn answer(&mut self, answer: &VisitResponse) {
         let code = answer.code.as_deref().unwrap_or_default();
         let status = format!("{} {code}", answer.status);
         self.field("answered", status.trim_end());
@@ -178,7 +178,7 @@ impl Lines {
         self.field("took", &timing);
     }
 
-    fn token(&mut self, token: &Judged) {
+    fn token(&mut self, token: &TokenCheck) {
         self.heading("token (as it says itself; its signature is the engine's to judge)");
         if !token.readable {
             self.field("form", "it is no token");
@@ -273,6 +273,6 @@ mod tests {
             next_step: advice::next_step("token"),
             ..Record::default()
         };
-        insta::assert_snapshot!(Telling::of_record(record).lines().join("\n"));
+        insta::assert_snapshot!(VisitReport::of_record(record).lines().join("\n"));
     }
 }

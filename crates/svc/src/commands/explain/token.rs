@@ -19,7 +19,7 @@ use super::visit::endpoint_of;
 
 /// A token, held against an address.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Judged {
+pub(super) struct TokenCheck {
     /// Whether it can be read at all.
     pub(super) readable: bool,
     /// `pat`, `app` or `auth`.
@@ -58,7 +58,7 @@ pub(super) enum Verdict {
     DependsOnProject,
 }
 
-impl Judged {
+impl TokenCheck {
     /// Holds a token against an address, of this project where that is known.
     pub(super) fn of(token: &str, url: &Url, project: Option<&Project>) -> Self {
         let Some(seen) = credentials::inspect(token) else {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn trouble(token: &str) -> Option<&'static str> {
-        Judged::of(token, &ADDRESS.parse().unwrap(), None).trouble()
+        TokenCheck::of(token, &ADDRESS.parse().unwrap(), None).trouble()
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_boundary_is_judged_as_far_as_the_project_is_known() {
         let judged = |url: &str, resources| {
-            Judged::of(&token(None, resources), &url.parse().unwrap(), None).boundary
+            TokenCheck::of(&token(None, resources), &url.parse().unwrap(), None).boundary
         };
         let anywhere = || {
             Some(json!({"tunnels": {"workspaces": ["wks_1"],

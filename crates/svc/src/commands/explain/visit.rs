@@ -31,7 +31,7 @@ pub(super) struct Visit {
     /// The address without its query, which may hold a credential.
     pub(super) url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) answer: Option<Answered>,
+    pub(super) answer: Option<VisitResponse>,
     /// Why there is no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct Visit {
 
 /// An answer.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Answered {
+pub(super) struct VisitResponse {
     pub(super) status: u16,
     /// HTTP version of the connection.
     pub(super) version: String,
@@ -98,7 +98,7 @@ impl Visitor<'_> {
         let total = begun.elapsed();
         let certificate = recorder.seen();
         let (answer, error) = match answer {
-            Ok(response) => (Some(Answered::read(response, total).await), None),
+            Ok(response) => (Some(VisitResponse::read(response, total).await), None),
             Err(error) => {
                 let text = chain(&error.without_url());
                 if certificate.is_none() {
@@ -163,7 +163,7 @@ impl Visit {
     }
 }
 
-impl Answered {
+impl VisitResponse {
     async fn read(mut response: Response, total: Duration) -> Self {
         let text = |name: &str| {
             let value = response.headers().get(name)?;

@@ -27,7 +27,7 @@ use tokio::{net::UnixListener, runtime::Handle, task::AbortHandle};
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
 
-use self::place::{Found, Place};
+use self::place::{PathTarget, Place};
 use crate::{failure::Failure, private, random};
 
 /// What of a folder is served, and how.
@@ -124,11 +124,11 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
     let uri = request.uri().clone();
     // The file system may be slow.
     let looked = tokio::task::spawn_blocking(move || match files.find(uri.path()) {
-        Found::File(path) if undated::is_undated(&path) => Answer::Undated(path),
-        Found::File(path) => Answer::File(path),
-        Found::Folder { path, at } => Answer::Whole(listing::page(&path, &at, &files.place)),
-        Found::Moved(path) => Answer::Whole(moved(&path, uri.query())),
-        Found::Nothing => Answer::Whole(listing::not_found()),
+        PathTarget::File(path) if undated::is_undated(&path) => Answer::Undated(path),
+        PathTarget::File(path) => Answer::File(path),
+        PathTarget::Folder { path, at } => Answer::Whole(listing::page(&path, &at, &files.place)),
+        PathTarget::Moved(path) => Answer::Whole(moved(&path, uri.query())),
+        PathTarget::Nothing => Answer::Whole(listing::not_found()),
     });
     let mut response = match looked.await {
         Ok(Answer::File(path)) => file(&path, request).await,
@@ -151,13 +151,13 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
 }
 
 impl Files {
-    fn find(&self, path: &str) -> Found {
+    fn find(&self, path: &str) -> PathTarget {
         let found = self.place.find(path);
         let is_route = !path.rsplit('/').next().unwrap_or_default().contains('.');
         match found {
-            Found::Nothing | Found::Folder { .. } if self.spa && is_route => {
+            PathTarget::Nothing | PathTarget::Folder { .. } if self.spa && is_route => {
                 match self.place.find("/index.html") {
-                    Found::Nothing => found,
+                    PathTarget::Nothing => found,
                     index => index,
                 }
             }

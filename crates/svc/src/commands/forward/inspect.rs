@@ -12,7 +12,7 @@ use client::{
     properties::Protocol,
     tap::{Opener, Tap},
 };
-use inspector::{About, Inspector, Serving, Settings, Subscription, When, serve};
+use inspector::{About, Inspector, InspectorServer, RecordingMode, Settings, Subscription, serve};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::{cli::Format, failure::Failure, output, random};
@@ -48,12 +48,12 @@ impl FromStr for Inspect {
 
 /// The inspector of one tunnel, where there is one.
 pub(crate) struct Inspection {
-    on: Option<On>,
+    on: Option<InspectorOptions>,
 }
 
-struct On {
+struct InspectorOptions {
     inspector: Inspector,
-    serving: Serving,
+    serving: InspectorServer,
     to: Target,
     /// Where the edge speaks TLS with the service.
     opener: Option<Opener>,
@@ -95,7 +95,7 @@ impl Inspection {
             Some(true) if unseen.is_none() => Some(opener()?),
             _ => None,
         };
-        let inspector = Inspector::new(When::Always);
+        let inspector = Inspector::new(RecordingMode::Always);
         let about = About {
             forwarding: None,
             target: named.to_owned(),
@@ -114,7 +114,7 @@ impl Inspection {
             )
         })?;
         Ok(Self {
-            on: Some(On {
+            on: Some(InspectorOptions {
                 inspector,
                 serving,
                 to: to.clone(),

@@ -50,7 +50,7 @@ use crate::failure::Failure;
 /// A panel that is shown.
 pub(crate) struct Panel {
     end: CancellationToken,
-    ended: oneshot::Receiver<Shown>,
+    ended: oneshot::Receiver<PanelEnd>,
 }
 
 /// What the panel shows.
@@ -70,7 +70,7 @@ pub(crate) struct Feeds {
 
 /// How a panel ended.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct PanelEnd {
     /// What was forwarded.
     pub(crate) total: u64,
     /// Why it ended before it was told to.
@@ -93,10 +93,10 @@ impl Panel {
             .name("svc-panel".to_owned())
             .spawn(move || {
                 let shown = runtime.block_on(async {
-                    let showing = Showing::new(screen, about, feeds, shutdown)?;
+                    let showing = PanelThread::new(screen, about, feeds, shutdown)?;
                     Ok(showing.run(until).await)
                 });
-                let shown = shown.unwrap_or_else(|error| Shown {
+                let shown = shown.unwrap_or_else(|error| PanelEnd {
                     total: 0,
                     failure: Some(error),
                 });
@@ -110,16 +110,16 @@ impl Panel {
     }
 
     /// Waits until the panel has ended by itself. Cancel safe.
-    pub(crate) async fn over(&mut self) -> Shown {
+    pub(crate) async fn over(&mut self) -> PanelEnd {
         let shown = (&mut self.ended).await;
-        shown.unwrap_or_else(|_panicked| Shown {
+        shown.unwrap_or_else(|_panicked| PanelEnd {
             total: 0,
             failure: Some(io::Error::other("the panel broke")),
         })
     }
 
     /// Gives the terminal back. One that takes nothing more is given back as far as it lets us.
-    pub(crate) async fn end(mut self) -> Option<Shown> {
+    pub(crate) async fn end(mut self) -> Option<PanelEnd> {
         self.end.cancel();
         let shown = tokio::time::timeout(GOODBYE, self.over()).await;
         screen::leave();
@@ -135,7 +135,7 @@ impl Drop for Panel {
 }
 
 /// The panel on its thread.
-struct Showing {
+struct PanelThread {
     screen: Screen,
     model: Model,
     feeds: Feeds,
@@ -173,7 +173,7 @@ enum News {
     Request(Option<Update>),
 }
 
-impl Showing {
+impl PanelThread {
     fn new(screen: Screen, about: About, feeds: Feeds, shutdown: Shutdown) -> io::Result<Self> {
         let now = Instant::now();
         let mut model = Model::new(about, now);
@@ -199,9 +199,9 @@ impl Showing {
         })
     }
 
-    async fn run(mut self, end: CancellationToken) -> Shown {
+    async fn run(mut self, end: CancellationToken) -> PanelEnd {
         let result = self.show(&end).await;
-        Shown {
+        PanelEnd {
             total: self.model.total,
             failure: result.err(),
         }

@@ -58,7 +58,7 @@ pub(super) async fn token(
 
 /// What a program shows to its user.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct DeviceInstructions<'a> {
     verification_uri: &'a str,
     verification_uri_complete: &'a str,
     user_code: &'a str,
@@ -67,7 +67,7 @@ struct Shown<'a> {
 
 fn show(given: &DeviceAuthorization, format: Format) -> Result<(), Failure> {
     if format == Format::Json {
-        output::json(&Shown {
+        output::json(&DeviceInstructions {
             verification_uri: &given.verification_uri,
             verification_uri_complete: &given.verification_uri_complete,
             user_code: &given.user_code,

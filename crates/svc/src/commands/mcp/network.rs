@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::mcp::{Backend, Carried, ProjectName, TerminalAsk};
+use ::mcp::{Backend, ProjectName, ResponseFuture, TerminalAsk};
 use api::control::projects::{self, Project};
 use bytes::Bytes;
 use client::{Config, HostPort, Trust};
@@ -64,7 +64,7 @@ impl Backend for Network {
         true
     }
 
-    fn carry(&self, request: Request<Bytes>, _caller: &Extensions) -> Carried {
+    fn carry(&self, request: Request<Bytes>, _caller: &Extensions) -> ResponseFuture {
         let platform = self.platform();
         Box::pin(async move {
             let platform = match platform {
@@ -81,7 +81,7 @@ impl Backend for Network {
         _needed: Permission,
         mut request: Request<Bytes>,
         _caller: &Extensions,
-    ) -> Carried {
+    ) -> ResponseFuture {
         let session = self.flags.open();
         Box::pin(async move {
             let (platform, engine) = match found(session, &project).await {
@@ -113,7 +113,7 @@ impl Backend for Network {
         _needed: Permission,
         ask: TerminalAsk,
         _caller: &Extensions,
-    ) -> Carried {
+    ) -> ResponseFuture {
         let session = self.flags.open();
         let terminals = Arc::clone(&self.terminals);
         Box::pin(async move {

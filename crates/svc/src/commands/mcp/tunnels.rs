@@ -227,9 +227,9 @@ fn ended(closed: &Closed) -> String {
 }
 
 /// The tunnels as tools.
-pub(super) struct Shared(pub(super) Arc<Tunnels>);
+pub(super) struct TunnelTools(pub(super) Arc<Tunnels>);
 
-impl Local for Shared {
+impl Local for TunnelTools {
     fn tools(&self) -> Vec<LocalTool> {
         tools()
     }

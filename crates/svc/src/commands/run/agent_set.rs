@@ -66,14 +66,14 @@ pub(super) enum State {
 
 /// What became of what was wanted: keys of tunnels.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Applied {
+pub(super) struct AppliedChanges {
     pub(super) added: Vec<String>,
     pub(super) changed: Vec<String>,
     pub(super) removed: Vec<String>,
     pub(super) unchanged: usize,
 }
 
-impl Applied {
+impl AppliedChanges {
     /// Whether everything stayed as it was.
     pub(super) fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
@@ -111,10 +111,10 @@ impl AgentSet {
         configs: &BTreeMap<EngineName, Config>,
         wanted: &BTreeMap<String, DesiredTunnel>,
         again: bool,
-    ) -> Result<Applied, Failure> {
+    ) -> Result<AppliedChanges, Failure> {
         while self.tasks.try_join_next().is_some() || self.leaving.try_join_next().is_some() {}
         let replaced = self.start_agents(configs, again)?;
-        let mut applied = Applied::default();
+        let mut applied = AppliedChanges::default();
         let gone: Vec<_> = self
             .tunnels
             .keys()

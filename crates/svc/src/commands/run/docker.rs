@@ -106,13 +106,13 @@ struct Follower {
     api: Api,
     reader: Reader,
     /// The containers that are of interest, by id.
-    containers: BTreeMap<String, Found>,
+    containers: BTreeMap<String, ContainerTunnel>,
     told: watch::Sender<BTreeMap<String, DesiredTunnel>>,
 }
 
 /// What the labels of a container say.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Found {
+struct ContainerTunnel {
     /// The tunnels by their keys.
     tunnels: BTreeMap<String, DesiredTunnel>,
     /// What is wrong with further ones.

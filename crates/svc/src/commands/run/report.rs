@@ -9,7 +9,7 @@ use daemon::config::{ConfigError, Origin};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::agent_set::Applied;
+use super::agent_set::AppliedChanges;
 use crate::{
     cli::Format,
     failure::Failure,
@@ -132,7 +132,7 @@ impl Report {
     }
 
     /// Tells what a configuration has changed.
-    pub(super) fn applied(&self, applied: &Applied) -> Result<(), Failure> {
+    pub(super) fn applied(&self, applied: &AppliedChanges) -> Result<(), Failure> {
         match self.format {
             Format::Json => output::json(&AppliedLine {
                 status: "applied",

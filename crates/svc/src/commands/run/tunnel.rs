@@ -77,8 +77,8 @@ pub(super) async fn keep(
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
     loop {
         match hold(&key, &mut tunnel, &order, &mut orders, &told).await {
-            Next::Gone => return,
-            Next::Ordered(new) => {
+            AfterTunnel::Gone => return,
+            AfterTunnel::Ordered(new) => {
                 backoff.reset();
                 if new.is_served_by(&order) && !is_over(&tunnel) {
                     // Another service behind the same tunnel: its id and its streams stay.
@@ -97,11 +97,11 @@ pub(super) async fn keep(
                 }
                 order = *new;
             }
-            Next::WithoutAddress => {
+            AfterTunnel::WithoutAddress => {
                 order.address = None;
                 tunnel = order.open();
             }
-            Next::Later => {
+            AfterTunnel::Later => {
                 let wait = sleep(backoff.next_wait(random()));
                 tokio::select! {
                     () = wait => tunnel = order.open(),
@@ -120,7 +120,7 @@ pub(super) async fn keep(
 }
 
 /// Why a tunnel is no longer held as it was.
-enum Next {
+enum AfterTunnel {
     /// It is not wanted any more.
     Gone,
     /// It is wanted in another way.
@@ -137,7 +137,7 @@ async fn hold(
     order: &TunnelCommand,
     orders: &mut watch::Receiver<TunnelCommand>,
     told: &mpsc::Sender<TunnelReport>,
-) -> Next {
+) -> AfterTunnel {
     let mut status = tunnel.status();
     status.mark_changed();
     let observer = observe(key, told);
@@ -152,15 +152,15 @@ async fn hold(
             // Polled first, so that a visitor finds the service from the first moment on.
             _closed = &mut forwarding, if !joined => joined = true,
             changed = orders.changed() => return match changed {
-                Ok(()) => Next::Ordered(Box::new(orders.borrow_and_update().clone())),
-                Err(_gone) => Next::Gone,
+                Ok(()) => AfterTunnel::Ordered(Box::new(orders.borrow_and_update().clone())),
+                Err(_gone) => AfterTunnel::Gone,
             },
             Ok(()) = status.changed(), if !over => {
                 let now = status.borrow_and_update().clone();
                 let next = match &now {
-                    Status::Closed(Closed::ByEngine) => Some(Next::Later),
+                    Status::Closed(Closed::ByEngine) => Some(AfterTunnel::Later),
                     Status::Closed(Closed::Refused(_)) if order.address.is_some() => {
-                        return Next::WithoutAddress;
+                        return AfterTunnel::WithoutAddress;
                     }
                     _ => None,
                 };

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Parser;
 use daemon::logs;
-use engine::{Running, config::EngineConfig};
+use engine::{RunningEngine, config::EngineConfig};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -88,7 +88,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
 }
 
 impl Ready {
-    fn of(running: &Running, host: &str) -> Self {
+    fn of(running: &RunningEngine, host: &str) -> Self {
         let tls = running.tls_addr();
         let plain = running.http_addr();
         let metrics = running.metrics_addr();

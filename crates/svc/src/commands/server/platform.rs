@@ -143,7 +143,7 @@ struct Ready {
 
 /// A rotation that was begun.
 #[derive(Serialize)]
-struct Rotating {
+struct StartedRotation {
     /// The key that will sign.
     kid: String,
     /// From when, RFC 3339.
@@ -227,7 +227,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
 fn rotating(args: &Args, begun: &Rotation) -> Result<(), Failure> {
     let (kid, signs_from) = (begun.kid.clone(), format!("{:.0}", begun.signs_from));
     match args.output {
-        Format::Json => output::json(&Rotating { kid, signs_from }),
+        Format::Json => output::json(&StartedRotation { kid, signs_from }),
         Format::Text => output::line(&format!("the key {kid} signs from {signs_from} on")),
     }
 }

@@ -10,10 +10,13 @@ use control::{
     app::{App, router, router_beside},
     caller::{self, Principal},
     config::Config,
-    projects::{self, Named},
+    projects::{self, ProjectSelector},
 };
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
-use mcp::{Carried, Engines, Held, Hosted, Identified, Identify, ProjectName, TerminalAsk};
+use mcp::{
+    CallerFuture, Engines, HeldPermissions, HostedEndpoint, Identify, ProjectName, ResponseFuture,
+    TerminalAsk,
+};
 use types::{permission::Permission, problem::Problem};
 
 use crate::{
@@ -27,7 +30,7 @@ use crate::{
 /// # Errors
 /// When the authorities of a cluster's engines cannot be read.
 pub(crate) fn routes(app: &Arc<App>) -> Result<Router, Failure> {
-    let tools = mcp::hosted(Hosted {
+    let tools = mcp::hosted(HostedEndpoint {
         base_url: app.config.base_url.clone(),
         api: router(Arc::clone(app)),
         identify: BearerAuthenticator(Arc::clone(app)),
@@ -40,14 +43,14 @@ pub(crate) fn routes(app: &Arc<App>) -> Result<Router, Failure> {
 struct BearerAuthenticator(Arc<App>);
 
 impl Identify for BearerAuthenticator {
-    fn identify(&self, headers: HeaderMap) -> Identified {
+    fn identify(&self, headers: HeaderMap) -> CallerFuture {
         let app = Arc::clone(&self.0);
         Box::pin(async move {
             match caller::of_bearer(&app, &headers).await {
                 Ok(caller) => Ok(caller.map(|who| {
                     let mut extensions = Extensions::new();
                     if let Some(permissions) = who.limits.permissions() {
-                        extensions.insert(Held(permissions));
+                        extensions.insert(HeldPermissions(permissions));
                     }
                     extensions.insert(who);
                     extensions
@@ -130,8 +133,8 @@ impl EngineProxy {
         needed: Permission,
     ) -> Result<(HostPort, String), Problem> {
         let named = match project {
-            ProjectName::Id(id) => Named::Id(id),
-            ProjectName::Endpoint(endpoint) => Named::Endpoint(endpoint),
+            ProjectName::Id(id) => ProjectSelector::Id(id),
+            ProjectName::Endpoint(endpoint) => ProjectSelector::Endpoint(endpoint),
         };
         let engine = projects::engine_of(&self.app, who, named, needed).await;
         let engine = engine.map_err(|refusal| refusal.problem().clone())?;
@@ -162,7 +165,7 @@ impl Engines for ProjectEngines {
         needed: Permission,
         request: Request<Bytes>,
         caller: &Extensions,
-    ) -> Carried {
+    ) -> ResponseFuture {
         let clusters = Arc::clone(&self.0);
         let who = caller.get::<Principal>().cloned();
         Box::pin(async move {
@@ -180,7 +183,7 @@ impl Engines for ProjectEngines {
         ask: TerminalAsk,
         credential: HeaderValue,
         caller: &Extensions,
-    ) -> Carried {
+    ) -> ResponseFuture {
         let clusters = Arc::clone(&self.0);
         let who = caller.get::<Principal>().cloned();
         Box::pin(async move {

@@ -6,7 +6,7 @@ use clap::Parser;
 use daemon::logs;
 use jiff::Timestamp;
 use serde::Serialize;
-use turn::{Running, config::TurnConfig};
+use turn::{RunningRelay, config::TurnConfig};
 
 use crate::{
     cli::Format,
@@ -88,7 +88,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
 }
 
 impl Ready {
-    fn of(running: &Running, realm: String) -> Self {
+    fn of(running: &RunningRelay, realm: String) -> Self {
         let metrics = running.metrics_addr();
         Self {
             turn_addrs: running.listen_addrs().to_vec(),

@@ -25,7 +25,7 @@ use client::{Agent, Config, HostPort, Properties, Target};
 use self::{
     certificates::Certificates,
     engine::{Authority, Ports},
-    local::{Given, Listeners, LocalPlatform, OauthClient},
+    local::{Listeners, LocalPlatform, OauthClient, PlatformOptions},
     ready::{OfPlatform, Ready},
     relay::LocalRelay,
 };
@@ -152,7 +152,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     };
     let platform = match listeners {
         Some(listeners) => {
-            let given = Given {
+            let given = PlatformOptions {
                 engine_port: port,
                 relay: relay.as_ref(),
                 enrolment: authority.enrolment(),

@@ -12,7 +12,7 @@ use tty::{
     seal::PublicKey,
 };
 
-use super::target::Reached;
+use super::target::ResolvedServer;
 use crate::{
     failure::{Code, Failure},
     output::plain,
@@ -150,7 +150,7 @@ impl Sealing {
     ///
     /// WT-5: a server that wants it gets no session without, and one whose key is not known none at
     /// all.
-    pub(super) fn seal(&self, reached: &Reached) -> Result<Option<Seal>, Failure> {
+    pub(super) fn seal(&self, reached: &ResolvedServer) -> Result<Option<Seal>, Failure> {
         let server = reached.server.as_ref();
         let is_asked = self.e2e || self.known_server.is_some() || self.known_server_key.is_some();
         if !is_asked && !server.is_some_and(Server::requires_seal) {
@@ -190,7 +190,7 @@ impl Sealing {
         }))
     }
 
-    fn server_key(&self, reached: &Reached) -> Result<PublicKey, Failure> {
+    fn server_key(&self, reached: &ResolvedServer) -> Result<PublicKey, Failure> {
         if let Some(text) = &self.known_server_key {
             return keys::parse_key(text)
                 .map_err(|error| Failure::usage(format!("--known-server-key is {error}")));
@@ -247,7 +247,7 @@ pub(super) fn failed(error: &KeyError) -> Failure {
 }
 
 /// What the key of a server may be known by.
-fn names(reached: &Reached) -> Vec<String> {
+fn names(reached: &ResolvedServer) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     if let Some(server) = &reached.server {
         names.extend(server.key_names().into_iter().map(str::to_owned));

@@ -1,6 +1,6 @@
 //! How a session ended, in words and as an exit code.
 
-use terminal::client::{ConnectionError, Ended, SessionError};
+use terminal::client::{CommandEnd, ConnectionError, SessionError};
 use tty::{
     message::{ProtocolErrorCode, TerminationReason},
     session::ClientError,
@@ -13,7 +13,7 @@ use crate::{
 
 /// The exit code of a command as one of ours: what is none of a process is told as 255, and no
 /// failure as 0.
-pub(super) fn status(ended: &Ended) -> u8 {
+pub(super) fn status(ended: &CommandEnd) -> u8 {
     if ended.code == 0 {
         return 0;
     }
@@ -21,7 +21,7 @@ pub(super) fn status(ended: &Ended) -> u8 {
 }
 
 /// The process ends as the command did.
-pub(super) fn mirrored(ended: &Ended) -> Result<(), Failure> {
+pub(super) fn mirrored(ended: &CommandEnd) -> Result<(), Failure> {
     match status(ended) {
         0 => Ok(()),
         status => Err(Failure::ended(status)),
@@ -29,7 +29,7 @@ pub(super) fn mirrored(ended: &Ended) -> Result<(), Failure> {
 }
 
 /// The reason as programs read it.
-pub(super) fn reason(ended: &Ended) -> Option<&'static str> {
+pub(super) fn reason(ended: &CommandEnd) -> Option<&'static str> {
     Some(match ended.reason? {
         TerminationReason::Exited => "exited",
         TerminationReason::Signalled => "signalled",
@@ -44,7 +44,7 @@ pub(super) fn reason(ended: &Ended) -> Option<&'static str> {
 }
 
 /// What is told of an end that was not the command's own; of that, its code.
-pub(super) fn told(ended: &Ended) -> String {
+pub(super) fn told(ended: &CommandEnd) -> String {
     let by_limit = match ended.reason {
         Some(TerminationReason::ClientLost) => "the connection was lost for too long",
         Some(TerminationReason::Idle) => "nothing happened for too long",
@@ -127,8 +127,8 @@ pub(super) fn failed(error: SessionError, url: &str) -> Failure {
 mod tests {
     use super::*;
 
-    fn ended(code: i32) -> Ended {
-        Ended {
+    fn ended(code: i32) -> CommandEnd {
+        CommandEnd {
             code,
             reason: None,
             signal: String::new(),
@@ -163,12 +163,12 @@ mod tests {
     #[test]
     fn an_end_is_told_in_one_line() {
         assert_eq!(told(&ended(3)), "session ended (exit code 3)");
-        let killed = Ended {
+        let killed = CommandEnd {
             signal: "KILL".to_owned(),
             ..ended(137)
         };
         assert_eq!(told(&killed), "it was ended by SIGKILL");
-        let idle = Ended {
+        let idle = CommandEnd {
             reason: Some(TerminationReason::Idle),
             detail: "after 5m\n".to_owned(),
             ..ended(129)

@@ -89,7 +89,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         let ended = ended.map_err(|error| ended::failed(error, &reached.url))?;
         return ended::mirrored(&ended);
     }
-    let mut kept = Kept::default();
+    let mut kept = CapturedOutput::default();
     let shown = piped::run(session, input, &mut kept, args.interactive, args.timeout);
     let ended = Box::pin(shown).await?;
     let ended = ended.map_err(|error| ended::failed(error, &reached.url))?;
@@ -119,19 +119,19 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
 
 /// The output that is told at the end.
 #[derive(Default)]
-struct Kept {
-    stdout: Limited,
-    stderr: Limited,
+struct CapturedOutput {
+    stdout: LimitedOutput,
+    stderr: LimitedOutput,
 }
 
 #[derive(Default)]
-struct Limited {
+struct LimitedOutput {
     bytes: Vec<u8>,
     /// Bytes that had no room.
     left_out: usize,
 }
 
-impl piped::Show for Kept {
+impl piped::Show for CapturedOutput {
     async fn show(&mut self, stream: Stream, bytes: Bytes) -> Result<(), Failure> {
         match stream {
             Stream::Stderr => self.stderr.push(&bytes),
@@ -141,7 +141,7 @@ impl piped::Show for Kept {
     }
 }
 
-impl Kept {
+impl CapturedOutput {
     /// How many bytes of each stream are not there.
     fn truncated(&self) -> Map<String, Value> {
         [("stdout", &self.stdout), ("stderr", &self.stderr)]
@@ -152,7 +152,7 @@ impl Kept {
     }
 }
 
-impl Limited {
+impl LimitedOutput {
     /// Keeps the beginning: what a command says first tells what it does.
     fn push(&mut self, bytes: &[u8]) {
         let room = MAX_OUTPUT.saturating_sub(self.bytes.len()).min(bytes.len());
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn output_beyond_the_limit_is_counted_and_not_kept() {
-        let mut kept = Kept::default();
+        let mut kept = CapturedOutput::default();
         for _ in 0..3 {
             kept.stdout.push(&vec![b'x'; MAX_OUTPUT / 2]);
         }

@@ -14,7 +14,7 @@ use self::{
     dav::{Body, Files},
     part::Part,
 };
-use super::{signalled::Ending, target::Reach};
+use super::{signalled::EndSignals, target::Reach};
 use crate::{cli::Format, failure::Failure, output};
 
 /// What can be done with files.
@@ -219,7 +219,7 @@ async fn download(args: &DownloadArgs) -> Result<(), Failure> {
     }
     let files = args.there.files().await?;
     let failed = |error| Failure::of("signal handlers cannot be installed", error);
-    let mut signals = Ending::listen().map_err(failed)?;
+    let mut signals = EndSignals::listen().map_err(failed)?;
     let mut part = Part::begin(&local).await?;
     tokio::select! {
         read = read(&files, &args.remote, &mut part.file) => read?,

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use terminal::client::{Ended, Event, Input, Session, SessionError};
+use terminal::client::{CommandEnd, Event, Input, Session, SessionError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::{Instant, sleep_until},
 };
 use tty::message::{NoticeKind, Signal, Stream};
 
-use super::signalled::Ending;
+use super::signalled::EndSignals;
 use crate::{
     failure::{Code, Failure},
     output::{self, plain},
@@ -55,10 +55,10 @@ pub(super) async fn run(
     show: &mut impl Show,
     reads_stdin: bool,
     limit: Option<Duration>,
-) -> Result<Result<Ended, SessionError>, Failure> {
+) -> Result<Result<CommandEnd, SessionError>, Failure> {
     let until = limit.map(|limit| Instant::now() + limit);
     let failed = |error| Failure::of("signal handlers cannot be installed", error);
-    let mut signals = Ending::listen().map_err(failed)?;
+    let mut signals = EndSignals::listen().map_err(failed)?;
     let mut signalled = false;
     let mut typing = Box::pin(type_in(input.clone(), reads_stdin));
     let mut types = true;

@@ -20,7 +20,7 @@ use transport::Workers;
 
 use self::{
     report::{Report, Sessions},
-    settings::Registered,
+    settings::RegisteredServer,
 };
 use crate::{
     cli::Format, commands::forward::ended, connection::Connection, descriptors, failure::Failure,
@@ -61,7 +61,7 @@ pub(crate) struct Args {
 
     /// How connections begin: `websocket` for browsers and published clients, `plain` for private tunnels
     #[arg(long, value_enum, value_name = "TRANSPORT", help_heading = PLACE)]
-    transport: Option<Carried>,
+    transport: Option<ConnectionSource>,
 
     /// A label of the server (repeatable)
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair, help_heading = PLACE)]
@@ -153,7 +153,7 @@ pub(crate) struct Args {
 
 /// How connections begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Carried {
+enum ConnectionSource {
     /// HTTP/1.1, then a WebSocket.
     Websocket,
     /// Messages at once.
@@ -191,7 +191,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let mut report = Report::new(args.output, config.engine.clone());
     let server = Server::new(settings, observer, workers.handles());
     let agent = Agent::start(config)?;
-    let tunnel = match registered.as_ref().map(Registered::admission).transpose()? {
+    let tunnel = match registered
+        .as_ref()
+        .map(RegisteredServer::admission)
+        .transpose()?
+    {
         Some(renew) => agent.open_renewed(properties, renew),
         None => agent.open(properties),
     };
@@ -298,7 +302,7 @@ impl Args {
     /// What is asked of the engine.
     fn properties(
         &self,
-        registered: Option<&Registered>,
+        registered: Option<&RegisteredServer>,
         settings: &Settings,
         speaks: Transport,
     ) -> Result<client::Properties, Failure> {

@@ -54,7 +54,7 @@ pub(crate) enum Command {
 
 /// The session that is meant, and how it is reached.
 #[derive(Debug, Args)]
-struct On {
+struct SessionArgs {
     /// The session's id
     #[arg(value_name = "SESSION")]
     session: String,
@@ -65,7 +65,7 @@ struct On {
 
 /// How a list or a thing is written.
 #[derive(Clone, Copy, Debug, Args)]
-struct Written {
+struct OutputArgs {
     /// How the answer is written
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
@@ -92,7 +92,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-impl On {
+impl SessionArgs {
     fn api(&self) -> Result<Api, Failure> {
         Ok(Api::new(&self.connection.resolve()?)?)
     }

@@ -3,12 +3,12 @@
 use std::io;
 
 /// Signals that end a program, by their numbers.
-pub(super) struct Ending {
+pub(super) struct EndSignals {
     #[cfg(unix)]
     all: [(u8, tokio::signal::unix::Signal); 4],
 }
 
-impl Ending {
+impl EndSignals {
     /// From now on they end nothing by themselves.
     #[cfg(unix)]
     pub(super) fn listen() -> io::Result<Self> {
@@ -55,12 +55,12 @@ impl Ending {
 }
 
 /// New sizes of the terminal.
-pub(super) struct Resized {
+pub(super) struct ResizeEvents {
     #[cfg(unix)]
     signal: tokio::signal::unix::Signal,
 }
 
-impl Resized {
+impl ResizeEvents {
     /// From now on.
     #[cfg(unix)]
     pub(super) fn listen() -> io::Result<Self> {

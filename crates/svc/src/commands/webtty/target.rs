@@ -40,7 +40,7 @@ pub(super) struct Reach {
 
 /// A server that was found.
 #[derive(Debug)]
-pub(super) struct Reached {
+pub(super) struct ResolvedServer {
     /// How it is reached.
     pub(super) endpoint: Endpoint,
     /// What people call that; it has no secret in it.
@@ -55,7 +55,7 @@ impl Reach {
         &self,
         target: &str,
         is_interactive: bool,
-    ) -> Result<Reached, Failure> {
+    ) -> Result<ResolvedServer, Failure> {
         let mut reached = if target.starts_with("ws://") || target.starts_with("wss://") {
             self.at_address(target).await?
         } else {
@@ -81,7 +81,7 @@ impl Reach {
         Ok(inventory::servers(&tunnels))
     }
 
-    async fn at_address(&self, target: &str) -> Result<Reached, Failure> {
+    async fn at_address(&self, target: &str) -> Result<ResolvedServer, Failure> {
         // Not repeated: a token may be in it.
         let url = Url::parse(target)
             .map_err(|error| Failure::usage(format!("the address is {error}")))?;
@@ -99,14 +99,14 @@ impl Reach {
                 trust = config.trust;
             }
         }
-        Ok(Reached {
+        Ok(ResolvedServer {
             url: shown(&url),
             endpoint: Endpoint::Url { url, bearer, trust },
             server,
         })
     }
 
-    async fn of_engine(&self, target: &str) -> Result<Reached, Failure> {
+    async fn of_engine(&self, target: &str) -> Result<ResolvedServer, Failure> {
         let wanted = name(target)?;
         let config = self.connection.resolve()?;
         let servers = self.servers().await?;
@@ -122,7 +122,7 @@ impl Reach {
         };
         let endpoint = server.endpoint(config, self.own_token()?);
         let endpoint = endpoint.map_err(|error| no_way(&error))?;
-        Ok(Reached {
+        Ok(ResolvedServer {
             url: server.svc_url.clone(),
             endpoint,
             server: Some(server),

@@ -13,7 +13,9 @@ use tty::seal::{Identity, PublicKey, SealError};
 use tty::session::{ClientError, Exit};
 use tty::size::Size;
 
-use super::super::{ConnectionError, Ended, Endpoint, Event, Request, Seal, Session, SessionError};
+use super::super::{
+    CommandEnd, ConnectionError, Endpoint, Event, Request, Seal, Session, SessionError,
+};
 use super::fake::{Act, Fake, Lock};
 
 fn endpoint(url: &str) -> Endpoint {
@@ -47,7 +49,7 @@ async fn next(session: &mut Session) -> Event {
 }
 
 /// All that is shown, and the end.
-async fn rest(session: &mut Session) -> (String, Result<Ended, SessionError>) {
+async fn rest(session: &mut Session) -> (String, Result<CommandEnd, SessionError>) {
     let mut shown = Vec::new();
     loop {
         match next(session).await {

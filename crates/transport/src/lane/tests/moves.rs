@@ -15,7 +15,7 @@ impl MigrationTarget for ToNothing {
 
     const CHOOSES: bool = true;
 
-    fn connect(&self) -> Connecting<DuplexStream> {
+    fn connect(&self) -> ConnectFuture<DuplexStream> {
         Box::pin(async { Err(io::ErrorKind::NotConnected.into()) })
     }
 }
@@ -28,7 +28,7 @@ impl MigrationTarget for ToNowhere {
 
     const CHOOSES: bool = false;
 
-    fn connect(&self) -> Connecting<DuplexStream> {
+    fn connect(&self) -> ConnectFuture<DuplexStream> {
         Box::pin(std::future::pending())
     }
 }
@@ -117,7 +117,7 @@ impl MigrationTarget for ToLater {
 
     const CHOOSES: bool = false;
 
-    fn connect(&self) -> Connecting<DuplexStream> {
+    fn connect(&self) -> ConnectFuture<DuplexStream> {
         let later = self.0.lock().take().unwrap();
         Box::pin(async { Ok(later.await.unwrap()) })
     }

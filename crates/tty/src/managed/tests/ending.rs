@@ -9,7 +9,7 @@ fn a_session_that_does_not_begin_in_time_is_over() {
     let mut session = opening();
     assert_eq!(session.deadline(), Some(at(5)));
     session.on_time(at(5));
-    assert_eq!(session.ending(), Some(Ending::Abandoned));
+    assert_eq!(session.ending(), Some(EndReason::Abandoned));
     assert!(matches!(
         session.take(person(0)),
         Some(Kind::Heartbeat(_) | Kind::Error(_))
@@ -30,14 +30,14 @@ fn a_session_that_does_not_begin_in_time_is_over() {
 #[test]
 fn the_reason_is_in_the_close() {
     for (why, reason) in [
-        (Ending::Recording, TerminationReason::Recording),
-        (Ending::Drain, TerminationReason::Drain),
-        (Ending::Revoked, TerminationReason::Terminated),
+        (EndReason::Recording, TerminationReason::Recording),
+        (EndReason::Drain, TerminationReason::Drain),
+        (EndReason::Revoked, TerminationReason::Terminated),
     ] {
         let mut session = active();
         session.stop(why, None, at(1));
         // The first reason counts.
-        session.stop(Ending::Terminated, None, at(2));
+        session.stop(EndReason::Terminated, None, at(2));
         let close = Kind::Close(Close {
             return_code: 143,
             termination: Some(Termination {
@@ -66,11 +66,11 @@ fn the_reason_is_in_the_close() {
 #[test]
 fn en_8_what_was_taken_back_shows_nothing_more_and_is_killed() {
     for (why, silent) in [
-        (Ending::Revoked, true),
-        (Ending::Terminated, true),
-        (Ending::Recording, true),
-        (Ending::Drain, false),
-        (Ending::Abandoned, false),
+        (EndReason::Revoked, true),
+        (EndReason::Terminated, true),
+        (EndReason::Recording, true),
+        (EndReason::Drain, false),
+        (EndReason::Abandoned, false),
     ] {
         let mut session = active();
         join(&mut session, 1, at(0));

@@ -58,10 +58,10 @@ proptest! {
         let original = shown[changed].clone();
         let at = original.seq;
         shown[changed].payload = "forged".into();
-        prop_assert_eq!(found(&shown), Broken { seq: at, fault: Fault::Content });
+        prop_assert_eq!(found(&shown), BrokenChain { seq: at, fault: Fault::Content });
         shown[changed] = Record { payload_length: original.payload_length + 1, ..original.clone() };
-        prop_assert_eq!(found(&shown), Broken { seq: at, fault: Fault::Content });
+        prop_assert_eq!(found(&shown), BrokenChain { seq: at, fault: Fault::Content });
         shown[changed] = Record { content_hash: Some(ContentHash([1; 32])), ..original };
-        prop_assert_eq!(found(&shown), Broken { seq: at, fault: Fault::Content });
+        prop_assert_eq!(found(&shown), BrokenChain { seq: at, fault: Fault::Content });
     }
 }

@@ -34,7 +34,7 @@ struct Entry {
 
 #[derive(Template)]
 #[template(path = "folder-nothing.html")]
-struct Nothing;
+struct EmptyTemplate;
 
 /// The list of a folder whose address is `at`. It looks at the file system.
 pub(super) fn page(path: &Path, at: &str, place: &Place) -> Response {
@@ -54,7 +54,7 @@ pub(super) fn page(path: &Path, at: &str, place: &Place) -> Response {
 
 /// There is no such file.
 pub(super) fn not_found() -> Response {
-    html(StatusCode::NOT_FOUND, Nothing.render())
+    html(StatusCode::NOT_FOUND, EmptyTemplate.render())
 }
 
 fn html(status: StatusCode, page: askama::Result<String>) -> Response {

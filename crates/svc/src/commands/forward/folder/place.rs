@@ -19,7 +19,7 @@ pub(super) struct Place {
 
 /// What a path means.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PathTarget {
     /// A file.
     File(PathBuf),
     /// A folder without an index, and the path of its address, with a slash at the end.
@@ -42,25 +42,25 @@ impl Place {
     }
 
     /// What the path of a request means. It looks at the file system.
-    pub(super) fn find(&self, path: &str) -> Found {
+    pub(super) fn find(&self, path: &str) -> PathTarget {
         let Some(names) = self.names(path) else {
-            return Found::Nothing;
+            return PathTarget::Nothing;
         };
         let inside: PathBuf = names.iter().map(|name| OsStr::from_bytes(name)).collect();
         let Some(real) = self.real(&self.root.join(inside)) else {
-            return Found::Nothing;
+            return PathTarget::Nothing;
         };
         let has_slash = path.ends_with('/');
         if real.is_file() {
             // `/page.html/` is no file.
             return if has_slash {
-                Found::Nothing
+                PathTarget::Nothing
             } else {
-                Found::File(real)
+                PathTarget::File(real)
             };
         }
         if !real.is_dir() {
-            return Found::Nothing;
+            return PathTarget::Nothing;
         }
         // Made anew from its names: what begins with two slashes would lead elsewhere.
         let mut at = String::from("/");
@@ -69,11 +69,11 @@ impl Place {
             at.push('/');
         }
         if !has_slash {
-            return Found::Moved(at);
+            return PathTarget::Moved(at);
         }
         match self.real(&real.join("index.html")) {
-            Some(index) if index.is_file() => Found::File(index),
-            _ => Found::Folder { path: real, at },
+            Some(index) if index.is_file() => PathTarget::File(index),
+            _ => PathTarget::Folder { path: real, at },
         }
     }
 

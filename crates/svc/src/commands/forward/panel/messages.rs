@@ -15,12 +15,12 @@ use parking_lot::Mutex;
 /// Stderr, led elsewhere.
 pub(super) struct Messages {
     real: OwnedFd,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<MessageBuffer>>,
     ended: mpsc::Receiver<()>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct MessageBuffer {
     lines: VecDeque<String>,
     /// Those that had to go.
     lost: usize,
@@ -34,7 +34,7 @@ impl Messages {
     pub(super) fn begin() -> io::Result<Self> {
         let (reader, writer) = pipe()?;
         let real = dup(stderr())?;
-        let kept = Arc::new(Mutex::new(Kept::default()));
+        let kept = Arc::new(Mutex::new(MessageBuffer::default()));
         let (end, ended) = mpsc::channel();
         let keeper = Arc::clone(&kept);
         thread::Builder::new()
@@ -69,7 +69,7 @@ impl Messages {
     }
 }
 
-fn keep(from: PipeReader, kept: &Mutex<Kept>) {
+fn keep(from: PipeReader, kept: &Mutex<MessageBuffer>) {
     let mut lines = BufReader::new(from);
     let mut line = Vec::new();
     loop {

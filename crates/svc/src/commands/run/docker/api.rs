@@ -116,7 +116,7 @@ pub(super) struct Binding {
 /// An item of `GET /containers/json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Listed {
+struct ContainerSummary {
     id: String,
 }
 
@@ -164,7 +164,7 @@ impl Api {
     /// The ids of the running containers that have our label.
     pub(super) async fn labelled(&self) -> Result<Vec<String>, ApiError> {
         let path = format!("/containers/json?filters={LABELLED}");
-        let listed: Vec<Listed> = self.whole(&path).await?.ok_or(ApiError::Ended)?;
+        let listed: Vec<ContainerSummary> = self.whole(&path).await?.ok_or(ApiError::Ended)?;
         Ok(listed.into_iter().map(|item| item.id).collect())
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use daemon::config::ConfigError;
 use serde_json::{Map, Value};
 
-use super::{Found, api::Container};
+use super::{ContainerTunnel, api::Container};
 use crate::commands::run::{file::TunnelSection, plan::DesiredTunnel};
 
 /// The label that a container must have, with `true`.
@@ -35,10 +35,10 @@ impl Reader {
     }
 
     /// What a container asks for; `None` when that is nothing.
-    pub(super) fn read(&self, container: &Container) -> Option<Found> {
+    pub(super) fn read(&self, container: &Container) -> Option<ContainerTunnel> {
         let labels = container.config.labels.as_ref()?;
         let name = container.name.trim_start_matches('/');
-        let mut found = Found::default();
+        let mut found = ContainerTunnel::default();
         match labels.get(ENABLE)?.as_str() {
             "true" => {}
             "false" => return None,

@@ -12,7 +12,7 @@ use crate::{context::write_private, failure::Failure};
 /// The file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Kept {
+pub(super) struct SavedUpState {
     /// Whom the administrator signs in as.
     pub(super) admin_email: String,
     /// The password that was drawn.
@@ -23,7 +23,7 @@ pub(super) struct Kept {
     pub(super) token: Option<String>,
 }
 
-impl Kept {
+impl SavedUpState {
     /// What is kept in `data`; nothing but a name at the first start.
     pub(super) fn read(data: &Path) -> Result<Self, Failure> {
         let path = data.join(FILE);
@@ -54,7 +54,7 @@ impl Kept {
     }
 }
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for SavedUpState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kept")
             .field("admin_email", &self.admin_email)
@@ -76,13 +76,13 @@ mod tests {
     #[test]
     fn it_is_for_its_owner_alone_and_read_again() {
         let dir = tempfile::tempdir().unwrap();
-        let mut kept = Kept::read(dir.path()).unwrap();
+        let mut kept = SavedUpState::read(dir.path()).unwrap();
         assert!(kept.admin_password.is_none() && kept.token.is_none());
         kept.admin_password = Some("secret".to_owned());
         kept.write(dir.path()).unwrap();
         let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
-        let again = Kept::read(dir.path()).unwrap();
+        let again = SavedUpState::read(dir.path()).unwrap();
         assert_eq!(again.admin_password.as_deref(), Some("secret"));
         assert!(!format!("{again:?}").contains("secret"));
     }
@@ -91,7 +91,7 @@ mod tests {
     fn a_file_of_something_else_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), "[]").unwrap();
-        let failure = Kept::read(dir.path()).unwrap_err();
+        let failure = SavedUpState::read(dir.path()).unwrap_err();
         assert!(failure.to_string().contains("up.json"), "{failure}");
     }
 }

@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 
 use super::{
     HOST,
-    kept::Kept,
+    kept::SavedUpState,
     relay::{ADDRESS, LocalRelay},
 };
 use crate::{
@@ -56,7 +56,7 @@ pub(super) struct Listeners {
 }
 
 /// What a platform is given by whoever starts it.
-pub(super) struct Given<'a> {
+pub(super) struct PlatformOptions<'a> {
     /// Port of the engine.
     pub(super) engine_port: u16,
     /// File of the secret that the engine shows.
@@ -74,10 +74,10 @@ pub(super) struct Given<'a> {
 /// A platform that serves, and what there is in it.
 #[derive(Debug)]
 pub(super) struct LocalPlatform {
-    running: control::Running,
+    running: control::RunningPlatform,
     shutdown: Shutdown,
     pub(super) base_url: String,
-    pub(super) kept: Kept,
+    pub(super) kept: SavedUpState,
     /// Whether the kept password still opens the account.
     pub(super) password_holds: bool,
     pub(super) workspace_id: String,
@@ -119,14 +119,14 @@ impl LocalPlatform {
     pub(super) async fn start(
         listeners: Listeners,
         data: &Path,
-        given: &Given<'_>,
+        given: &PlatformOptions<'_>,
     ) -> Result<Self, Failure> {
         let base_url = listeners.base_url();
         let config = configuration(&listeners, data, given)?;
         let app = control::open(config, Arc::new(SystemClock))
             .await
             .map_err(|error| cannot_start(&error))?;
-        let mut kept = Kept::read(data)?;
+        let mut kept = SavedUpState::read(data)?;
         let password = if let Some(password) = &kept.admin_password {
             password.clone()
         } else {
@@ -200,7 +200,11 @@ impl LocalPlatform {
 }
 
 /// Writes the configuration and reads it back as `svc platform` would.
-fn configuration(listeners: &Listeners, data: &Path, given: &Given<'_>) -> Result<Config, Failure> {
+fn configuration(
+    listeners: &Listeners,
+    data: &Path,
+    given: &PlatformOptions<'_>,
+) -> Result<Config, Failure> {
     let mut callbacks = BTreeMap::<_, Vec<_>>::new();
     for client in given.oauth_clients {
         callbacks

@@ -7,14 +7,14 @@ use std::{
 
 use daemon::shutdown::Shutdown;
 use serde_json::json;
-use turn::{Running, config::TurnConfig};
+use turn::{RunningRelay, config::TurnConfig};
 
 use super::{HOST, certificates::Certificates, engine::kept_secret};
 use crate::{context::write_private, failure::Failure};
 
 /// A relay that serves.
 pub(super) struct LocalRelay {
-    running: Running,
+    running: RunningRelay,
     /// File of the secret that it shows to the platform.
     pub(super) secret_file: PathBuf,
     /// The port for UDP and TCP.

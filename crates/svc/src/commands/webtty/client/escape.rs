@@ -3,7 +3,7 @@
 
 /// What was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum EscapeInput {
     /// For the command.
     Keys(Vec<u8>),
     /// Hang up.
@@ -31,20 +31,20 @@ impl Escape {
     }
 
     /// Takes what was typed. Answers are only looked for while somebody asks: `~y` may be anything.
-    pub(super) fn read(&mut self, typed: &[u8], is_asked: bool) -> Vec<Said> {
+    pub(super) fn read(&mut self, typed: &[u8], is_asked: bool) -> Vec<EscapeInput> {
         let mut said = Vec::new();
         let mut keys = Vec::new();
         for &byte in typed {
             if std::mem::take(&mut self.held) {
                 let other = match byte {
-                    b'.' => Some(Said::Leave),
-                    b'?' => Some(Said::Help),
-                    b'y' | b'n' if is_asked => Some(Said::Answer(byte == b'y')),
+                    b'.' => Some(EscapeInput::Leave),
+                    b'?' => Some(EscapeInput::Help),
+                    b'y' | b'n' if is_asked => Some(EscapeInput::Answer(byte == b'y')),
                     _ => None,
                 };
                 if let Some(other) = other {
                     if !keys.is_empty() {
-                        said.push(Said::Keys(std::mem::take(&mut keys)));
+                        said.push(EscapeInput::Keys(std::mem::take(&mut keys)));
                     }
                     said.push(other);
                     self.at_line_start = true;
@@ -66,7 +66,7 @@ impl Escape {
             keys.push(byte);
         }
         if !keys.is_empty() {
-            said.push(Said::Keys(keys));
+            said.push(EscapeInput::Keys(keys));
         }
         said
     }
@@ -76,21 +76,21 @@ impl Escape {
 mod tests {
     use super::*;
 
-    fn keys(text: &str) -> Said {
-        Said::Keys(text.as_bytes().to_vec())
+    fn keys(text: &str) -> EscapeInput {
+        EscapeInput::Keys(text.as_bytes().to_vec())
     }
 
     #[test]
     fn an_escape_is_at_the_beginning_of_a_line() {
         for (typed, said) in [
-            ("~.", vec![Said::Leave]),
-            ("ls\r~.", vec![keys("ls\r"), Said::Leave]),
-            ("\u{3}~.", vec![keys("\u{3}"), Said::Leave]),
+            ("~.", vec![EscapeInput::Leave]),
+            ("ls\r~.", vec![keys("ls\r"), EscapeInput::Leave]),
+            ("\u{3}~.", vec![keys("\u{3}"), EscapeInput::Leave]),
             ("cd ~.", vec![keys("cd ~.")]),
-            ("~?x", vec![Said::Help, keys("x")]),
+            ("~?x", vec![EscapeInput::Help, keys("x")]),
             ("~~.", vec![keys("~.")]),
             ("~/x", vec![keys("~/x")]),
-            ("~\r~.", vec![keys("~\r"), Said::Leave]),
+            ("~\r~.", vec![keys("~\r"), EscapeInput::Leave]),
             ("~y", vec![keys("~y")]),
         ] {
             assert_eq!(
@@ -104,8 +104,8 @@ mod tests {
     #[test]
     fn an_answer_is_one_while_somebody_asks() {
         let mut escape = Escape::new();
-        assert_eq!(escape.read(b"~y", true), [Said::Answer(true)]);
-        assert_eq!(escape.read(b"~n", true), [Said::Answer(false)]);
+        assert_eq!(escape.read(b"~y", true), [EscapeInput::Answer(true)]);
+        assert_eq!(escape.read(b"~n", true), [EscapeInput::Answer(false)]);
         assert_eq!(escape.read(b"x~y", true), [keys("x~y")]);
     }
 
@@ -113,7 +113,7 @@ mod tests {
     fn keys_come_one_at_a_time() {
         let mut escape = Escape::new();
         assert_eq!(escape.read(b"~", false), []);
-        assert_eq!(escape.read(b".", false), [Said::Leave]);
+        assert_eq!(escape.read(b".", false), [EscapeInput::Leave]);
         assert_eq!(escape.read(b"~", false), []);
         assert_eq!(escape.read(b"a", false), [keys("~a")]);
         assert_eq!(escape.read(b"~", false), [keys("~")]);

@@ -3,16 +3,16 @@
 use std::{cell::RefCell, collections::VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use terminal::client::{Ended, Event, Input, Session, SessionError};
+use terminal::client::{CommandEnd, Event, Input, Session, SessionError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tty::message::NoticeKind;
 
 use super::super::{
     piped::back,
-    signalled::{Ending, Resized},
+    signalled::{EndSignals, ResizeEvents},
 };
 use super::{
-    escape::{Escape, Said},
+    escape::{Escape, EscapeInput},
     raw::{self, Raw},
     status,
 };
@@ -25,9 +25,9 @@ use crate::{
 pub(super) async fn run(
     mut session: Session,
     input: Input,
-) -> Result<Result<Ended, SessionError>, Failure> {
-    let mut signals = Ending::listen().map_err(no_handlers)?;
-    let resized = Resized::listen().map_err(no_handlers)?;
+) -> Result<Result<CommandEnd, SessionError>, Failure> {
+    let mut signals = EndSignals::listen().map_err(no_handlers)?;
+    let resized = ResizeEvents::listen().map_err(no_handlers)?;
     let raw = RefCell::new(Raw::enter()?);
     let asked = RefCell::new(VecDeque::new());
     let left = {
@@ -57,7 +57,7 @@ async fn show(
     session: &mut Session,
     raw: &RefCell<Raw>,
     asked: &RefCell<VecDeque<String>>,
-) -> Result<Result<Ended, SessionError>, Failure> {
+) -> Result<Result<CommandEnd, SessionError>, Failure> {
     let mut stdout = tokio::io::stdout();
     loop {
         match session.event().await {
@@ -119,10 +119,10 @@ async fn type_in(input: &Input, asked: &RefCell<VecDeque<String>>) -> Result<(),
                 let is_asked = !asked.borrow().is_empty();
                 for said in escape.read(&buffer.split(), is_asked) {
                     match said {
-                        Said::Keys(keys) => waiting.push_back(keys.into()),
-                        Said::Leave => return Ok(()),
-                        Said::Help => status::line(status::HELP),
-                        Said::Answer(grant) => {
+                        EscapeInput::Keys(keys) => waiting.push_back(keys.into()),
+                        EscapeInput::Leave => return Ok(()),
+                        EscapeInput::Help => status::line(status::HELP),
+                        EscapeInput::Answer(grant) => {
                             let id = asked.borrow_mut().pop_front();
                             if let Some(id) = id {
                                 input.decide(&id, grant).await;
@@ -136,7 +136,7 @@ async fn type_in(input: &Input, asked: &RefCell<VecDeque<String>>) -> Result<(),
 }
 
 /// Passes on each new size of the terminal.
-async fn follow_size(input: &Input, mut resized: Resized) {
+async fn follow_size(input: &Input, mut resized: ResizeEvents) {
     let mut known = raw::size();
     loop {
         resized.next().await;

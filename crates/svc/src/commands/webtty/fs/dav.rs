@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::io::{InspectWriter, ReaderStream};
 use types::webtty::Transport;
 
-use super::super::{ended, target::Reached};
+use super::super::{ended, target::ResolvedServer};
 use crate::{
     failure::{Code, Failure, chain},
     output::plain,
@@ -46,7 +46,7 @@ pub(super) struct Answer {
 
 impl Files {
     /// Those of a server, if it has any. `path` is taken where nobody says where they are.
-    pub(super) fn of(reached: Reached, path: &str) -> Result<Self, Failure> {
+    pub(super) fn of(reached: ResolvedServer, path: &str) -> Result<Self, Failure> {
         let no_files = |why: &str| {
             let message = format!("{} serves no files{why}", plain(&reached.url));
             Failure::new(Code::NotAvailable, message)

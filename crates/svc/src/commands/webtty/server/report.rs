@@ -110,7 +110,7 @@ pub(super) struct Line {
 
 /// An address that is listened on.
 #[derive(Serialize)]
-struct Listening {
+struct ListenAddress {
     status: &'static str,
     #[serde(rename = "listening")]
     address: String,
@@ -148,7 +148,7 @@ impl Sessions {
         };
         let forwarding = format!("{scheme}://{address}");
         match self.format {
-            Format::Json => output::json(&Listening {
+            Format::Json => output::json(&ListenAddress {
                 status: "online",
                 address: address.to_string(),
                 forwarding,

@@ -24,7 +24,7 @@ use tty::{
     seal::PublicKey,
 };
 
-use super::{Args, Carried, Mode};
+use super::{Args, ConnectionSource, Mode};
 use crate::{commands::webtty::asked, failure::Failure, random};
 
 /// Puts into the properties of a tunnel what is good for a moment alone.
@@ -32,11 +32,11 @@ pub(super) type Renew = Box<dyn Fn(&mut Properties) + Send + Sync>;
 
 /// A registered server, as its host knows it.
 #[derive(Debug)]
-pub(super) struct Registered {
+pub(super) struct RegisteredServer {
     enrollment: Enrollment,
 }
 
-impl Registered {
+impl RegisteredServer {
     pub(super) fn id(&self) -> &str {
         &self.enrollment.server_id
     }
@@ -95,7 +95,7 @@ impl Registered {
 
 impl Args {
     /// The registered server that this is to be.
-    pub(super) fn registered(&self) -> Result<Option<Registered>, Failure> {
+    pub(super) fn registered(&self) -> Result<Option<RegisteredServer>, Failure> {
         let path = match (&self.server_enrollment, &self.server_id) {
             (None, None) => return Ok(None),
             (Some(path), _) => path.clone(),
@@ -115,32 +115,35 @@ impl Args {
                 enrollment.server_id
             )));
         }
-        Ok(Some(Registered { enrollment }))
+        Ok(Some(RegisteredServer { enrollment }))
     }
 
     /// How its streams begin.
-    pub(super) fn speaks(&self, registered: Option<&Registered>) -> Result<Transport, Failure> {
+    pub(super) fn speaks(
+        &self,
+        registered: Option<&RegisteredServer>,
+    ) -> Result<Transport, Failure> {
         let is_public = self.listen.is_none() && !self.no_publish;
         match (self.transport, registered) {
             // The engine speaks with clients, so its side of the server is the short way.
-            (None | Some(Carried::Plain), Some(_)) => Ok(Transport::Plain),
-            (Some(Carried::Websocket), Some(_)) => Err(Failure::usage(
+            (None | Some(ConnectionSource::Plain), Some(_)) => Ok(Transport::Plain),
+            (Some(ConnectionSource::Websocket), Some(_)) => Err(Failure::usage(
                 "a registered server speaks plain messages with its engine",
             )
             .hint("leave out --transport: clients of it use WebSockets all the same")),
-            (Some(Carried::Plain), None) if is_public => Err(Failure::usage(
+            (Some(ConnectionSource::Plain), None) if is_public => Err(Failure::usage(
                 "--transport plain is for private tunnels and --listen: what is published is HTTP",
             )
             .hint("add --no-publish, or leave out --transport")),
-            (Some(Carried::Plain), None) => Ok(Transport::Plain),
-            (Some(Carried::Websocket) | None, None) => Ok(Transport::WebSocket),
+            (Some(ConnectionSource::Plain), None) => Ok(Transport::Plain),
+            (Some(ConnectionSource::Websocket) | None, None) => Ok(Transport::WebSocket),
         }
     }
 
     /// What the server is told.
     pub(super) fn settings(
         &self,
-        registered: Option<&Registered>,
+        registered: Option<&RegisteredServer>,
         speaks: Transport,
     ) -> Result<Settings, Failure> {
         let execution = self.execution(registered.is_some())?;
@@ -171,7 +174,7 @@ impl Args {
     /// What the tunnel's labels tell of it.
     pub(super) fn offer(
         &self,
-        registered: Option<&Registered>,
+        registered: Option<&RegisteredServer>,
         settings: &Settings,
         transport: Transport,
     ) -> Offer {
@@ -186,13 +189,13 @@ impl Args {
             files: settings.web.files.as_ref().map(|files| FilesOffer {
                 read_only: files.is_read_only(),
             }),
-            registered: registered.map(Registered::registration),
+            registered: registered.map(RegisteredServer::registration),
             labels: self.labels.iter().cloned().collect(),
         }
     }
 
     /// Its key and whom it knows, where sessions are sealed.
-    fn seal(&self, registered: Option<&Registered>) -> Result<Option<Seal>, Failure> {
+    fn seal(&self, registered: Option<&RegisteredServer>) -> Result<Option<Seal>, Failure> {
         if self.e2e
             && let Some(registered) = registered
             && !registered.must_seal()
@@ -203,7 +206,7 @@ impl Args {
             ))
             .hint("register another server with --encryption-policy explicit_key"));
         }
-        let is_sealed = self.e2e || registered.is_some_and(Registered::must_seal);
+        let is_sealed = self.e2e || registered.is_some_and(RegisteredServer::must_seal);
         if !is_sealed {
             return match self.authorized_clients_file {
                 Some(_) => Err(
@@ -241,7 +244,7 @@ impl Args {
         KeyList::read(&clients).map_err(|error| asked::failed(&error))?;
         Ok(Some(Seal {
             identity: Arc::new(identity),
-            context: seal_context(registered.map(Registered::id)).to_vec(),
+            context: seal_context(registered.map(RegisteredServer::id)).to_vec(),
             authorized: Arc::new(move |key: &PublicKey| {
                 KeyList::read(&clients).is_ok_and(|known| known.contains(key))
             }),

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::Value;
 use types::webtty::ControlAction;
 
-use super::{On, Written, given, write_one};
+use super::{OutputArgs, SessionArgs, given, write_one};
 use crate::{
     failure::{Code, Failure},
     output, prompt, time,
@@ -40,10 +40,10 @@ pub(crate) struct RequestArgs {
     wait: Option<std::time::Duration>,
 
     #[command(flatten)]
-    written: Written,
+    written: OutputArgs,
 
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 }
 
 /// The flags of `svc webtty sessions resolve-control`.
@@ -53,7 +53,7 @@ pub(crate) struct RequestArgs {
   svc webtty sessions resolve-control wts_… wtr_… --action revoke --reason \"thank you\"")]
 pub(crate) struct ResolveArgs {
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 
     /// The request's id
     #[arg(value_name = "REQUEST")]
@@ -72,7 +72,7 @@ pub(crate) struct ResolveArgs {
     reason: Option<String>,
 
     #[command(flatten)]
-    written: Written,
+    written: OutputArgs,
 }
 
 /// The flags of `svc webtty sessions kick`.
@@ -81,7 +81,7 @@ pub(crate) struct ResolveArgs {
   svc webtty sessions kick wts_… wtp_… --reason \"this one is private\"")]
 pub(crate) struct KickArgs {
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 
     /// The participant's id
     #[arg(value_name = "PARTICIPANT")]
@@ -102,7 +102,7 @@ pub(crate) struct TerminateArgs {
     yes: bool,
 
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 }
 
 /// Asks for control.

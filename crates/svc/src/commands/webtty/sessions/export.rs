@@ -10,7 +10,7 @@ use api::webtty::EXPORT;
 use clap::{Args, Parser, ValueEnum};
 use client::api::{Api, Call, Download};
 
-use super::On;
+use super::SessionArgs;
 use crate::{
     failure::Failure,
     output::{self, closed},
@@ -36,7 +36,7 @@ pub(crate) struct ExportArgs {
     include: Include,
 
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 }
 
 /// What is in it.
@@ -100,7 +100,7 @@ pub(super) async fn export(args: ExportArgs) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         return copy(download, &mut out).await.map(drop);
     };
-    let mut kept = Kept::create(&path)?;
+    let mut kept = ExportFile::create(&path)?;
     let written = copy(download, &mut kept.file).await?;
     kept.keep(&path)?;
     output::message(&format!("{} has {written} bytes", path.display()));
@@ -110,7 +110,7 @@ pub(super) async fn export(args: ExportArgs) -> Result<(), Failure> {
 /// Asks for a recording in a format.
 pub(super) async fn begin(
     api: &Api,
-    on: &On,
+    on: &SessionArgs,
     format: Export,
     with: Include,
 ) -> Result<Download, Failure> {
@@ -143,13 +143,13 @@ async fn copy(mut download: Download, out: &mut impl Write) -> Result<u64, Failu
 }
 
 /// A file that is being written beside its place, and goes when it is not kept.
-struct Kept {
+struct ExportFile {
     file: File,
     path: PathBuf,
     stays: bool,
 }
 
-impl Kept {
+impl ExportFile {
     fn create(place: &Path) -> Result<Self, Failure> {
         let mut name = place.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
@@ -175,7 +175,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ExportFile {
     fn drop(&mut self) {
         if !self.stays {
             // Nobody asked for half of it, and nobody can be told.

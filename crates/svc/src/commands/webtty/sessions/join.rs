@@ -12,15 +12,15 @@ use api::webtty::ControlRequest;
 use bytes::Bytes;
 use clap::Parser;
 use client::api::ApiError;
-use terminal::client::{Ended, SessionError};
+use terminal::client::{CommandEnd, SessionError};
 use tty::size::Size;
 
 use self::keys::{Key, Keys};
-use super::On;
+use super::SessionArgs;
 use crate::{
     commands::webtty::stage::{TerminalView, UiEvent, window},
     failure::{Code, Failure, chain},
-    joined::{Ask, Change, Control, Joined},
+    joined::{Ask, Change, Control, JoinedParticipant},
     output, signals, time,
 };
 
@@ -52,14 +52,14 @@ pub(crate) struct JoinArgs {
     for_time: Option<Duration>,
 
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 }
 
 /// Takes part until the session ends, a key, or a signal.
 pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
     let config = args.on.connection.resolve()?;
     let shutdown = signals::listen(Duration::ZERO)?;
-    let joined = Joined::join(&config, &args.on.session, None).await?;
+    let joined = JoinedParticipant::join(&config, &args.on.session, None).await?;
     let stage = TerminalView::enter()?;
     let ask = Ask {
         reason: args.reason,
@@ -77,7 +77,7 @@ pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
     };
     let over = tokio::select! {
         over = view.show(stage) => over?,
-        () = shutdown.drain().cancelled() => Over::Left,
+        () = shutdown.drain().cancelled() => JoinEnd::Left,
     };
     let was_kicked = view.joined.was_kicked();
     view.joined.leave().await;
@@ -85,22 +85,22 @@ pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
         _ if was_kicked => {
             Err(Failure::new(Code::Refused, "you were asked to leave").named("kicked"))
         }
-        Over::Left => Ok(()),
-        Over::Ended(ended) => {
+        JoinEnd::Left => Ok(()),
+        JoinEnd::Ended(ended) => {
             output::message(&format!("the session ended with {}", ended.code));
             Ok(())
         }
-        Over::Failed(error) => {
+        JoinEnd::Failed(error) => {
             Err(Failure::new(Code::Failed, output::plain(&chain(&error))).named("session_lost"))
         }
     }
 }
 
 /// How it ended.
-enum Over {
+enum JoinEnd {
     /// By a key.
     Left,
-    Ended(Ended),
+    Ended(CommandEnd),
     Failed(SessionError),
 }
 
@@ -109,7 +109,7 @@ enum Over {
 type Asking = Pin<Box<dyn Future<Output = Result<ControlRequest, ApiError>> + Send>>;
 
 struct View {
-    joined: Joined,
+    joined: JoinedParticipant,
     keys: Keys,
     ask: Ask,
     /// A request that is on its way to the engine.
@@ -122,7 +122,7 @@ struct View {
 }
 
 impl View {
-    async fn show(&mut self, mut stage: TerminalView) -> Result<Over, Failure> {
+    async fn show(&mut self, mut stage: TerminalView) -> Result<JoinEnd, Failure> {
         loop {
             let asking = async {
                 match &mut self.asking {
@@ -132,8 +132,8 @@ impl View {
             };
             tokio::select! {
                 change = self.joined.next() => match change {
-                    Some(Change::Ended(Ok(ended))) => return Ok(Over::Ended(ended)),
-                    Some(Change::Ended(Err(error))) => return Ok(Over::Failed(error)),
+                    Some(Change::Ended(Ok(ended))) => return Ok(JoinEnd::Ended(ended)),
+                    Some(Change::Ended(Err(error))) => return Ok(JoinEnd::Failed(error)),
                     Some(Change::People(said)) => {
                         self.said = said;
                         self.resize().await;
@@ -144,7 +144,7 @@ impl View {
                             self.ask();
                         }
                     }
-                    None => return Ok(Over::Left),
+                    None => return Ok(JoinEnd::Left),
                 },
                 asked = asking => {
                     self.asking = None;
@@ -158,7 +158,7 @@ impl View {
                 }
                 did = stage.next() => match did? {
                     UiEvent::Keys(keys) => if self.press(&keys).await {
-                        return Ok(Over::Left);
+                        return Ok(JoinEnd::Left);
                     },
                     UiEvent::Resized(_) => self.resize().await,
                     UiEvent::Due => {
@@ -167,7 +167,7 @@ impl View {
                         }
                         continue;
                     }
-                    UiEvent::Gone => return Ok(Over::Left),
+                    UiEvent::Gone => return Ok(JoinEnd::Left),
                 },
             }
             stage.touch();

@@ -6,7 +6,7 @@ use client::api::Api;
 use serde_json::{Map, Value};
 use types::webtty::SessionStatus;
 
-use super::{Written, cell, get_list, given, time, write_list};
+use super::{OutputArgs, cell, get_list, given, time, write_list};
 use crate::{
     connection::Connection,
     failure::Failure,
@@ -32,7 +32,7 @@ pub(crate) struct ListArgs {
     watch: bool,
 
     #[command(flatten)]
-    written: Written,
+    written: OutputArgs,
 
     #[command(flatten)]
     connection: Connection,

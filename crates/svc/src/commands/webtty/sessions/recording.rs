@@ -6,7 +6,7 @@ use client::api::{Api, Call};
 use http::Method;
 use serde_json::Value;
 
-use super::{On, Written, cell, get, given, write_list};
+use super::{OutputArgs, SessionArgs, cell, get, given, write_list};
 use crate::{
     cli::Format,
     connection::Connection,
@@ -45,7 +45,7 @@ pub(crate) struct SearchArgs {
     limit: Option<u32>,
 
     #[command(flatten)]
-    written: Written,
+    written: OutputArgs,
 
     #[command(flatten)]
     connection: Connection,
@@ -61,7 +61,7 @@ pub(crate) struct DeleteArgs {
     yes: bool,
 
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 }
 
 /// Finds places in recordings.

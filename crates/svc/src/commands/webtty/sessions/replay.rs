@@ -17,8 +17,8 @@ use tokio::{
 };
 use tty::{screen::Screen, size::Size};
 
-use self::tape::{Tape, What};
-use super::{On, cell, get, show::Pages};
+use self::tape::{Tape, TapeStep};
+use super::{SessionArgs, cell, get, show::Pages};
 use crate::{
     commands::{
         forward::panel::screen::is_there,
@@ -46,7 +46,7 @@ pub(crate) struct ReplayArgs {
     idle_limit: Option<Duration>,
 
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 }
 
 /// Plays it.
@@ -190,14 +190,14 @@ impl Player {
         }
     }
 
-    fn show(&mut self, what: What) {
+    fn show(&mut self, what: TapeStep) {
         let Some(screen) = &mut self.screen else {
             return;
         };
         match what {
-            What::Shown(bytes) => screen.feed(&bytes),
-            What::Resized(size) => screen.resize(size),
-            What::Said(text) => self.said = text,
+            TapeStep::Shown(bytes) => screen.feed(&bytes),
+            TapeStep::Resized(size) => screen.resize(size),
+            TapeStep::Said(text) => self.said = text,
         }
     }
 

@@ -5,17 +5,17 @@ use clap::Parser;
 use client::api::Api;
 use serde_json::{Map, Value};
 
-use super::{On, Written, cell, get, get_list, given, list, write_list, write_one};
+use super::{OutputArgs, SessionArgs, cell, get, get_list, given, list, write_list, write_one};
 use crate::{cli::Format, failure::Failure, output};
 
 /// The flags of `svc webtty sessions show` and `participants`.
 #[derive(Debug, Parser)]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
-    written: Written,
+    written: OutputArgs,
 
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 }
 
 /// The flags of `svc webtty sessions control-requests`.
@@ -36,10 +36,10 @@ pub(crate) struct RequestsArgs {
     limit: Option<u32>,
 
     #[command(flatten)]
-    written: Written,
+    written: OutputArgs,
 
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 }
 
 /// The flags of `svc webtty sessions events`.
@@ -56,10 +56,10 @@ pub(crate) struct EventsArgs {
     limit: u64,
 
     #[command(flatten)]
-    written: Written,
+    written: OutputArgs,
 
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 }
 
 /// Shows a session.
@@ -146,7 +146,7 @@ pub(super) struct Pages {
 
 impl Pages {
     /// From this record on.
-    pub(super) fn new(on: &On, from: u64) -> Self {
+    pub(super) fn new(on: &SessionArgs, from: u64) -> Self {
         Self {
             path: on.path(EVENTS),
             next: from,

@@ -14,10 +14,10 @@ use api::webtty::{RecordingVerdict, VERIFY};
 use clap::Parser;
 use client::api::{ApiError, Call};
 use serde_json::{Value, json};
-use tty::recording::{Broken, Fault, Head, Record, Verifier};
+use tty::recording::{BrokenChain, Fault, Head, Record, Verifier};
 
 use super::{
-    On, Written,
+    OutputArgs, SessionArgs,
     export::{Export, Include, begin},
 };
 use crate::{
@@ -38,10 +38,10 @@ pub(crate) struct VerifyArgs {
     file: Option<PathBuf>,
 
     #[command(flatten)]
-    written: Written,
+    written: OutputArgs,
 
     #[command(flatten)]
-    on: On,
+    on: SessionArgs,
 }
 
 /// Looks at it; a broken chain ends with 1.
@@ -57,7 +57,7 @@ pub(super) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
     }
 }
 
-fn told(broken: Broken, is_file: bool) -> Failure {
+fn told(broken: BrokenChain, is_file: bool) -> Failure {
     let message = format!("the recording is not what was recorded: {broken}");
     let failure = Failure::new(Code::Failed, message).named("recording_broken");
     match broken.fault {
@@ -69,7 +69,7 @@ fn told(broken: Broken, is_file: bool) -> Failure {
     }
 }
 
-fn tell(args: &VerifyArgs, found: &Found) -> Result<(), Failure> {
+fn tell(args: &VerifyArgs, found: &VerifyReport) -> Result<(), Failure> {
     match args.written.output {
         Format::Json => output::json(&json!({
             "session_id": args.on.session,
@@ -102,7 +102,7 @@ fn tell(args: &VerifyArgs, found: &Found) -> Result<(), Failure> {
 }
 
 /// The recording as the engine has it, and the end that it keeps.
-async fn of_engine(on: &On) -> Result<Found, Failure> {
+async fn of_engine(on: &SessionArgs) -> Result<VerifyReport, Failure> {
     let api = on.api()?;
     // The end is asked for first: what is recorded meanwhile comes behind it.
     let path = on.path(VERIFY);
@@ -150,7 +150,7 @@ fn kept(verdict: &RecordingVerdict) -> Option<Head> {
     serde_json::from_value(head).ok()
 }
 
-fn of_file(session: &str, path: &Path) -> Result<Found, Failure> {
+fn of_file(session: &str, path: &Path) -> Result<VerifyReport, Failure> {
     let cannot = |error| Failure::of(&format!("{} cannot be read", path.display()), error);
     let mut reader = BufReader::new(File::open(path).map_err(cannot)?);
     let mut chain = Chain::new(session, None, no_export);
@@ -183,7 +183,7 @@ fn no_answer() -> Failure {
 struct Chain {
     verifier: Verifier,
     end: Head,
-    broken: Option<Broken>,
+    broken: Option<BrokenChain>,
     withheld: u64,
     /// What somebody keeps apart from the records.
     kept: Option<Head>,
@@ -192,10 +192,10 @@ struct Chain {
 }
 
 /// What was found.
-struct Found {
+struct VerifyReport {
     /// The last record that follows the ones before it.
     end: Head,
-    broken: Option<Broken>,
+    broken: Option<BrokenChain>,
     /// Records whose content is not there.
     withheld: u64,
     /// Somebody said how far it has to go.
@@ -244,23 +244,23 @@ impl Chain {
         if self.kept.as_ref().is_some_and(is_other) {
             let fault = Fault::Link;
             let seq = record.seq;
-            self.broken = Some(Broken { seq, fault });
+            self.broken = Some(BrokenChain { seq, fault });
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<Found, Failure> {
+    fn finish(self) -> Result<VerifyReport, Failure> {
         // Whoever says that there are none is believed as with any other end.
         if self.end.seq == 0 && self.broken.is_none() && self.kept.is_none() {
             return Err((self.none)());
         }
         let reaches = |kept: &Head| kept.seq <= self.end.seq;
-        let missing = Broken {
+        let missing = BrokenChain {
             seq: self.end.seq.saturating_add(1),
             fault: Fault::Missing,
         };
         let is_short = !self.kept.as_ref().is_none_or(reaches);
-        Ok(Found {
+        Ok(VerifyReport {
             broken: self.broken.or(is_short.then_some(missing)),
             end: self.end,
             withheld: self.withheld,
@@ -329,11 +329,11 @@ mod tests {
         lines
     }
 
-    fn found(lines: &[String], kept: Option<Head>) -> Found {
+    fn found(lines: &[String], kept: Option<Head>) -> VerifyReport {
         looked_at(&lines.join("\n"), kept).unwrap()
     }
 
-    fn looked_at(text: &str, kept: Option<Head>) -> Result<Found, Failure> {
+    fn looked_at(text: &str, kept: Option<Head>) -> Result<VerifyReport, Failure> {
         let mut chain = Chain::new("wts_1", kept, no_export);
         let mut read = Lines::default();
         for piece in text.as_bytes().chunks(7) {
@@ -355,7 +355,7 @@ mod tests {
         let content = Fault::Content;
         assert_eq!(
             fault(&changed, None),
-            Broken {
+            BrokenChain {
                 seq: 2,
                 fault: content
             }
@@ -365,7 +365,7 @@ mod tests {
         let found_3 = Fault::Sequence { found: 3 };
         assert_eq!(
             fault(&removed, None),
-            Broken {
+            BrokenChain {
                 seq: 2,
                 fault: found_3
             }
@@ -376,7 +376,7 @@ mod tests {
         let missing = Fault::Missing;
         assert_eq!(
             fault(short, Some(whole.end.clone())),
-            Broken {
+            BrokenChain {
                 seq: 3,
                 fault: missing
             }
@@ -389,7 +389,7 @@ mod tests {
         let link = Fault::Link;
         assert_eq!(
             fault(&others, Some(whole.end)),
-            Broken {
+            BrokenChain {
                 seq: 3,
                 fault: link
             }
@@ -439,7 +439,10 @@ mod tests {
         assert!(hint(true).unwrap().contains("--include-stdin"));
         assert_eq!(hint(false), None);
         let fault = Fault::Content;
-        assert_eq!(told(Broken { fault, ..broken }, true).next_step(), None);
+        assert_eq!(
+            told(BrokenChain { fault, ..broken }, true).next_step(),
+            None
+        );
     }
 
     #[test]

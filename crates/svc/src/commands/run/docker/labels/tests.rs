@@ -27,12 +27,12 @@ fn container(labels: &Value) -> Container {
     serde_json::from_value(inspected).unwrap()
 }
 
-fn read(labels: &Value) -> Option<Found> {
+fn read(labels: &Value) -> Option<ContainerTunnel> {
     Reader::new(false).read(&container(labels))
 }
 
 /// The tunnels as `key name target`.
-fn tunnels(found: &Found) -> Vec<String> {
+fn tunnels(found: &ContainerTunnel) -> Vec<String> {
     found
         .tunnels
         .iter()

@@ -12,7 +12,7 @@ use types::webtty::{RecordType, StreamType};
 /// What is to be shown, in its order.
 #[derive(Debug)]
 pub(super) struct Tape {
-    steps: VecDeque<(Duration, What)>,
+    steps: VecDeque<(Duration, TapeStep)>,
     /// The longest time in which nothing happens.
     idle_limit: Option<Duration>,
     /// When the record before happened, as it was recorded.
@@ -23,7 +23,7 @@ pub(super) struct Tape {
 
 /// One step.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum TapeStep {
     /// The command wrote this.
     Shown(Vec<u8>),
     /// The terminal has another size.
@@ -75,7 +75,7 @@ impl Tape {
     }
 
     /// The next step, where it is to be shown by then.
-    pub(super) fn take(&mut self, by: Duration) -> Option<What> {
+    pub(super) fn take(&mut self, by: Duration) -> Option<TapeStep> {
         let is_due = self.next_at().is_some_and(|at| at <= by);
         let next = is_due.then(|| self.steps.pop_front()).flatten();
         next.map(|(_, what)| what)
@@ -93,7 +93,7 @@ impl Tape {
 }
 
 /// What a record does.
-fn what(event: &RecordedEvent, is_first: bool) -> Vec<What> {
+fn what(event: &RecordedEvent, is_first: bool) -> Vec<TapeStep> {
     let metadata = event.metadata.as_ref();
     let number = |name: &str| {
         let size = metadata?.get("terminal_size")?;
@@ -109,25 +109,27 @@ fn what(event: &RecordedEvent, is_first: bool) -> Vec<What> {
         (RecordType::Data, Some(StreamType::Stdout | StreamType::Stderr)) => {
             let bytes = event.payload_plaintext.as_deref();
             let bytes = bytes.and_then(super::super::decoded);
-            bytes.map(What::Shown).into_iter().collect()
+            bytes.map(TapeStep::Shown).into_iter().collect()
         }
         (RecordType::Data, _) => Vec::new(),
         // Pipes have lines without a carriage return: the terminal adds it.
         (RecordType::Open, _) if is_first && size.is_none() => {
-            vec![What::Shown(NEW_LINES.as_bytes().to_vec())]
+            vec![TapeStep::Shown(NEW_LINES.as_bytes().to_vec())]
         }
-        (RecordType::Open | RecordType::Resize, _) => size.map(What::Resized).into_iter().collect(),
+        (RecordType::Open | RecordType::Resize, _) => {
+            size.map(TapeStep::Resized).into_iter().collect()
+        }
         (RecordType::Close, _) => {
             let code = metadata.and_then(|metadata| metadata.get("exit_code"));
             let code = code.and_then(Value::as_i64);
-            vec![What::Said(code.map_or_else(
+            vec![TapeStep::Said(code.map_or_else(
                 || "it ended".to_owned(),
                 |code| format!("it ended with {code}"),
             ))]
         }
         (kind, _) if !detail.is_empty() => {
             let who = event.participant_id.as_deref().unwrap_or("the platform");
-            vec![What::Said(format!("{kind}: {who} {detail}"))]
+            vec![TapeStep::Said(format!("{kind}: {who} {detail}"))]
         }
         _ => Vec::new(),
     }
@@ -187,15 +189,15 @@ mod tests {
         let mut tape = Tape::new(None);
         tape.extend(&recording());
         let size = Size { rows: 5, cols: 40 };
-        assert_eq!(tape.take(Duration::ZERO), Some(What::Resized(size)));
+        assert_eq!(tape.take(Duration::ZERO), Some(TapeStep::Resized(size)));
         assert_eq!(tape.take(Duration::from_millis(499)), None);
         let half = Duration::from_millis(500);
-        assert_eq!(tape.take(half), Some(What::Shown(b"$ ".to_vec())));
+        assert_eq!(tape.take(half), Some(TapeStep::Shown(b"$ ".to_vec())));
         assert_eq!(tape.next_at(), Some(Duration::from_secs(61)));
         let end = Duration::from_secs(61);
-        assert_eq!(tape.take(end), Some(What::Shown(b"ls".to_vec())));
+        assert_eq!(tape.take(end), Some(TapeStep::Shown(b"ls".to_vec())));
         let said = "it ended with 3".to_owned();
-        assert_eq!(tape.take(end), Some(What::Said(said)));
+        assert_eq!(tape.take(end), Some(TapeStep::Said(said)));
         assert_eq!((tape.len(), tape.last()), (0, end));
     }
 
@@ -211,7 +213,7 @@ mod tests {
     fn pipes_have_lines_of_their_own() {
         let mut tape = Tape::new(None);
         tape.extend(&[record(1, "2026-01-02T03:04:05Z", &json!({"type": "open"}))]);
-        let mode = What::Shown(b"\x1b[20h".to_vec());
+        let mode = TapeStep::Shown(b"\x1b[20h".to_vec());
         assert_eq!(tape.take(Duration::ZERO), Some(mode));
     }
 }
