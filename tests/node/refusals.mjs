@@ -18,7 +18,7 @@ const REFUSALS = [
   { at: "timeout", status: 504, code: "upstream_timeout", step: "slow or stuck" },
   { at: "token", status: 401, code: "unauthenticated", step: "with the token" },
   { at: "token", path: "/?svc.token=wrong-one.wrong-two.wrong-three", status: 401, code: "invalid_token", step: "expired" },
-  { at: "elsewhere", status: 403, code: "address_not_trusted", step: "a network" },
+  { at: "elsewhere", status: 403, code: "address_not_trusted", step: "an allowed network" },
   { at: "session", path: "/.well-known/svc/callback?code=x&state=y", status: 403, code: "sign_in_failed", step: "cookies" },
   { at: "limited", status: 429, code: "rate_limited", step: "in a second" },
 ];

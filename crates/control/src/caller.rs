@@ -4,8 +4,8 @@ mod bearer;
 mod needs;
 mod operator;
 mod principal;
+mod signature_cache;
 mod token;
-mod verdicts;
 mod verify;
 
 use std::marker::PhantomData;
@@ -24,7 +24,7 @@ pub use self::needs::{
 };
 pub use self::operator::Operator;
 pub use self::principal::{Principal, Source};
-pub use self::verdicts::SignatureCache;
+pub use self::signature_cache::SignatureCache;
 use crate::app::App;
 use crate::extract::ClientIp;
 use crate::people::session;

@@ -63,8 +63,7 @@ pub(crate) struct TunnelFlags {
     #[arg(long, value_name = "PROTOCOL", hide_short_help = true)]
     pub(crate) protocol: Option<String>,
 
-    /// Tunnel name, shown in lists and used by `svc dial` (does not set the public host name; see
-    /// --hostname)
+    /// Name in lists and for `svc dial`; --hostname sets the public name
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 

@@ -16,8 +16,8 @@ use types::id::{CredentialId, SessionId};
 use types::problem::Problem;
 
 use super::principal::{Principal, Source};
+use super::signature_cache::{CachedSignature, Signer};
 use super::token::UnverifiedClaims;
-use super::verdicts::{CachedSignature, Signer};
 use crate::app::App;
 use crate::extract::ClientIp;
 use crate::people::session;

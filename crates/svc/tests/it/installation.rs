@@ -196,7 +196,7 @@ async fn people_are_told_how_to_get_in() {
     }
     let ended = running.terminate().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stderr.contains("stopping"), "{ended:?}");
+    assert!(ended.stderr.contains("Stopping"), "{ended:?}");
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
             1,
             "engine_not_resolved",
             "cannot resolve",
-            "written right",
+            "check the spelling",
         ),
         mistake(
             [at(&engine), vec!["--ca-file", "none.pem"]].concat(),

@@ -139,7 +139,7 @@ async fn a_reference_leads_to_what_decided() {
         (&"session".into(), &"unauthenticated".into())
     );
     assert_eq!(refused["reason"], "no session");
-    assert!(refused["explain"].as_str().unwrap().contains("signed in"));
+    assert!(refused["explain"].as_str().unwrap().contains("sign in"));
     assert_eq!(record(&shown)["failure"], "sign_in_failed");
 }
 

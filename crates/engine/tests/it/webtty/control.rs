@@ -36,9 +36,9 @@ async fn en_8_control_is_asked_for_granted_and_taken_back() {
         (asked.user.as_str(), asked.reason.as_str()),
         ("usr_bob", "to help")
     );
-    // Not by who asks.
-    bob.send(decision(&request, true)).await;
+    // Not by the participant who asks. The answer to the decision comes behind what was typed before it.
     bob.types("not yet").await;
+    bob.send(decision(&request, true)).await;
     bob.notice(NoticeKind::Unspecified).await;
     ann.send(decision(&request, true)).await;
     bob.notice(NoticeKind::Granted).await;
