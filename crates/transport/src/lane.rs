@@ -6,12 +6,12 @@
 //! frame are `wire::lane`'s; this module moves them.
 //!
 //! ```text
-//! engine: Standing::into_lane ─▶ Lane::open ─────────▶ LaneStream ─▶ Carried ─▶ (its own connection)
-//! agent:  Lane::agent ─────────▶ Driver::poll_accept ─▶ LaneStream ─▶ Carried ─▶ (the same)
+//! engine: StandingConnection::into_lane ─▶ Lane::open ──▶ LaneStream ─▶ MigratingStream ─▶ (its own connection)
+//! agent:  Lane::agent ─────▶ Driver::poll_accept ──▶ LaneStream ─▶ MigratingStream ─▶ (the same)
 //! ```
 //!
 //! What a stream may have on the lane is limited, so nobody waits behind a large or a slow one:
-//! [`Carried`] takes it to a standing connection when it comes to its [`Budget`], or when its peer
+//! [`MigratingStream`] takes it to a standing connection when it comes to its [`Budget`], or when its peer
 //! does not read.
 
 mod budget;
@@ -123,7 +123,7 @@ impl Lane {
     }
 
     /// The agent's end of a connection that has become a lane
-    /// ([`AcceptedStream`](crate::standing::Accepted)), and the task that serves it.
+    /// ([`AcceptedStream`](crate::standing::AcceptedStream)), and the task that serves it.
     pub fn agent<T: Stream>(io: T) -> (Self, Driver<T>) {
         Self::new(io, Side::Agent, &[])
     }

@@ -5,7 +5,7 @@
 //! then on both ends send the frames of this module: each with the number of its stream, so that
 //! one write carries what many streams have to say.
 //!
-//! What of a stream may be on a lane and has not been read is limited ([`Sending`], [`Reading`]). A
+//! What of a stream may be on a lane and has not been read is limited ([`SendWindow`], [`ReceiveWindow`]). A
 //! stream that has more to say does not wait for room: it moves to a standing connection of its own,
 //! where TCP's flow control is. So nothing big is on a lane, and nobody waits behind it.
 //!

@@ -76,7 +76,7 @@ impl<T: Stream> IdleConnection<T> {
     /// Begins a stream.
     ///
     /// # Errors
-    /// As [`Standing::open`]; the connection is closed then.
+    /// As [`StandingConnection::open`]; the connection is closed then.
     pub(super) fn open(self, open: &StreamOpen) -> io::Result<(FramedStream<T>, PoolPermit)> {
         let Self { standing, seat } = self;
         Ok((standing.open(open)?, seat))
@@ -92,7 +92,7 @@ impl IdleConnection {
     /// under way for `stall`.
     ///
     /// # Errors
-    /// As [`Standing::into_lane`]; the connection is closed then.
+    /// As [`StandingConnection::into_lane`]; the connection is closed then.
     pub(super) fn into_lane(
         self,
         stall: Duration,

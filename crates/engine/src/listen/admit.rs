@@ -103,7 +103,7 @@ async fn read_in_time(socket: &mut Socket, said: &mut Vec<u8>) -> ParsedHeader {
 }
 
 /// Reads until `said` begins with a whole header or cannot. What was read behind a header stays
-/// in `said`. [`Parsed::Partial`]: the connection ended before.
+/// in `said`. [`ParsedHeader::Partial`]: the connection ended before.
 async fn read_header(socket: &mut Socket, said: &mut Vec<u8>) -> ParsedHeader {
     let mut bytes = [0; MAX_HEADER];
     loop {

@@ -2,7 +2,7 @@
 //! them (EN-8, WT-2).
 //!
 //! Whoever comes to a tunnel of the protocol `webtty`, at its published host or by a dial, opens a
-//! session. [`RunningEngine`] is that session: the state machine of `tty` behind a lock, with what wakes
+//! session. [`RunningSession`] is that session: the state machine of `tty` behind a lock, with what wakes
 //! those who wait. One task ([`relay`]) has the server's side and the time. Each participant has a
 //! task of its own ([`participant`]), which takes what waits for it and says what it hears; whoever
 //! opened the session is the first of them, others come by the Engine API. [`Sessions`] knows all

@@ -83,7 +83,7 @@ impl Policy {
     /// Whether somebody may join a session of the server, by what is asked for now.
     ///
     /// # Errors
-    /// [`Denied`].
+    /// [`BoundaryDenial`].
     pub(crate) fn admits(
         &self,
         token: &Verified,

@@ -84,7 +84,7 @@ impl Participant {
         (participant, input)
     }
 
-    /// What happens next; `None` after [`ParticipantEvent::CommandEnd`]. Cancel safe.
+    /// What happens next; `None` after [`ParticipantEvent::Ended`]. Cancel safe.
     pub async fn event(&mut self) -> Option<ParticipantEvent> {
         self.events.recv().await
     }

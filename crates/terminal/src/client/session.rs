@@ -170,7 +170,7 @@ impl Session {
         (session, input)
     }
 
-    /// What happens next; `None` after [`Event::CommandEnd`]. Cancel safe.
+    /// What happens next; `None` after [`Event::Ended`]. Cancel safe.
     pub async fn event(&mut self) -> Option<Event> {
         self.events.recv().await
     }
