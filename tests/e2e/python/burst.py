@@ -28,12 +28,9 @@ async def main():
 
         visits = (visit(*numbered) for numbered in enumerate(visitors))
         answers = await asyncio.gather(*visits, return_exceptions=True)
-        # On a slow machine some have waited for the SDK longer than the engine lets them. Not the 64 that
-        # it opens at a time, and not one who comes afterwards.
         results = {
-            "a_batch_answered": sum(answer is True for answer in answers) >= 64,
+            "answered": sum(answer is True for answer in answers),
             "control_open": not control.closed,
-            "next_answered": await visit(VISITORS, socket.create_connection(("127.0.0.1", port))),
         }
         if not control.closed:
             await soon(tunnel.close())
