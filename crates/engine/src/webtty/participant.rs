@@ -11,7 +11,7 @@ use tty::session::{CLOSE_DEADLINE, OPEN_DEADLINE, SILENCE};
 use types::id::ParticipantId;
 
 use super::running::{RunningSession, Seat};
-use super::wire::{ConnectionError, Peer, Say, Sayer, Source};
+use super::wire::{ConnectionError, MessageSink, Peer, Say, Source};
 use crate::api::CredentialGuard;
 
 /// Reads the attach that a participant's stream begins with. Whoever has none to show is told so and
@@ -120,7 +120,7 @@ async fn hear(
 async fn tell(
     session: &RunningSession,
     seat: &Seat,
-    sayer: &mut Sayer<'_>,
+    sayer: &mut MessageSink<'_>,
 ) -> Result<(), ConnectionError> {
     loop {
         while let Some(kind) = session.take(seat.id) {

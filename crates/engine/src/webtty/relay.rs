@@ -13,7 +13,7 @@ use tty::session::{CLOSE_DEADLINE, SILENCE};
 use super::registry::SessionPermit;
 use super::running::RunningSession;
 use super::upstream::Server;
-use super::wire::{Say, Sayer, Source};
+use super::wire::{MessageSink, Say, Source};
 use crate::core::Worker;
 use crate::edge::access_record::{AccessRecord, Outcome};
 use crate::edge::revocation;
@@ -71,7 +71,7 @@ async fn hear(session: &RunningSession, source: &mut Source<'_>) {
 }
 
 /// Tells the server what waits for it, until it is to be hung up to.
-async fn tell(session: &RunningSession, sayer: &mut Sayer<'_>) {
+async fn tell(session: &RunningSession, sayer: &mut MessageSink<'_>) {
     let telling = async {
         loop {
             while let Some(kind) = session.take_for_server() {

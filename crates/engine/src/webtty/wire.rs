@@ -19,7 +19,7 @@ use types::webtty::Transport;
 pub(crate) type Source<'a> = Pin<Box<dyn Stream<Item = Result<Kind, ConnectionError>> + Send + 'a>>;
 
 /// What somebody is told.
-pub(crate) type Sayer<'a> = Pin<Box<dyn Sink<Say, Error = ConnectionError> + Send + 'a>>;
+pub(crate) type MessageSink<'a> = Pin<Box<dyn Sink<Say, Error = ConnectionError> + Send + 'a>>;
 
 /// Something that somebody is told.
 pub(crate) enum Say {
@@ -59,7 +59,7 @@ impl ConnectionError {
 /// The other end of a connection.
 pub(crate) struct Peer<'a> {
     pub(crate) source: Source<'a>,
-    pub(crate) sayer: Sayer<'a>,
+    pub(crate) sayer: MessageSink<'a>,
     pub(crate) transport: Transport,
 }
 

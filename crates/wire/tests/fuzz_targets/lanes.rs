@@ -46,7 +46,7 @@ pub(super) fn check(data: &[u8]) {
 }
 
 /// An event that owns its bytes.
-type Told = (u32, Option<FrameStep>, Vec<u8>, String);
+type FrameSummary = (u32, Option<FrameStep>, Vec<u8>, String);
 
 fn read(bytes: &[u8], cut: usize) -> (Vec<Event<'_>>, Option<LaneError>) {
     let mut decoder = Decoder::new();
@@ -64,8 +64,8 @@ fn read(bytes: &[u8], cut: usize) -> (Vec<Event<'_>>, Option<LaneError>) {
 }
 
 /// The same with the pieces of a `DATA` frame, and `DATA` frames of a stream in a row, as one.
-fn joined(events: &[Event<'_>]) -> Vec<Told> {
-    let mut joined: Vec<Told> = Vec::new();
+fn joined(events: &[Event<'_>]) -> Vec<FrameSummary> {
+    let mut joined: Vec<FrameSummary> = Vec::new();
     for event in events {
         match event {
             Event::Open { stream, open } => {
