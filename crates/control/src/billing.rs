@@ -8,11 +8,10 @@ mod decision;
 mod ledger;
 mod pages;
 mod read;
+mod routes;
 
 use std::pin::Pin;
-use std::sync::Arc;
 
-use axum::Router;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use store::{Conn, Tx};
@@ -22,13 +21,8 @@ pub(crate) use self::account::day_of;
 pub use self::account::{Account, PaymentStatus, Period, Subscription};
 pub use self::decision::{Decision, decide};
 pub use self::ledger::Ledger;
-use crate::app::App;
+pub use self::routes::routes;
 use crate::problem::Answer;
-
-/// The routes of this module.
-pub fn routes() -> Router<Arc<App>> {
-    pages::routes().merge(read::routes())
-}
 
 /// What keeps accounts. [`Ledger`] keeps them in the platform's own database; whoever charges
 /// through somebody else writes what is to be done there into the same transaction, and does it

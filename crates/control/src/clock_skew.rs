@@ -2,19 +2,21 @@
 //!
 //! Platforms on one database share its time: tokens that one issues are judged by the others, and a
 //! lease of one ends for all. So each compares its clock with the database's, and what several
-//! processes decide by time is decided by the database's ([`App::database_now`]).
+//! processes decide by time is decided by the database's ([`crate::app::App::database_now`]).
 
-use std::sync::Arc;
+mod task;
+
+pub(crate) use self::task::run;
+
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use tokio_util::sync::CancellationToken;
+use daemon::clock::Clock;
+use jiff::SignedDuration;
+use store::Store;
 
-use crate::app::App;
 use crate::metrics;
 
-/// The difference that was measured last; a part of [`App`].
+/// The difference that was measured last; a part of [`crate::app::App`].
 #[derive(Debug, Default)]
 pub struct ClockSkew {
     /// How far our clock is ahead, in microseconds.
@@ -37,12 +39,12 @@ impl ClockSkew {
     ///
     /// # Errors
     /// The database does not answer; what was measured before still counts.
-    pub async fn measure(&self, app: &App) -> Result<(), store::Error> {
-        let before = app.now();
-        let Some(database) = app.store.time().await? else {
+    pub async fn measure(&self, store: &Store, clock: &dyn Clock) -> Result<(), store::Error> {
+        let before = clock.now();
+        let Some(database) = store.time().await? else {
             return Ok(());
         };
-        let after = app.now();
+        let after = clock.now();
         // The database answered somewhere in between.
         let ahead = nearest(
             before.duration_since(database),
@@ -66,30 +68,6 @@ impl ClockSkew {
     }
 }
 
-impl App {
-    /// The present moment by the clock that all processes on this database share.
-    pub fn database_now(&self) -> Timestamp {
-        let now = self.now();
-        now.saturating_sub(self.clock_skew.ahead()).unwrap_or(now)
-    }
-}
-
-/// Compares the clocks every minute, until `stop`.
-pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
-    loop {
-        if let Err(error) = app.clock_skew.measure(&app).await {
-            tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "the clocks were not compared"
-            );
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(EVERY) => {}
-        }
-    }
-}
-
 /// Of all differences between two, the one that is nearest to none.
 fn nearest(one: SignedDuration, other: SignedDuration) -> SignedDuration {
     let (least, most) = if one < other {
@@ -104,7 +82,6 @@ fn nearest(one: SignedDuration, other: SignedDuration) -> SignedDuration {
 const WORTH_A_WARNING: SignedDuration = SignedDuration::from_secs(2);
 /// Tokens are refused that were issued more than some seconds from now.
 const TOO_LARGE: SignedDuration = SignedDuration::from_secs(30);
-const EVERY: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

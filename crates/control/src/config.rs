@@ -8,6 +8,7 @@ mod reference;
 mod retention;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -21,8 +22,8 @@ use daemon::tls::CertFiles;
 use ipnet::IpNet;
 use jiff::SignedDuration;
 
-pub(crate) use self::check::{host_name, is_loopback, network, path};
 pub use self::retention::Retention;
+pub(crate) use self::values::{host_name, is_loopback, network, path};
 use crate::mail::MailConfig;
 use crate::oauth::Clients;
 use crate::people::openid::OpenIdConfig;

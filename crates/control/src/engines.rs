@@ -17,17 +17,15 @@ mod everything;
 mod items;
 mod lines;
 mod link;
+mod listen;
 mod news;
 mod reports;
+mod routes;
 mod sign_in;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use api::link::{CHANGES, REPORTS, SIGN_IN};
-use axum::Router;
-use axum::routing::{get, post};
 use credentials::digest;
 use jiff::SignedDuration;
 use subtle::{Choice, ConstantTimeEq as _};
@@ -38,13 +36,14 @@ use types::id::UserId;
 use types::problem::Problem;
 
 use self::cluster::Cluster;
-use crate::app::App;
+pub(crate) use self::listen::listen;
+pub use self::routes::routes;
 use crate::config::Config;
 use crate::keys::{KeyError, cluster_secret};
 use crate::people::throttle::{Limits, Throttle};
 use crate::problem::Answer;
 
-/// What the handlers of the link share; a part of [`App`].
+/// What the handlers of the link share; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct Engines {
     enrolled: Vec<EnrolledCluster>,
@@ -151,42 +150,12 @@ impl Engines {
     }
 }
 
-/// Hears what other processes of the platform change, until `stop`. Links end with it.
-pub(crate) async fn listen(app: Arc<App>, stop: CancellationToken) {
-    loop {
-        let listened = tokio::select! {
-            () = stop.cancelled() => break,
-            listened = app.store.listen() => listened,
-        };
-        if let Err(error) = listened {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "changes of other processes are not heard at once"
-            );
-        }
-        tokio::select! {
-            () = stop.cancelled() => break,
-            () = tokio::time::sleep(LISTEN_AGAIN) => {}
-        }
-    }
-    app.engines.end();
-}
-
-/// The routes of this module. Those of the link are no part of the public interface.
-pub fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route(CHANGES, get(changes::stream))
-        .route(REPORTS, post(reports::take))
-        .route(SIGN_IN, get(sign_in::show))
-}
-
 /// Links of one process: each has a task, a buffer of some hundred kilobytes at worst, and one
 /// small query a second.
 const MAX_LINKS: usize = 256;
 /// A quarter of the connections that SQLite has, an eighth of those to PostgreSQL.
 const MAX_TELLING: usize = 2;
-/// The database may be away; links look by themselves meanwhile.
-const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+
 /// How long the log of changes is kept: an engine that was away for longer is told everything.
 pub(crate) const LOG_IS_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// A link that was not seen for so long has ended without a word: several times

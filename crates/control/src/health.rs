@@ -3,25 +3,21 @@
 //! Both are public: they are for balancers and supervisors, and say nothing that the next request
 //! would not.
 
+mod routes;
+
+pub use self::routes::routes;
+
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use api::control::health::{HEALTHZ, Health as Shown, HealthStatus, READYZ};
-use axum::extract::State;
-use axum::{Json, Router};
 use parking_lot::Mutex;
 use store::Store;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use types::problem::Problem;
 
-use crate::app::App;
-use crate::problem::Answer;
-use crate::route::Serve as _;
-
-/// What readiness depends on. The keys do not: without them there is no [`App`].
+/// What readiness depends on. The keys do not: without them there is no [`crate::app::App`].
 #[derive(Debug)]
 pub struct Health {
     drain: OnceLock<CancellationToken>,
@@ -115,32 +111,6 @@ const LEAST_FREE_BYTES: u64 = 16 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A balancer asks every few seconds; a stranger who asks more often costs no query.
 const FRESH: Duration = Duration::from_secs(1);
-
-/// The routes of this module.
-pub fn routes() -> Router<Arc<App>> {
-    Router::new().serve(HEALTHZ, lives).serve(READYZ, serves)
-}
-
-async fn lives() -> Json<Shown> {
-    Json(OK)
-}
-
-async fn serves(State(app): State<Arc<App>>) -> Answer<Json<Shown>> {
-    let is_ready = app.health.is_ready(&app.store).await && !app.clock_skew.is_too_large();
-    if is_ready {
-        Ok(Json(OK))
-    } else {
-        Err(Problem::unavailable()
-            .with_retry_after(RETRY_AFTER_SECONDS)
-            .into())
-    }
-}
-
-const OK: Shown = Shown {
-    status: HealthStatus::Ok,
-};
-/// As for every refusal because of the database.
-const RETRY_AFTER_SECONDS: u32 = 2;
 
 #[cfg(test)]
 mod tests {

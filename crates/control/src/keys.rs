@@ -8,8 +8,10 @@
 mod files;
 mod jwks;
 pub mod keeper;
+mod relay_key;
 mod ring;
 mod rotation;
+mod routes;
 mod seal;
 mod secret;
 mod turn;
@@ -18,9 +20,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::{fmt, io};
 
-use api::control::contracts::JWKS;
-use api::control::turn::RELAY_KEY;
-use axum::Router;
 use credentials::{Secret, SigningKey};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Mutex, RwLock};
@@ -30,15 +29,13 @@ use types::problem::Problem;
 
 pub(crate) use self::files::cluster_secret;
 pub use self::ring::KeySet;
-pub use self::rotation::{LEAD, Rotation, rotate};
+pub use self::rotation::{LEAD, Rotation};
+pub use self::routes::routes;
 pub(crate) use self::seal::Seal;
 pub use self::turn::RelayKey;
 use self::turn::TurnKeys;
-use crate::app::App;
 use crate::config::Config;
-use crate::oauth::for_any_origin;
 use crate::problem::Answer;
-use crate::route::Serve as _;
 
 /// The keys of a running platform.
 pub struct Keys {
@@ -217,10 +214,3 @@ fn sealing(secret: &Secret, purpose: &str) -> Result<Seal, KeyError> {
 /// A stranger's key costs one query in this time, whoever names it. A key that another process
 /// made is public long before it signs, so hardly any token waits for this.
 const ASK_EVERY: SignedDuration = SignedDuration::from_secs(10);
-
-/// The public keys, for engines and for whoever verifies tokens of the platform or speaks to a
-/// relay.
-pub fn routes() -> Router<Arc<App>> {
-    for_any_origin(Router::new().serve(JWKS, jwks::serve), &[JWKS.path])
-        .serve(RELAY_KEY, turn::serve)
-}

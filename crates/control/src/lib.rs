@@ -2,7 +2,7 @@
 //! the issuance of TURN credentials, over HTTP and on a database.
 //!
 //! It knows no tunnel that is alive: that is the engines' business, and the two meet over the
-//! network only. Start with [`app::router`]; every part of the API is a module with `routes()`, and
+//! network only. Start with [`router::router`]; every part of the API is a module with `routes()`, and
 //! every handler that is not public begins with a [`caller::Caller`].
 
 pub mod access;
@@ -37,6 +37,7 @@ pub mod projects;
 pub mod random;
 pub mod rate_limit;
 pub mod route;
+pub mod router;
 mod server;
 pub mod settings;
 pub mod timeline;

@@ -3,21 +3,18 @@
 //! No label has a value that users control: a route is the template of its path, never the path.
 
 mod table;
-
-use std::sync::Arc;
-use std::time::Duration;
+mod watch;
 
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::Response;
-use daemon::metrics::{Readiness, describe};
+use daemon::metrics::describe;
 use http::{Method, StatusCode};
 use jiff::SignedDuration;
 use metrics::{counter, gauge, histogram};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::app::App;
+pub(crate) use self::watch::watch;
 use crate::jobs::Stale;
 
 /// Tells the recorder what there is; after it was installed.
@@ -150,31 +147,6 @@ pub(crate) fn webhook_event_dropped() {
 pub(crate) fn job_failed() {
     counter!(table::JOB_FAILURES).increment(1);
 }
-
-/// Keeps up to date what is looked at and not counted, until the drain: the readiness that the
-/// metrics listener tells, and the pool of the database.
-pub(crate) async fn watch(app: Arc<App>, readiness: Readiness, drain: CancellationToken) {
-    while !drain.is_cancelled() {
-        let is_ready = tokio::select! {
-            is_ready = app.health.is_ready(&app.store) => is_ready && !app.clock_skew.is_too_large(),
-            () = drain.cancelled() => false,
-        };
-        readiness.set_ready(is_ready);
-        gauge!(table::READY).set(f64::from(u8::from(is_ready)));
-        let pool = app.store.pool();
-        gauge!(table::CONNECTIONS, "state" => "idle").set(f64::from(pool.idle));
-        gauge!(table::CONNECTIONS, "state" => "used").set(f64::from(pool.used));
-        tokio::select! {
-            () = drain.cancelled() => {}
-            () = tokio::time::sleep(EVERY) => {}
-        }
-    }
-    readiness.set_ready(false);
-    gauge!(table::READY).set(0.0);
-}
-
-/// As often as the engine's; a scraper comes less often.
-const EVERY: Duration = Duration::from_secs(5);
 
 fn method(method: &Method) -> &'static str {
     const KNOWN: [(Method, &str); 7] = [

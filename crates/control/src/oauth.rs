@@ -21,21 +21,16 @@ mod issue;
 mod metadata;
 mod request;
 mod revoke;
+mod routes;
 mod scope;
 mod source;
 mod token;
 mod user_code;
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use api::control::oauth::{
-    AUTHORIZATION_SERVER, AUTHORIZE, DEVICE_AUTHORIZATION, PROTECTED_RESOURCE,
-    PROTECTED_RESOURCE_OF_MCP, REVOKE, TOKEN,
-};
-use axum::Router;
+use api::control::oauth::{DEVICE_AUTHORIZATION, REVOKE, TOKEN};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
 use http::StatusCode;
 use types::id::UserId;
 
@@ -44,11 +39,10 @@ pub use self::clients::{Client, Clients, OauthSection};
 pub(crate) use self::cors::for_any_origin;
 pub(crate) use self::device_authorization::EXPIRY_IS_TOLD_FOR;
 use self::error::Code;
-use crate::app::App;
+pub use self::routes::routes;
 use crate::people::throttle::{Limits, Throttle};
-use crate::route::Serve as _;
 
-/// What the handlers of OAuth count: one for a process, a part of [`App`].
+/// What the handlers of OAuth count: one for a process, a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct Oauth {
     /// User codes that were typed, by person: all sessions of one count together.
@@ -92,30 +86,4 @@ pub(crate) fn too_many_requests(path: &str, retry_after: u32) -> Response {
         cors::allow_any_origin(&mut response);
     }
     response
-}
-
-/// The routes of this module.
-pub fn routes() -> Router<Arc<App>> {
-    let public = Router::new()
-        .serve(AUTHORIZATION_SERVER, metadata::authorization_server)
-        .serve(PROTECTED_RESOURCE, metadata::protected_resource)
-        .serve(PROTECTED_RESOURCE_OF_MCP, metadata::protected_resource)
-        .route(TOKEN, post(token::token))
-        .route(REVOKE, post(revoke::revoke));
-    let paths = [
-        AUTHORIZATION_SERVER.path,
-        PROTECTED_RESOURCE.path,
-        PROTECTED_RESOURCE_OF_MCP.path,
-        TOKEN,
-        REVOKE,
-    ];
-    let pages = Router::new()
-        .route(AUTHORIZE, get(authorize::show).post(authorize::submit))
-        .route(
-            DEVICE_AUTHORIZATION,
-            post(device_authorization::device_authorization),
-        )
-        .route("/device", get(device::show).post(device::submit))
-        .route("/device/approve", post(device::decide));
-    for_any_origin(public, &paths).merge(pages)
 }

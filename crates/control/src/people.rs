@@ -13,6 +13,8 @@ pub mod passkeys;
 pub mod password;
 pub mod recovery;
 pub mod reset;
+pub mod reset_throttle;
+mod routes;
 pub mod second_factor;
 pub mod secret_link;
 pub mod session;
@@ -22,23 +24,19 @@ pub mod totp;
 mod user;
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use api::control::people::GET_USER;
-use axum::Router;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use types::id::UserId;
 
 use self::openid::Provider;
 use self::password::{HashError, Passwords};
-use crate::app::App;
+pub use self::routes::routes;
 use crate::config::Config;
 use crate::mail::{Mailer, MailerError};
-use crate::route::Serve as _;
 
-/// What handlers about people share: one for a process, a part of [`App`].
+/// What handlers about people share: one for a process, a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct People {
     /// Hashes passwords.
@@ -48,7 +46,7 @@ pub struct People {
     /// Counts sign-ins by where they come from.
     pub places: throttle::Throttle<IpAddr>,
     /// Counts reset links.
-    pub resets: reset::Requests,
+    pub resets: reset_throttle::ResetThrottle,
     /// Counts changes of address by whom the mail goes to.
     pub changes: throttle::Throttle<email::Email>,
     /// The provider by which people sign in, where there is one.
@@ -94,7 +92,7 @@ impl People {
                 .transpose()
                 .map_err(PeopleError::OpenId)?,
             places: throttle::Throttle::new(throttle::Limits::ADDRESS),
-            resets: reset::Requests::default(),
+            resets: reset_throttle::ResetThrottle::default(),
             invitations: throttle::Throttle::new(throttle::Limits::MAIL),
             inviters: throttle::Throttle::new(throttle::Limits::INVITER),
             background: TaskTracker::new(),
@@ -119,8 +117,3 @@ impl People {
 
 /// How long the end of the process waits for mails: a try that goes on, and the last one.
 const LAST_TRIES: Duration = Duration::from_secs(45);
-
-/// The routes of this module.
-pub fn routes() -> Router<Arc<App>> {
-    Router::new().serve(GET_USER, user::get)
-}

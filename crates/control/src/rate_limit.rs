@@ -6,28 +6,24 @@
 //! process's: several platforms allow several times as much. Requests without a valid credential
 //! count for their source ([`source`]).
 
+mod layer;
 mod section;
 mod source;
+mod source_layer;
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
-
-use api::control::{Access, Method, operations};
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
 use daemon::rate_limit::{Buckets, RateLimit};
 use tokio::time::Instant;
 use types::id::UserId;
 
+pub(crate) use self::layer::limit_callers;
 pub use self::section::{LimitsConfig, LimitsSection};
 use self::source::SourceLimiter;
-pub(crate) use self::source::{limit as limit_source, note_credential};
-use crate::app::App;
-use crate::caller::{self, Principal};
-use crate::problem::{Answer, Refusal};
+pub(crate) use self::source::note_credential;
+pub(crate) use self::source_layer::limit_sources;
+use crate::caller::Principal;
+use crate::problem::Answer;
 
-/// The buckets of one process; a part of [`App`].
+/// The buckets of one process; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct RateLimiter {
     credentials: Buckets<String>,
@@ -74,59 +70,4 @@ impl RateLimiter {
             .map(|_| ())
             .map_err(|limit| limit.refusal().into())
     }
-}
-
-/// Identifies the caller of an operation that is not public, once for the handler too, and takes a
-/// token of theirs.
-pub(crate) async fn limit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    if !is_guarded(&request) {
-        return next.run(request).await;
-    }
-    let (mut parts, body) = request.into_parts();
-    // Whoever is nobody is refused as the handler would.
-    let who = match caller::identify(&parts, &app).await {
-        Ok(who) => who,
-        Err(refusal) => return refusal.into_response(),
-    };
-    let (rate_limit, mut response) = match app.rate_limiter.take(&who) {
-        Ok(rate_limit) => {
-            parts.extensions.insert(who);
-            let request = Request::from_parts(parts, body);
-            (rate_limit, next.run(request).await)
-        }
-        Err(rate_limit) => {
-            let refusal = Refusal::from(rate_limit.refusal());
-            (rate_limit, refusal.into_response())
-        }
-    };
-    rate_limit.write(response.headers_mut());
-    response
-}
-
-/// Whether the request is for an operation that asks for a caller.
-fn is_guarded(request: &Request) -> bool {
-    static GUARDED: LazyLock<HashMap<(&str, &str), bool>> = LazyLock::new(|| {
-        operations()
-            .map(|operation| {
-                let method = match operation.method {
-                    Method::Get => "GET",
-                    Method::Head => "HEAD",
-                    Method::Post => "POST",
-                    Method::Put => "PUT",
-                    Method::Patch => "PATCH",
-                    Method::Delete => "DELETE",
-                };
-                let is_guarded = operation.access != Access::Public;
-                ((method, operation.path), is_guarded)
-            })
-            .collect()
-    });
-    let Some(path) = request.extensions().get::<MatchedPath>() else {
-        return false;
-    };
-    let known = |method| GUARDED.get(&(method, path.as_str())).copied();
-    let method = request.method().as_str();
-    // A HEAD without an operation of its own is answered as the GET.
-    let found = known(method).or_else(|| known("GET").filter(|_| method == "HEAD"));
-    found.unwrap_or(false)
 }

@@ -17,7 +17,7 @@ use store::Store;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::app::{App, router};
+use crate::app::App;
 use crate::caller::SignatureCache;
 use crate::clock_skew::{self, ClockSkew};
 use crate::config::Config;
@@ -32,6 +32,7 @@ use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
 use crate::plans::{PlanService, PlanServiceError};
 use crate::rate_limit::RateLimiter;
+use crate::router::router;
 use crate::webhooks::{self, CannotSend, Webhooks};
 
 /// A platform that serves.
@@ -173,7 +174,7 @@ pub async fn start_on(
     start_routes(app, routes, vec![listener], shutdown).await
 }
 
-/// Serves routes that were made of the application's ([`crate::app::router_beside`]), on several
+/// Serves routes that were made of the application's ([`crate::router::router_beside`]), on several
 /// listeners at once, such as both loopback addresses. [`RunningPlatform::address`] is that of the first.
 pub async fn start_routes(
     app: Arc<App>,
@@ -202,7 +203,7 @@ pub async fn start_routes(
     };
     let tls = app.config.tls.as_ref().map(listener::tls).transpose()?;
     // Before anything is served; later the task does it.
-    if let Err(error) = app.clock_skew.measure(&app).await {
+    if let Err(error) = app.clock_skew.measure(&app.store, &*app.clock).await {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
             "the clocks were not compared"

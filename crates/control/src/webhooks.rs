@@ -9,6 +9,7 @@ mod deliveries;
 mod event;
 mod manage;
 mod read;
+mod routes;
 mod schedule;
 mod secret;
 mod section;
@@ -17,25 +18,18 @@ mod target;
 mod view;
 mod worker;
 
-use std::sync::Arc;
-
-use api::control::webhooks::{
-    CREATE, DELETE, GET, GET_DELIVERY, LIST, LIST_DELIVERIES, RETRY_DELIVERY, ROTATE, UPDATE,
-};
-use axum::Router;
 use tokio::sync::Notify;
 
 pub use self::event::{MAX_WAITING, on_event};
+pub use self::routes::routes;
 pub use self::schedule::{DISABLED_AFTER, RETRIES};
 pub use self::section::{WebhooksConfig, WebhooksSection};
 pub use self::send::CannotSend;
 use self::send::Sender;
 pub(crate) use self::worker::run;
 pub use self::worker::{POLL, deliver_due};
-use crate::app::App;
-use crate::route::Serve as _;
 
-/// What sends webhooks; a part of [`App`].
+/// What sends webhooks; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct Webhooks {
     sender: Sender,
@@ -57,18 +51,4 @@ impl Webhooks {
     pub fn wake(&self) {
         self.woken.notify_one();
     }
-}
-
-/// The routes of this module.
-pub fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .serve(LIST, read::list)
-        .serve(CREATE, manage::create)
-        .serve(GET, read::get)
-        .serve(UPDATE, manage::update)
-        .serve(DELETE, manage::delete)
-        .serve(ROTATE, manage::rotate)
-        .serve(LIST_DELIVERIES, deliveries::list)
-        .serve(GET_DELIVERY, deliveries::get)
-        .serve(RETRY_DELIVERY, deliveries::retry)
 }

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     audit, clients, completions, context, credential, dial, doctor, events, explain, forward,
@@ -10,6 +10,7 @@ use crate::commands::{
     webtty, workspace,
 };
 use crate::failure::Failure;
+use crate::output::Format;
 
 /// Publish a private service, or dial one.
 #[derive(Debug, Parser)]
@@ -113,13 +114,13 @@ pub(crate) fn read() -> Result<(Cli, Format), ExitCode> {
     let read = command
         .try_get_matches_from_mut(&arguments)
         .and_then(|matches| {
-            let format = Format::of(&matches);
+            let format = Format::of_matches(&matches);
             let cli =
                 Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
             Ok((cli, format))
         });
     read.map_err(|error| {
-        if error.use_stderr() && Format::is_asked_for(&arguments) {
+        if error.use_stderr() && Format::is_requested(&arguments) {
             return Failure::usage(first_line(&error.to_string()))
                 .hint("see --help")
                 .report(Format::Json);
@@ -139,39 +140,6 @@ fn first_line(text: &str) -> String {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ")
-}
-
-/// How a command writes its data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
-}
-
-impl Format {
-    /// That of the command which is run, where it has one.
-    fn of(matches: &ArgMatches) -> Self {
-        let mut matches = matches;
-        while let Some((_name, inner)) = matches.subcommand() {
-            matches = inner;
-        }
-        let asked = matches.try_get_one::<Self>("output").ok().flatten();
-        asked.copied().unwrap_or_default()
-    }
-
-    /// Whether a command line that cannot be read asks for JSON.
-    fn is_asked_for(arguments: &[OsString]) -> bool {
-        let mut before = None;
-        arguments.iter().any(|argument| {
-            let text = argument.to_str().unwrap_or_default();
-            let behind_flag = matches!(before.replace(text), Some("-o" | "--output"));
-            (behind_flag && text == "json")
-                || matches!(text, "--output=json" | "-ojson" | "-o=json")
-        })
-    }
 }
 
 #[cfg(test)]
@@ -234,18 +202,6 @@ mod tests {
             assert!(lines <= most, "{name}: {lines} lines\n{help}");
             assert!(help.contains("Example"), "{name} has no example");
         }
-    }
-
-    #[test]
-    fn json_is_written_where_it_is_asked_for() {
-        let asked = |line: &str| {
-            let arguments: Vec<_> = line.split(' ').map(OsString::from).collect();
-            Format::is_asked_for(&arguments)
-        };
-        assert!(asked("svc tunnels -o json --nonsense"));
-        assert!(asked("svc tunnels --output=json --nonsense"));
-        assert!(!asked("svc tunnels --output text json"));
-        assert!(!asked("svc tunnels --filter json"));
     }
 
     /// Every command that can be called, by its full name.

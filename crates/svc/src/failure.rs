@@ -7,7 +7,7 @@ use client::{ConnectError, Refusal, RefusalKind, api::ApiError, error::Step};
 use rustls::{AlertDescription, CertificateError};
 use serde_json::{Value, json};
 
-use crate::{cli::Format, filters, output::plain};
+use crate::{filters, output::Format, output::plain};
 
 pub(crate) use types::causes::chain;
 
@@ -290,7 +290,10 @@ impl From<ApiError> for Failure {
                     Self::new(code, plain(&problem.to_string())).named(plain(&problem.code));
                 match (code, problem.status) {
                     (Code::Refused, _) => failure.hint(TOKEN),
-                    (Code::Usage, _) => filters::hint(failure, problem.field.as_deref()),
+                    (Code::Usage, _) => match filters::hint(problem.field.as_deref()) {
+                        Some(hint) => failure.hint(hint),
+                        None => failure,
+                    },
                     (_, 421) => failure.hint("the engine has another name: give it in --engine"),
                     (_, 404) if problem.code.is_empty() => {
                         failure.hint("is --engine the address of an engine?")

@@ -3,7 +3,7 @@
 use client::api::Filters;
 use serde_json::{Map, Value};
 
-use crate::{failure::Failure, suggest};
+use crate::suggest;
 
 /// One `key=value`; `labels.k` asks for a label, `labels.k` alone for its key.
 pub(crate) fn parse(text: &str) -> Result<(String, Option<String>), String> {
@@ -42,15 +42,13 @@ pub(crate) fn collect(pairs: &[(String, Option<String>)]) -> Filters {
     filters
 }
 
-/// Adds what was probably meant to the engine's refusal of a filter.
-pub(crate) fn hint(failure: Failure, field: Option<&str>) -> Failure {
-    let Some((_, key)) = field.and_then(|field| field.rsplit_once('.')) else {
-        return failure;
-    };
+/// A hint for a filter that the engine refused: the nearest key, or all of them.
+pub(crate) fn hint(field: Option<&str>) -> Option<String> {
+    let (_, key) = field?.rsplit_once('.')?;
     match suggest::nearest(key, KEYS.iter().copied()) {
-        Some(known) if known == key => failure,
-        Some(known) => failure.hint(format!("did you mean `{known}`?")),
-        None => failure.hint(format!("there are {}", KEYS.join(", "))),
+        Some(known) if known == key => None,
+        Some(known) => Some(format!("did you mean `{known}`?")),
+        None => Some(format!("there are {}", KEYS.join(", "))),
     }
 }
 

@@ -13,6 +13,7 @@ mod commands;
 mod connection;
 mod context;
 mod descriptors;
+mod dispatch;
 mod engine_api;
 mod environment;
 mod failure;
@@ -21,6 +22,7 @@ mod filters;
 mod joined;
 mod keyring;
 mod lines;
+mod logging;
 mod output;
 mod platform;
 mod private;
@@ -36,10 +38,12 @@ mod watch;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory as _;
+
 use crate::{cli::Cli, failure::Failure};
 
 fn main() -> ExitCode {
-    if let Some(code) = commands::completions::answer() {
+    if let Some(code) = commands::completions::answer(Cli::command) {
         return code;
     }
     let (cli, format) = match cli::read() {
@@ -59,7 +63,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::of("the runtime cannot be started", error))?;
-    let result = runtime.block_on(commands::run(cli));
+    let result = runtime.block_on(dispatch::dispatch(cli));
     // A read of stdin may still be blocked in a thread; nobody waits for it.
     runtime.shutdown_background();
     result

@@ -1,9 +1,13 @@
 //! Data on stdout.
 
+mod format;
+mod plain;
 mod screen;
 mod table;
 
 pub(crate) use self::{
+    format::Format,
+    plain::plain,
     screen::{Screen, width},
     table::fitted,
 };
@@ -68,19 +72,6 @@ pub(crate) fn record(fields: &[(&str, String)]) -> Result<(), Failure> {
             line(&format!("{name}\t{value}"))
         }
     })
-}
-
-/// What others named cannot move the cursor, break a line, or turn its direction.
-pub(crate) fn plain(cell: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let shown = |c: char| {
-        if c.is_control() || turns(c) {
-            '\u{fffd}'
-        } else {
-            c
-        }
-    };
-    cell.chars().map(shown).collect()
 }
 
 /// Whether a person reads stdout at a terminal.

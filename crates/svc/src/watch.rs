@@ -18,9 +18,9 @@ use tokio::{
 };
 
 use crate::{
-    cli::Format,
     failure::Failure,
     feed::{Feed, News},
+    output::Format,
     output::{self, Screen},
     signals,
 };

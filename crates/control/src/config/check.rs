@@ -2,16 +2,15 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::config::ConfigError;
 use daemon::tls::CertFiles;
 use http::Uri;
-use ipnet::IpNet;
 use jiff::SignedDuration;
 
 use super::file::{EngineSection, PlatformFile, TlsSection, TurnSection};
+use super::values::{MAX_HOST_BYTES, host_name, is_loopback, network, path};
 use super::{Config, EngineConfig, TurnConfig};
 
 type CheckResult<T> = Result<T, ConfigError>;
@@ -235,46 +234,12 @@ fn rotation(days: u16) -> CheckResult<Option<SignedDuration>> {
     Ok((days > 0).then(|| SignedDuration::from_hours(i64::from(days) * 24)))
 }
 
-/// Whether a host's name says that it is this machine.
-pub(crate) fn is_loopback(host: &str) -> bool {
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || host
-            .trim_matches(['[', ']'])
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.is_loopback())
-}
-
-/// A path of the file.
-pub(crate) fn path(key: &str, value: String) -> CheckResult<PathBuf> {
-    if value.is_empty() {
-        return Err(ConfigError::new(key, "a path must not be empty"));
-    }
-    Ok(PathBuf::from(value))
-}
-
 fn address(key: &str, value: &str) -> CheckResult<SocketAddr> {
     value.parse().map_err(|_| {
         let message = format!("{value:?} is not an address and a port, such as 127.0.0.1:8080");
         ConfigError::new(key, message)
     })
 }
-
-/// A network, or one address.
-pub(crate) fn network(key: &str, value: &str) -> CheckResult<IpNet> {
-    value
-        .parse()
-        .or_else(|_| value.parse::<std::net::IpAddr>().map(IpNet::from))
-        .map_err(|_| {
-            ConfigError::new(
-                key,
-                format!("{value:?} is not a network such as 10.0.0.0/8"),
-            )
-        })
-}
-
-/// Longest DNS name (RFC 1035 section 2.3.4).
-const MAX_HOST_BYTES: usize = 253;
 
 /// With room for the endpoint before it.
 const MAX_CLUSTER_BYTES: usize = MAX_HOST_BYTES - 63;
@@ -286,21 +251,4 @@ fn cluster_domain(key: &str, value: &str) -> CheckResult<String> {
         return Err(ConfigError::new(key, message));
     }
     Ok(name)
-}
-
-/// A DNS name, in lower case.
-pub(crate) fn host_name(key: &str, value: &str) -> CheckResult<String> {
-    let label = |label: &str| {
-        let inner = label
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        inner && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    if value.len() > MAX_HOST_BYTES || !value.split('.').all(label) {
-        return Err(ConfigError::new(
-            key,
-            format!("{value:?} is not a DNS name"),
-        ));
-    }
-    Ok(value.to_ascii_lowercase())
 }

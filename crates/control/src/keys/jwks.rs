@@ -6,14 +6,9 @@ use api::control::contracts::JWKS_MEDIA_TYPE;
 use axum::extract::State;
 use axum::response::Response;
 use http::HeaderMap;
-use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::contracts::cached;
-
-pub(super) fn document(keys: &[Value]) -> String {
-    json!({"keys": keys}).to_string()
-}
 
 /// Caches may keep it for five minutes, and a key is in it for twelve times as long before it
 /// signs ([`super::LEAD`]): whoever verifies has a key before the first token of it.

@@ -12,7 +12,6 @@ use store::{SealedBytes, Tx};
 use super::ring::KeySet;
 use super::seal::Seal;
 use super::{KeyError, Keys, files};
-use crate::app::App;
 use crate::config::Config;
 
 /// A rotation that was begun.
@@ -40,16 +39,12 @@ pub(super) const MAX_KEYS: usize = 32;
 /// Looking for keys to forget reads credentials; nobody waits for it.
 const PURGE_EVERY: SignedDuration = SignedDuration::from_hours(1);
 
-/// Begins a rotation, or finds the one that has begun.
-///
-/// # Errors
-/// [`KeyError::Configured`], [`KeyError::TooMany`], or the database cannot be used.
-pub async fn rotate(app: &App) -> Result<Rotation, KeyError> {
-    app.keys.rotate(&app.store, app.now()).await
-}
-
 impl Keys {
-    async fn rotate(&self, store: &Store, now: Timestamp) -> Result<Rotation, KeyError> {
+    /// Starts a rotation, or returns the one that is in progress.
+    ///
+    /// # Errors
+    /// [`KeyError::Configured`], [`KeyError::TooMany`], or the database cannot be used.
+    pub async fn rotate(&self, store: &Store, now: Timestamp) -> Result<Rotation, KeyError> {
         if !self.files.is_empty() {
             return Err(KeyError::Configured);
         }

@@ -3,27 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
 
 use aws_lc_rs::agreement::{ECDH_P521, PrivateKey};
 use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der, PublicKeyX509Der};
-use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use credentials::Secret;
-use http::HeaderMap;
 use jiff::Timestamp;
 use store::platform_secrets::{self as stored, PlatformSecret};
 use store::{SealedBytes, Store};
-use types::problem::Problem;
 
 use super::seal::Seal;
 use super::{KeyError, files, sealing};
-use crate::app::App;
 use crate::config::Config;
-use crate::contracts::cached;
-use crate::extract::Path;
-use crate::problem::{Answer, Refusal};
 
 /// The keys of relays.
 pub(super) struct TurnKeys {
@@ -157,17 +148,4 @@ async fn by_name(store: &Store, name: &str) -> Result<Option<PlatformSecret>, Ke
 
 fn new_secret() -> Option<Secret> {
     files::new_secret().map(|text| Secret::new(text.trim().as_bytes()))
-}
-
-/// `GET /keyrings/turn/{realm}.spki.der.hex`.
-pub(super) async fn serve(
-    State(app): State<Arc<App>>,
-    Path(keyring): Path<String>,
-    headers: HeaderMap,
-) -> Answer<Response> {
-    let relay = keyring
-        .strip_suffix(".spki.der.hex")
-        .and_then(|realm| app.keys.turn_relay(realm));
-    let relay = relay.ok_or_else(|| Refusal::from(Problem::not_found()))?;
-    Ok(cached("text/plain; charset=utf-8", relay.public_hex(), &headers).into_response())
 }

@@ -1,7 +1,5 @@
 //! What browsers may read from elsewhere: metadata, keys, and the endpoints without credentials.
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
@@ -13,12 +11,13 @@ use http::header::{
 };
 use http::{HeaderValue, StatusCode};
 
-use crate::app::App;
-
 /// Lets pages of any origin read the answers of these routes, without credentials (Fetch, "CORS
 /// protocol"): an MCP client that is a web page redeems its code itself. Nothing here looks at
 /// cookies, so a page gets no more than a program would.
-pub(crate) fn for_any_origin(routes: Router<Arc<App>>, paths: &[&str]) -> Router<Arc<App>> {
+pub(crate) fn for_any_origin<S>(routes: Router<S>, paths: &[&str]) -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
     paths
         .iter()
         .fold(routes, |routes, path| {

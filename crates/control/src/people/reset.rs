@@ -18,27 +18,11 @@ use super::password::Password;
 use super::secret_link::LinkSecret;
 use super::session::later;
 use super::sign_in::hash_refusal;
-use super::throttle::{Limits, Throttle, TooSoon};
+use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::mail::Message;
 use crate::problem::Answer;
-
-/// Requests of this process for mails.
-#[derive(Debug)]
-pub struct Requests {
-    accounts: Throttle<Email>,
-    places: Throttle<IpAddr>,
-}
-
-impl Default for Requests {
-    fn default() -> Self {
-        Self {
-            accounts: Throttle::new(Limits::MAIL),
-            places: Throttle::new(Limits::ADDRESS),
-        }
-    }
-}
 
 /// Sends a link to the address, if somebody has it. Whoever asks is not told which: the answer is
 /// the same and takes as long, because the mail goes out after it.

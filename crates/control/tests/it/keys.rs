@@ -6,7 +6,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use control::StartError;
-use control::keys::{KeyError, LEAD, rotate};
+use control::app::App;
+use control::keys::{KeyError, LEAD, Rotation};
 use daemon::clock::ManualClock;
 use http::Method;
 use jiff::Timestamp;
@@ -442,4 +443,8 @@ async fn tu_2_an_application_agrees_with_the_relay_of_its_realm() {
             status
         );
     }
+}
+
+async fn rotate(app: &App) -> Result<Rotation, KeyError> {
+    app.keys.rotate(&app.store, app.now()).await
 }

@@ -9,8 +9,8 @@ use api::control::{Access, operations};
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use axum::routing::any;
-use control::app::router_beside;
 use control::caller;
+use control::router::router_beside;
 use http::{HeaderMap, Method, Request};
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use api::control::people::{AuditEntry, AuditList, LIST_AUDIT};
 use clap::Parser;
 
-use crate::{cli::Format, failure::Failure, output, platform::SessionFlags};
+use crate::{failure::Failure, output, output::Format, platform::SessionFlags};
 
 /// The flags of `svc audit`.
 #[derive(Debug, Parser)]

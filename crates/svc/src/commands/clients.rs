@@ -5,10 +5,10 @@ use client::api::{Api, ListQuery};
 use serde_json::Value;
 
 use crate::{
-    cli::Format,
     connection::Connection,
     failure::Failure,
     filters, output,
+    output::Format,
     watch::{self, Kind},
 };
 

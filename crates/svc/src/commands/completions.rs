@@ -8,10 +8,10 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{CommandFactory, Parser};
+use clap::{Command, Parser};
 use clap_complete::{CompleteEnv, Shell, env::Shells};
 
-use crate::{cli::Cli, failure::Failure, output};
+use crate::{failure::Failure, output};
 
 /// The flags of `svc completions`.
 #[derive(Debug, Parser)]
@@ -49,9 +49,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Answers a shell that asks how a command line goes on. Nothing where no shell does.
-pub(crate) fn answer() -> Option<ExitCode> {
+pub(crate) fn answer(cli: fn() -> Command) -> Option<ExitCode> {
     let here = std::env::current_dir().ok();
-    let asked = CompleteEnv::with_factory(Cli::command)
+    let asked = CompleteEnv::with_factory(cli)
         .var(ASKED)
         .try_complete(std::env::args_os(), here.as_deref());
     match asked {

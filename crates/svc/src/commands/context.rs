@@ -12,11 +12,11 @@ use serde::Serialize;
 use self::{effective::Settings, token::KeptToken};
 use super::login::read;
 use crate::{
-    cli::Format,
     connection::{Connection, config_directory, contexts, given_path, path},
     context::{self, Context, TokenStorage},
     failure::{Code, Failure},
     output,
+    output::Format,
     platform::parse,
     prompt,
 };

@@ -17,9 +17,9 @@ use rcgen::{KeyPair, PKCS_ECDSA_P521_SHA512};
 
 use super::token;
 use crate::{
-    cli::Format,
     failure::{Code, Failure},
     output,
+    output::Format,
     platform::{PlatformError, SessionFlags},
     private, time,
 };

@@ -8,7 +8,7 @@ use client::{Config, api::ListQuery};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::local::Local;
-use crate::{cli::Format, connection::Connection, failure::Failure, suggest};
+use crate::{connection::Connection, failure::Failure, output::Format, suggest};
 
 /// The flags of `svc dial`.
 #[derive(Debug, Parser)]

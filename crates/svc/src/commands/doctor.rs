@@ -22,10 +22,10 @@ use client::{
 
 use self::check::{Check, Report};
 use crate::{
-    cli::Format,
     connection::{Connection, config_directory},
     context::{self, Context},
     failure::Failure,
+    output::Format,
     platform::{ApiUrl, Platform},
     time,
 };

@@ -19,11 +19,12 @@ use self::{
     webhook::{Post, Signer, secret},
 };
 use crate::{
-    cli::Format,
     connection::Connection,
     failure::Failure,
     feed::{Feed, News},
-    filters, output, signals, suggest,
+    filters, output,
+    output::Format,
+    signals, suggest,
 };
 
 /// The flags of `svc events`.

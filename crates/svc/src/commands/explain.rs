@@ -27,11 +27,11 @@ use self::{
     visit::Visitor,
 };
 use crate::{
-    cli::Format,
     connection::{config_directory, contexts, given_path, path},
     context::{self, Context},
     failure::Failure,
     output,
+    output::Format,
     platform::{Session, SessionFlags},
 };
 

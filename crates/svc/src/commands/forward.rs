@@ -36,11 +36,11 @@ use self::{
     source::Source,
 };
 use crate::{
-    cli::Format,
     connection::Connection,
     descriptors,
     failure::{Code, Failure},
     output,
+    output::Format,
     properties::{SERVICE, TunnelFlags, pair, speaks_other},
     signals, time,
 };

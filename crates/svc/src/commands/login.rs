@@ -13,12 +13,12 @@ use client::Token;
 use types::permission::Permissions;
 
 use crate::{
-    cli::Format,
     connection::{config_directory, given_path},
     context::{self, Context, TokenStorage},
     failure::{Code, Failure},
     keyring::{self, Account},
     output,
+    output::Format,
     platform::{ApiUrl, AuthorizationServer, Session, SessionFlags, parse},
     prompt, signals,
 };

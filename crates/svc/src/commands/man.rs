@@ -7,10 +7,10 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{CommandFactory, Parser};
+use clap::{Command, Parser};
 use clap_mangen::Man;
 
-use crate::{cli::Cli, failure::Failure, output};
+use crate::{failure::Failure, output};
 
 /// The flags of `svc man`.
 #[derive(Debug, Parser)]
@@ -24,8 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Prints the page of the program, or writes all of them.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let mut root = Cli::command();
+pub(crate) fn run(args: &Args, mut root: Command) -> Result<(), Failure> {
     // Whose text is in none of the flags.
     root = root.after_long_help(EXIT_CODES);
     match &args.dir {
@@ -54,7 +53,7 @@ pub(crate) fn is_topic(arguments: &[OsString]) -> bool {
 pub(crate) fn topic() -> ExitCode {
     match output::line(EXIT_CODES.trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(crate::cli::Format::Text),
+        Err(failure) => failure.report(output::Format::Text),
     }
 }
 

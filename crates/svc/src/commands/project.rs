@@ -15,10 +15,10 @@ use api::control::projects::{
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    cli::Format,
     context::{self, Context, SelectedProject},
     failure::{Code, Failure},
     output,
+    output::Format,
     platform::SessionFlags,
     prompt,
 };

@@ -44,11 +44,12 @@ use self::{
     tunnel::TunnelReport,
 };
 use crate::{
-    cli::Format,
     connection::{Connection, given_path, path},
     descriptors,
     failure::Failure,
-    output, signals, supervisor,
+    output,
+    output::Format,
+    signals, supervisor,
 };
 
 /// The flags of `svc run`.

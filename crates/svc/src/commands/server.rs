@@ -12,8 +12,7 @@ pub(crate) mod up;
 use clap::Subcommand;
 use daemon::logs::Level;
 
-use super::set_up_logs;
-use crate::failure::Failure;
+use crate::{failure::Failure, logging::set_up_logs};
 
 /// What runs until it is told to stop.
 #[derive(Debug, Subcommand)]

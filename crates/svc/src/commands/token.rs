@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use types::permission::Permission;
 
 use crate::{
-    cli::Format,
     connection::Connection,
     failure::{Code, Failure},
     output,
+    output::Format,
     platform::SessionFlags,
     suggest, time,
 };

@@ -6,7 +6,7 @@ use api::control::turn::{ISSUE_BY_ID, IssueTurnCredential, TurnCredential};
 use clap::Parser;
 
 use super::project::OnProject;
-use crate::{cli::Format, failure::Failure, output, time};
+use crate::{failure::Failure, output, output::Format, time};
 
 /// The flags of `svc turn-credentials`.
 #[derive(Debug, Parser)]

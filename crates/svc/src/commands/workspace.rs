@@ -7,7 +7,7 @@ use api::control::workspaces::{
 use clap::{Parser, Subcommand};
 
 use super::project::confirm_deletion;
-use crate::{cli::Format, failure::Failure, output, platform::SessionFlags};
+use crate::{failure::Failure, output, output::Format, platform::SessionFlags};
 
 /// What can be done with workspaces.
 #[derive(Debug, Subcommand)]

@@ -293,7 +293,12 @@ async fn every_change_is_told_in_its_order(control: TestControl) {
         ("credential_gone", id),
     ]);
     assert_eq!(named(&items), wanted);
-    control::keys::rotate(&control.app).await.unwrap();
+    control
+        .app
+        .keys
+        .rotate(&control.app.store, control.app.now())
+        .await
+        .unwrap();
     let (_, items) = link.change().await;
     let jwks = control.get("/.well-known/jwks.json", "").await.json();
     assert_eq!(jwks["keys"].as_array().unwrap().len(), 2);

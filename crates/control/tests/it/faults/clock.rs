@@ -176,7 +176,12 @@ async fn a_clock_that_is_off_is_seen() {
         control
             .clock
             .set(Timestamp::now() + SignedDuration::from_secs(ahead));
-        control.app.clock_skew.measure(&control.app).await.unwrap();
+        control
+            .app
+            .clock_skew
+            .measure(&control.app.store, &*control.app.clock)
+            .await
+            .unwrap();
         let answer = control.send(http::Method::GET, "/readyz", None, None).await;
         assert_eq!(answer.status == 200, is_ready, "{ahead}: {answer:?}");
         let off = control.app.database_now().duration_since(Timestamp::now());
@@ -186,6 +191,11 @@ async fn a_clock_that_is_off_is_seen() {
     }
     // The embedded database has the clock of its machine.
     let control = TestControl::start("").await;
-    control.app.clock_skew.measure(&control.app).await.unwrap();
+    control
+        .app
+        .clock_skew
+        .measure(&control.app.store, &*control.app.clock)
+        .await
+        .unwrap();
     assert!(control.app.clock_skew.ahead().is_zero());
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use control::app::router;
 use control::config::Config;
 use control::oauth::OauthSection;
+use control::router::router;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use store::members;

@@ -85,7 +85,12 @@ async fn a_lease_is_counted_by_the_clock_of_the_database() {
     assert_eq!(taken.unwrap().len(), 1);
     tx.commit().await.unwrap();
     control.clock.set(now + SignedDuration::from_mins(5));
-    control.app.clock_skew.measure(&control.app).await.unwrap();
+    control
+        .app
+        .clock_skew
+        .measure(&control.app.store, &*control.app.clock)
+        .await
+        .unwrap();
     world.deliver().await;
     assert_eq!(world.receiver.received().len(), 0);
 }

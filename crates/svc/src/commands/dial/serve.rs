@@ -15,10 +15,11 @@ use transport::{memory::Source, pump};
 
 use super::local::{Listener, Local};
 use crate::{
-    cli::Format,
     descriptors,
     failure::{Failure, chain},
-    output, signals,
+    output,
+    output::Format,
+    signals,
 };
 
 /// One tunnel that is served.

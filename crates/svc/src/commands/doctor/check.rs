@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::{
-    cli::Format,
     failure::{Code, Failure},
     output,
+    output::Format,
 };
 
 /// What was found.

@@ -15,7 +15,7 @@ use client::{
 use inspector::{About, Inspector, InspectorServer, RecordingMode, Settings, Subscription, serve};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::{cli::Format, failure::Failure, output, random};
+use crate::{failure::Failure, output, output::Format, random};
 
 /// What `--inspect` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

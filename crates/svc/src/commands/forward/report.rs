@@ -10,10 +10,10 @@ use jiff::Timestamp;
 
 use super::{panel::screen, qr::Qr};
 use crate::{
-    cli::Format,
     failure::Failure,
     lines::{StatusLine, StreamLine, stream_text, why},
     output,
+    output::Format,
 };
 
 /// The writer of one run.

@@ -14,10 +14,10 @@ use tokio::{process::Command, time::Instant};
 use types::permission::{CONTROL_PLANE_BUNDLES, Permission, Permissions};
 
 use crate::{
-    cli::Format,
     environment,
     failure::{Code, Failure},
     output,
+    output::Format,
     platform::{AuthorizationServer, OauthFailure},
     prompt,
 };

@@ -5,9 +5,9 @@ use clap::{Parser, Subcommand};
 
 use super::OnProject;
 use crate::{
-    cli::Format,
     failure::{Code, Failure},
     output,
+    output::Format,
 };
 
 /// What can be done with reserved TCP addresses.

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::offer::{self, Choice, Step};
 use crate::{
-    cli::Format,
     failure::{Code, Failure},
     output,
+    output::Format,
     platform::{PlatformError, Session, SessionFlags},
     prompt, random,
 };

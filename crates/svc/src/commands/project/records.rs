@@ -7,7 +7,7 @@ use api::control::records::{
 use clap::{Args, Parser};
 
 use super::OnProject;
-use crate::{cli::Format, commands::explain::Record, failure::Failure, output, platform::Call};
+use crate::{commands::explain::Record, failure::Failure, output, output::Format, platform::Call};
 
 /// The flags of `svc project plan`.
 #[derive(Debug, Parser)]

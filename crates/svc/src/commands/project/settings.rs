@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::OnProject;
-use crate::{cli::Format, failure::Failure, output};
+use crate::{failure::Failure, output, output::Format};
 
 /// The flags of `svc project settings`.
 #[derive(Debug, Parser)]

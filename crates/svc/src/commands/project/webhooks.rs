@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{OnProject, confirm_deletion, more};
-use crate::{cli::Format, failure::Failure, output, platform::Session, time};
+use crate::{failure::Failure, output, output::Format, platform::Session, time};
 
 /// What can be done with webhooks.
 #[derive(Debug, Subcommand)]

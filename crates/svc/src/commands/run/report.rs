@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use super::agent_set::AppliedChanges;
 use crate::{
-    cli::Format,
     failure::Failure,
     lines::{StatusLine, StreamLine, stream_text, why},
     output,
+    output::Format,
 };
 
 /// The writer of one run.

@@ -9,10 +9,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    cli::Format,
     descriptors, environment,
     failure::{Code, Failure},
-    output, signals, supervisor,
+    output,
+    output::Format,
+    signals, supervisor,
 };
 
 /// The flags of `svc engine`.

@@ -15,12 +15,13 @@ use tokio::net::TcpListener;
 
 use super::{surfaces, up};
 use crate::{
-    cli::Format,
     connection::{config_directory, data_directory},
     context::{Context, LOCAL},
     descriptors, environment,
     failure::{Code, Failure, chain},
-    output, signals, supervisor,
+    output,
+    output::Format,
+    signals, supervisor,
 };
 
 /// The flags of `svc platform`.
@@ -183,7 +184,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         .await
         .map_err(|error| failed(&error))?;
     if args.rotate_keys {
-        let begun = control::keys::rotate(&app).await;
+        let begun = app.keys.rotate(&app.store, app.now()).await;
         app.store.close().await;
         let begun = begun.map_err(|error| Failure::usage(format!("--rotate-keys: {error}")))?;
         return rotating(&args, &begun);

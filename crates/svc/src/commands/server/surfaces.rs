@@ -7,10 +7,11 @@ use axum::Router;
 use bytes::Bytes;
 use client::{Config as ClientConfig, HostPort, Token, Trust};
 use control::{
-    app::{App, router, router_beside},
+    app::App,
     caller::{self, Principal},
     config::Config,
     projects::{self, ProjectSelector},
+    router::{router, router_beside},
 };
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
 use mcp::{

@@ -9,10 +9,11 @@ use serde::Serialize;
 use turn::{RunningRelay, config::TurnConfig};
 
 use crate::{
-    cli::Format,
     descriptors, environment,
     failure::{Code, Failure},
-    output, signals, supervisor,
+    output,
+    output::Format,
+    signals, supervisor,
 };
 
 /// The flags of `svc turn`.

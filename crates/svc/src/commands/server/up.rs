@@ -30,12 +30,13 @@ use self::{
     relay::LocalRelay,
 };
 use crate::{
-    cli::Format,
     connection::{config_directory, data_directory, path},
     context::{self, Context, SelectedProject, TemporaryContext, TokenStorage},
     descriptors,
     failure::{Code, Failure},
-    output, signals, supervisor,
+    output,
+    output::Format,
+    signals, supervisor,
 };
 
 /// The flags of `svc up`.

@@ -13,7 +13,7 @@ use super::{
     ended, piped,
     target::Reach,
 };
-use crate::{cli::Format, failure::Failure, output, time};
+use crate::{failure::Failure, output, output::Format, time};
 
 /// The flags of `svc webtty exec`.
 #[derive(Debug, Parser)]

@@ -15,7 +15,7 @@ use self::{
     part::Part,
 };
 use super::{signalled::EndSignals, target::Reach};
-use crate::{cli::Format, failure::Failure, output};
+use crate::{failure::Failure, output, output::Format};
 
 /// What can be done with files.
 #[derive(Debug, Subcommand)]

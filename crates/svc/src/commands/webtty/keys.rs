@@ -8,7 +8,7 @@ use terminal::keys::{self, Entry, KeyList};
 use tty::seal::PublicKey;
 
 use super::asked::{failed, folder};
-use crate::{cli::Format, failure::Failure, output};
+use crate::{failure::Failure, output, output::Format};
 
 /// One's own keys.
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,7 @@ use serde_json::{Number, Value};
 use terminal::client::inventory::Server;
 
 use super::target::Reach;
-use crate::{cli::Format, failure::Failure, output};
+use crate::{failure::Failure, output, output::Format};
 
 /// The flags of `svc webtty list`.
 #[derive(Debug, Parser)]

@@ -23,8 +23,8 @@ use self::{
     settings::RegisteredServer,
 };
 use crate::{
-    cli::Format, commands::forward::ended, connection::Connection, descriptors, failure::Failure,
-    properties::pair, signals, time,
+    commands::forward::ended, connection::Connection, descriptors, failure::Failure,
+    output::Format, properties::pair, signals, time,
 };
 
 /// The flags of `svc webtty server`.

@@ -13,10 +13,10 @@ use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatu
 
 use super::server;
 use crate::{
-    cli::Format,
     commands::project::confirm_deletion,
     failure::{Code, Failure},
     output,
+    output::Format,
     platform::{PlatformError, Session, SessionFlags},
     properties::pair,
 };

@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use client::api::{self, Api, Call};
 use serde_json::{Map, Value};
 
-use crate::{cli::Format, connection::Connection, failure::Failure, output};
+use crate::{connection::Connection, failure::Failure, output, output::Format};
 
 /// What can be done with sessions.
 #[derive(Debug, Subcommand)]

@@ -12,7 +12,7 @@ use terminal::{
 use tokio::sync::mpsc;
 use tty::message::TerminationReason;
 
-use crate::{cli::Format, failure::Failure, lines::StatusLine, output};
+use crate::{failure::Failure, lines::StatusLine, output, output::Format};
 
 /// The writer of a tunnel's changes.
 pub(super) struct Report {

@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use super::{OutputArgs, SessionArgs, cell, get, given, write_list};
 use crate::{
-    cli::Format,
     connection::Connection,
     failure::{Code, Failure},
-    output, prompt,
+    output,
+    output::Format,
+    prompt,
 };
 
 /// The flags of `svc webtty sessions search`.

@@ -6,7 +6,7 @@ use client::api::Api;
 use serde_json::{Map, Value};
 
 use super::{OutputArgs, SessionArgs, cell, get, get_list, given, list, write_list, write_one};
-use crate::{cli::Format, failure::Failure, output};
+use crate::{failure::Failure, output, output::Format};
 
 /// The flags of `svc webtty sessions show` and `participants`.
 #[derive(Debug, Parser)]

@@ -21,9 +21,9 @@ use super::{
     export::{Export, Include, begin},
 };
 use crate::{
-    cli::Format,
     failure::{Code, Failure},
     output,
+    output::Format,
 };
 
 /// The flags of `svc webtty sessions verify`.

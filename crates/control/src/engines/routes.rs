@@ -1,0 +1,18 @@
+//! Routes of the engine link. They are not part of the public interface.
+
+use std::sync::Arc;
+
+use api::link::{CHANGES, REPORTS, SIGN_IN};
+use axum::Router;
+use axum::routing::{get, post};
+
+use super::{changes, reports, sign_in};
+use crate::app::App;
+
+/// The stream of changes, reports, and sign-in for published tunnels.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route(CHANGES, get(changes::stream))
+        .route(REPORTS, post(reports::take))
+        .route(SIGN_IN, get(sign_in::show))
+}

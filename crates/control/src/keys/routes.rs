@@ -1,0 +1,18 @@
+//! Routes of the public keys.
+
+use std::sync::Arc;
+
+use api::control::contracts::JWKS;
+use api::control::turn::RELAY_KEY;
+use axum::Router;
+
+use super::{jwks, relay_key};
+use crate::app::App;
+use crate::oauth::for_any_origin;
+use crate::route::Serve as _;
+
+/// Public keys for engines, relays and clients that verify tokens of the platform.
+pub fn routes() -> Router<Arc<App>> {
+    for_any_origin(Router::new().serve(JWKS, jwks::serve), &[JWKS.path])
+        .serve(RELAY_KEY, relay_key::serve)
+}

@@ -1,0 +1,109 @@
+//! The router: the routes of all features and the layers around them.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::problem::Refusal;
+use crate::{
+    addresses, audit, billing, contracts, credentials, engines, health, keys, logs, metrics, oauth,
+    operator, pages, people, plans, projects, rate_limit, settings, tokens, turn, usage, webhooks,
+    webtty_servers, whoami, workspaces,
+};
+
+/// All routes. Whatever is not one of them is a problem in JSON, never a page.
+pub fn router(app: Arc<App>) -> Router {
+    router_beside(app, Router::new())
+}
+
+/// All routes, and those of another surface beside them.
+pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
+    let routes = [
+        addresses::routes(),
+        audit::routes(),
+        billing::routes(),
+        contracts::routes(),
+        credentials::routes(),
+        engines::routes(),
+        health::routes(),
+        keys::routes(),
+        logs::routes(),
+        oauth::routes(),
+        operator::routes(),
+        pages::routes(),
+        people::routes(),
+        plans::routes(),
+        projects::routes(),
+        settings::routes(),
+        tokens::routes(),
+        turn::routes(),
+        usage::routes(),
+        webhooks::routes(),
+        webtty_servers::routes(),
+        whoami::routes(),
+        workspaces::routes(),
+    ];
+    routes
+        .into_iter()
+        .fold(Router::new(), Router::merge)
+        .route_layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            pages::same_origin::require,
+        ))
+        .fallback(async || Refusal::from(Problem::not_found()))
+        .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
+        .with_state(Arc::clone(&app))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            rate_limit::limit_callers,
+        ))
+        .merge(surface)
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            rate_limit::limit_sources,
+        ))
+        .layer(middleware::map_response(keep_out_of_caches))
+        .layer(middleware::from_fn_with_state(app, name_resource_metadata))
+        .layer(middleware::from_fn(metrics::count_request))
+}
+
+/// What is not made to be cached is not: tokens, credentials and what an account holds stay out of
+/// caches between here and the caller, and out of the browser's own.
+async fn keep_out_of_caches(mut response: Response) -> Response {
+    let no_store = HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .entry(CACHE_CONTROL)
+        .or_insert(no_store);
+    response
+}
+
+/// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1).
+async fn name_resource_metadata(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = next.run(request).await.into_response();
+    if response.status() == StatusCode::UNAUTHORIZED
+        && let Some(challenge) = response.headers().get(WWW_AUTHENTICATE)
+    {
+        let address = &app.config.base_url;
+        let mut text = challenge.as_bytes().to_vec();
+        text.extend_from_slice(
+            format!(", resource_metadata=\"{address}/.well-known/oauth-protected-resource\"")
+                .as_bytes(),
+        );
+        if let Ok(challenge) = HeaderValue::from_bytes(&text) {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+    }
+    response
+}
