@@ -1,4 +1,4 @@
-//! The application: what its handlers share, and its router.
+//! The application: the shared state of its handlers, and its router.
 
 use std::sync::Arc;
 
@@ -33,54 +33,54 @@ use crate::{
     webtty_servers, whoami, workspaces,
 };
 
-/// What every handler has. One for a process.
+/// Shared state of all handlers. A process has one.
 #[derive(Debug)]
 pub struct App {
     /// The database.
     pub store: Store,
-    /// Checked configuration.
+    /// Validated configuration.
     pub config: Config,
-    /// The time of day.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Keys that sign, verify and seal.
+    /// Keys for signing, verification and encryption.
     pub keys: Keys,
-    /// What handlers about people share.
+    /// Shared state of handlers about users.
     pub people: People,
-    /// What can be created, where, and for how much.
+    /// Plans, regions and prices.
     pub shop: PlanService,
-    /// What handlers of OAuth count.
+    /// Throttles of the OAuth handlers.
     pub oauth: Oauth,
-    /// Requests that callers may send.
+    /// Rate limits of callers.
     pub rate_limiter: RateLimiter,
-    /// Searches of logs that are under way.
+    /// Limit of concurrent log searches.
     pub searches: SearchLimit,
-    /// How far the clock is from the database's.
+    /// Difference between this process's clock and the database's.
     pub clock_skew: ClockSkew,
-    /// Whether requests can be served.
+    /// Readiness of the process.
     pub health: Health,
-    /// What is done without being asked.
+    /// Periodic background jobs.
     pub jobs: Jobs,
-    /// Engines that are linked, or may link up.
+    /// Engines that are connected or can connect.
     pub engines: Engines,
-    /// What sends webhooks.
+    /// Sender of webhooks.
     pub webhooks: Webhooks,
-    /// Signatures that were verified a moment ago.
+    /// Cache of verified signatures.
     pub verdicts: SignatureCache,
 }
 
 impl App {
-    /// The present moment.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 }
 
-/// All routes. Whatever is not one of them is a problem in JSON, never a page.
+/// All routes. An unknown route gives a problem in JSON, never a page.
 pub fn router(app: Arc<App>) -> Router {
     router_beside(app, Router::new())
 }
 
-/// All routes, and those of another surface beside them.
+/// All routes, and those of another interface.
 pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
     let routes = [
         addresses::routes(),
@@ -131,8 +131,9 @@ pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
         .layer(middleware::from_fn(metrics::count_request))
 }
 
-/// What is not made to be cached is not: tokens, credentials and what an account holds stay out of
-/// caches between here and the caller, and out of the browser's own.
+/// Forbids caching of responses without their own cache headers. Tokens, credentials and account
+/// data must not be stored in caches between the platform and the caller, or in the browser's
+/// cache.
 async fn keep_out_of_caches(mut response: Response) -> Response {
     let no_store = HeaderValue::from_static("no-store");
     response
@@ -142,7 +143,7 @@ async fn keep_out_of_caches(mut response: Response) -> Response {
     response
 }
 
-/// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1).
+/// Every 401 names the address of the protected resource's metadata (RFC 9728 section 5.1).
 async fn name_resource_metadata(
     State(app): State<Arc<App>>,
     request: Request,

@@ -1,8 +1,8 @@
-//! How far this process's clock is from the database's.
+//! Measurement of the difference between this process's clock and the database's.
 //!
-//! Platforms on one database share its time: tokens that one issues are judged by the others, and a
-//! lease of one ends for all. So each compares its clock with the database's, and what several
-//! processes decide by time is decided by the database's ([`App::database_now`]).
+//! Platforms on one database must agree on the time: tokens that one issues are verified by the
+//! others, and a lease of one expires for all. So each compares its clock with the database's.
+//! Decisions that several processes share use the database's time ([`App::database_now`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,36 +14,36 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::metrics;
 
-/// The difference that was measured last; a part of [`App`].
+/// The last measured difference; a part of [`App`].
 #[derive(Debug, Default)]
 pub struct ClockSkew {
-    /// How far our clock is ahead, in microseconds.
+    /// Difference by which our clock is ahead, in microseconds.
     ahead: AtomicI64,
 }
 
 impl ClockSkew {
-    /// How far our clock is ahead of the database's.
+    /// Difference by which our clock is ahead of the database's.
     pub fn ahead(&self) -> SignedDuration {
         SignedDuration::from_micros(self.ahead.load(Ordering::Relaxed))
     }
 
-    /// Whether it is so far off that what this process issues is refused by others, or is good for
-    /// too long.
+    /// True if the difference is so large that other processes refuse the tokens of this one, or
+    /// accept them for too long.
     pub fn is_too_large(&self) -> bool {
         self.ahead().abs() > TOO_LARGE
     }
 
-    /// Compares the clocks, and says so where they differ.
+    /// Compares the clocks, and logs a difference.
     ///
     /// # Errors
-    /// The database does not answer; what was measured before still counts.
+    /// The database does not respond. The previous measurement stays effective.
     pub async fn measure(&self, app: &App) -> Result<(), store::Error> {
         let before = app.now();
         let Some(database) = app.store.time().await? else {
             return Ok(());
         };
         let after = app.now();
-        // The database answered somewhere in between.
+        // The database read its clock between the two times.
         let ahead = nearest(
             before.duration_since(database),
             after.duration_since(database),
@@ -67,14 +67,14 @@ impl ClockSkew {
 }
 
 impl App {
-    /// The present moment by the clock that all processes on this database share.
+    /// The current time of the clock that all processes on this database share.
     pub fn database_now(&self) -> Timestamp {
         let now = self.now();
         now.saturating_sub(self.clock_skew.ahead()).unwrap_or(now)
     }
 }
 
-/// Compares the clocks every minute, until `stop`.
+/// Compares the clocks every minute until `stop`.
 pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
     loop {
         if let Err(error) = app.clock_skew.measure(&app).await {
@@ -90,7 +90,7 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
     }
 }
 
-/// Of all differences between two, the one that is nearest to none.
+/// The difference closest to zero between two.
 fn nearest(one: SignedDuration, other: SignedDuration) -> SignedDuration {
     let (least, most) = if one < other {
         (one, other)
@@ -100,9 +100,9 @@ fn nearest(one: SignedDuration, other: SignedDuration) -> SignedDuration {
     SignedDuration::ZERO.clamp(least, most)
 }
 
-/// A clock that is kept by anything is nearer than that.
+/// A synchronised clock differs by less.
 const WORTH_A_WARNING: SignedDuration = SignedDuration::from_secs(2);
-/// Tokens are refused that were issued more than some seconds from now.
+/// Tokens with an issue time more than some seconds away are refused.
 const TOO_LARGE: SignedDuration = SignedDuration::from_secs(30);
 const EVERY: Duration = Duration::from_mins(1);
 

@@ -129,9 +129,9 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// What a command says is its output and its error; the log is for those who ask for it.
+/// The messages of a command are its output and its error. The log is for users that enable it.
 fn set_up_logs(level: Level, filter: Option<&str>) -> Result<(), Failure> {
-    // A certificate that is not believed is the command's error, told once and in its words.
+    // An untrusted certificate is reported once, by the error of the command.
     let filter = filter.or((level == Level::Error).then_some("error,rustls_platform_verifier=off"));
     logs::init(level, filter, logs::Format::of_stderr())
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))

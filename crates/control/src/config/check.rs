@@ -1,4 +1,4 @@
-//! From the file's values to checked ones.
+//! Validation of the file's values.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -90,7 +90,8 @@ pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
     })
 }
 
-/// An origin: everything that is derived from it (issuer, cookies, callbacks) compares bytes.
+/// Parses an origin. Values that are derived from it (issuer, cookies, callbacks) are compared byte
+/// for byte.
 fn base_url(value: Option<String>) -> CheckResult<String> {
     let key = "platform.base_url";
     let value = value.ok_or_else(|| ConfigError::new(key, "this key is required"))?;
@@ -199,10 +200,10 @@ fn turn(section: TurnSection) -> CheckResult<TurnConfig> {
     })
 }
 
-/// What a process needs: one to write or to read, one that hears of changes, one that holds the lock
-/// of the purge, and one that reads long.
+/// Minimum connections of a process: one to write or to read, one that receives changes, one that
+/// holds the lock of the purge, and one for long reads.
 const MIN_CONNECTIONS: u32 = 4;
-/// More than a server serves well.
+/// More than a server handles well.
 const MAX_CONNECTIONS: u32 = 1000;
 
 fn connections(given: Option<u32>) -> CheckResult<Option<u32>> {
@@ -224,7 +225,7 @@ fn drain(seconds: u16) -> CheckResult<Duration> {
     Ok(Duration::from_secs(seconds.into()))
 }
 
-/// Ten years: a period that is longer is a mistake.
+/// Ten years. A longer period is a mistake.
 const MAX_ROTATE_DAYS: u16 = 3650;
 
 fn rotation(days: u16) -> CheckResult<Option<SignedDuration>> {
@@ -235,7 +236,7 @@ fn rotation(days: u16) -> CheckResult<Option<SignedDuration>> {
     Ok((days > 0).then(|| SignedDuration::from_hours(i64::from(days) * 24)))
 }
 
-/// Whether a host's name says that it is this machine.
+/// True if the host name refers to this machine.
 pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost"
         || host.ends_with(".localhost")
@@ -245,7 +246,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
             .is_ok_and(|ip| ip.is_loopback())
 }
 
-/// A path of the file.
+/// A path in the configuration file.
 pub(crate) fn path(key: &str, value: String) -> CheckResult<PathBuf> {
     if value.is_empty() {
         return Err(ConfigError::new(key, "a path must not be empty"));
@@ -276,7 +277,7 @@ pub(crate) fn network(key: &str, value: &str) -> CheckResult<IpNet> {
 /// Longest DNS name (RFC 1035 section 2.3.4).
 const MAX_HOST_BYTES: usize = 253;
 
-/// With room for the endpoint before it.
+/// Leaves space for the endpoint before it.
 const MAX_CLUSTER_BYTES: usize = MAX_HOST_BYTES - 63;
 
 fn cluster_domain(key: &str, value: &str) -> CheckResult<String> {

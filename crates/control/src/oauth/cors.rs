@@ -1,4 +1,5 @@
-//! What browsers may read from elsewhere: metadata, keys, and the endpoints without credentials.
+//! CORS for pages of other origins: they may read metadata, keys, and the endpoints that need no
+//! cookies.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use http::{HeaderValue, StatusCode};
 
 use crate::app::App;
 
-/// Lets pages of any origin read the answers of these routes, without credentials (Fetch, "CORS
-/// protocol"): an MCP client that is a web page redeems its code itself. Nothing here looks at
+/// Lets pages of any origin read the responses of these routes, without credentials (Fetch, "CORS
+/// protocol"). A web page that is an MCP client redeems its code itself. These routes ignore
 /// cookies, so a page gets no more than a program would.
 pub(crate) fn for_any_origin(routes: Router<Arc<App>>, paths: &[&str]) -> Router<Arc<App>> {
     paths
@@ -33,7 +34,7 @@ async fn asks_first() -> Response {
     let headers = response.headers_mut();
     let fixed = HeaderValue::from_static;
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, fixed("GET, POST"));
-    // MCP clients send the version of their protocol with each request.
+    // MCP clients send their protocol version with each request.
     let names = "authorization, content-type, mcp-protocol-version";
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, fixed(names));
     headers.insert(ACCESS_CONTROL_MAX_AGE, fixed("3600"));
@@ -46,7 +47,7 @@ async fn allow(request: Request, next: Next) -> Response {
     response
 }
 
-/// Lets pages of any origin read this answer.
+/// Lets pages of any origin read this response.
 pub(super) fn allow_any_origin(response: &mut Response) {
     response
         .headers_mut()
