@@ -33,9 +33,9 @@ use utoipa::openapi::{RefOr, Schema};
 pub use self::operation::{Access, Answer, Body, Method, Operation, Parameter, Shape};
 pub use self::paging::{MAX_PAGE_SIZE, Paging};
 
-/// Longest name that a person gives to something of a project, in characters.
+/// Maximum length of a user-chosen name in a project, in characters.
 pub const MAX_NAME_CHARS: usize = 100;
-/// Longest description of it, in characters: a few sentences.
+/// Maximum length of a user-chosen description in a project, in characters: a few sentences.
 pub const MAX_DESCRIPTION_CHARS: usize = 1_000;
 
 /// Every operation, in the order of the document.
@@ -80,7 +80,7 @@ pub fn document_json() -> String {
 /// Component schemas by name.
 pub type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// Reads a member that may be absent, and is not `null` where it is there.
+/// Deserializes a member that may be absent but must not be `null` when present.
 fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
@@ -111,7 +111,7 @@ fn schemas() -> Schemas {
     schemas
 }
 
-/// Adds a type and what it is made of to the component schemas.
+/// Adds a type and the types it contains to the component schemas.
 fn add<T: utoipa::ToSchema>(schemas: &mut Schemas) {
     schemas.push((T::name().into_owned(), T::schema()));
     T::schemas(schemas);

@@ -1,4 +1,4 @@
-//! The Engine API: where it is, and its document (EN-6).
+//! The Engine API: its paths and its document (EN-6).
 
 mod document;
 mod recordings;
@@ -14,10 +14,10 @@ pub const CLIENTS: &str = "/api/clients";
 pub const TUNNELS: &str = "/api/tunnels";
 /// `GET`: one tunnel, by id.
 pub const TUNNEL: &str = "/api/tunnels/{id}";
-/// `GET`: 204 to a valid credential.
+/// `GET`: responds with 204 to a valid credential.
 pub const AUTH: &str = "/api/auth";
-/// Header of that answer, in a managed engine: how its link to the platform does. `up` or `lost`,
-/// with the seconds since the platform said something last: `lost;silence=62` (RFC 9651).
+/// Response header of [`AUTH`] in a managed engine: state of its link to the platform. `up`, or
+/// `lost` with the seconds since the last message of the platform: `lost;silence=62` (RFC 9651).
 pub const PLATFORM_LINK: &str = "svc-platform-link";
 /// `GET`: the live stream as server-sent events (EN-3).
 pub const SSE: &str = "/api/sse";
@@ -37,11 +37,11 @@ pub struct Operation {
     pub method: Method,
     pub path: &'static str,
     pub access: Access,
-    /// Whether the interface promises it; else it may still change.
+    /// True if the interface guarantees the operation. Otherwise it may still change.
     pub stable: bool,
 }
 
-/// How an operation is called.
+/// HTTP method of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// `GET`.
@@ -52,17 +52,17 @@ pub enum Method {
     Delete,
 }
 
-/// What an operation asks of its caller.
+/// Credential and permission that an operation requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing.
+    /// No credential.
     Public,
     /// Any valid credential.
     Authenticated,
-    /// A grant that another operation gave, shown with the first message of the stream. A credential is
-    /// judged where there is one.
+    /// A grant that another operation issued, sent in the first message of the stream. A credential
+    /// is checked if there is one.
     Granted,
-    /// A permission; the rules are those of it that the operation uses.
+    /// A permission; the rules are the ones of the permission that the operation uses.
     Permitted(Permission, &'static [Rule]),
 }
 
@@ -150,8 +150,8 @@ pub const OPERATIONS: &[Operation] = &[
     recordings::SEARCH,
 ];
 
-/// The engine's OpenAPI 3.1 document. The same bytes on every engine and in every copy of this
-/// version (CP-9).
+/// The engine's OpenAPI 3.1 document. Every engine and every copy of this version has the same
+/// bytes (CP-9).
 pub fn document() -> Value {
     document::assemble()
 }

@@ -1,9 +1,9 @@
-//! Paths of the HTTP surfaces, and the OpenAPI documents assembled from the types that are served.
+//! Paths of the HTTP APIs, and the OpenAPI documents, which are built from the served types.
 //!
-//! Servers, the command line and the SDK take paths from here; the documents are made from the
-//! same constants and the same types, so they cannot say something else. There are no handlers
-//! here, and no HTTP library. The shapes of the engine link ([`link`]) are here for the same reason,
-//! though no document has them.
+//! Servers, the command line and the SDK take the paths from this crate. The documents are built
+//! from the same constants and types, so they cannot contradict the servers. The crate has no
+//! handlers and no HTTP library. The types of the engine link ([`link`]) are here for the same
+//! reason, although no document describes them.
 
 pub mod control;
 pub mod engine;

@@ -1,14 +1,15 @@
-//! The engine link: what a platform tells its engines, and what engines report.
+//! The engine link: updates from a platform to its engines, and reports from the engines.
 //!
-//! An engine keeps one request open, [`CHANGES`], and reads one [`Down`] a line: first everything
-//! that it serves, unless it says how far it has come, then what changes. What it has to tell goes
-//! the other way in batches, to [`REPORTS`]. Both are authenticated by the cluster's enrolment
-//! secret as a bearer, and neither is part of the public interface.
+//! An engine keeps one request to [`CHANGES`] open and reads one [`Down`] per line. The stream
+//! starts with everything that the engine serves, unless the engine sends the cursor of an earlier
+//! stream. Changes follow. The engine sends its reports in batches to [`REPORTS`]. Both requests
+//! are authenticated with the cluster's enrolment secret as a bearer token, and neither is part of
+//! the public interface.
 //!
-//! Items are whole: each replaces what was known under its id, and telling one twice changes
-//! nothing. Hashes, public keys and boundaries travel; nothing that could be used as a credential,
-//! but for the keys of TURN credentials, which relays alone are told: they show a secret of their
-//! own instead of the engines'.
+//! Items are complete: each replaces the previous item with its id, so an item that arrives twice
+//! changes nothing. Items contain hashes, public keys and boundaries, but nothing that could be
+//! used as a credential. The only exceptions are the keys of TURN credentials. They are sent to
+//! relays only, which authenticate with a secret of their own instead of the engines' secret.
 
 use std::fmt;
 
@@ -17,74 +18,78 @@ use serde_json::Value;
 
 use crate::control::settings::ProjectSettings;
 
-/// Where an engine reads: `GET`, with `since=<cursor>` where it has one; `application/x-ndjson`.
+/// Path of the update stream: `GET`, with `since=<cursor>` if the engine has one;
+/// `application/x-ndjson`.
 pub const CHANGES: &str = "/link/v1/changes";
-/// Where an engine reports: `POST`, a [`Report`], answered by a [`Receipt`].
+/// Path for reports: `POST` with a [`Report`]; the response is a [`Receipt`].
 pub const REPORTS: &str = "/link/v1/reports";
-/// Where a browser is sent to sign in for a published tunnel. See [`SignIn`].
+/// Path to which a browser is redirected to sign in for a published tunnel. See [`SignIn`].
 pub const SIGN_IN: &str = "/edge/sign-in";
 
-/// Longest line of the stream, in bytes: one project with all of its addresses and settings.
+/// Maximum length of a line of the stream, in bytes: one project with all of its addresses and
+/// settings.
 pub const MAX_LINE_BYTES: usize = 1024 * 1024;
-/// Largest report, in bytes.
+/// Maximum size of a report, in bytes.
 pub const MAX_REPORT_BYTES: usize = 4 * 1024 * 1024;
-/// Records in one report at most.
+/// Maximum number of records in one report.
 pub const MAX_RECORDS: usize = 1_000;
-/// Seconds between two lines at most; a link that is silent for three times as long is broken.
+/// Maximum number of seconds between two lines. A link that is silent for three times as long
+/// counts as broken.
 pub const ALIVE_SECONDS: u64 = 5;
-/// Version of the shapes here: header `svc-link-version` of both requests.
+/// Version of these types: header `svc-link-version` of both requests.
 pub const VERSION: &str = "1";
 
 /// One line of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Down {
-    /// Everything follows; what is not in it is no more. What was known stays in force until
-    /// [`Down::SnapshotEnd`].
+    /// A full snapshot follows; items missing from it no longer exist. The previous state remains
+    /// effective until [`Down::SnapshotEnd`].
     SnapshotBegin {
-        /// What holds for the whole cluster.
+        /// Settings of the whole cluster.
         platform: Platform,
     },
     /// A part of the snapshot.
     Item {
-        /// What there is.
+        /// The item.
         item: Item,
     },
-    /// The snapshot is whole and takes force.
+    /// The snapshot is complete and takes effect.
     SnapshotEnd {
-        /// How far it goes.
+        /// Cursor after the snapshot.
         cursor: Cursor,
     },
-    /// What changed in one step, in the order of the changes.
+    /// One atomic change, with its items in order.
     Change {
-        /// How far the engine has come with it.
+        /// Cursor after the change.
         cursor: Cursor,
-        /// What is so now.
+        /// The new items.
         items: Vec<Item>,
     },
-    /// Nothing changed; the link stands.
+    /// Keep-alive: nothing changed.
     Alive {},
-    /// Something of a later version, which is no business of this one.
+    /// A line of a later version, which this version ignores.
     #[serde(other)]
     Unknown,
 }
 
-/// How far an engine has come: `<version>.<mark>`, opaque to it. The mark tells two histories
-/// apart that came to the same version, as after a database was restored.
+/// Position of an engine in the stream of changes: `<version>.<mark>`, opaque to the engine. The
+/// mark distinguishes two histories with the same version, for example after a database was
+/// restored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);
 
-/// What holds for the whole cluster.
+/// Settings of the whole cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Platform {
     /// Address of the platform, for sign-in and as the issuer of tokens.
     pub base_url: String,
-    /// Projects are at `<endpoint>.<cluster_domain>`.
+    /// Domain of the projects: `<endpoint>.<cluster_domain>`.
     pub cluster_domain: String,
 }
 
-/// One thing that an engine has to know.
+/// One replicated object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "item", rename_all = "snake_case")]
 pub enum Item {
@@ -97,43 +102,44 @@ pub enum Item {
         /// Its id.
         id: String,
     },
-    /// Somebody who has a part in a workspace with a project of the cluster.
+    /// A user with a membership in a workspace with a project of the cluster.
     Person(Person),
-    /// The person has no part in any of them any more, or may not use the platform.
+    /// The user has no membership in any of these workspaces any more, or may not use the platform.
     PersonGone {
         /// Id of the user.
         id: String,
     },
-    /// A long-lived credential that is in force.
+    /// An active long-lived credential.
     Credential(Box<Credential>),
-    /// The credential was revoked, ended, or reaches nothing here.
+    /// The credential was revoked, has expired, or has no access to anything here.
     CredentialGone {
         /// Its id.
         id: String,
     },
     /// A registered `WebTTY` server of a project of the cluster.
     WebttyServer(Box<WebttyServer>),
-    /// The server has no record any more.
+    /// The server was deleted.
     WebttyServerGone {
         /// Its id.
         id: String,
     },
-    /// A token that was ended before its time, or a session of the platform that was: what was
-    /// minted from it is not accepted.
+    /// A token or a platform session that was revoked before its expiry. Tokens minted from it are
+    /// not accepted.
     Ended(Ended),
-    /// What makes the passwords of TURN credentials. Told to relays alone.
+    /// The keys from which the passwords of TURN credentials are derived. Sent to relays only.
     RelayKeys(RelayKeys),
-    /// Something of a later version.
+    /// An item of a later version.
     #[serde(other)]
     Unknown,
 }
 
-/// What makes the passwords of TURN credentials. It does not print.
+/// The keys from which the passwords of TURN credentials are derived. The output of `Debug` leaves
+/// them out.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayKeys {
-    /// The realm that they are for.
+    /// The realm of the credentials.
     pub realm: String,
-    /// The secret that platform and relays share, base64.
+    /// The shared secret of platform and relays, base64.
     pub secret: String,
     /// The relay's private key on P-521: DER (RFC 5915), base64.
     pub private_key: String,
@@ -159,24 +165,24 @@ pub struct Keys {
 pub struct Project {
     /// Id.
     pub id: String,
-    /// Eight lower-case hexadecimal digits: the first label of its address.
+    /// Eight lower-case hexadecimal digits: the first label of its host name.
     pub endpoint: String,
-    /// The workspace that it belongs to.
+    /// The workspace that owns it.
     pub workspace_id: String,
-    /// Plan, provider and region, for the lists.
+    /// Plan, for the lists.
     pub plan: String,
     /// Provider.
     pub provider: String,
-    /// Region, where it is bound to one.
+    /// Region, if the project is bound to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Nothing of it is served: it, or its workspace, was suspended.
+    /// True if the project or its workspace is suspended. Nothing of it is served then.
     #[serde(default)]
     pub suspended: bool,
     /// Project-wide policy (ED-8).
     #[serde(default)]
     pub settings: ProjectSettings,
-    /// What the plan allows.
+    /// Limits of the plan.
     #[serde(default)]
     pub limits: Limits,
     /// Reserved TCP ports.
@@ -184,26 +190,27 @@ pub struct Project {
     pub addresses: Vec<Address>,
 }
 
-/// What a plan allows to one project. What is absent is bounded by the engine alone.
+/// Limits that a plan sets for one project. If a limit is absent, only the engine's own limits
+/// apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Agents that are connected at once.
+    /// Maximum number of connected agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// Tunnels that are online at once.
+    /// Maximum number of online tunnels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tunnels: Option<u32>,
-    /// Requests and connections of visitors in a second, over all tunnels.
+    /// Requests and connections of visitors per second, over all tunnels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
-    /// Requests and connections of visitors in a second, to one tunnel.
+    /// Requests and connections of visitors per second, to one tunnel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tunnel_requests_per_second: Option<u32>,
-    /// Bytes in a second, each way, over all tunnels.
+    /// Bytes per second in each direction, over all tunnels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
-    /// Bytes in a second, each way, of one tunnel.
+    /// Bytes per second in each direction, of one tunnel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tunnel_bytes_per_second: Option<u64>,
 }
@@ -217,65 +224,65 @@ pub struct Address {
     pub port: u16,
 }
 
-/// Somebody who has a part in a workspace.
+/// A user with a membership in a workspace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Person {
     /// Id of the user.
     pub id: String,
-    /// What others are shown; nothing where the person gave no name.
+    /// Display name; empty if the user has not set one.
     #[serde(default)]
     pub name: String,
-    /// Where, and what the role there allows.
+    /// Workspaces of the user, with the permissions of the role in each.
     pub memberships: Vec<Membership>,
-    /// Unix seconds: browser sessions at tunnels that began before are over.
+    /// Unix seconds. Browser sessions at tunnels that started earlier have ended.
     #[serde(default)]
     pub sessions_after: i64,
 }
 
-/// A part in a workspace.
+/// Membership in a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
     /// The workspace.
     pub workspace_id: String,
-    /// Engine permissions that the role allows.
+    /// Engine permissions of the role.
     pub permissions: Vec<String>,
 }
 
-/// A long-lived credential that is in force.
+/// An active long-lived credential.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Credential {
     /// Id.
     pub id: String,
-    /// Whose it is.
+    /// The user that owns it.
     pub user_id: String,
-    /// The credential at the beginning of the chain of those that issued it; absent: itself.
+    /// The first credential in the chain of issuers; absent: this credential itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
-    /// The one workspace that it is for; absent: wherever its user may go.
+    /// The only workspace that it is valid for; absent: all workspaces of its user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<String>,
-    /// How it is known.
+    /// Data that verifies the credential.
     pub proof: CredentialProof,
-    /// Permissions; absent: not narrowed.
+    /// Permissions; absent: not restricted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Vec<String>>,
     /// Boundaries, in the form of the claim `resources`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Value>,
-    /// Unix seconds from which it is no longer good.
+    /// Expiry in Unix seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<i64>,
 }
 
-/// How a credential is known.
+/// Data that verifies a credential.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CredentialProof {
-    /// A personal access token, or what an OAuth client was issued.
+    /// A personal access token, or a token issued to an OAuth client.
     Pat {
         /// SHA-256 of the token's text, in hexadecimal digits.
         sha256: String,
-        /// Eight hexadecimal digits (`token_endpoint`), where it has them.
+        /// Eight hexadecimal digits (`token_endpoint`), if the token has them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token_endpoint: Option<String>,
     },
@@ -294,7 +301,7 @@ pub enum CredentialProof {
         /// The authority's certificate, PEM.
         certificate: String,
     },
-    /// Something of a later version, which proves nothing here.
+    /// A kind of a later version, which never verifies here.
     #[serde(other)]
     Unknown,
 }
@@ -304,12 +311,12 @@ pub enum CredentialProof {
 pub struct WebttyServer {
     /// Id.
     pub id: String,
-    /// The project that it is in.
+    /// The project of the server.
     pub project_id: String,
     /// Name, unique in the project.
     pub name: String,
-    /// `pending_enrollment`, `active` or `suspended`. The words of this and what follows may be
-    /// those of a later version: what is not known is refused where it matters.
+    /// `pending_enrollment`, `active` or `suspended`. This and the following policies may have
+    /// values of a later version. Code that depends on a policy refuses unknown values.
     pub status: String,
     /// `recorded` or `private`.
     pub recording_policy: String,
@@ -325,69 +332,69 @@ pub struct WebttyServer {
 /// The public keys of a registered server, base64url.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebttyServerKeys {
-    /// What is sealed to: X25519.
+    /// The encryption key, which clients seal to: X25519.
     pub encryption: String,
-    /// What signs: P-256, DER.
+    /// The signing key: P-256, DER.
     pub signing: String,
 }
 
-/// Something that was ended before its time.
+/// A token or session that was revoked before its expiry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// `jti` of a token, or id of the platform's session that tokens were minted from.
+    /// `jti` of a token, or id of the platform session that tokens were minted from.
     pub id: String,
-    /// Unix seconds after which nothing can come of it anyway.
+    /// Unix seconds of the expiry; the entry is not needed afterwards.
     pub until: i64,
 }
 
-/// What an engine reports. Batches are counted from 1 by each `reporter`; one that the platform
-/// has already is answered and not counted again, so every record arrives exactly once.
+/// Report of an engine. Each `reporter` numbers its batches from 1. The platform acknowledges a
+/// batch that it already has without counting it again, so every record is counted exactly once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Random id of this engine's spool, 32 hexadecimal digits.
     pub reporter: String,
     /// Number of the batch.
     pub sequence: u64,
-    /// What happened, at most [`MAX_RECORDS`].
+    /// The records, at most [`MAX_RECORDS`].
     pub records: Vec<Record>,
 }
 
-/// One thing that happened.
+/// One reported record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
     /// A visit: the object of `stream.summary`.
     Stream(Box<StreamRecord>),
-    /// A client or a tunnel came, changed or went.
+    /// A client or a tunnel was created, changed or deleted.
     Event(Box<EventRecord>),
-    /// What went through a project's tunnels since the last one.
+    /// Traffic of a project's tunnels since the previous report.
     Usage(UsageRecord),
-    /// What is online in a project now.
+    /// Number of clients and tunnels of a project that are online.
     Inventory(InventoryRecord),
-    /// What a project used of a relay.
+    /// Relay usage of a project.
     TurnUsage(TurnUsageRecord),
     /// A person signed out at a tunnel.
     SessionEnded(SessionEndedRecord),
-    /// Something of a later version.
+    /// A record of a later version.
     #[serde(other)]
     Unknown,
 }
 
-/// The end of a session at a tunnel. The platform tells all engines of it as [`Item::Ended`], with
-/// [`EDGE_SESSION`] in front of the id.
+/// The end of a session at a tunnel. The platform sends it to all engines as [`Item::Ended`], with
+/// the prefix [`EDGE_SESSION`] before the id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionEndedRecord {
-    /// The project at whose tunnel it was.
+    /// The project that owns the tunnel.
     pub project_id: String,
-    /// Its id, which is that of the code that began it.
+    /// Id of the session, which is the id of the code that started it.
     pub id: String,
 }
 
-/// Begins the id of a session at a tunnel among what has ended: an engine ends those and nothing
-/// else.
+/// Prefix of the ids of tunnel sessions among the revoked ids. An engine ends the sessions with
+/// these ids and nothing else.
 pub const EDGE_SESSION: &str = "edge:";
 
-/// Seconds that a session at a tunnel lasts at most.
+/// Maximum lifetime of a session at a tunnel, in seconds.
 pub const EDGE_SESSION_SECONDS: i64 = 12 * 3600;
 
 /// A visit.
@@ -397,7 +404,7 @@ pub struct StreamRecord {
     pub project_id: String,
     /// The stream: 24 hexadecimal digits.
     pub stream_id: String,
-    /// Its tunnel, where it found one.
+    /// The tunnel of the stream, if one was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tunnel_id: Option<String>,
     /// Owner of the tunnel.
@@ -407,7 +414,7 @@ pub struct StreamRecord {
     pub outcome: String,
     /// RFC 3339.
     pub created_at: jiff::Timestamp,
-    /// The whole summary.
+    /// The complete summary.
     pub summary: Value,
 }
 
@@ -416,20 +423,20 @@ pub struct StreamRecord {
 pub struct EventRecord {
     /// The project.
     pub project_id: String,
-    /// The event, as watchers see it.
+    /// The event, as event streams deliver it.
     pub event: Value,
 }
 
-/// What went through a project's tunnels.
+/// Traffic of a project's tunnels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageRecord {
     /// The project.
     pub project_id: String,
-    /// When the hour began.
+    /// Start of the hour.
     pub hour: jiff::Timestamp,
-    /// Streams that began.
+    /// Started streams.
     pub streams: u64,
-    /// Those that did not reach their service.
+    /// Streams that did not reach their service.
     pub failed_streams: u64,
     /// Bytes towards the services.
     pub upstream_bytes: u64,
@@ -437,8 +444,9 @@ pub struct UsageRecord {
     pub downstream_bytes: u64,
 }
 
-/// What is online in a project. An engine reports it when it changes, and all of it every five
-/// minutes: what was not repeated for fifteen is forgotten.
+/// Number of clients and tunnels of a project that are online. An engine reports it after each
+/// change, and all projects every five minutes. The platform drops entries that were not repeated
+/// for fifteen minutes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InventoryRecord {
     /// The project.
@@ -449,41 +457,42 @@ pub struct InventoryRecord {
     pub tunnels: u32,
 }
 
-/// What a project used of a relay.
+/// Relay usage of a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnUsageRecord {
     /// The project.
     pub project_id: String,
-    /// When the hour began.
+    /// Start of the hour.
     pub hour: jiff::Timestamp,
-    /// Allocations that were made.
+    /// Allocations.
     pub allocations: u64,
-    /// Bytes that were relayed, both ways.
+    /// Relayed bytes in both directions.
     pub relayed_bytes: u64,
 }
 
-/// The answer to a [`Report`].
+/// The response to a [`Report`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// The platform has all batches of this reporter up to here.
+    /// Number of the last batch of this reporter that the platform has, with all batches before it.
     pub through: u64,
 }
 
-/// Sign-in for a published tunnel: an engine sends a browser to [`SIGN_IN`] with these in the
-/// query, and gets it back at `https://<host>/.well-known/svc/callback?code=…&state=…`.
+/// Sign-in for a published tunnel. An engine redirects a browser to [`SIGN_IN`] with these query
+/// parameters. The platform redirects it back to
+/// `https://<host>/.well-known/svc/callback?code=…&state=…`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignIn {
-    /// Authority of the tunnel, with the port where it is not 443.
+    /// Authority of the tunnel, with the port if it is not 443.
     pub host: String,
-    /// SHA-256 of the secret that the browser holds in a cookie of that host, base64url. It comes
-    /// back in the code, so that a code is good in the browser that asked for it alone.
+    /// SHA-256 of the secret in a cookie of that host, base64url. The code contains it, so the code
+    /// is valid only in the browser that started the sign-in.
     pub nonce: String,
-    /// The engine's own, given back unread.
+    /// State of the engine, which the platform returns unread.
     pub state: String,
 }
 
-/// What the code of a sign-in says: claims of a JWT (`EdDSA`, the platform's keys) that is good for
-/// one minute, at one host, once.
+/// Claims of a sign-in code: a JWT (`EdDSA`, the platform's keys) that is valid for one minute, at
+/// one host, once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignInClaims {
     /// The platform's address.
@@ -500,11 +509,11 @@ pub struct SignInClaims {
     pub iat: i64,
     /// Unix seconds.
     pub exp: i64,
-    /// Id of the person's session at the platform: the session at the tunnel ends with it. Absent in
-    /// codes of an older platform.
+    /// Id of the person's session at the platform. The session at the tunnel ends with it. Absent
+    /// in codes of an older platform.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sid: Option<String>,
-    /// Name and address, for `/.well-known/svc/session`.
+    /// Display name, for `/.well-known/svc/session`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Address of the person.
@@ -512,7 +521,8 @@ pub struct SignInClaims {
     pub email: Option<String>,
 }
 
-/// `typ` in the header of a sign-in code: no other token is taken for one, nor it for another.
+/// `typ` in the header of a sign-in code. It keeps other tokens from being accepted as codes, and
+/// codes from being accepted as other tokens.
 pub const SIGN_IN_TYPE: &str = "svc-sign-in+jwt";
 
 #[cfg(test)]
@@ -522,7 +532,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_what_they_are_documented_to_be() {
+    fn lines_match_their_documented_form() {
         let change = Down::Change {
             cursor: Cursor("7.a1".to_owned()),
             items: vec![Item::CredentialGone {
@@ -536,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_relays_do_not_print() {
+    fn debug_output_leaves_relay_keys_out() {
         let keys = Item::RelayKeys(RelayKeys {
             realm: "engine.example.com".to_owned(),
             secret: "c2VjcmV0".to_owned(),
@@ -554,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_says_is_not_an_error() {
+    fn values_of_later_versions_are_not_errors() {
         let later = json!({"type": "change", "cursor": "8.b2",
             "items": [{"item": "weather", "sun": true}]});
         let Down::Change { items, .. } = serde_json::from_value(later).unwrap() else {
@@ -569,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_needs_no_more_than_what_names_it() {
+    fn a_project_needs_only_its_identifiers() {
         let project: Project =
             serde_json::from_value(json!({"id": "prj_1", "endpoint": "e7e8a732",
             "workspace_id": "wks_1", "plan": "basic", "provider": "other"}))

@@ -1,10 +1,10 @@
-//! One order for a document, whatever maps the libraries that make it use.
+//! Stable member order of the documents, independent of the map types of the libraries.
 
 use serde_json::{Map, Value};
 
-/// Sorts the members of every object by name. Extensions come out of a hash map, and whether
-/// `serde_json` keeps insertion order is up to any crate of the build: sorted, a document is the
-/// same bytes in every build.
+/// Sorts the members of every object by name. Extensions come from a hash map, and any crate of the
+/// build can decide that `serde_json` keeps insertion order. Sorting makes the document identical
+/// in every build.
 pub(crate) fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {

@@ -1,8 +1,8 @@
-//! Managed terminals on the Engine API: who takes part, who asks for control, and what was recorded.
-//! Terminal bytes that are live never come this way: the stream of a participant is WebTTY.
+//! Managed terminals on the Engine API: participants, control requests and recordings. Live
+//! terminal bytes are not part of it: the stream of a participant is a WebTTY stream.
 //!
-//! Lists are bare arrays; their parameters are one JSON value in the query parameter `params`. Times
-//! are RFC 3339 in UTC with milliseconds. Fields that say nothing are absent, never null.
+//! Lists are bare arrays; their parameters are one JSON value in the query parameter `params`.
+//! Times are RFC 3339 in UTC with milliseconds. Fields without a value are absent, never null.
 
 mod filter;
 
@@ -16,7 +16,7 @@ use types::webtty::{
 };
 use utoipa::ToSchema;
 
-/// `GET`: what this engine can do.
+/// `GET`: capabilities of this engine.
 pub const CAPABILITIES: &str = "/api/webtty/capabilities";
 /// `GET`: sessions.
 pub const SESSIONS: &str = "/api/webtty/sessions";
@@ -26,21 +26,21 @@ pub const SESSION: &str = "/api/webtty/sessions/{id}";
 pub const EVENTS: &str = "/api/webtty/sessions/{id}/events";
 /// `GET`: its recording in a format, streamed.
 pub const EXPORT: &str = "/api/webtty/sessions/{id}/export";
-/// `GET`: whether its recording is what was recorded.
+/// `GET`: verifies its recording.
 pub const VERIFY: &str = "/api/webtty/sessions/{id}/verify";
 /// `DELETE`: its recording. The session stays in the list.
 pub const RECORDING: &str = "/api/webtty/sessions/{id}/recording";
-/// `GET`: lines of what was shown in the sessions of the project.
+/// `GET`: searches the lines shown in the sessions of the project.
 pub const SEARCH: &str = "/api/webtty/recordings/search";
-/// `GET`: who takes part; `POST`: take part.
+/// `GET`: its participants; `POST`: attach as a participant.
 pub const PARTICIPANTS: &str = "/api/webtty/sessions/{id}/participants";
-/// `POST`: detach, oneself or somebody else.
+/// `POST`: detach a participant, oneself or another one.
 pub const PARTICIPANT: &str = "/api/webtty/sessions/{id}/participants/{participant_id}";
 /// WebSocket: the stream of a participant. Its first message is the WebTTY attach.
 pub const STREAM: &str = "/api/webtty/sessions/{id}/participants/{participant_id}/stream";
-/// `GET`: requests for control; `POST`: ask.
+/// `GET`: requests for control; `POST`: request control.
 pub const CONTROL_REQUESTS: &str = "/api/webtty/sessions/{id}/control-requests";
-/// `POST`: answer one.
+/// `POST`: resolve one.
 pub const CONTROL_REQUEST: &str = "/api/webtty/sessions/{id}/control-requests/{request_id}";
 /// `GET`: keys that were wrapped for participants, without the keys.
 pub const KEY_GRANTS: &str = "/api/webtty/sessions/{id}/key-grants";
@@ -59,7 +59,7 @@ macro_rules! shapes {
     )*};
 }
 
-/// What somebody sends: unknown keys are refused.
+/// Types of request bodies and parameters. Unknown keys are refused.
 macro_rules! bodies {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
@@ -79,31 +79,32 @@ mod recorded;
 pub use recorded::{RecordingHit, RecordingSearch, RecordingVerdict};
 
 shapes! {
-    /// What an engine can do with managed terminals. A client does not try what is not here.
+    /// Capabilities of an engine for managed terminals. Clients do not use features that are
+    /// missing here.
     Capabilities {
-        /// Managed sessions exist here.
+        /// Managed sessions are supported.
         managed_protocol: bool,
-        /// Recordings have a place.
+        /// Storage for recordings is configured.
         store_configured: bool,
-        /// Sessions are listed.
+        /// Sessions can be listed.
         session_listing: bool,
         /// Sessions are recorded.
         recording: bool,
         /// Recordings can be read.
         replay: bool,
-        /// Somebody can join a session that runs.
+        /// Clients can attach to a running session.
         live_attach: bool,
-        /// Control can be given.
+        /// Control can be transferred.
         control_transfer: bool,
         /// Sessions can be end-to-end encrypted.
         e2e: bool,
-        /// What carries a participant's stream.
+        /// Supported transports for a participant's stream.
         implemented_transports: Vec<Transport>,
-        /// Whether sessions are recorded or private.
+        /// Supported recording modes.
         recording_modes: Vec<RecordingMode>,
-        /// Who can read a session.
+        /// Supported encryption modes.
         encryption_modes: Vec<EncryptionMode>,
-        /// The permissions that each operation asks for.
+        /// The permissions that each operation requires.
         required_permissions: BTreeMap<String, Vec<String>>,
     }
     /// One session.
@@ -132,125 +133,125 @@ shapes! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         client_id: Option<String>,
-        /// Who opened it.
+        /// The user that opened the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         initiator_user_id: Option<String>,
-        /// The group it is in.
+        /// The group of the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         group_id: Option<String>,
-        /// How far it is.
+        /// Status of the session.
         status: SessionStatus,
-        /// Whether it has a terminal.
+        /// Terminal or plain command.
         session_mode: SessionMode,
-        /// Whether it is recorded.
+        /// Recording mode.
         recording_mode: RecordingMode,
-        /// Who can read it.
+        /// Encryption mode.
         encryption_mode: EncryptionMode,
-        /// What carries it to who opened it.
+        /// Transport to the client that opened the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         downstream_transport: Option<Transport>,
-        /// What carries it to the server.
+        /// Transport to the server.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         upstream_transport: Option<Transport>,
-        /// The command, as its recording begins: with its arguments for who opened the session or may
-        /// read recordings, without them for everybody else and in events.
+        /// The command, as at the start of the recording. The opener and users that may read
+        /// recordings see its arguments. Other users, and events, do not include them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false, value_type = Object)]
         command_meta: Option<Map<String, Value>>,
-        /// What it is for.
+        /// Purpose of the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         context: Option<Context>,
-        /// When it began.
+        /// Start time.
         #[schema(format = DateTime)]
         started_at: String,
-        /// When it ended.
+        /// End time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false, format = DateTime)]
         ended_at: Option<String>,
-        /// How its command ended.
+        /// Exit code of the command.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         exit_code: Option<i32>,
-        /// What went wrong, for programs.
+        /// Error code.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         error_code: Option<String>,
-        /// What went wrong, for people.
+        /// Error as display text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         error_message: Option<String>,
-        /// What is so right now.
+        /// Current live state.
         live: SessionLive,
     }
-    /// What is so right now about a session.
+    /// Current live state of a session.
     SessionLive {
-        /// It runs on this engine.
+        /// The session runs on this engine.
         available: bool,
-        /// Somebody can join.
+        /// Clients can attach to the session.
         attachable: bool,
-        /// How many streams there are.
+        /// Number of connected streams.
         participant_count: usize,
-        /// Who has control.
+        /// The participant that has control.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         controller_participant_id: Option<String>,
-        /// The server is there.
+        /// The server is connected.
         has_upstream: bool,
     }
-    /// Somebody who takes part, or took part.
+    /// A current or former participant.
     Participant {
-        /// Their id in the session.
+        /// Id in the session.
         id: String,
         /// The session.
         session_id: String,
-        /// Their account.
+        /// User account.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         user_id: Option<String>,
-        /// Their device.
+        /// Device.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         device_id: Option<String>,
-        /// Their browser.
+        /// Browser.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         browser_id: Option<String>,
-        /// What they may do.
+        /// Role.
         role: Role,
-        /// When they asked to take part.
+        /// Time of the attach request.
         #[schema(format = DateTime)]
         attached_at: String,
-        /// When they went.
+        /// Time of the detach.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false, format = DateTime)]
         detached_at: Option<String>,
-        /// Whether they have control.
+        /// True if the participant has control.
         controller: bool,
         /// `attached` or `detached`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         grant_state: Option<String>,
-        /// What the attach message shows, in base64: only in the answer to who asked to take part.
+        /// The grant for the attach message, in base64; only in the response to the attach request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         attach_grant: Option<String>,
-        /// Until when it does.
+        /// Expiry of the grant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false, format = DateTime)]
         attach_grant_expires_at: Option<String>,
-        /// What is so right now.
+        /// Current live state.
         live: ParticipantLive,
     }
-    /// What is so right now about somebody.
+    /// Current live state of a participant.
     ParticipantLive {
-        /// Their stream is there.
+        /// The participant's stream is connected.
         connected: bool,
-        /// They have control.
+        /// The participant has control.
         controller: bool,
     }
     /// A request for control.
@@ -259,56 +260,56 @@ shapes! {
         id: String,
         /// The session.
         session_id: String,
-        /// Who asks.
+        /// The requesting participant.
         requester_participant_id: String,
-        /// Their account.
+        /// Account of the requester.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         requester_user_id: Option<String>,
-        /// Who of the session answered.
+        /// The participant that resolved the request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         approver_participant_id: Option<String>,
-        /// The account of who answered.
+        /// Account of the user that resolved the request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         approver_user_id: Option<String>,
-        /// What became of it.
+        /// Status of the request.
         status: ControlStatus,
-        /// Why they ask.
+        /// Reason given by the requester.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         reason: Option<String>,
-        /// What they sent along.
+        /// Metadata sent by the requester.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false, value_type = Object)]
         metadata: Option<Map<String, Value>>,
-        /// How long control is asked for, in seconds.
+        /// Requested duration of control, in seconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         control_seconds: Option<u64>,
-        /// For how many lines control is asked for.
+        /// Requested control in number of lines.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         control_lines: Option<u32>,
-        /// When they asked.
+        /// Time of the request.
         #[schema(format = DateTime)]
         created_at: String,
-        /// When it changed last.
+        /// Time of the last change.
         #[schema(format = DateTime)]
         updated_at: String,
-        /// When it was answered, or ran out.
+        /// Time when the request was resolved or expired.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false, format = DateTime)]
         resolved_at: Option<String>,
-        /// Until when it waits.
+        /// Expiry of the request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false, format = DateTime)]
         expires_at: Option<String>,
     }
-    /// Sessions that belong together, as who opened them says.
+    /// A group of sessions, as their openers declare it.
     SessionGroup {
-        /// Its id, as the sessions have it.
+        /// Its id, which the sessions refer to.
         id: String,
         /// Its workspace.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -318,36 +319,36 @@ shapes! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         project_id: Option<String>,
-        /// Who opened its first session.
+        /// The user that opened its first session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         initiator_user_id: Option<String>,
-        /// What its first session is for.
+        /// Purpose of its first session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         context: Option<Context>,
-        /// When its first session began.
+        /// Start of its first session.
         #[schema(format = DateTime)]
         created_at: String,
-        /// When one of its sessions began or ended last.
+        /// Time when one of its sessions last started or ended.
         #[schema(format = DateTime)]
         updated_at: String,
-        /// When the last of its sessions ended; absent while one runs.
+        /// End of the last of its sessions; absent while one runs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false, format = DateTime)]
         closed_at: Option<String>,
     }
-    /// A key that was wrapped for somebody: for whom, never the key.
+    /// A key that was wrapped for a recipient. The key itself is never included.
     KeyGrant {
         /// Its id.
         id: String,
         /// The session.
         session_id: String,
-        /// What kind of recipient.
+        /// Kind of recipient.
         recipient_kind: String,
-        /// Which one.
+        /// Id of the recipient.
         recipient_id: String,
-        /// When it was made.
+        /// Creation time.
         #[schema(format = DateTime)]
         created_at: String,
     }
@@ -359,50 +360,51 @@ shapes! {
         session_id: String,
         /// Its number, from 1, as decimal text.
         seq: String,
-        /// When it happened.
+        /// Time of the record.
         #[schema(format = DateTime)]
         created_at: String,
-        /// What it is about.
+        /// Type of the record.
         #[serde(rename = "type")]
         event_type: RecordType,
-        /// Which way it went.
+        /// Direction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         direction: Option<RecordDirection>,
-        /// The stream, of data.
+        /// Stream of the data.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         stream_type: Option<StreamType>,
-        /// Whose doing it was.
+        /// Participant that caused the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         participant_id: Option<String>,
-        /// How many bytes there were.
+        /// Number of bytes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         payload_length: Option<u64>,
-        /// The bytes in base64, of an end-to-end encrypted session.
+        /// The bytes in base64; only for end-to-end encrypted sessions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         payload_ciphertext: Option<String>,
-        /// The bytes in base64, for who may read recordings.
+        /// The bytes in base64; only for users that may read recordings.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         payload_plaintext: Option<String>,
-        /// Random bytes that are in its hash, in hex: with the payload, for who may read recordings.
+        /// Random bytes that are part of the hash, in hex; with the payload, only for users that
+        /// may read recordings.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         salt: Option<String>,
-        /// The hash of the record before it, in hex. Absent without a payload where the record has no
-        /// salt, so that its hash would tell it.
+        /// The hash of the previous record, in hex. Absent, like the payload, if the record has no
+        /// salt, because the hash would then reveal the payload.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         prev_hash: Option<String>,
-        /// Its hash, in hex, or absent as the one before.
+        /// Its hash, in hex; absent in the same case as `prev_hash`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         hash: Option<String>,
-        /// `terminal_size` with `row` and `col`, `exit_code`, `masked`, `detail`: what there is.
+        /// `terminal_size` with `row` and `col`, `exit_code`, `masked`, `detail`, as available.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false, value_type = Object)]
         metadata: Option<Map<String, Value>>,
@@ -410,19 +412,19 @@ shapes! {
 }
 
 bodies! {
-    /// Which records are read.
+    /// Range of records to read.
     EventsParams {
-        /// The first, as decimal text; 1 without it.
+        /// Number of the first record, as decimal text; 1 if absent.
         from_seq: String,
-        /// At most so many, 1 to 1000. There may be fewer though there are more to come: the list
-        /// is at its end where it is empty.
+        /// Maximum number of records, 1 to 1000. A response may have fewer records although more
+        /// follow: the end of the list is an empty response.
         limit: u16,
     }
-    /// What is looked for, and where.
+    /// Search text and scope of a search.
     SearchParams {
-        /// The text; required. Case does not count.
+        /// The search text; required. The search ignores case.
         query: String,
-        /// Lines at most, 1 to 200; 50 without it.
+        /// Maximum number of lines, 1 to 200; 50 if absent.
         limit: u16,
         /// Only in this session.
         session_id: String,
@@ -433,45 +435,46 @@ bodies! {
         /// Only in sessions older than this one.
         before: String,
     }
-    /// What is exported, and in which form: a key of the query each.
+    /// Range and format of an export. Each field is a query parameter.
     ExportQuery {
-        /// `text`, `json`, `ndjson`, `asciicast` or `asciicast-v3`; `text` without it.
+        /// `text`, `json`, `ndjson`, `asciicast` or `asciicast-v3`; `text` if absent.
         format: String,
-        /// The first record, by its number.
+        /// Number of the first record.
         from_seq: u64,
-        /// Records at most.
+        /// Maximum number of records.
         max_events: u64,
-        /// Whether what was typed is there; not without it.
+        /// True to include the typed input; false if absent.
         include_stdin: bool,
-        /// Whether what the command wrote is there; it is without it.
+        /// True to include the standard output of the command; true if absent.
         include_stdout: bool,
-        /// Whether what it wrote about errors is there; it is without it.
+        /// True to include the standard error of the command; true if absent.
         include_stderr: bool,
-        /// Whether lines of a text begin with the time.
+        /// True to start the lines of a text with the time.
         include_timestamps: bool,
-        /// Whether a text says who came, who got control, and when the size changed.
+        /// True if a text includes participants that attach, changes of control and changes of the
+        /// size.
         include_markers: bool,
     }
-    /// What a session is for, as its opener says it.
+    /// Purpose of a session, as its opener declares it.
     Context {
-        /// Who is behind it: `human`, `agent`, `api`, `automation`, `ci`, `scheduled-job`.
+        /// Origin: `human`, `agent`, `api`, `automation`, `ci`, `scheduled-job`.
         origin: String,
-        /// What that is called there.
+        /// Id within the origin.
         origin_id: String,
-        /// Why.
+        /// Reason.
         purpose: String,
         /// `user`, `app`, `agent` or `service-account`.
         initiator_kind: String,
-        /// The program that acts for somebody.
+        /// The program that acts for a user.
         agent_name: String,
         /// Its version.
         agent_version: String,
-        /// The request that led to it.
+        /// The request that caused the session.
         request_id: String,
-        /// Anything else.
+        /// Further labels.
         labels: BTreeMap<String, String>,
     }
-    /// Takes part. Nobody begins as the controller.
+    /// Attaches a participant. No participant starts as the controller.
     AttachBody {
         /// `spectator`, or absent.
         role: Role,
@@ -479,49 +482,49 @@ bodies! {
         device_id: String,
         /// The browser.
         browser_id: String,
-        /// What will carry the stream.
+        /// Transport of the stream.
         transport: Transport,
         /// `requested`, or absent.
         grant_state: String,
-        /// Anything else.
+        /// Further metadata.
         #[schema(value_type = Object)]
         metadata: Map<String, Value>,
     }
-    /// Goes, or has somebody go.
+    /// Detaches the caller or another participant.
     DetachBody {
-        /// Why.
+        /// Reason.
         reason: String,
-        /// Anything else.
+        /// Further metadata.
         #[schema(value_type = Object)]
         metadata: Map<String, Value>,
     }
-    /// Asks for control.
+    /// Requests control.
     ControlRequestBody {
-        /// Who asks; required.
+        /// The requesting participant; required.
         participant_id: String,
-        /// Why.
+        /// Reason.
         reason: String,
-        /// Anything else.
+        /// Further metadata.
         #[schema(value_type = Object)]
         metadata: Map<String, Value>,
-        /// Until when an answer is of use.
+        /// Time until which the request can be resolved.
         #[schema(format = DateTime)]
         expires_at: String,
-        /// For how long control is asked for, in seconds.
+        /// Requested duration of control, in seconds.
         control_seconds: u64,
-        /// For how many lines control is asked for: 1 is one command.
+        /// Requested control in number of lines: 1 is one command.
         control_lines: u32,
     }
-    /// Answers a request for control.
+    /// Resolves a request for control.
     ResolveBody {
-        /// What is done; required.
+        /// The action; required.
         action: ControlAction,
-        /// Who of the session answers; absent for an owner.
+        /// The participant that resolves the request; absent for an owner.
         approver_participant_id: String,
-        /// Why.
+        /// Reason.
         reason: String,
     }
-    /// Which sessions are listed.
+    /// Filter of the session list.
     SessionFilter {
         /// Of this registered server.
         server_id: String,
@@ -535,27 +538,27 @@ bodies! {
         origin: String,
         /// With this status.
         status: SessionStatus,
-        /// That began at this time or later.
+        /// Started at this time or later.
         #[schema(format = DateTime)]
         started_from: String,
-        /// That began at this time or before.
+        /// Started at this time or before.
         #[schema(format = DateTime)]
         started_to: String,
     }
-    /// Which groups are listed.
+    /// Filter of the group list.
     GroupFilter {
-        /// Begun by this account.
+        /// Opened by this account.
         initiator_user_id: String,
         /// With this origin.
         origin: String,
-        /// That began at this time or later.
+        /// Created at this time or later.
         #[schema(format = DateTime)]
         created_from: String,
-        /// That began at this time or before.
+        /// Created at this time or before.
         #[schema(format = DateTime)]
         created_to: String,
     }
-    /// Which requests for control are listed.
+    /// Filter of the list of control requests.
     ControlRequestFilter {
         /// With this status.
         status: ControlStatus,

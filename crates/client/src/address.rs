@@ -1,4 +1,4 @@
-//! Addresses of engines, and how their names are resolved.
+//! Addresses of engines, and the resolution of their names.
 
 use std::{
     fmt, io,
@@ -8,7 +8,7 @@ use std::{
 
 use rustls_pki_types::ServerName;
 
-/// A host and a port: where an engine, or a service behind an agent, listens.
+/// Host and port of an engine, or of a service behind an agent.
 ///
 /// Written `host:port`, `host` (port 443), `[v6]:port` or `https://host[:port]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Takes a host name or an address literal (IPv6 without brackets).
+    /// Creates an address from a host name or an address literal (IPv6 without brackets).
     pub fn new(host: impl Into<String>, port: u16) -> Result<Self, ParseHostPortError> {
         let host = host.into();
         if !is_host(&host) {
@@ -37,15 +37,15 @@ impl HostPort {
         self.port
     }
 
-    /// The name that the peer's certificate must carry, also sent as SNI.
+    /// The server name for SNI, which the peer's certificate must match.
     pub fn server_name(&self) -> Result<ServerName<'static>, ParseHostPortError> {
         ServerName::try_from(self.host.clone()).map_err(|_invalid| ParseHostPortError)
     }
 
-    /// Resolves the host, in the order in which the addresses are to be tried.
+    /// Resolves the host to addresses, in the order to try them.
     ///
-    /// `localhost` and names under it are loopback without asking a resolver (RFC 6761 section
-    /// 6.3): not every resolver does that, and an engine on this machine must be reachable.
+    /// `localhost` and names under it resolve to loopback without a resolver (RFC 6761 section
+    /// 6.3). Not every resolver does that, and an engine on this machine must be reachable.
     pub async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         if is_localhost(&self.host) {
             return Ok(vec![
@@ -110,14 +110,14 @@ impl fmt::Display for HostPort {
 #[error("not a `host:port`")]
 pub struct ParseHostPortError;
 
-/// Whether resolvers are asked for this name (RFC 6761 section 6.3: never for these).
+/// True for names that are never sent to a resolver (RFC 6761 section 6.3).
 pub(crate) fn is_localhost(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let suffix = host.rsplit('.').next().unwrap_or(host);
     suffix.eq_ignore_ascii_case("localhost")
 }
 
-/// Digits alone (`parse` would take a sign), 1 to 65535.
+/// Accepts only digits (`parse` would accept a sign), 1 to 65535.
 pub(crate) fn parse_port(text: &str) -> Result<u16, ParseHostPortError> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(ParseHostPortError);
@@ -137,7 +137,7 @@ fn is_host(host: &str) -> bool {
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')))
 }
 
-/// The port of an engine address that names none.
+/// The port of an engine address without a port.
 const HTTPS_PORT: u16 = 443;
 
 /// RFC 1035 section 2.3.4, in its textual form.
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_refused() {
         for text in [
             "",
             ":80",
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_written_as_it_is_read() {
+    fn display_round_trips() {
         for text in ["engine.localhost:8443", "[::1]:8443"] {
             assert_eq!(text.parse::<HostPort>().unwrap().to_string(), text);
         }

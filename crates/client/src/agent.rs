@@ -1,4 +1,4 @@
-//! The agent: one control channel to an engine, kept and restored.
+//! The agent: it keeps one control channel to an engine and restores it.
 
 mod actor;
 pub(crate) mod channel;
@@ -23,45 +23,46 @@ use shared::{AgentState, Failures};
 
 /// An agent of an engine. Clones are handles of the same agent.
 ///
-/// It connects, and comes back after whatever a network can cause, without end and with jittered
-/// waits; every tunnel that is held comes back with it. It ends by itself only when the engine
-/// refuses it ([`AgentStatus::Ended`]). When the last handle and the last tunnel are dropped it
-/// leaves the engine; [`Agent::close`] waits for that and for its streams.
+/// The agent connects, and reconnects after every failure that a network can cause, without limit
+/// and with jittered delays. A reconnect restores every open tunnel. The agent ends on its own only
+/// when the engine refuses it ([`AgentStatus::Ended`]). When the last handle and the last tunnel
+/// are dropped, it disconnects from the engine; [`Agent::close`] waits for that and for the open
+/// streams.
 #[derive(Clone, Debug)]
 pub struct Agent {
     owner: Arc<Owner>,
 }
 
-/// The state of an agent. There are these four; their fields may grow.
+/// The state of an agent. There are always these four states, but their fields may grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentStatus {
-    /// It has no channel and is opening one.
+    /// The agent is opening a channel.
     Connecting,
-    /// It has a channel.
+    /// The agent has a channel.
     #[non_exhaustive]
     Online {
         /// The engine's id of the agent.
         client_id: String,
     },
-    /// It lost its channel, or could not open one, and waits for the next attempt.
+    /// The agent lost its channel, or could not open one, and waits for the next attempt.
     #[non_exhaustive]
     Disconnected {
-        /// What failed.
+        /// Reason of the failure.
         error: Arc<str>,
-        /// The wait before the next attempt.
+        /// Delay before the next attempt.
         retry_in: Duration,
     },
-    /// It is over: `None` when its owner closed it, else what the engine refused.
+    /// The agent has ended: `None` after its owner closed it, otherwise the refusal by the engine.
     Ended(Option<Refusal>),
 }
 
 impl Agent {
-    /// Starts an agent on the current runtime; returns before it is connected. It tries without end,
-    /// whatever the network or the certificate of the engine: [`Agent::connect`] ends where the set-up
-    /// is at fault.
+    /// Starts an agent on the current runtime and returns before it is connected. The agent retries
+    /// without limit, even if the network or the engine's certificate is at fault;
+    /// [`Agent::connect`] fails if the configuration is wrong.
     ///
     /// # Errors
-    /// When the trust or the address cannot be used; nothing was sent then.
+    /// The trust or the address cannot be used. Nothing was sent in this case.
     ///
     /// # Panics
     /// Outside a tokio runtime that has IO and time.
@@ -78,14 +79,14 @@ impl Agent {
         })
     }
 
-    /// Starts an agent and waits until it has a channel. Faults of the network are retried, within
+    /// Starts an agent and waits until it has a channel. Network failures are retried, within
     /// [`Config::connect_timeout`] and [`Config::connect_attempts`].
     ///
     /// # Errors
-    /// As [`Agent::start`]; or the first lasting fault ([`ConnectError::is_lasting`]), such as
+    /// As [`Agent::start`]; or the first lasting error ([`ConnectError::is_lasting`]), such as
     /// [`ConnectError::Certificate`] and [`ConnectError::Refused`]; or
-    /// [`ConnectError::ConnectTimeout`] or [`ConnectError::ConnectAttempts`], with the last fault as
-    /// their source.
+    /// [`ConnectError::ConnectTimeout`] or [`ConnectError::ConnectAttempts`], with the last failure
+    /// as their source.
     ///
     /// # Panics
     /// As [`Agent::start`].
@@ -134,26 +135,25 @@ impl Agent {
         }
     }
 
-    /// Where the agent stands, and every change of it.
+    /// Receiver of the agent's state and its changes.
     pub fn status(&self) -> watch::Receiver<AgentStatus> {
         self.owner.status()
     }
 
-    /// How long the engine took to answer the newest heartbeat, and every change of it. `None`
-    /// while there is no channel, and at an engine that does not answer heartbeats.
+    /// Receiver of the round-trip time of the newest heartbeat. `None` without a channel, and at an
+    /// engine that does not answer heartbeats.
     pub fn round_trip(&self) -> watch::Receiver<Option<Duration>> {
         self.owner.round_trip()
     }
 
-    /// Asks for a tunnel; returns at once. [`Tunnel::online`] waits for the answer.
+    /// Requests a tunnel and returns immediately. [`Tunnel::online`] waits for the response.
     pub fn open(&self, properties: Properties) -> Tunnel {
         let (entry, streams) = self.owner.add(properties, None);
         Tunnel::new(Arc::clone(&self.owner), entry, streams)
     }
 
-    /// The same, with something about it that is good for a while alone, such as a signed label:
-    /// `renew` is called each time that the engine is asked, also after a reconnect. It must not
-    /// block.
+    /// The same for properties that expire, such as a signed label: `renew` updates the properties
+    /// before each request to the engine, including those after a reconnect. It must not block.
     pub fn open_renewed(
         &self,
         properties: Properties,
@@ -174,20 +174,20 @@ impl Agent {
         crate::dial(self.owner.config(), name_or_id).await
     }
 
-    /// Leaves the engine: tunnels go at once, streams that were accepted may finish until
-    /// `deadline` has passed, then they are cut. Streams in the hands of the program
-    /// ([`Tunnel::accept`]) are waited for as well, but cutting them is left to it.
+    /// Disconnects from the engine. Tunnels close immediately. Accepted streams may finish until
+    /// `deadline` has passed, and are then closed. Streams that the program accepted
+    /// ([`Tunnel::accept`]) are waited for as well, but the program has to close them.
     ///
-    /// Returns whether every stream ended by itself.
+    /// Returns true if every stream finished in time.
     ///
     /// # Cancellation
-    /// Dropping the future leaves an agent that takes no further streams, and cuts none of those that
-    /// run.
+    /// Dropping the future leaves an agent that accepts no further streams, and does not close the
+    /// running ones.
     pub async fn close(&self, deadline: Duration) -> bool {
         self.owner.stop.cancel();
         let mut status = self.status();
         let drained = tokio::time::timeout(deadline, async {
-            // An error means that the actor is gone, which is an end as well.
+            // An error means that the actor has already ended.
             drop(
                 status
                     .wait_for(|status| matches!(status, AgentStatus::Ended(_)))
@@ -203,10 +203,10 @@ impl Agent {
     /// Waits until the agent has a channel.
     ///
     /// # Errors
-    /// When it is refused or closed. What a network can cause is no error: the wait goes on.
+    /// The agent was refused or closed. Network failures are not errors: the wait continues.
     ///
     /// # Cancellation
-    /// Safe: nothing is lost, the agent goes on.
+    /// Safe: nothing is lost, and the agent continues.
     pub async fn online(&self) -> Result<String, ConnectError> {
         let mut status = self.status();
         let seen = status
@@ -221,7 +221,7 @@ impl Agent {
     }
 }
 
-/// What handles and tunnels hold: the agent ends when the last of them is dropped.
+/// Shared by handles and tunnels: the agent ends when the last of them is dropped.
 #[derive(Debug)]
 pub(crate) struct Owner(Arc<AgentState>);
 

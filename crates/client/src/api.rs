@@ -1,7 +1,7 @@
-//! The Engine API, read: lists and the live event stream.
+//! Reader of the Engine API: lists and the live event stream.
 //!
-//! Objects are handed on as the engine wrote them ([`serde_json::Value`]): a field that a newer
-//! engine adds reaches the reader, and a reader that wants a type has one in `types`.
+//! Objects are returned as the engine wrote them ([`serde_json::Value`]), so that fields of a newer
+//! engine reach the caller. Callers that want a typed value find one in `types`.
 
 mod call;
 mod error;
@@ -29,7 +29,8 @@ use crate::{Config, ConnectError, HostPort, Token, Tokens, connect::Connector, e
 
 /// A reader of one engine's API.
 ///
-/// Each call is a connection of its own: the callers are commands and watchers, which make few.
+/// Each call uses its own connection, because the callers are commands and watchers, which make few
+/// calls.
 #[derive(Clone)]
 pub struct Api {
     connector: Connector,
@@ -37,11 +38,11 @@ pub struct Api {
     agent: String,
 }
 
-/// How an engine does.
+/// Status of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Standing {
-    /// Its link to the platform; absent in an engine that has none.
+    /// Its link to the platform; absent in an engine without one.
     pub platform: Option<PlatformLink>,
 }
 
@@ -49,19 +50,20 @@ pub struct Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlatformLink {
-    /// Whether it stands. While it does not, the engine serves with what it knows.
+    /// True if the link is connected. Otherwise the engine serves with its last state.
     pub is_up: bool,
-    /// Since the platform said something last.
+    /// Time since the last message of the platform.
     pub silence: Duration,
 }
 
 impl PlatformLink {
-    /// A link of this state.
+    /// Creates a link with this state.
     pub fn new(is_up: bool, silence: Duration) -> Self {
         Self { is_up, silence }
     }
 
-    /// `up;silence=3`. What a later engine adds is passed over; a word that is none is no link.
+    /// Parses `up;silence=3`. Parameters of later engines are ignored; an unknown first word
+    /// results in no link.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let is_up = match parts.next()? {
@@ -76,10 +78,10 @@ impl PlatformLink {
 }
 
 impl Api {
-    /// Reads the engine of this configuration with its token.
+    /// Creates a reader for the engine of this configuration, with its token.
     ///
     /// # Errors
-    /// When the trust or the address cannot be used.
+    /// The trust or the address cannot be used.
     pub fn new(config: &Config) -> Result<Self, ConnectError> {
         let connector = Connector::new(config.engine.clone(), &config.trust, &[b"http/1.1"])?;
         let agent = format!("{}/{}", config.details.agent, config.details.version);
@@ -90,7 +92,7 @@ impl Api {
         })
     }
 
-    /// `GET /api/auth`: that the engine takes the token, and how it does itself.
+    /// `GET /api/auth`: checks that the engine accepts the token, and returns the engine's status.
     ///
     /// # Errors
     /// As [`call`](Self::call); the engine's refusal of the token is [`ApiError::Refused`].
@@ -136,7 +138,8 @@ impl Api {
     /// The snapshot, then every change (`GET /api/sse`, EN-3, or `GET /api/websocket`, EN-4).
     ///
     /// # Errors
-    /// As [`call`](Self::call); the engine's refusal is [`ApiError::Refused`] over both.
+    /// As [`call`](Self::call); a refusal by the engine is [`ApiError::Refused`] on both
+    /// transports.
     ///
     /// # Cancellation
     /// Safe: dropping the future closes the connection.
@@ -166,7 +169,7 @@ impl Api {
         websocket::open(url, token, &self.agent, stream).await
     }
 
-    /// Another token, where the engine has refused this one and the provider has another.
+    /// Returns another token if the engine has refused this one and the provider has another.
     async fn replacement<T>(
         &self,
         token: &Token,
@@ -198,7 +201,7 @@ impl Api {
             .await
     }
 
-    /// A `GET`; anything but what is expected is an error.
+    /// A `GET`; every unexpected response is an error.
     async fn send(
         &self,
         target: String,
@@ -215,8 +218,8 @@ impl Api {
         .await
     }
 
-    /// One request, repeated where the token is refused and the provider has another one; an answer that
-    /// is not expected is an error.
+    /// Sends one request, and repeats it if the token is refused and the provider has another one.
+    /// An unexpected response is an error.
     async fn ask<E: Fn(&StatusCode) -> bool>(
         &self,
         asked: ApiRequest<'_, E>,
@@ -246,15 +249,16 @@ impl Api {
         }
         let request = request
             .body(Full::new(asked.body.clone().unwrap_or_default()))
-            // A token with control characters in it, from a file that holds something else.
+            // The token contains control characters, for example because it was read from the wrong
+            // file.
             .map_err(|_invalid| ApiError::Unexpected("the token cannot be sent".to_owned()))?;
         let stream = self.connector.connect().await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(HttpError)?;
-        // Owned by the response: it ends when the body has been read or dropped.
+        // Owned by the response: the task ends when the body was read or dropped.
         tokio::spawn(async move {
-            // The error, if any, is told to whoever reads the body.
+            // The reader of the body gets the error, if any.
             drop(connection.await);
         });
         let response = timeout(ANSWER, sender.send_request(request))
@@ -276,7 +280,7 @@ struct ApiRequest<'a, E> {
     target: String,
     accept: &'a str,
     body: Option<Bytes>,
-    /// Which answers are none of a refusal.
+    /// Statuses that are not errors.
     expected: E,
 }
 
@@ -306,7 +310,7 @@ async fn read(body: Incoming) -> Result<Bytes, ApiError> {
     }
 }
 
-/// The default port is left out, as browsers do: some front ends compare the text.
+/// The default port is left out, as browsers do, because some front ends compare the text.
 fn authority(address: &HostPort) -> String {
     let text = address.to_string();
     match text.strip_suffix(":443") {
@@ -315,7 +319,7 @@ fn authority(address: &HostPort) -> String {
     }
 }
 
-/// Everything but RFC 3986 section 2.3's unreserved characters as `%XX`.
+/// Encodes everything but RFC 3986 section 2.3's unreserved characters as `%XX`.
 fn percent_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {
@@ -329,13 +333,13 @@ fn percent_encoded(text: &str) -> String {
     out
 }
 
-/// A list of ten thousand tunnels is some megabytes.
+/// A list of ten thousand tunnels has some megabytes.
 const MAX_BODY: usize = 64 * 1024 * 1024;
 
-/// To the head of an answer: lists come from memory.
+/// Time limit of a response head: lists come from memory.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// To the end of a list over a slow line.
+/// Time limit of a list over a slow line.
 const BODY: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
@@ -347,7 +351,7 @@ mod tests {
 
     use super::*;
 
-    /// An answer whose head says that so many bytes follow, and where they come from.
+    /// A response whose head announces this body length, and the stream that supplies the body.
     async fn answer(length: usize) -> (Incoming, DuplexStream) {
         let (ours, mut theirs) = tokio::io::duplex(1 << 20);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(ours))
@@ -357,14 +361,14 @@ mod tests {
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
         let request = Request::new(Full::new(Bytes::new()));
         let asked = tokio::spawn(async move { sender.send_request(request).await });
-        // A head before any request ends the connection.
+        // A head before any request would end the connection.
         theirs.read_u8().await.unwrap();
         theirs.write_all(head.as_bytes()).await.unwrap();
         (asked.await.unwrap().unwrap().into_body(), theirs)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_has_a_time() {
+    async fn a_response_times_out() {
         let (body, _theirs) = answer(1).await;
         let began = Instant::now();
         let read = read(body).await;
@@ -379,11 +383,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_has_a_size() {
+    async fn a_response_is_limited_in_size() {
         let most = 64 * 1024 * 1024;
         for (length, is_read) in [(most, true), (most + 1, false)] {
             let (body, mut theirs) = answer(length).await;
-            // A client that has read enough closes the connection.
+            // After reading enough, a client closes the connection.
             let bytes = vec![b' '; length];
             let (read, _gone) = tokio::join!(read(body), theirs.write_all(&bytes));
             assert_eq!(read.is_ok(), is_read, "{length}");
@@ -391,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_of_the_link_is_read_strictly() {
+    fn the_state_of_the_link_is_parsed_strictly() {
         let link = |is_up, seconds| {
             let silence = Duration::from_secs(seconds);
             Some(PlatformLink { is_up, silence })

@@ -1,9 +1,9 @@
-//! When an agent tries again.
+//! Randomness for the retry delays of an agent.
 
 pub use types::backoff::Backoff;
 
-/// 64 even bits. A system without randomness could not have opened a TLS channel either; the
-/// middle of the range is then as good as any.
+/// 64 uniform bits. A system without randomness could not have opened a TLS channel either, so the
+/// fallback is the middle of the range.
 pub fn random() -> u64 {
     let mut bytes = [0; 8];
     match rustls::crypto::aws_lc_rs::default_provider()

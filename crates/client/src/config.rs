@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 
 use crate::{Tokens, Trust, address::HostPort, backoff::Backoff};
 
-/// The address of the engine, the token, and how an agent keeps its connection.
+/// The address of the engine, the token, and the connection options of an agent.
 ///
 /// Each option has a method that sets it and returns the configuration:
 ///
@@ -25,42 +25,41 @@ use crate::{Tokens, Trust, address::HostPort, backoff::Backoff};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The base address of the engine; its host is also the SNI.
+    /// The base address of the engine; its host is also used for SNI.
     pub engine: HostPort,
     /// The credential of the agent: a [`Token`](crate::Token), or a provider that renews it.
     pub tokens: Tokens,
-    /// Whose certificates are trusted. Default: the platform's.
+    /// The trusted certificate authorities. Default: those of the operating system.
     pub trust: Trust,
-    /// The description that the agent sends of itself.
+    /// The description of the agent that is sent to the engine.
     pub details: Details,
     /// Labels of the client, shown in the Engine API. Default: none.
     pub labels: BTreeMap<String, String>,
-    /// The interval of heartbeats, 100 ms to 300 s. Default: 5 s. The engine gives a channel up
-    /// after three silent intervals, and at least 10 s.
+    /// The interval of heartbeats, 100 ms to 300 s. Default: 5 s. The engine closes a channel after
+    /// three silent intervals, and at least 10 s.
     pub heartbeat: Duration,
-    /// The waits between attempts. Default: 100 ms, doubling to 15 s.
+    /// The delays between attempts. Default: 100 ms, doubling to 15 s.
     pub backoff: Backoff,
-    /// How long [`Agent::connect`](crate::Agent::connect) waits for the first channel. Default: no
-    /// limit. It has no effect afterwards: an agent that loses its channel tries again without end.
+    /// Time limit for the first channel in [`Agent::connect`](crate::Agent::connect). Default: no
+    /// limit. It has no effect afterwards: an agent that loses its channel retries without limit.
     pub connect_timeout: Option<Duration>,
-    /// After how many attempts [`Agent::connect`](crate::Agent::connect) ends without a channel.
-    /// Default: no limit.
+    /// Maximum number of attempts in [`Agent::connect`](crate::Agent::connect). Default: no limit.
     pub connect_attempts: Option<NonZeroU32>,
-    /// The runtimes on which data connections live, in turn: those of
-    /// [`Workers`](crate::Workers) in a process whose main work is to carry streams. Default: none,
-    /// which means the runtime that starts the agent. They must outlive the agent.
+    /// The runtimes that serve data connections, in turn: those of [`Workers`](crate::Workers) in a
+    /// process whose main work is to carry streams. Default: none, which means the runtime that
+    /// starts the agent. They must outlive the agent.
     pub runtimes: Vec<Handle>,
-    /// Whether standing connections are offered to the engine (`pool/1`). Default: true. Without
-    /// them each visitor costs a dial and a handshake.
+    /// True to offer standing connections to the engine (`pool/1`). Default: true. Without them
+    /// each visitor costs a dial and a handshake.
     pub standing: bool,
-    /// Whether lanes are offered to the engine (`lane/2`), where standing connections are. Default:
-    /// true. Without them each small exchange has system calls and TLS records of its own.
+    /// True to offer lanes to the engine (`lane/2`) in addition to standing connections. Default:
+    /// true. Without them each small exchange has its own system calls and TLS records.
     pub lanes: bool,
 }
 
 impl Config {
-    /// An agent of this engine, with the defaults of every other option. `tokens` is a
-    /// [`Token`](crate::Token), or [`Tokens::from_provider`].
+    /// Creates the configuration for this engine, with the defaults of every other option. `tokens`
+    /// is a [`Token`](crate::Token), or [`Tokens::from_provider`].
     pub fn new(engine: HostPort, tokens: impl Into<Tokens>) -> Self {
         Self {
             engine,
@@ -137,11 +136,12 @@ impl Config {
     }
 }
 
-/// The description that a client sends of itself; shown in `/api/clients` and usable there as a filter.
+/// The description of a client that is sent to the engine; shown in `/api/clients` and usable there
+/// as a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {
-    /// The program.
+    /// Name of the program.
     pub agent: String,
     /// Its release channel.
     pub channel: String,
@@ -149,12 +149,12 @@ pub struct Details {
     pub version: String,
     /// The operating system.
     pub os: String,
-    /// The processor.
+    /// The processor architecture.
     pub arch: String,
 }
 
 impl Details {
-    /// A program of this name and version on this machine.
+    /// Describes a program with this name and version on this machine.
     pub fn of_program(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             agent: name.into(),
@@ -165,7 +165,7 @@ impl Details {
 }
 
 impl Default for Details {
-    /// This library on this machine.
+    /// Describes this library on this machine.
     fn default() -> Self {
         Self {
             agent: "svc-sdk".to_owned(),
@@ -183,7 +183,7 @@ mod tests {
     use crate::Token;
 
     #[test]
-    fn a_token_does_not_print_itself() {
+    fn debug_output_leaves_the_token_out() {
         let config = Config::new(
             "engine.localhost:8443".parse().unwrap(),
             Token::new("se.cr.et\n"),

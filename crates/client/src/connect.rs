@@ -1,4 +1,4 @@
-//! From an address to a TLS connection that speaks what was asked for.
+//! From an address to a TLS connection with the requested protocol.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// For connections on which the peer must choose one of `alpn`.
+    /// Creates a connector for connections on which the peer must choose one of `alpn`.
     pub(crate) fn new(
         address: HostPort,
         trust: &Trust,
@@ -47,9 +47,9 @@ impl Connector {
         })
     }
 
-    /// Resolves, dials and shakes hands, each step with its own bound.
+    /// Resolves, dials and shakes hands, each step with its own time limit.
     ///
-    /// Cancel safe: dropping it closes the socket.
+    /// Cancel safe: dropping the future closes the socket.
     pub(crate) async fn connect(&self) -> Result<TlsStream, ConnectError> {
         let addresses = bounded(Step::Resolve, RESOLVE, self.address.resolve()).await?;
         let socket = dial_first(&addresses).await?;
@@ -59,7 +59,8 @@ impl Connector {
             Ok(Err(error)) => return Err(ConnectError::handshake(error)),
             Err(_elapsed) => return Err(ConnectError::TimedOut(Step::Handshake)),
         };
-        // A peer that ignores ALPN is no engine; rustls itself refuses one that invents a name.
+        // A peer that ignores ALPN is not an engine; rustls itself refuses a peer that chooses a
+        // protocol that was not offered.
         if stream.get_ref().1.alpn_protocol().is_none() {
             let silent = io::Error::other("it agrees on no protocol");
             return Err(ConnectError::not_an_engine(silent));
@@ -68,14 +69,14 @@ impl Connector {
     }
 }
 
-/// Tries each address in turn; the last error is the one told.
+/// Tries each address in turn and returns the last error.
 async fn dial_first(addresses: &[SocketAddr]) -> Result<Socket, ConnectError> {
     let mut last = ConnectError::TimedOut(Step::Dial);
     for &address in addresses {
         match bounded(Step::Dial, DIAL, TcpStream::connect(address)).await {
             Ok(stream) => {
                 // Small frames must not wait for an acknowledgement, and a connection that a
-                // middlebox forgot must not look alive; a kernel that refuses an option still
+                // middlebox dropped must not look alive. A kernel that refuses an option still
                 // carries the bytes.
                 drop(stream.set_nodelay(true));
                 drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive()));
@@ -87,7 +88,7 @@ async fn dial_first(addresses: &[SocketAddr]) -> Result<Socket, ConnectError> {
     Err(last)
 }
 
-/// Runs one step of an attempt with its bound and its name.
+/// Runs one step of an attempt with its time limit and its name.
 pub(crate) async fn bounded<T>(
     step: Step,
     limit: Duration,
@@ -100,8 +101,8 @@ pub(crate) async fn bounded<T>(
     }
 }
 
-/// Half a minute of silence, then three probes: standing connections may be silent for long, and
-/// translators of addresses forget a silent one after some minutes.
+/// Half a minute of silence, then three probes. Standing connections may be silent for a long time,
+/// and NAT devices drop silent connections after some minutes.
 pub(crate) fn keepalive() -> TcpKeepalive {
     TcpKeepalive::new()
         .with_time(Duration::from_secs(30))
@@ -109,13 +110,13 @@ pub(crate) fn keepalive() -> TcpKeepalive {
         .with_retries(3)
 }
 
-/// As long as a resolver tries two servers.
+/// Usual time in which a resolver tries two servers.
 const RESOLVE: Duration = Duration::from_secs(10);
 
-/// Three SYNs (at 0, 1 and 3 seconds) and the answer to the last; then the next address.
+/// Three SYNs (at 0, 1 and 3 seconds) and the response to the last; then the next address.
 const DIAL: Duration = Duration::from_secs(5);
 
-/// Two round trips over the worst link that is still of use.
+/// Two round trips over the worst usable link.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -125,7 +126,8 @@ mod tests {
 
     use super::*;
 
-    /// The clock stands until this is dropped: it goes on by itself only while nothing blocks.
+    /// Pauses the clock until the returned value is dropped. A paused clock advances automatically
+    /// only while nothing blocks.
     fn standing_clock() -> std::sync::mpsc::Sender<()> {
         let (stands, dropped) = std::sync::mpsc::channel();
         tokio::task::spawn_blocking(move || dropped.recv());
@@ -140,15 +142,15 @@ mod tests {
         (error, began.elapsed().as_secs())
     }
 
-    /// An engine whose machine answers nothing.
+    /// An engine whose machine does not respond.
     #[tokio::test(start_paused = true)]
-    async fn a_dial_has_a_time() {
+    async fn a_dial_times_out() {
         let listener = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         listener.bind(&any.into()).unwrap();
         listener.listen(0).unwrap();
         let at = listener.local_addr().unwrap().as_socket().unwrap();
-        // The one connection that may wait to be accepted: the system drops what comes now.
+        // This connection fills the accept queue: the system drops further ones.
         let _waiting = std::net::TcpStream::connect(at).unwrap();
         let (error, seconds) = time_of_an_attempt(at).await;
         assert!(
@@ -158,9 +160,9 @@ mod tests {
         assert_eq!(seconds, 5);
     }
 
-    /// The kernel connects; nobody answers the handshake.
+    /// The kernel accepts the connection, but the handshake gets no response.
     #[tokio::test(start_paused = true)]
-    async fn a_handshake_has_a_time() {
+    async fn a_handshake_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let clock = standing_clock();
         let attempt = time_of_an_attempt(listener.local_addr().unwrap());

@@ -1,5 +1,5 @@
-//! Dialling as a `tower` service (feature `tower`), for clients that take a connector: hyper-util's,
-//! tonic's `Endpoint::connect_with_connector`.
+//! Dialling as a `tower` service (feature `tower`), for clients that accept a connector:
+//! hyper-util's, tonic's `Endpoint::connect_with_connector`.
 
 use std::{
     pin::Pin,
@@ -18,8 +18,8 @@ use crate::{Config, ConnectError, Refusal, RefusalKind, Stream, dial};
 
 /// Connects to private tunnels: the host of a URI is the name or the id of a tunnel.
 ///
-/// The stream is that of the tunnel's service as it is; use `http://` URIs, since the connection to
-/// the engine is encrypted already.
+/// The stream is the unmodified stream of the tunnel's service. Use `http://` URIs, because the
+/// connection to the engine is already encrypted.
 ///
 /// ```no_run
 /// use http_body_util::Empty;
@@ -40,7 +40,7 @@ pub struct TunnelConnector {
 }
 
 impl TunnelConnector {
-    /// Dials the tunnel that a URI names.
+    /// Creates a connector that dials the tunnel in the host of a URI.
     pub fn new(config: Config) -> Self {
         Self {
             config: Arc::new(config),
@@ -48,7 +48,8 @@ impl TunnelConnector {
         }
     }
 
-    /// Dials this tunnel, whatever a URI says: for services that want their own name in requests.
+    /// Creates a connector that always dials this tunnel: for services that expect their own name
+    /// in requests.
     pub fn to(config: Config, name_or_id: &str) -> Self {
         Self {
             config: Arc::new(config),

@@ -14,15 +14,16 @@ use crate::{
     error::Step,
 };
 
-/// Opens a stream to the private tunnel with this name or id, and waits until the agent there has
-/// it: a refusal is seen before a byte is sent. One attempt, without retries.
+/// Opens a stream to the private tunnel with this name or id, and waits until the tunnel's agent
+/// has accepted it. A refusal is therefore reported before any byte is sent. It is a single attempt
+/// without retries.
 ///
 /// # Errors
-/// [`ConnectError::Refused`] where there is no such tunnel or the token does not allow it, and what
-/// keeps from reaching the engine.
+/// [`ConnectError::Refused`] if there is no such tunnel or the token does not allow it; other
+/// variants if the engine cannot be reached.
 ///
 /// # Cancellation
-/// Safe: dropping the future closes the connection, and the engine gives the stream up.
+/// Safe: dropping the future closes the connection, and the engine aborts the stream.
 pub async fn dial(config: &Config, name_or_id: &str) -> Result<Stream, ConnectError> {
     let connector = connector(config)?;
     let token = config.tokens.token().await?;
@@ -59,8 +60,8 @@ async fn dial_with(
     }
 }
 
-/// As [`dial()`], without waiting: the first bytes travel with the request. A refusal is an early
-/// end of the stream, so a token that is refused is not renewed here.
+/// As [`dial()`], without waiting: the first bytes are sent with the request. A refusal ends the
+/// stream early, so a refused token is not renewed here.
 ///
 /// # Errors
 /// The reason why the engine cannot be reached.
@@ -94,7 +95,7 @@ async fn request(connector: &Connector, hello: Kind) -> Result<TlsStream, Connec
     Ok(stream)
 }
 
-/// Reads the one answer and not a byte more: what follows is the stream's.
+/// Reads only the response: the following bytes belong to the stream.
 async fn answer(stream: &mut TlsStream) -> Result<Option<Kind>, ConnectError> {
     let mut decoder = Decoder::new();
     loop {
@@ -116,5 +117,5 @@ async fn answer(stream: &mut TlsStream) -> Result<Option<Kind>, ConnectError> {
 /// The request is one small write into an empty socket buffer.
 const WRITE: Duration = Duration::from_secs(5);
 
-/// The engine asks the agent, and that one its service: as long as both may take.
+/// The engine asks the agent, which dials its service: the sum of both time limits.
 const ANSWER: Duration = Duration::from_secs(30);

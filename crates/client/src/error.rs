@@ -1,22 +1,22 @@
-//! Why something did not happen, grouped by what a caller can do about it.
+//! Errors, grouped by possible reactions of a caller.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use crate::{TokenError, address::ParseHostPortError, trust::TrustError};
 
-/// The engine said no, and asking again would not change its answer.
+/// A refusal by the engine that a retry would not change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct Refusal {
-    /// What kind of no it is.
+    /// Kind of the refusal.
     pub kind: RefusalKind,
-    /// The engine's sentence, or ours where the engine gave none.
+    /// The engine's message, or a default message.
     pub message: String,
 }
 
 impl Refusal {
-    /// A refusal of this kind, in these words.
+    /// Creates a refusal with this kind and message.
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -25,15 +25,16 @@ impl Refusal {
     }
 }
 
-/// What a refusal is about.
+/// Kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalKind {
     /// The token is not accepted, or does not allow this (permission, boundary).
     Unauthorized,
-    /// The request contradicts itself, the protocol, or what this engine speaks.
+    /// The request contradicts itself or the protocol, or uses something that this engine does not
+    /// support.
     Invalid,
-    /// A name or a hostname is held by somebody else.
+    /// A name or host name is already in use.
     Conflict,
     /// Another agent of the same identity took the tunnel over.
     TakenOver,
@@ -47,49 +48,49 @@ pub enum RefusalKind {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The engine refused; trying again is of no use.
+    /// The engine refused; a retry is useless.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The engine's certificate is not accepted: its authority is unknown, or it is for another host.
-    /// The token was not sent.
+    /// The engine's certificate is not trusted: its authority is unknown, or it is for another
+    /// host. The token was not sent.
     #[error("{}", Step::Handshake)]
     #[non_exhaustive]
     Certificate {
-        /// The fault of the certificate.
+        /// Reason of the rejection.
         fault: CertificateFault,
-        /// The same in the words of the TLS library.
+        /// The original error of the TLS library.
         source: Arc<io::Error>,
     },
-    /// The peer does not speak the agent protocol: the address is that of something else.
+    /// The peer does not use the agent protocol: the address belongs to another service.
     #[error("what listens at the address is not an engine")]
     #[non_exhaustive]
     NotAnEngine {
-        /// The peer's behaviour instead.
+        /// The observed behaviour of the peer.
         source: Arc<io::Error>,
     },
     /// The token provider has no token.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The engine cannot serve this now.
+    /// The engine cannot serve the request now.
     #[error("the engine cannot serve this now: {0}")]
     Unavailable(String),
-    /// The network or the peer failed; trying again may help.
+    /// The network or the peer failed; a retry may help.
     #[error("{step}")]
     #[non_exhaustive]
     Network {
-        /// What was being done.
+        /// The step that failed.
         step: Step,
-        /// What happened.
+        /// The cause.
         source: Arc<io::Error>,
     },
-    /// The peer did not answer in time; trying again may help.
+    /// The peer did not respond in time; a retry may help.
     #[error("{0}: no answer in time")]
     TimedOut(Step),
-    /// The control channel lives, and data connections cannot be opened; trying again may help.
+    /// The control channel works, but data connections cannot be opened; a retry may help.
     #[error("no data connection to the engine can be opened")]
     DataPath,
-    /// The peer broke the protocol; trying again may help, as it may be half way through an
-    /// upgrade.
+    /// The peer violated the protocol; a retry may help, because the peer may be in the middle of
+    /// an upgrade.
     #[error("the engine broke the protocol: {0}")]
     Protocol(String),
     /// [`Agent::connect`](crate::Agent::connect) had no channel within
@@ -99,7 +100,7 @@ pub enum ConnectError {
     ConnectTimeout {
         /// The option.
         limit: Duration,
-        /// Why the last attempt failed, where one had ended.
+        /// Error of the last finished attempt, if any.
         source: Option<Box<ConnectError>>,
     },
     /// [`Agent::connect`](crate::Agent::connect) had no channel after
@@ -107,15 +108,15 @@ pub enum ConnectError {
     #[error("no channel to the engine after {attempts} attempts")]
     #[non_exhaustive]
     ConnectAttempts {
-        /// How many there were.
+        /// Number of attempts.
         attempts: u32,
-        /// Why the last one failed.
+        /// Error of the last attempt.
         source: Box<ConnectError>,
     },
     /// The configured trust cannot be used.
     #[error(transparent)]
     Trust(Arc<TrustError>),
-    /// The address has no form that a certificate could carry.
+    /// The address cannot be the subject of a certificate.
     #[error("the engine's address is {0}")]
     Address(#[from] ParseHostPortError),
     /// The agent was closed.
@@ -124,7 +125,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// The network failed at this step.
+    /// Creates an error for a network failure in this step.
     pub(crate) fn network(step: Step, source: io::Error) -> Self {
         Self::Network {
             step,
@@ -137,7 +138,8 @@ impl ConnectError {
         Self::NotAnEngine { source }
     }
 
-    /// The TLS handshake failed: for good where it is about the certificate or the protocol.
+    /// Creates an error for a failed TLS handshake: lasting if the certificate or the protocol is
+    /// the reason.
     pub(crate) fn handshake(source: io::Error) -> Self {
         let inner = source.get_ref();
         match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
@@ -154,11 +156,11 @@ impl ConnectError {
         }
     }
 
-    /// Whether the same attempt could succeed later without anybody changing its input. Agents retry
-    /// these without end.
+    /// True if the same attempt could succeed later without a change of its input. Agents retry
+    /// these errors without limit.
     ///
-    /// An unknown authority counts: behind a captive portal, or while a certificate is replaced, it
-    /// passes.
+    /// An unknown authority counts as transient: it occurs behind a captive portal, or while a
+    /// certificate is being replaced.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Certificate { .. }
@@ -175,13 +177,13 @@ impl ConnectError {
         }
     }
 
-    /// Whether the set-up is at fault more likely than the network: a token that is refused, an unknown
-    /// authority, another host. These end [`Agent::connect`](crate::Agent::connect).
+    /// True if the configuration is more likely at fault than the network: a refused token, an
+    /// unknown authority, another host. These errors end [`Agent::connect`](crate::Agent::connect).
     pub fn is_lasting(&self) -> bool {
         !self.is_transient() || matches!(self, Self::Certificate { .. } | Self::NotAnEngine { .. })
     }
 
-    /// Whether nothing listens at the engine's address: its host answered, and nobody was there.
+    /// True if the host of the engine's address responded, but no process listens there.
     pub(crate) fn is_nobody_there(&self) -> bool {
         match self {
             Self::Network { step, source } => {
@@ -191,13 +193,13 @@ impl ConnectError {
         }
     }
 
-    /// Whether the engine does not accept the token.
+    /// True if the engine does not accept the token.
     pub(crate) fn is_unauthorized(&self) -> bool {
         self.refusal()
             .is_some_and(|refusal| refusal.kind == RefusalKind::Unauthorized)
     }
 
-    /// The refusal in it, where it is one.
+    /// Returns the refusal, if the error is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
@@ -212,11 +214,11 @@ impl From<TrustError> for ConnectError {
     }
 }
 
-/// Why a certificate is not accepted.
+/// Reason why a certificate is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateFault {
-    /// No trusted authority has issued it; see [`Trust`](crate::Trust).
+    /// It was not issued by a trusted authority; see [`Trust`](crate::Trust).
     UnknownIssuer,
     /// It is for another host.
     WrongHost,
@@ -226,7 +228,7 @@ pub enum CertificateFault {
     NotValidYet,
     /// Its issuer has revoked it.
     Revoked,
-    /// Something else.
+    /// Another reason.
     Other,
 }
 
@@ -234,7 +236,7 @@ impl CertificateFault {
     fn of(error: &rustls::CertificateError) -> Self {
         use rustls::CertificateError as Of;
         match error {
-            // Another authority of the same name has issued it.
+            // Issued by another authority of the same name.
             Of::UnknownIssuer | Of::BadSignature => Self::UnknownIssuer,
             Of::NotValidForName | Of::NotValidForNameContext { .. } => Self::WrongHost,
             Of::Expired | Of::ExpiredContext { .. } => Self::Expired,
@@ -245,21 +247,21 @@ impl CertificateFault {
     }
 }
 
-/// What an attempt was doing when it failed.
+/// Step of an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Asking the token provider.
+    /// Getting a token from the provider.
     Token,
-    /// Asking a resolver.
+    /// Resolving the name.
     Resolve,
     /// Opening the TCP connection.
     Dial,
     /// The TLS handshake, certificate verification included.
     Handshake,
-    /// The first message and its answer.
+    /// The first message and its response.
     Hello,
-    /// Anything later on an open connection.
+    /// Any later exchange on an open connection.
     Exchange,
 }
 

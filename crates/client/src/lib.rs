@@ -1,8 +1,8 @@
 //! The agent SDK: connect to an engine, publish private services, dial private tunnels.
 //!
-//! An [`Agent`] keeps one control channel to an engine and restores it, with every tunnel on it,
-//! for as long as it lives. [`Agent::open`] asks for a [`Tunnel`]; [`Tunnel::accept`] hands its
-//! visitors to the caller, [`Tunnel::forward`] joins each of them to a [`Destination`]. [`dial()`] opens a
+//! An [`Agent`] keeps one control channel to an engine open for its lifetime, and restores it with
+//! every tunnel on it. [`Agent::open`] requests a [`Tunnel`]. [`Tunnel::accept`] returns its
+//! visitors, and [`Tunnel::forward`] connects each of them to a [`Destination`]. [`dial()`] opens a
 //! stream to a private tunnel. The module `api` reads the Engine API.
 //!
 //! ```no_run
@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! To dial takes less:
+//! Dialling needs less code:
 //!
 //! ```no_run
 //! use svc_client::{Config, Token, dial};
@@ -32,26 +32,26 @@
 //! # }
 //! ```
 //!
-//! Programs to begin with are in `examples`: `publish` (axum answers the streams of a tunnel without a
-//! socket), `forward`, `dial` and `watch`.
+//! The directory `examples` has programs to start with: `publish` (axum answers the streams of a
+//! tunnel without a socket), `forward`, `dial` and `watch`.
 //!
-//! Errors report whether another attempt is worth while: [`ConnectError::is_transient`] and
-//! [`ConnectError::is_lasting`]. [`Agent::connect`] ends with a lasting one. An agent that was connected
-//! tries again, and [`Agent::status`] and [`Tunnel::status`] show each change; dials and calls of the API
-//! are one attempt each.
+//! [`ConnectError::is_transient`] and [`ConnectError::is_lasting`] tell if a retry is useful.
+//! [`Agent::connect`] fails with a lasting error. An agent that was connected retries, and
+//! [`Agent::status`] and [`Tunnel::status`] show each change. Dials and API calls make one attempt
+//! each.
 //!
-//! Features: `api` (default) has the Engine API, `serde` has [`Properties`] as JSON, `axum` has a tunnel
-//! as a listener of `axum::serve`, `tower` has dialling as a connector of hyper and tonic.
+//! Features: `api` (default) for the Engine API, `serde` for [`Properties`] as JSON, `axum` for a
+//! tunnel as a listener of `axum::serve`, `tower` for dialling as a connector of hyper and tonic.
 //!
 //! # Panics and cancellation
 //!
 //! [`Agent::start`] and [`Agent::connect`] panic outside a tokio runtime, as do calls that use the
-//! network outside one with IO and time. Nothing else panics. Each asynchronous function states what
-//! dropping its future does under `Cancellation`.
+//! network outside one with IO and time. Nothing else panics. Each asynchronous function describes
+//! the effect of dropping its future under `Cancellation`.
 //!
-//! The crate needs a tokio runtime with IO and time, and knows nothing of the engine's inside: it
-//! meets it through `wire` (the protocol) and `transport` (the data path). It reads no environment,
-//! installs no signal handler and prints nothing; that is the binary's part.
+//! The crate needs a tokio runtime with IO and time. It does not depend on the engine: both share
+//! only `wire` (the protocol) and `transport` (the data path). It reads no environment variables,
+//! installs no signal handlers and prints nothing; the binary does that.
 //!
 //! Start reading at [`agent`].
 #![deny(missing_docs)]
@@ -78,7 +78,7 @@ pub mod token;
 pub mod trust;
 pub mod tunnel;
 
-/// Certificates and keys, as [`Trust::Roots`] and [`tap::Opener`] take them.
+/// Types of certificates and keys for [`Trust::Roots`] and [`tap::Opener`].
 pub use rustls_pki_types as pki_types;
 pub use transport::Workers;
 
@@ -98,12 +98,12 @@ pub use token::{Token, TokenError, TokenFuture, TokenProvider, Tokens};
 pub use trust::Trust;
 pub use tunnel::{Closed, Connection, Status, Tunnel};
 
-/// The programs of the read-me file compile.
+/// Compiles the programs of the read-me file.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadMe;
 
-/// Those of the page for developers compile, with all features.
+/// Compiles the programs of the developer guide, with all features.
 #[cfg(all(doctest, feature = "api", feature = "axum", feature = "tower"))]
 #[doc = include_str!("../guide.md")]
 struct Guide;

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::{Closed, Status, Stream, Tunnel};
 
-/// Serves the streams of a tunnel by axum, without a socket; see [`Tunnel::into_listener`].
+/// Serves the streams of a tunnel with axum, without a socket; see [`Tunnel::into_listener`].
 ///
 /// ```no_run
 /// use axum::{Router, routing::get};
@@ -34,35 +34,36 @@ pub struct TunnelListener {
     tunnel: Tunnel,
 }
 
-/// The visitor who opened a connection that axum serves: `ConnectInfo<Visitor>` in a handler, where the service was
-/// made with `into_make_service_with_connect_info::<Visitor>()`.
+/// The visitor of a connection that axum serves: `ConnectInfo<Visitor>` in a handler, if the
+/// service was made with `into_make_service_with_connect_info::<Visitor>()`.
 ///
-/// A connection of an `http` tunnel carries the requests of many; `X-Forwarded-For` names each.
+/// A connection of an `http` tunnel has requests of many visitors; `X-Forwarded-For` names each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Visitor {
     /// The engine's id of the stream.
     pub stream_id: String,
-    /// The address of the visitor for whom the stream was opened, where the engine told it.
+    /// The address of the visitor for which the stream was opened, if the engine sent it.
     pub source_ip: Option<IpAddr>,
 }
 
 impl Tunnel {
-    /// The tunnel as a listener of `axum::serve`. It is closed when the listener is dropped.
+    /// Converts the tunnel into a listener of `axum::serve`. Dropping the listener closes the
+    /// tunnel.
     pub fn into_listener(self) -> TunnelListener {
         TunnelListener { tunnel: self }
     }
 }
 
 impl TunnelListener {
-    /// Waits until the tunnel is over, and returns why: `axum::serve` itself waits for the next visitor
-    /// for ever. `None` when the agent is gone without a word.
+    /// Waits until the tunnel is closed, and returns the reason, because `axum::serve` itself would
+    /// wait for the next visitor forever. `None` if the agent ended without a reason.
     pub fn closed(&self) -> impl Future<Output = Option<Closed>> + Send + use<> {
         let status = self.tunnel.status();
         closed(status)
     }
 
-    /// The tunnel behind it.
+    /// The tunnel of the listener.
     pub fn tunnel(&self) -> &Tunnel {
         &self.tunnel
     }
@@ -80,7 +81,7 @@ impl Listener for TunnelListener {
     type Io = Stream;
     type Addr = Visitor;
 
-    /// The next visitor. It waits for ever when the tunnel is over.
+    /// The next visitor. It waits forever once the tunnel is closed.
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         match self.tunnel.accept().await {
             Some(stream) => {
@@ -94,7 +95,7 @@ impl Listener for TunnelListener {
         }
     }
 
-    /// A tunnel has no address on this machine.
+    /// A tunnel has no local address.
     fn local_addr(&self) -> io::Result<Self::Addr> {
         Err(io::ErrorKind::Unsupported.into())
     }

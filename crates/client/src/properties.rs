@@ -1,4 +1,4 @@
-//! What is asked of a tunnel, and what the engine made of it.
+//! The requested and effective properties of a tunnel.
 
 mod words;
 
@@ -10,15 +10,16 @@ pub use words::{HttpVersion, Protocol, TlsMode, TlsVersion, TunnelKind};
 
 /// The properties of a tunnel, under the names of the Engine API.
 ///
-/// Begin with a constructor, such as [`Properties::http`], and set the rest with the methods of the
-/// fields' names, or the fields themselves. What is absent is the engine's choice. Values are the engine's to judge, not this crate's: a
-/// library that checked them here would refuse what a newer engine offers.
+/// Start with a constructor, such as [`Properties::http`], and set other properties with the
+/// methods named after the fields, or with the fields themselves. The engine chooses absent
+/// properties. Values are validated by the engine, not by this crate: a check here would refuse
+/// values that a newer engine supports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[non_exhaustive]
 pub struct Properties {
-    /// `name`: how a private tunnel is dialled; also the stem of a published address.
+    /// `name`: the name for dialling a private tunnel; also the stem of a published address.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub name: Option<String>,
     /// `type`: bytes or datagrams.
@@ -27,7 +28,7 @@ pub struct Properties {
         serde(rename = "type", skip_serializing_if = "Option::is_none")
     )]
     pub kind: Option<TunnelKind>,
-    /// `publish`: whether there is a public address. Default: true.
+    /// `publish`: true for a public address. Default: true.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub publish: Option<bool>,
     /// `protocol` of visitors.
@@ -42,7 +43,7 @@ pub struct Properties {
     /// `trusted_ips`: addresses and networks of visitors.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub trusted_ips: Vec<String>,
-    /// `tls_mode`: where TLS ends.
+    /// `tls_mode`: the endpoint that terminates TLS.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub tls_mode: Option<TlsMode>,
     /// `tls_alpns` offered to visitors.
@@ -51,46 +52,46 @@ pub struct Properties {
     /// `tls_min_version` of visitors.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub tls_min_version: Option<TlsVersion>,
-    /// `mtls_auth`: visitors prove themselves with a client certificate.
+    /// `mtls_auth`: visitors authenticate with a client certificate.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub mtls_auth: Option<bool>,
     /// `http_version` towards the service.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub http_version: Option<HttpVersion>,
-    /// `token_auth`: visitors prove themselves with a token.
+    /// `token_auth`: visitors authenticate with a token.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub token_auth: Option<bool>,
     /// `svc_auth`: visitors sign in with a browser session.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub svc_auth: Option<bool>,
-    /// `challenge_mode`: a challenge comes before anything else.
+    /// `challenge_mode`: visitors must pass a challenge first.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub challenge_mode: Option<bool>,
-    /// `hostname`: the public name, wanted or given.
+    /// `hostname`: the public host name, requested or granted.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub hostname: Option<String>,
-    /// `port`: the public port, wanted or given.
+    /// `port`: the public port, requested or granted.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub port: Option<u16>,
-    /// `upstream_tls`: the edge speaks TLS to the service.
+    /// `upstream_tls`: the edge uses TLS to the service.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub upstream_tls: Option<bool>,
     /// `allow_cross_region_routing`.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub allow_cross_region_routing: Option<bool>,
-    /// `share`: agents of one identity may serve the name together, when all of them say so.
+    /// `share`: agents of one identity may serve the name together, if all of them set it.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub share: Option<bool>,
-    /// `allowed_origins`: origins of other pages that may use people's sessions.
+    /// `allowed_origins`: origins of other pages that may use visitors' sessions.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub allowed_origins: Vec<String>,
     /// `pass_headers`: headers of proxies that visitors may send.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub pass_headers: Vec<String>,
-    /// `id`: the engine's; ignored when asking.
+    /// `id`: set by the engine; ignored in requests.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub id: Option<String>,
-    /// `host`: the public authority (host and port); the engine's, ignored when asking.
+    /// `host`: the public authority (host and port), set by the engine; ignored in requests.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub host: Option<String>,
 }
@@ -121,7 +122,7 @@ impl Properties {
         }
     }
 
-    /// The same with a name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self {
@@ -130,17 +131,17 @@ impl Properties {
         }
     }
 
-    /// The same with a label.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// What a visitor uses: `https://…`, `host:port`, or `svc://…` of a private tunnel.
+    /// The address for visitors: `https://…`, `host:port`, or `svc://…` of a private tunnel.
     ///
-    /// `engine_port` is the port on which the agent reached the engine, the only one known here
-    /// where the engine did not give one.
+    /// `engine_port` is the port on which the agent reached the engine. It is used if the engine
+    /// did not return a port.
     pub fn forwarding(&self, engine_port: u16) -> String {
         let published = self.publish.unwrap_or(true);
         let Some(hostname) = self.hostname.as_ref().filter(|_| published) else {
@@ -155,7 +156,7 @@ impl Properties {
         }
     }
 
-    /// What is asked for on the wire; the engine's own fields are left out.
+    /// The request message; fields that only the engine sets are left out.
     pub(crate) fn to_wire(&self) -> TunnelProperties {
         TunnelProperties {
             name: self.name.as_deref().map(Into::into),
@@ -187,7 +188,7 @@ impl Properties {
         }
     }
 
-    /// What the engine made of it.
+    /// The properties in the engine's response.
     pub(crate) fn from_wire(wire: &TunnelProperties) -> Self {
         let owned = |value| text(value).map(str::to_owned);
         Self {
@@ -227,7 +228,7 @@ impl Properties {
     }
 }
 
-/// A method for each property: the same with this value.
+/// A setter for each property.
 macro_rules! setters {
     ($($name:ident: $argument:ty => $value:expr,)+) => {
         impl Properties {$(
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_visitor_uses_follows_from_the_protocol() {
+    fn the_address_for_visitors_follows_from_the_protocol() {
         let http = Properties {
             hostname: Some("demo.t.engine.localhost".into()),
             ..Properties::http()

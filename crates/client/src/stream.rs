@@ -1,4 +1,4 @@
-//! One visitor's bytes, or those of a dialled tunnel.
+//! Streams of visitors and of dialled tunnels.
 
 use std::{
     io,
@@ -12,14 +12,14 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A stream through a tunnel.
 ///
-/// Closing the writing side (`shutdown`) tells the other end and leaves the reading side open.
-/// A stream that is dropped before both sides have ended is reset: the other end sees an error,
+/// Closing the writing side (`shutdown`) signals the end to the peer and leaves the reading side
+/// open. A stream that is dropped before both sides have ended is reset: the peer sees an error,
 /// never an early end that looks complete.
 pub struct Stream {
     io: Box<dyn transport::Stream>,
     id: String,
     source_ip: Option<IpAddr>,
-    /// Lets the agent that accepted it wait for its end.
+    /// Lets the agent that accepted the stream wait for its end.
     _counted: Option<TaskTrackerToken>,
 }
 
@@ -37,7 +37,7 @@ impl Stream {
         }
     }
 
-    /// The same, waited for when its agent closes.
+    /// Sets the token with which the agent waits for the stream when it closes.
     pub(crate) fn counted(self, token: TaskTrackerToken) -> Self {
         Self {
             _counted: Some(token),
@@ -45,13 +45,13 @@ impl Stream {
         }
     }
 
-    /// The id under which the engine reports the stream, 24 hex characters. Empty on a stream
-    /// that was dialled without waiting for the answer.
+    /// The id under which the engine reports the stream, 24 hex characters. Empty on a stream that
+    /// was dialled without waiting for the response.
     pub fn stream_id(&self) -> &str {
         &self.id
     }
 
-    /// The visitor's address, where the engine told it.
+    /// The visitor's address, if the engine sent it.
     pub fn source_ip(&self) -> Option<IpAddr> {
         self.source_ip
     }

@@ -1,11 +1,11 @@
-//! Looking at forwarded streams while they pass.
+//! Observation of forwarded streams.
 //!
-//! A tap gets a copy of what went through, after it went: bytes of a request once the service's
-//! socket has taken them, bytes of an answer once they were read from it. It cannot alter them or
-//! hold them back. It is called on the task that moves the bytes, so what it does is time that the
-//! stream waits: a tap appends to memory and never blocks.
+//! A tap gets a copy of the bytes after they have passed: bytes of a request once the service's
+//! socket has accepted them, bytes of a response once they were read from the service. It cannot
+//! change or delay them on purpose. It is called on the task that copies the bytes, so the stream
+//! waits for it: a tap should append to memory and must never block.
 //!
-//! Where the edge speaks TLS with the service, a tap with an [`Opener`] sees what is in it.
+//! If the edge uses TLS with the service, a tap with an [`Opener`] sees the decrypted bytes.
 
 mod opener;
 
@@ -24,19 +24,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use opener::Opener;
 
-/// Who visits.
+/// A visit: the stream and its visitor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Visit {
     /// The engine's id of the stream.
     pub stream_id: String,
-    /// The visitor for whom the stream was opened. A stream of an `http` tunnel may carry the
-    /// requests of others afterwards.
+    /// The visitor for which the stream was opened. A stream of an `http` tunnel may carry requests
+    /// of other visitors afterwards.
     pub source_ip: Option<IpAddr>,
 }
 
 impl Visit {
-    /// A visit over the stream with this id.
+    /// Creates a visit with this stream id.
     pub fn new(stream_id: impl Into<String>, source_ip: Option<IpAddr>) -> Self {
         Self {
             stream_id: stream_id.into(),
@@ -45,36 +45,38 @@ impl Visit {
     }
 }
 
-/// Chooses the streams of a tunnel that are looked at.
+/// Selects the streams of a tunnel to observe.
 pub trait Tap: Send + Sync {
-    /// Whoever looks at this stream. `None` leaves it on the path without a tap, at no cost.
+    /// Returns the observer of this stream. `None` leaves the stream on the path without a tap, at
+    /// no cost.
     fn stream(&self, visit: &Visit) -> Option<Box<dyn StreamTap>>;
 
-    /// With what the streams that are looked at are opened, for a tunnel in which the edge speaks
-    /// TLS with the service (`upstream_tls`). Without it they pass as they are.
+    /// Decrypts the observed streams of a tunnel in which the edge uses TLS with the service
+    /// (`upstream_tls`). Without it they pass encrypted.
     fn opener(&self) -> Option<&Opener> {
         None
     }
 }
 
-/// Sees one stream. Dropped without [`ended`](Self::ended) when the agent was stopped meanwhile.
+/// Observes one stream. It is dropped without [`ended`](Self::ended) if the agent was stopped
+/// meanwhile.
 pub trait StreamTap: Send {
-    /// The edge speaks TLS with the service, which it asks for by this name; what follows is what
-    /// is in it.
+    /// The edge uses TLS with the service and requested this server name; the following bytes are
+    /// decrypted.
     fn opened(&mut self, _name: &str) {}
-    /// Bytes that the service's socket has taken.
+    /// Bytes that the service's socket has accepted.
     fn to_service(&mut self, bytes: &[u8]);
-    /// Bytes that came from the service.
+    /// Bytes from the service.
     fn to_visitor(&mut self, bytes: &[u8]);
-    /// Both directions are over; `error` is why, where it was not their own end.
+    /// Both directions have ended; `error` is the reason if they did not end normally.
     fn ended(self: Box<Self>, error: Option<&str>);
 }
 
-/// A connection to the service behind a target, as the agent opens one for a visitor. Towards a
-/// service with TLS it is the connection beneath it; [`connect_tls`] has the session, too.
+/// Opens a connection to the service behind a target, as the agent does for a visitor. For a
+/// service with TLS this is the underlying connection; [`connect_tls`] also opens the session.
 ///
 /// # Errors
-/// As connecting has them, and `TimedOut` after ten seconds.
+/// Errors of the connection, and `TimedOut` after ten seconds.
 ///
 /// # Cancellation
 /// Safe: dropping the future closes the connection.
@@ -82,8 +84,8 @@ pub async fn connect(to: &Target) -> io::Result<ServiceStream> {
     dialled(to).await.map(ServiceStream)
 }
 
-/// A session with the service behind a target that speaks TLS, as the edge has one through the
-/// agent: it is asked for by `name`, and offered `protocol` (as of ALPN) alone.
+/// Opens a TLS session with the service behind a target, as the edge does through the agent. It
+/// sends `name` as SNI, and offers only `protocol` in ALPN.
 ///
 /// # Errors
 /// As [`connect`], or the handshake failed.
@@ -101,7 +103,7 @@ async fn dialled(to: &Target) -> io::Result<Box<dyn transport::Stream>> {
     Ok(service.into_stream())
 }
 
-/// A connection to a private service, whatever it is made of.
+/// A connection to a private service of any kind.
 pub struct ServiceStream(Box<dyn transport::Stream>);
 
 impl std::fmt::Debug for ServiceStream {
@@ -138,17 +140,17 @@ impl AsyncWrite for ServiceStream {
     }
 }
 
-/// The service's side of a stream, seen by a tap.
+/// The service's side of a stream, observed by a tap.
 pub struct TappedStream<S> {
     service: S,
-    /// Until it is taken.
+    /// Present until the end is reported.
     tap: Option<Box<dyn StreamTap>>,
-    /// The service has said all that it had to say.
+    /// The service's direction has ended.
     ended: bool,
 }
 
 impl<S> TappedStream<S> {
-    /// Lets `tap` see what passes through `service`.
+    /// Lets `tap` observe the bytes that pass through `service`.
     pub fn new(service: S, tap: Box<dyn StreamTap>) -> Self {
         Self {
             service,
@@ -157,8 +159,8 @@ impl<S> TappedStream<S> {
         }
     }
 
-    /// Tells the tap the end. Otherwise it is told when this is dropped, where the service has
-    /// ended by itself.
+    /// Reports the end to the tap. Otherwise the end is reported on drop, if the service has ended
+    /// normally.
     pub fn end(mut self, error: Option<&str>) {
         if let Some(tap) = self.tap.take() {
             tap.ended(error);

@@ -1,4 +1,4 @@
-//! The private service behind a tunnel: how it is written.
+//! The private service behind a tunnel, and its text forms.
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
@@ -8,17 +8,17 @@ use crate::{
     tunnel::{Connection, Observer},
 };
 
-/// Where an agent takes the streams of a tunnel.
+/// Destination of the streams of a tunnel.
 ///
 /// Written `8080` (on this machine), `host:port`, `http://host[:port]`, `https://host[:port]` or
 /// `unix:/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
-    /// A TCP service; bytes are passed as they are.
+    /// A TCP service; bytes are passed unchanged.
     Tcp(HostPort),
-    /// A TCP service that speaks TLS on this port. The edge does the TLS towards it, end to end
-    /// through the tunnel (`upstream_tls`); the agent passes bytes, unless a tap
+    /// A TCP service with TLS on this port. The edge terminates the TLS session with it, end to end
+    /// through the tunnel (`upstream_tls`). The agent passes encrypted bytes, unless a tap
     /// [opens](crate::tap::Opener) them.
     Tls(HostPort),
     /// A Unix socket on this machine.
@@ -26,13 +26,13 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether the edge must speak TLS to the service.
+    /// True if the edge must use TLS to the service.
     pub fn wants_upstream_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 
-    /// The `Host` with which a client of the service itself would come (RFC 9110 section 7.2: a
-    /// default port is left out). A Unix socket has none of its own.
+    /// The `Host` that a direct client of the service would send (RFC 9110 section 7.2: a default
+    /// port is left out). A Unix socket has none.
     fn authority(&self) -> String {
         match self {
             Self::Tcp(address) if address.port() == 80 => bracketed(address.host()),
@@ -66,7 +66,7 @@ impl FromStr for Target {
                 .map(Self::Tcp)
                 .map_err(ParseTargetError::from);
         }
-        // `:8080` as other tools write it.
+        // `:8080` is a form of other tools.
         let text = match text.strip_prefix(':') {
             Some(port) => format!("{THIS_MACHINE}:{port}"),
             None => text.to_owned(),
@@ -78,23 +78,24 @@ impl FromStr for Target {
     }
 }
 
-/// Where the visitors of a tunnel go, and whether the service is told who they are.
+/// Destination of a tunnel's visitors, and the information that the service gets about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Destination {
     /// The service.
     pub target: Target,
-    /// Begin each connection to the service with a PROXY header that names the visitor. Only for
-    /// tunnels whose streams are one visitor's each: `tls`, `tcp` and private byte streams. A
-    /// connection of an `http` tunnel carries the requests of many, whom `X-Forwarded-For` names.
+    /// Sends a PROXY header with the visitor's address at the start of each connection to the
+    /// service. Only for tunnels with one visitor per stream: `tls`, `tcp` and private byte
+    /// streams. A connection of an `http` tunnel has requests of many visitors, which
+    /// `X-Forwarded-For` names.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// Let requests name this host instead of the public one. Only for tunnels that carry
-    /// HTTP/1.1 to the service without TLS: other bytes are not understood, and break the stream.
+    /// Sets this host in requests instead of the public one. Only for tunnels with HTTP/1.1 to the
+    /// service without TLS: other bytes cannot be parsed and break the stream.
     pub host_header: Option<HostHeader>,
 }
 
 impl Destination {
-    /// The service, which is told nothing of its visitors beside what they send.
+    /// Creates a destination without a PROXY header and without a host header.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -121,7 +122,7 @@ impl Destination {
         }
     }
 
-    /// What requests shall have as their `Host`, where that is not the public name.
+    /// The `Host` of requests, if it differs from the public name.
     pub(crate) fn host(&self) -> Option<String> {
         match self.host_header.as_ref()? {
             HostHeader::Rewrite => Some(self.target.authority()),
@@ -136,8 +137,8 @@ impl From<Target> for Destination {
     }
 }
 
-/// How [`Tunnel::forward`](crate::Tunnel::forward) carries the streams of a tunnel: where to, and who is
-/// told of them.
+/// Options of [`Tunnel::forward`](crate::Tunnel::forward): the destination of the streams, and
+/// their observers.
 ///
 /// ```
 /// # use svc_client::{Forwarding, Target};
@@ -155,7 +156,7 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// To this service: a [`Target`] or a [`Destination`].
+    /// Forwards to this service: a [`Target`] or a [`Destination`].
     pub fn to(destination: impl Into<Destination>) -> Self {
         Self {
             to: destination.into(),
@@ -164,7 +165,7 @@ impl Forwarding {
         }
     }
 
-    /// Has `observer` told of each stream that begins or ends. It must not block.
+    /// Calls `observer` at the start and the end of each stream. It must not block.
     #[must_use]
     pub fn with_observer(self, observer: impl Fn(Connection) + Send + Sync + 'static) -> Self {
         Self {
@@ -173,7 +174,7 @@ impl Forwarding {
         }
     }
 
-    /// Has `tap` look at what passes.
+    /// Lets `tap` observe the forwarded bytes.
     #[must_use]
     pub fn with_tap(self, tap: Arc<dyn Tap>) -> Self {
         Self {
@@ -197,9 +198,9 @@ impl fmt::Debug for Forwarding {
     }
 }
 
-/// The `Host` of requests at a service that refuses the public name, as development servers do.
-/// An `Origin` that is the public one follows it, and in answers a `Location` of this host becomes
-/// one of the public name.
+/// The `Host` of requests for a service that refuses the public name, as development servers do. An
+/// `Origin` that equals the public one is replaced as well, and a `Location` of this host in a
+/// response becomes one of the public name.
 ///
 /// Written `rewrite`, or as the host itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +208,7 @@ impl fmt::Debug for Forwarding {
 pub enum HostHeader {
     /// The host and the port of the target.
     Rewrite,
-    /// This one: a name or an address, with its port where it has one.
+    /// This name or address, with its port if it has one.
     Value(String),
 }
 
@@ -223,7 +224,7 @@ impl FromStr for HostHeader {
     }
 }
 
-/// The text is no host.
+/// The text is not a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a host is `rewrite`, or a name or an address with or without a port")]
 pub struct ParseHostHeaderError;
@@ -250,7 +251,7 @@ impl FromStr for ProxyProtocol {
     }
 }
 
-/// The text names no version of the PROXY protocol.
+/// The text is not a version of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a version of the PROXY protocol is v1 or v2")]
 pub struct ParseProxyProtocolError;
@@ -265,7 +266,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The text names no service.
+/// The text is not a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a target is a port, `host:port`, `https://host:port` or `unix:/path`")]
 pub struct ParseTargetError;
@@ -276,7 +277,7 @@ impl From<crate::address::ParseHostPortError> for ParseTargetError {
     }
 }
 
-/// A host as it stands in a URL.
+/// A host in the form of a URL.
 fn bracketed(host: &str) -> String {
     if host.contains(':') {
         format!("[{host}]")
@@ -303,7 +304,8 @@ fn has_port(text: &str) -> bool {
         && !(text.starts_with('[') && text.ends_with(']'))
 }
 
-/// A bare port is a service on this machine; the name lets it listen on either loopback address.
+/// A bare port is a service on this machine; the name allows it to listen on either loopback
+/// address.
 const THIS_MACHINE: &str = "localhost";
 
 #[cfg(test)]
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_that_of_the_target_or_a_chosen_one() {
+    fn the_host_is_the_target_or_a_configured_one() {
         for (target, header, host) in [
             ("3000", None, None),
             ("3000", Some("rewrite"), Some("localhost:3000")),
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_service_is_refused() {
+    fn invalid_targets_are_refused() {
         for text in [
             "",
             "0",

@@ -1,4 +1,4 @@
-//! The credential of an agent, and where it comes from.
+//! The credential of an agent, and its providers.
 
 use std::{error::Error, fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -6,19 +6,19 @@ use tokio::time::timeout;
 
 use crate::error::{ConnectError, Step};
 
-/// The credential of an agent or a dialler. It is sent to the engine alone.
+/// The credential of an agent or a dialling client. It is sent only to the engine.
 ///
 /// It is the simplest [`TokenProvider`]: the same token each time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// Takes a token as it was given; surrounding white space is cut, as files end in it.
+    /// Creates a token. Surrounding white space is removed, because files often end with it.
     pub fn new(token: &str) -> Self {
         Self(token.trim().to_owned())
     }
 
-    /// The token itself, for the one place that sends it.
+    /// The token text, for the code that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -32,14 +32,14 @@ impl fmt::Debug for Token {
 
 /// Provides the token of each connection, and can renew it.
 ///
-/// It is asked before each control channel, each dial and each call of the API; what it returns may
-/// come from memory. When the engine refuses a token, it is asked once more with that token: a provider
-/// that returns another one has the attempt repeated with it, immediately.
+/// It is called before each control channel, each dial and each API call, and may return a cached
+/// token. When the engine refuses a token, it is called once more with that token. If it then
+/// returns another one, the attempt is repeated immediately.
 ///
 /// ```
 /// use svc_client::{Token, TokenError, TokenFuture, TokenProvider};
 ///
-/// /// A file that another program keeps fresh.
+/// /// A file that another program updates.
 /// struct TokenFile(std::path::PathBuf);
 ///
 /// impl TokenProvider for TokenFile {
@@ -53,15 +53,16 @@ impl fmt::Debug for Token {
 /// }
 /// ```
 pub trait TokenProvider: Send + Sync + 'static {
-    /// The token of the next connection. `refused` is the one that the engine has just refused.
+    /// Returns the token of the next connection. `refused` is the one that the engine has just
+    /// refused.
     ///
     /// # Errors
-    /// There is no token: for now ([`TokenError::transient`]), after which an agent tries again, or for
-    /// good ([`TokenError::lasting`]), which ends the agent.
+    /// There is no token: for now ([`TokenError::transient`]), and an agent retries; or permanently
+    /// ([`TokenError::lasting`]), which ends the agent.
     ///
     /// # Cancellation
-    /// The future may be dropped at any time, and is after [`TOKEN_TIMEOUT`]; a provider that other
-    /// tasks wait for does its work in a task of its own.
+    /// The future may be dropped at any time, and is dropped after [`TOKEN_TIMEOUT`]. If other
+    /// tasks wait for the result, do the work in a separate task.
     fn token<'a>(&'a self, refused: Option<&'a Token>) -> TokenFuture<'a>;
 }
 
@@ -89,17 +90,18 @@ pub struct TokenError {
 }
 
 impl TokenError {
-    /// There may be one later.
+    /// A token may be available later.
     pub fn transient(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(source.into(), true)
     }
 
-    /// There will be none unless somebody acts: the sign-in behind it has ended, a secret is missing.
+    /// No token will be available without user action: the sign-in has expired, or a secret is
+    /// missing.
     pub fn lasting(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(source.into(), false)
     }
 
-    /// Whether there may be a token later.
+    /// True if a token may be available later.
     pub fn is_transient(&self) -> bool {
         self.is_transient
     }
@@ -144,12 +146,12 @@ enum Source {
 }
 
 impl Tokens {
-    /// Those of a provider.
+    /// Uses the tokens of a provider.
     pub fn from_provider(provider: impl TokenProvider) -> Self {
         Self(Source::Provider(Arc::new(provider)))
     }
 
-    /// The one token, where it is always the same.
+    /// The token, if it is always the same.
     pub fn fixed(&self) -> Option<&Token> {
         match &self.0 {
             Source::Fixed(token) => Some(token),
@@ -163,7 +165,7 @@ impl Tokens {
     /// [`ConnectError::Token`], or [`ConnectError::TimedOut`] after [`TOKEN_TIMEOUT`].
     ///
     /// # Cancellation
-    /// Safe: nothing is kept.
+    /// Safe: no state is kept.
     pub async fn token(&self) -> Result<Token, ConnectError> {
         match &self.0 {
             Source::Fixed(token) => Ok(token.clone()),
@@ -171,7 +173,7 @@ impl Tokens {
         }
     }
 
-    /// Another token in the place of one that the engine has refused, where the provider has one.
+    /// Returns another token after the engine has refused one, if the provider has another.
     pub(crate) async fn replacement(&self, refused: &Token) -> Result<Option<Token>, ConnectError> {
         match &self.0 {
             Source::Fixed(_) => Ok(None),
@@ -196,7 +198,7 @@ impl From<Token> for Tokens {
     }
 }
 
-/// Two are equal that have the same token, or the same provider.
+/// Two values are equal if they have the same token or the same provider.
 impl PartialEq for Tokens {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -218,5 +220,5 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// As long as a sign-in over the network may take: a few round trips and retries.
+/// Enough for a sign-in over the network: a few round trips and retries.
 pub const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Whose certificates are believed, and the TLS configurations that follow.
+//! Trusted certificate authorities, and the TLS configurations that use them.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
@@ -9,25 +9,26 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use rustls_platform_verifier::BuilderVerifierExt;
 
-/// The certificate authorities that may vouch for an engine.
+/// The certificate authorities that are trusted for an engine.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trust {
-    /// What the operating system trusts.
+    /// The authorities that the operating system trusts.
     #[default]
     Platform,
-    /// The certificates of this PEM file and no others.
+    /// Only the certificates of this PEM file.
     CaFile(PathBuf),
-    /// These certificates and no others.
+    /// Only these certificates.
     Roots(Vec<CertificateDer<'static>>),
 }
 
 impl Trust {
-    /// A TLS client for connections that speak one of `alpn`, best first.
+    /// A TLS client configuration with these ALPN protocols, in order of preference.
     ///
-    /// For the crates of this project: the types are those of one version of rustls.
+    /// Only for the crates of this project, because the types belong to one version of rustls.
     ///
-    /// TLS 1.3 alone: every peer is an engine or another program of this project, and those speak it.
+    /// It allows TLS 1.3 only: every peer is an engine or another program of this project, and
+    /// those support it.
     ///
     /// # Errors
     /// The authorities cannot be read or used.
@@ -77,15 +78,15 @@ impl fmt::Debug for Trust {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// The file is not there or may not be read.
+    /// The file does not exist or cannot be read.
     #[error("cannot read the CA file {}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file holds something else.
+    /// The file contains no certificate.
     #[error("the CA file {} holds no certificate in PEM form", path.display())]
     NoCertificate {
         /// The file.
@@ -115,8 +116,8 @@ fn store(roots: Vec<CertificateDer<'static>>) -> Result<RootCertStore, TrustErro
     Ok(store)
 }
 
-/// AES-128-GCM leads: the engine takes the client's order, and this one costs the fewest cycles a
-/// byte.
+/// AES-128-GCM is first: the engine follows the client's order, and this cipher costs the fewest
+/// cycles per byte.
 static CIPHERS: [SupportedCipherSuite; 3] = [
     cipher_suite::TLS13_AES_128_GCM_SHA256,
     cipher_suite::TLS13_AES_256_GCM_SHA384,
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_holds_no_certificate_is_told_by_its_name() {
+    fn the_error_names_a_file_without_certificates() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ca.pem");
         let trust = Trust::CaFile(path.clone());

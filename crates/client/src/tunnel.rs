@@ -1,4 +1,4 @@
-//! A tunnel as its owner sees it.
+//! A tunnel, as its owner uses it.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -11,8 +11,7 @@ use crate::{
 
 /// A published or private tunnel of an [`Agent`](crate::Agent).
 ///
-/// It lives as long as this value: dropping it closes the tunnel. Streams that were accepted go
-/// on until they end themselves.
+/// Dropping this value closes the tunnel. Accepted streams continue until they end.
 #[derive(Debug)]
 pub struct Tunnel {
     owner: Arc<Owner>,
@@ -21,26 +20,26 @@ pub struct Tunnel {
     streams: Waiting,
 }
 
-/// The state of a tunnel. There are these four; their fields may grow.
+/// The state of a tunnel. There are always these four states, but their fields may grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It was never online yet.
+    /// The tunnel has never been online.
     Connecting,
-    /// Visitors reach it.
+    /// Visitors can reach the tunnel.
     Online(Arc<Online>),
-    /// It was online, or was tried, and is being brought back.
+    /// The tunnel was online, or an attempt failed, and it is being restored.
     #[non_exhaustive]
     Disconnected {
-        /// What failed.
+        /// Reason of the failure.
         error: Arc<str>,
-        /// The wait before the next attempt.
+        /// Delay before the next attempt.
         retry_in: Duration,
     },
-    /// It is over; no attempt follows.
+    /// The tunnel is closed; no attempt follows.
     Closed(Closed),
 }
 
-/// What is known of a tunnel while it is online.
+/// Information about a tunnel while it is online.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Online {
@@ -50,12 +49,12 @@ pub struct Online {
     pub client_id: String,
     /// The effective properties: defaults, hostname and port are filled in.
     pub properties: Properties,
-    /// What a visitor uses: `https://…`, `host:port`, `svc://…`.
+    /// The address for visitors: `https://…`, `host:port`, `svc://…`.
     pub forwarding: String,
 }
 
 impl Online {
-    /// A tunnel that is online, for tests of programs that show one.
+    /// Creates an online tunnel, for tests of programs that display one.
     pub fn new(
         tunnel_id: impl Into<String>,
         client_id: impl Into<String>,
@@ -71,7 +70,7 @@ impl Online {
     }
 }
 
-/// Why a tunnel is over.
+/// Reason why a tunnel is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Closed {
@@ -83,7 +82,7 @@ pub enum Closed {
     ByEngine,
 }
 
-/// A stream that begins or ends at a forwarded tunnel.
+/// A stream that starts or ends at a forwarded tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Connection {
@@ -91,14 +90,14 @@ pub struct Connection {
     pub stream_id: String,
     /// The visitor.
     pub source_ip: Option<IpAddr>,
-    /// True at the begin, false at the end.
+    /// True at the start, false at the end.
     pub active: bool,
-    /// Why it failed, where it did.
+    /// The error of a failed stream.
     pub error: Option<String>,
 }
 
 impl Connection {
-    /// A stream that begins.
+    /// Creates a starting stream.
     pub fn begun(stream_id: impl Into<String>, source_ip: Option<IpAddr>) -> Self {
         Self {
             stream_id: stream_id.into(),
@@ -108,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// The same when it ends, for this reason where it failed.
+    /// The same stream at its end, with the error if it failed.
     #[must_use]
     pub fn ended(self, error: Option<String>) -> Self {
         Self {
@@ -119,11 +118,11 @@ impl Connection {
     }
 }
 
-/// Visitors that were taken and not accepted yet. Boxed: the queue keeps room for 32 of them, in
-/// each tunnel, whether anybody waits or not.
+/// Visitors that wait to be accepted. Boxed, because the queue of each tunnel always reserves
+/// memory for 32 of them.
 pub(crate) type Waiting = mpsc::Receiver<Box<Stream>>;
 
-/// Told of each stream of a forwarded tunnel; must not block.
+/// Callback for each stream of a forwarded tunnel; must not block.
 pub(crate) type Observer = Arc<dyn Fn(Connection) + Send + Sync>;
 
 impl Tunnel {
@@ -137,7 +136,7 @@ impl Tunnel {
         }
     }
 
-    /// Where the tunnel stands, and every change of it.
+    /// Receiver of the tunnel's state and its changes.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.status.clone()
     }
@@ -145,10 +144,10 @@ impl Tunnel {
     /// Waits until the tunnel is online, for the first time or again.
     ///
     /// # Errors
-    /// When it is over instead. What a network can cause is no error: the wait goes on.
+    /// The tunnel was closed instead. Network failures are not errors: the wait continues.
     ///
     /// # Cancellation
-    /// Safe: nothing is lost, the tunnel goes on.
+    /// Safe: nothing is lost, and the tunnel continues.
     pub async fn online(&mut self) -> Result<Arc<Online>, ConnectError> {
         loop {
             match &*self.status.borrow_and_update() {
@@ -164,7 +163,7 @@ impl Tunnel {
         }
     }
 
-    /// The next visitor; `None` when the tunnel is over.
+    /// The next visitor; `None` once the tunnel is closed.
     ///
     /// At most [`MAX_WAITING`] visitors wait to be accepted, further ones are refused.
     ///
@@ -178,21 +177,22 @@ impl Tunnel {
         }
     }
 
-    /// Joins every visitor to a service, from now until the tunnel is over, and says why it ended.
-    /// `to` is a [`Target`](crate::Target), a [`Destination`](crate::Destination), or a [`Forwarding`]
-    /// with more options.
+    /// Forwards every visitor to a service until the tunnel is closed, and returns the reason of
+    /// its end. `to` is a [`Target`](crate::Target), a [`Destination`](crate::Destination), or a
+    /// [`Forwarding`] with more options.
     ///
-    /// A visitor is refused when the service cannot be reached, before any byte is taken from it.
+    /// If the service cannot be reached, the visitor is refused before any byte is read from it.
     ///
     /// # Cancellation
-    /// Dropping the future leaves the streams that run, and further visitors are still joined to the
-    /// service while the tunnel lives; dropping the tunnel ends that.
+    /// Dropping the future keeps the running streams, and further visitors are still forwarded
+    /// while the tunnel exists. Dropping the tunnel ends that.
     pub async fn forward(&mut self, to: impl Into<Forwarding>) -> Closed {
         let forward = self.entry.forward_to(to.into());
         loop {
             tokio::select! {
                 () = closed(&mut self.status) => break,
-                // Those who waited, and those for whom a place to wait was taken before.
+                // Visitors that were queued before, and those that had already reserved a slot in
+                // the queue.
                 Some(stream) = self.streams.recv() => {
                     self.owner.spawn(serve_raw(Arc::clone(&forward), *stream));
                 }
@@ -204,7 +204,7 @@ impl Tunnel {
         }
     }
 
-    /// Closes the tunnel and waits until the engine knows, or is gone.
+    /// Closes the tunnel and waits until the engine has confirmed it or is disconnected.
     ///
     /// # Cancellation
     /// Dropping the future closes the tunnel without the wait.
@@ -222,9 +222,9 @@ impl Drop for Tunnel {
     }
 }
 
-/// Returns when the status is, or becomes, closed.
+/// Returns when the status is or becomes closed.
 async fn closed(status: &mut watch::Receiver<Status>) {
-    // The error means that the agent is gone, and the tunnel with it.
+    // The error means that the agent has ended, and the tunnel with it.
     drop(
         status
             .wait_for(|status| matches!(status, Status::Closed(_)))
@@ -232,6 +232,6 @@ async fn closed(status: &mut watch::Receiver<Status>) {
     );
 }
 
-/// Visitors that wait for [`Tunnel::accept`]: as many as a listening socket's backlog usually
-/// holds; a program that falls further behind is better off with refusals than with memory.
+/// Maximum number of visitors that wait for [`Tunnel::accept`]: the usual backlog of a listening
+/// socket. Refusing further visitors is better for a slow program than using more memory.
 pub const MAX_WAITING: usize = 128;

@@ -1,9 +1,9 @@
-//! Whether a caller may touch what it names: tenancy first (404), then role and boundary (403).
+//! Authorization of a caller for a resource: tenancy first (404), then role and boundary (403).
 //!
-//! What is not the caller's to see answers exactly like what does not exist: one statement looks
-//! for the thing and for the membership at once.
+//! A resource that the caller may not see gives exactly the same response as one that does not
+//! exist. One statement looks up the resource and the membership together.
 //!
-//! Last comes the state: a workspace that an operator suspended can be read and not used.
+//! The state is checked last. A workspace that an operator suspended can be read but not used.
 
 use store::projects::{self, Visible};
 use store::workspaces::{self, Membership};
@@ -15,12 +15,11 @@ use crate::caller::Principal;
 use crate::problem::{Answer, Refusal};
 use crate::workspaces::role::Role;
 
-/// The workspace, if the caller is an active member whose role and credential allow `permission`
-/// there.
+/// The workspace, if the caller is an active member with a role and a credential that allow
+/// `permission` there.
 ///
-/// # Errors
-/// 404 where the user has no part in it, 403 where the role or the boundary does not allow it, or
-/// where it is suspended and the permission gives more than reading.
+/// 404 if the user is not a member, 403 if the role or the boundary does not allow it, or if the
+/// workspace is suspended and the permission allows more than reading.
 pub async fn workspace(
     conn: &mut Conn,
     who: &Principal,
@@ -32,15 +31,15 @@ pub async fn workspace(
     Ok(found)
 }
 
-/// [`workspace`] for what only reads and whose permission gives more: a suspended one is not
-/// refused.
+/// [`workspace`] for operations that only read although their permission allows more. A suspended
+/// workspace is not refused.
 pub async fn workspace_to_read(
     conn: &mut Conn,
     who: &Principal,
     id: &str,
     permission: Permission,
 ) -> Answer<Membership> {
-    // What is no id names nothing.
+    // An invalid id matches no workspace.
     let Ok(id) = id.parse() else {
         return Err(missing());
     };
@@ -67,11 +66,10 @@ pub async fn project(
     in_use(visible(found, who, permission)?, permission)
 }
 
-/// [`project`], and until the transaction ends nobody else changes what is in its workspace: what
-/// is decided about it still holds when it is written.
+/// [`project`] with a lock on the workspace. Until the transaction ends, no other request changes
+/// its contents, so decisions about them remain valid when they are written.
 ///
-/// # Errors
-/// Those of [`project`]; 409 where it was moved to another workspace meanwhile.
+/// Those of [`project`]; 409 if the project was moved to another workspace meanwhile.
 pub async fn locked_project(
     tx: &mut Tx,
     who: &Principal,
@@ -80,7 +78,7 @@ pub async fn locked_project(
 ) -> Answer<projects::Project> {
     let before = project(tx, who, id, permission).await?.project;
     workspaces::lock(tx, before.workspace_id).await?;
-    // Again, now that nobody can change it under us.
+    // Checked again under the lock.
     let found = project(tx, who, id, permission).await?.project;
     if found.workspace_id != before.workspace_id {
         let moved = "The project has just moved to another workspace; try again.";
@@ -89,7 +87,7 @@ pub async fn locked_project(
     Ok(found)
 }
 
-/// [`project`] for what only reads and whose permission gives more.
+/// [`project`] for operations that only read although their permission allows more.
 pub async fn project_to_read(
     conn: &mut Conn,
     who: &Principal,
@@ -114,7 +112,8 @@ pub async fn project_of_endpoint(
     in_use(visible(found, who, permission)?, permission)
 }
 
-/// Refuses a project that an operator suspended, for what uses it or moves it out of reach.
+/// Refuses a project that an operator suspended. For operations that use the project or move it out
+/// of reach.
 ///
 /// # Errors
 /// 409 `project_suspended`.
@@ -131,14 +130,14 @@ pub fn project_suspended() -> Problem {
     Problem::new(409, "project_suspended", detail)
 }
 
-/// 409 `not_in_plan`: what the plan of the project does not have, or not so many of.
+/// 409 `not_in_plan`: the plan of the project does not include the feature, or not so many.
 pub(crate) fn not_in_plan(detail: String) -> Refusal {
     Problem::new(409, "not_in_plan", "")
         .with_detail(detail)
         .into()
 }
 
-/// Refuses a workspace that an operator suspended, for a permission that gives more than reading.
+/// Refuses a workspace that an operator suspended, if the permission allows more than reading.
 ///
 /// # Errors
 /// 403 `workspace_suspended`.

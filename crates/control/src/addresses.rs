@@ -61,7 +61,7 @@ async fn reserve(
 ) -> Answer<(StatusCode, Json<TcpAddress>)> {
     for _ in 0..ATTEMPTS {
         match reserve_once(&app, &who, &id).await {
-            // Somebody in another workspace took the same port at the same moment.
+            // A request in another workspace took the same port at the same moment.
             Ok(None) => {}
             Ok(Some(address)) => return Ok((StatusCode::CREATED, Json(shown(address)?))),
             Err(refusal) => return Err(refusal),
@@ -70,12 +70,12 @@ async fn reserve(
     Err(conflict("Many reserve at this moment; try again."))
 }
 
-/// Reserves a port: one that the project gave back and nobody has yet, else the lowest free one.
-/// `None`: another transaction was quicker.
+/// Reserves a port: one that the project returned and that is still free, else the lowest free one.
+/// `None` if another transaction was quicker.
 async fn reserve_once(app: &App, who: &Principal, id: &str) -> Answer<Option<Address>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    // Of two in one workspace, the second counts what the first has taken.
+    // The lock makes each request in a workspace count the ports of the earlier ones.
     let project = access::locked_project(&mut tx, who, id, WRITE).await?;
     access::require_usable(&project)?;
     if !settings::of(&project)?.published_tcp_enabled {
@@ -132,7 +132,7 @@ async fn pick(
     free.ok_or_else(|| conflict("No port of the cluster is free."))
 }
 
-/// Gives an address back. The port rests then (`retention.released_ports_hours`).
+/// Returns an address. The port is then kept free for a while (`retention.released_ports_hours`).
 async fn release(
     Caller { who, .. }: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
@@ -202,6 +202,6 @@ fn conflict(detail: &'static str) -> Refusal {
 
 const WRITE: Permission = Permission::AccountProjectsReadWrite;
 
-/// Of as many that reserve at the same moment, in different workspaces of one cluster, each has
-/// its port after that many rounds.
+/// With this many concurrent reservations in different workspaces of one cluster, each has its port
+/// after as many rounds.
 const ATTEMPTS: usize = 8;

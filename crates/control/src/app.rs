@@ -20,43 +20,43 @@ use crate::plans::PlanService;
 use crate::rate_limit::RateLimiter;
 use crate::webhooks::Webhooks;
 
-/// What every handler has. One for a process.
+/// Shared state of all handlers. A process has one.
 #[derive(Debug)]
 pub struct App {
     /// The database.
     pub store: Store,
-    /// Checked configuration.
+    /// Validated configuration.
     pub config: Config,
-    /// The time of day.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Keys that sign, verify and seal.
+    /// Keys for signing, verification and encryption.
     pub keys: Keys,
-    /// What handlers about people share.
+    /// Shared state of handlers about users.
     pub people: People,
-    /// What can be created, where, and for how much.
+    /// Plans, regions and prices.
     pub shop: PlanService,
-    /// What handlers of OAuth count.
+    /// Throttles of the OAuth handlers.
     pub oauth: Oauth,
-    /// Requests that callers may send.
+    /// Rate limits of callers.
     pub rate_limiter: RateLimiter,
-    /// Searches of logs that are under way.
+    /// Limit of concurrent log searches.
     pub searches: SearchLimit,
-    /// How far the clock is from the database's.
+    /// Difference between this process's clock and the database's.
     pub clock_skew: ClockSkew,
-    /// Whether requests can be served.
+    /// Readiness of the process.
     pub health: Health,
-    /// What is done without being asked.
+    /// Periodic background jobs.
     pub jobs: Jobs,
-    /// Engines that are linked, or may link up.
+    /// Engines that are connected or can connect.
     pub engines: Engines,
-    /// What sends webhooks.
+    /// Sender of webhooks.
     pub webhooks: Webhooks,
-    /// Signatures that were verified a moment ago.
+    /// Cache of verified signatures.
     pub verdicts: SignatureCache,
 }
 
 impl App {
-    /// The present moment.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

@@ -1,7 +1,7 @@
-//! The audit log: who signed in, issued, revoked and changed what.
+//! The audit log: sign-ins, and credentials and objects that were issued, revoked or changed.
 //!
-//! An entry is written in the transaction that does what it tells of, so there is never one
-//! without the other. Entries hold no secrets.
+//! An entry is written in the transaction of its action, so that neither is stored without the
+//! other. Entries contain no secrets.
 
 mod list;
 
@@ -43,7 +43,7 @@ pub async fn record(
     record_with(tx, actor, workspace, action, target, json!({}), now).await
 }
 
-/// Writes an entry that says more, as a JSON object.
+/// Writes an entry with details, as a JSON object.
 pub async fn record_with(
     tx: &mut Tx,
     actor: &Actor,
@@ -69,7 +69,7 @@ pub async fn record_with(
     Ok(store::audit::insert(tx, &entry).await?)
 }
 
-/// Who does something.
+/// The subject of an action.
 #[derive(Clone, Debug)]
 pub struct Actor {
     user: Option<UserId>,
@@ -78,7 +78,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// A person, in a browser.
+    /// A user in a browser.
     pub fn person(user: UserId) -> Self {
         Self {
             user: Some(user),
@@ -87,7 +87,7 @@ impl Actor {
         }
     }
 
-    /// Somebody who is not known.
+    /// An unknown visitor.
     pub fn nobody() -> Self {
         Self {
             user: None,
@@ -105,7 +105,7 @@ impl Actor {
         }
     }
 
-    /// The actor, and where it is.
+    /// Adds the actor's network address.
     #[must_use]
     pub fn at(mut self, ip: IpAddr) -> Self {
         self.ip = Some(ip);
@@ -113,7 +113,7 @@ impl Actor {
     }
 }
 
-/// What something was done to.
+/// Object of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     User(UserId),
@@ -137,14 +137,13 @@ impl Target {
 
 macro_rules! actions {
     ($($name:ident $word:literal)+) => {
-        /// What was done.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Action {
             $(#[doc = concat!("`", $word, "`")] $name,)+
         }
 
         impl Action {
-            /// The word in the log.
+            /// The action's name in the log.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word,)+ }
             }

@@ -1,7 +1,7 @@
-//! Who pays what: the decision about a creation, and the ledger that keeps what was decided.
+//! Billing: the decision about the cost of a creation, and the ledger that stores the result.
 //!
 //! The decision ([`decide`]) is a function of the plan's terms, the workspace's account and the
-//! day. Callers confirm what it says; they never choose (CP-4c).
+//! day. Callers confirm the decision and cannot change it (CP-4c).
 
 mod account;
 mod decision;
@@ -35,8 +35,8 @@ pub trait Billing: Send + Sync + 'static {
         workspace: WorkspaceId,
     ) -> BillingFuture<'a, Account>;
 
-    /// Begins a subscription: the workspace has paid, or set billing up, on a hosted page.
-    /// Nothing happens where there is one already that is in good standing.
+    /// Starts a subscription after the workspace has paid, or set billing up, on a hosted page. Has
+    /// no effect if there is an active one already.
     fn subscribe<'a>(
         &'a self,
         tx: &'a mut Tx,
@@ -48,8 +48,8 @@ pub trait Billing: Send + Sync + 'static {
     /// Adds a project to the subscription that the decision names.
     fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> BillingFuture<'a, ()>;
 
-    /// Takes a project off the subscription of the workspace, if it is on it, and returns the day until
-    /// which the project is paid for: the rest of the running month is not refunded.
+    /// Removes a project from the subscription of the workspace, if it is on it. Returns the day
+    /// until which the project is paid for, because the rest of the running month is not refunded.
     fn remove<'a>(
         &'a self,
         tx: &'a mut Tx,
@@ -58,15 +58,13 @@ pub trait Billing: Send + Sync + 'static {
         now: Timestamp,
     ) -> BillingFuture<'a, Option<Date>>;
 
-    /// Workspaces whose subscription has come to the end of a period; some of them, where there
-    /// are many.
+    /// Workspaces with a subscription whose period has ended. If there are many, only some of them.
     fn due<'a>(&'a self, conn: &'a mut Conn, now: Timestamp)
     -> BillingFuture<'a, Vec<WorkspaceId>>;
 
     /// Renews the subscription of a workspace by one period, if it is due: charges the period, or
-    /// ends a subscription that pays for nothing any more. False where nothing was due. However
-    /// often and by however many it is asked, each period is charged once. The caller holds the
-    /// workspace's lock.
+    /// ends a subscription without projects. False if it was not due. Each period is charged once,
+    /// even with repeated or concurrent calls. The caller holds the workspace's lock.
     fn renew<'a>(
         &'a self,
         tx: &'a mut Tx,
@@ -75,22 +73,22 @@ pub trait Billing: Send + Sync + 'static {
     ) -> BillingFuture<'a, bool>;
 }
 
-/// What a billing provider answers later.
+/// Asynchronous result of a billing provider.
 pub type BillingFuture<'a, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'a>>;
 
 /// A project that a subscription pays for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Who pays.
+    /// The workspace that pays.
     pub workspace: WorkspaceId,
-    /// For which project.
+    /// The project.
     pub project: ProjectId,
-    /// On which plan.
+    /// Its plan.
     pub plan: &'static str,
-    /// Due at once, in the smallest unit of the currency.
+    /// Due immediately, in the smallest unit of the currency.
     pub amount_now: i64,
     /// Due every month, in the smallest unit of the currency.
     pub monthly: i64,
-    /// The first day that is not paid for, where another subscription has paid for the project.
+    /// The first day that is not paid for, if another subscription has paid for the project.
     pub paid_until: Option<Date>,
 }

@@ -1,4 +1,4 @@
-//! Who calls: an extractor, so that no handler can forget to ask (CP-10).
+//! Authentication of callers. It is an extractor, so that no handler can forget it (CP-10).
 
 mod bearer;
 mod needs;
@@ -30,13 +30,12 @@ use crate::extract::ClientIp;
 use crate::people::session;
 use crate::problem::{Answer, Refusal};
 
-/// A caller whose credential is valid and holds the permission that `P` names (CP-11).
+/// A caller with a valid credential that has the permission `P` (CP-11).
 ///
-/// Everything else (tenancy, role, boundary) depends on what is called for: see
-/// [`crate::access`].
+/// Other checks (tenancy, role, boundary) depend on the resource: see [`crate::access`].
 #[derive(Debug)]
 pub struct Caller<P> {
-    /// Who it is.
+    /// The verified caller.
     pub who: Principal,
     needs: PhantomData<fn() -> P>,
 }
@@ -58,12 +57,12 @@ impl<P: RequiredPermission> FromRequestParts<Arc<App>> for Caller<P> {
     }
 }
 
-/// The caller whom a surface in this process has identified at its own door, by bearer alone;
-/// `None` where no bearer was sent.
+/// Authenticates a caller for another interface in this process, by bearer token only. `None` if no
+/// bearer token was sent.
 pub async fn of_bearer(app: &App, headers: &HeaderMap) -> Answer<Option<Principal>> {
     match Bearer::of(headers) {
         Bearer::Token(token) => {
-            // It has not said where the caller is.
+            // The interface does not pass the caller's address.
             let who = verify::principal(app, token, None).await?;
             app.rate_limiter.admit(&who)?;
             Ok(Some(who))
@@ -73,15 +72,16 @@ pub async fn of_bearer(app: &App, headers: &HeaderMap) -> Answer<Option<Principa
     }
 }
 
-/// The credential that was sent explicitly is the one that counts (CP-13).
+/// An explicit credential takes precedence over the session cookie (CP-13).
 pub(crate) async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
-    // Extensions never come over the network: a surface in this process has asked already.
+    // Extensions never come from the network. An interface in this process has already
+    // authenticated the caller.
     if let Some(who) = parts.extensions.get::<Principal>() {
         return Ok(who.clone());
     }
     match Bearer::of(&parts.headers) {
         Bearer::Token(token) => {
-            // For the note of the last use alone.
+            // Only used to record the last use.
             let from = ClientIp::of(parts, app);
             verify::principal(app, token, from).await
         }

@@ -1,4 +1,4 @@
-//! How far this process's clock is from the database's.
+//! Measurement of the difference between this process's clock and the database's.
 //!
 //! Platforms on one database share its time: tokens that one issues are judged by the others, and a
 //! lease of one ends for all. So each compares its clock with the database's, and what several
@@ -19,23 +19,23 @@ use crate::metrics;
 /// The difference that was measured last; a part of [`crate::app::App`].
 #[derive(Debug, Default)]
 pub struct ClockSkew {
-    /// How far our clock is ahead, in microseconds.
+    /// Difference by which our clock is ahead, in microseconds.
     ahead: AtomicI64,
 }
 
 impl ClockSkew {
-    /// How far our clock is ahead of the database's.
+    /// Difference by which our clock is ahead of the database's.
     pub fn ahead(&self) -> SignedDuration {
         SignedDuration::from_micros(self.ahead.load(Ordering::Relaxed))
     }
 
-    /// Whether it is so far off that what this process issues is refused by others, or is good for
-    /// too long.
+    /// True if the difference is so large that other processes refuse the tokens of this one, or
+    /// accept them for too long.
     pub fn is_too_large(&self) -> bool {
         self.ahead().abs() > TOO_LARGE
     }
 
-    /// Compares the clocks, and says so where they differ.
+    /// Compares the clocks, and logs a difference.
     ///
     /// # Errors
     /// The database does not answer; what was measured before still counts.
@@ -78,9 +78,9 @@ fn nearest(one: SignedDuration, other: SignedDuration) -> SignedDuration {
     SignedDuration::ZERO.clamp(least, most)
 }
 
-/// A clock that is kept by anything is nearer than that.
+/// A synchronised clock differs by less.
 const WORTH_A_WARNING: SignedDuration = SignedDuration::from_secs(2);
-/// Tokens are refused that were issued more than some seconds from now.
+/// Tokens with an issue time more than some seconds away are refused.
 const TOO_LARGE: SignedDuration = SignedDuration::from_secs(30);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The platform's configuration: the file's shape, and the checked values that the platform works
-//! with. Nothing else sees the file.
+//! The platform's configuration: the format of the file, and the validated values. Other modules
+//! only see the validated values.
 
 mod check;
 mod file;
@@ -31,77 +31,77 @@ use crate::plans::Catalogue;
 use crate::rate_limit::LimitsConfig;
 use crate::webhooks::WebhooksConfig;
 
-/// What a platform runs with. Every value is checked, and so is what the values say together.
+/// Validated configuration of a platform. The consistency between values is validated as well.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where people and programs reach the platform: `scheme://host[:port]`, without a slash at
-    /// the end. Issuer of its tokens and audience of those for it.
+    /// Public address of the platform: `scheme://host[:port]`, without a slash at the end. It is
+    /// the issuer of its tokens and the audience of tokens for it.
     pub base_url: String,
     /// The listener.
     pub listen: SocketAddr,
-    /// The certificate of the listener; `None`: TLS ends in front of it.
+    /// The certificate of the listener; `None` if a proxy in front of it terminates TLS.
     pub tls: Option<CertFiles>,
     /// The metrics listener.
     pub metrics: MetricsConfig,
-    /// How long things are kept.
+    /// Retention periods.
     pub retention: Retention,
-    /// What callers may cause.
+    /// Rate limits of callers.
     pub limits: LimitsConfig,
-    /// How much is logged.
+    /// Log level.
     pub log_level: Level,
-    /// Where the embedded database and what is made at the first start are kept.
+    /// Directory of the embedded database and of files that are created at the first start.
     pub data_dir: PathBuf,
     /// `postgres://…`; `None`: the embedded database in `data_dir`.
     pub database_url: Option<daemon::config::SecretString>,
-    /// Connections to the database at most; `None`: as the kind of database has them by default.
+    /// Maximum number of database connections; `None` for the default of the kind of database.
     pub database_connections: Option<u32>,
-    /// The secret that seals what the database keeps; `None`: `platform.secret` in `data_dir`.
+    /// The secret that encrypts values in the database; `None`: `platform.secret` in `data_dir`.
     pub secret_file: Option<PathBuf>,
-    /// Private keys (PKCS#8 in PEM) that sign tokens: the first signs, all verify. Empty: they
-    /// are made, and kept in the database.
+    /// Private keys (PKCS#8 in PEM) that sign tokens. The first signs, and all verify. If empty,
+    /// keys are generated and stored in the database.
     pub signing_keys: Vec<PathBuf>,
-    /// After how long another key of the database signs; `None`: when an operator says so.
+    /// Interval after which another key of the database signs; `None` if an operator rotates keys.
     pub rotate_keys_every: Option<SignedDuration>,
-    /// Peers whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// For how long requests are still taken after a stop was asked for.
+    /// Period in which requests are still accepted after a stop was requested.
     pub drain: Duration,
     /// The engines of this platform.
     pub engines: Vec<EngineConfig>,
-    /// What can be created, where, and for how much.
+    /// Plans, regions and prices.
     pub catalogue: Catalogue,
-    /// Where addresses are; `None`: nobody's place is known.
+    /// File with the locations of addresses; `None` if locations are unknown.
     pub geoip_file: Option<PathBuf>,
     /// The TURN relay.
     pub turn: TurnConfig,
     /// The OAuth clients.
     pub oauth: Clients,
-    /// Mail to people.
+    /// Mail to users.
     pub mail: MailConfig,
-    /// The provider by which people sign in; `None`: with a password alone.
+    /// The provider for sign-ins; `None` for passwords only.
     pub openid: Option<OpenIdConfig>,
-    /// Where webhooks may go.
+    /// Permitted targets of webhooks.
     pub webhooks: WebhooksConfig,
-    /// Whether the other brand's spellings are accepted and sent beside ours.
+    /// True if the other brand's spellings are accepted and sent together with ours.
     pub compat_rstream: bool,
 }
 
 /// An engine, or a cluster of them under one domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Projects are reached under `<endpoint>.<cluster domain>`.
+    /// Projects are available under `<endpoint>.<cluster domain>`.
     pub cluster_domain: String,
-    /// The secret that an engine shows when it links up.
+    /// File of the secret with which an engine connects.
     pub enrolment_secret_file: Option<PathBuf>,
-    /// The secret that a TURN relay shows when it links up.
+    /// File of the secret with which a TURN relay connects.
     pub relay_secret_file: Option<PathBuf>,
-    /// Authorities that vouch for its certificates, beside those of the system.
+    /// Certificate authorities for its certificates, in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// TCP ports that projects may reserve there; `None`: none.
     pub tcp_ports: Option<RangeInclusive<u16>>,
 }
 
-/// Where the TURN relay is, and what it shares with the platform.
+/// Address of the TURN relay, and the secret that it shares with the platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnConfig {
     /// Realm; `None`: the cluster domain of the project.
@@ -112,15 +112,16 @@ pub struct TurnConfig {
     pub port: u16,
     /// Port for TLS.
     pub tls_port: u16,
-    /// The secret that the relay shares; `None`: one is made and kept in the database.
+    /// File of the secret that the relay shares; `None`: a secret is generated and stored in the
+    /// database.
     pub secret_file: Option<PathBuf>,
 }
 
 impl Config {
-    /// Reads `file` and then the environment (`env` is all of it), and checks the whole.
+    /// Reads `file` and then the environment (`env` is all of it), and validates the result.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its key and where it was written.
+    /// The first error, with its key and its source.
     pub fn load(
         file: Option<&Path>,
         env: impl IntoIterator<Item = (String, String)>,
@@ -128,7 +129,7 @@ impl Config {
         daemon::config::load_checked(file, env, check::platform)
     }
 
-    /// The address of a path of ours.
+    /// The full address of a path of the platform.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base_url)
     }
@@ -142,7 +143,7 @@ impl Config {
         }
     }
 
-    /// Whether people reach the platform over TLS.
+    /// True if the platform's public address uses TLS.
     pub fn is_secure(&self) -> bool {
         self.base_url.starts_with("https://")
     }

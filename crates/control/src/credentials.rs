@@ -1,4 +1,4 @@
-//! Long-lived credentials (CP-16): issue, look at, rotate, revoke.
+//! Long-lived credentials (CP-16): issue, read, rotate, revoke.
 
 mod get;
 mod issue;

@@ -1,7 +1,7 @@
-//! The limits of what is issued: never more than those of the caller that issues it.
+//! Limits of issued credentials and tokens. They never exceed those of the issuing caller.
 //!
-//! Every credential and token that the platform issues is made of a [`Grant`], and only this module
-//! makes one.
+//! Every credential and token that the platform issues is based on a [`Grant`], and only this
+//! module creates grants.
 
 use api::control::whoami::CallerKind;
 use credentials::check_consistency;
@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::caller::Principal;
 use crate::problem::Answer;
 
-/// Permissions, boundary and end of what is issued.
+/// Permissions, boundary and expiry of an issued credential or token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     permissions: Option<Permissions>,
@@ -27,23 +27,23 @@ pub struct Grant {
     expires_at: Option<Timestamp>,
 }
 
-/// Limits that a caller asks for.
+/// Limits that a caller requests.
 #[derive(Clone, Debug, Default)]
 pub struct RequestedLimits {
     /// `None`: every permission of the caller.
     pub permissions: Option<Vec<Permission>>,
     /// `None`: the boundary of the caller.
     pub resources: Option<Value>,
-    /// `None`: until the end of the caller's credential.
+    /// `None`: until the caller's credential expires.
     pub expires_at: Option<Timestamp>,
 }
 
 impl Grant {
-    /// A credential with the requested limits, within those of the caller.
+    /// Limits of a new credential: those that were requested, within those of the caller.
     ///
     /// # Errors
-    /// 400 for a boundary of a wrong shape, or permissions that it gives no action to; 403 for
-    /// permissions that the caller does not hold.
+    /// 400 for a boundary of a wrong form, or for permissions without any action inside it; 403 for
+    /// permissions that the caller does not have.
     pub fn of_credential(
         who: &Principal,
         requested: RequestedLimits,
@@ -52,8 +52,8 @@ impl Grant {
         Self::within(who, requested, lifetime_bound(who), compat)
     }
 
-    /// A token with the requested limits, within those of the caller. Unlike a credential, it ends
-    /// with the session that it is issued from.
+    /// Limits of a new token: those that were requested, within those of the caller. Unlike a
+    /// credential, a token ends with the session that it was issued from.
     ///
     /// # Errors
     /// As for [`Self::of_credential`].
@@ -76,7 +76,7 @@ impl Grant {
         require_held(who, set)?;
         let resources = both_resources(who.resources.clone(), requested.resources);
         if let Some(both) = &resources {
-            // Two boundaries of a good shape can be too large together.
+            // The combination of two valid boundaries can be too large.
             Boundary::check(both, true)?;
             let both = Boundary::parse(Some(both), true);
             if check_consistency(asked, &both).is_err() {
@@ -94,10 +94,10 @@ impl Grant {
         })
     }
 
-    /// The limits of an OAuth client within the permissions that it asks for: never more than the person's
-    /// session has (OA-2). A permission whose action the boundary of the session allows nowhere would
-    /// look granted and be refused, so it is left out. The person's roles are judged with each request.
-    /// The end is that of the access token, which is set when it is issued.
+    /// Limits of an OAuth client: the permissions that it requests, within those of the user's
+    /// session (OA-2). A permission that the session's boundary allows nowhere is left out, because
+    /// it would appear granted and then be refused. The user's roles are checked with each request.
+    /// The expiry is that of the access token, which is set when it is issued.
     pub fn of_oauth_client(who: &Principal, asked: Permissions) -> Self {
         let is_of_use = |permission: &Permission| {
             who.allows(*permission)
@@ -110,7 +110,7 @@ impl Grant {
         }
     }
 
-    /// The stored approval of a person for an OAuth client ([`Self::of_oauth_client`]).
+    /// A user's stored approval for an OAuth client ([`Self::of_oauth_client`]).
     pub(crate) fn approved(
         permissions: Permissions,
         resources: Option<Value>,
@@ -123,7 +123,7 @@ impl Grant {
         }
     }
 
-    /// The limits of a credential, for the one that replaces it.
+    /// Limits of the successor of a credential.
     pub(crate) fn of_successor(old: &Credential) -> Self {
         let parsed = |names: &Vec<String>| names.iter().flat_map(|name| name.parse()).collect();
         Self {
@@ -133,7 +133,7 @@ impl Grant {
         }
     }
 
-    /// Everything that a person may do, for the operator of the installation.
+    /// All permissions of a user, for the operator of the installation.
     pub(crate) fn everything(expires_at: Option<Timestamp>) -> Self {
         Self {
             permissions: None,
@@ -142,35 +142,35 @@ impl Grant {
         }
     }
 
-    /// `None` is not limited.
+    /// `None` if they are not limited.
     pub fn permissions(&self) -> Option<Permissions> {
         self.permissions
     }
 
-    /// The permissions as they are stored.
+    /// The permissions in stored form.
     pub fn permission_names(&self) -> Option<Vec<String>> {
         let names = |set: Permissions| set.iter().map(|one| one.to_string()).collect();
         self.permissions.map(names)
     }
 
-    /// The permissions, which are all where they are not limited.
+    /// The permissions. If they are not limited, all permissions.
     pub fn held(&self) -> Permissions {
         self.permissions.unwrap_or(Permissions::all())
     }
 
-    /// The boundary; `None` where there is none.
+    /// The boundary; `None` if there is none.
     pub fn resources(&self) -> Option<&Value> {
         self.resources.as_ref()
     }
 
-    /// `None`: no end.
+    /// `None` if there is no expiry.
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.expires_at
     }
 }
 
-/// The time that a credential issued by the caller must not outlive. A person in a session is there,
-/// and decides anew.
+/// The latest expiry of a credential that the caller issues. A user in a session has no such limit,
+/// because the user is present and decides.
 pub fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
     match who.kind {
         CallerKind::Session => None,
@@ -178,7 +178,8 @@ pub fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
     }
 }
 
-/// Refuses to hand a stored credential, or a secret in its place, to a caller that holds less.
+/// Refuses to return a stored credential or a replacement secret to a caller with fewer
+/// permissions.
 ///
 /// # Errors
 /// 403 `insufficient_scope`.
@@ -202,8 +203,8 @@ pub fn require_no_more(who: &Principal, credential: &Credential) -> Answer<()> {
     Ok(())
 }
 
-/// Refuses to hand on what would reach suspended projects alone: boundaries that name projects,
-/// of which none may be used. Boundaries of other forms are judged where they are used.
+/// Refuses to delegate access to suspended projects only: boundaries that name projects, none of
+/// which may be used. Boundaries of other forms are checked where they are used.
 ///
 /// # Errors
 /// 409 `project_suspended`.
@@ -222,7 +223,7 @@ pub async fn refuse_suspended(app: &App, resources: [Option<&Value>; 2]) -> Answ
     Ok(())
 }
 
-/// The boundaries that all hold: the one, or those of an `AND`.
+/// The boundaries that apply together: a single one, or those of an `AND`.
 fn leaves(resources: &Value) -> impl Iterator<Item = &Value> {
     let tunnels = resources.get("tunnels");
     let branches = tunnels.and_then(|tunnels| tunnels.get("AND")?.as_array());
@@ -230,7 +231,7 @@ fn leaves(resources: &Value) -> impl Iterator<Item = &Value> {
     tunnels.into_iter().chain(branches)
 }
 
-/// The projects that a boundary names, where they are all that it reaches.
+/// The projects that a boundary names, if it allows nothing else.
 fn only_projects(leaf: &Value) -> Option<Vec<ProjectId>> {
     let names = leaf.get("projects")?.as_array()?;
     let ids = names.iter().take(MAX_TARGETS);
@@ -238,12 +239,13 @@ fn only_projects(leaf: &Value) -> Option<Vec<ProjectId>> {
     (!ids.is_empty() && ids.len() == names.len()).then_some(ids)
 }
 
-/// Each one costs two queries; a boundary is written by a person or made of a few.
+/// Maximum number of boundaries to check, because each one costs two queries. Real boundaries have
+/// only a few parts.
 const MAX_LEAVES: usize = 8;
-/// Whoever names more than this many projects does not aim at one.
+/// Maximum number of projects to check. A boundary with more is not aimed at suspended projects.
 const MAX_TARGETS: usize = 100;
 
-/// Refuses permissions that the caller does not hold; `scope` names those that are missing.
+/// Refuses permissions that the caller does not have. `scope` names the missing ones.
 pub fn require_held(who: &Principal, asked: Permissions) -> Answer<()> {
     let missing: Permissions = asked
         .iter()
@@ -263,13 +265,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_leaves_and_targets_are_looked_at() {
-        let looked_at = |count: usize| {
+    fn the_number_of_checked_leaves_and_targets_is_limited() {
+        let checked = |count: usize| {
             let resources = json!({"tunnels": {"AND": vec![json!({}); count]}});
             leaves(&resources).count()
         };
-        // With the whole, which is looked at as well.
-        assert_eq!((looked_at(8), looked_at(9), looked_at(1000)), (9, 9, 9));
+        // Includes the whole boundary, which is checked as well.
+        assert_eq!((checked(8), checked(9), checked(1000)), (9, 9, 9));
 
         let named = |count: u8| {
             let ids = (0..count).map(|number| ProjectId::new(1, [number; 10]).to_string());

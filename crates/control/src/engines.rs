@@ -1,14 +1,15 @@
-//! The platform's side of the engine link ([`api::link`]): what engines are told, and what they
-//! report.
+//! The platform's side of the engine link ([`api::link`]): changes for engines, and reports from
+//! them.
 //!
-//! An engine shows the secret of its cluster ([`caller`]) and keeps a stream of changes open, which
-//! is one task of [`link`]: first everything ([`everything`]), unless the engine knows a place from
-//! which the log goes on, then what changes ([`news`]). A commit wakes the task, in this process at
-//! once and from others over the database ([`listen`]); and it looks by itself every second, so
-//! that a wake-up that is lost costs a second and nothing else.
+//! An engine authenticates with the secret of its cluster ([`caller`]) and keeps a stream of
+//! changes open. One task of [`link`] serves each stream. It first sends the whole state
+//! ([`everything`]), unless the engine has a cursor from which the change log continues. Then it
+//! sends changes ([`news`]). A commit wakes the task, immediately in this process and over the
+//! database from others ([`listen`]). The task also polls every second, so a lost wake-up costs
+//! only a second.
 //!
-//! What an engine has to tell comes in batches ([`reports`]), each of which counts once. Browsers
-//! that an engine does not know are sent to [`sign_in`].
+//! Engines send reports in batches ([`reports`]). Each batch counts once. Browsers that an engine
+//! does not recognise are sent to [`sign_in`].
 
 mod caller;
 mod changes;
@@ -47,23 +48,23 @@ use crate::problem::Answer;
 #[derive(Debug)]
 pub struct Engines {
     enrolled: Vec<EnrolledCluster>,
-    /// Wrong secrets, by address.
+    /// Wrong secrets, by client address.
     failures: Throttle<IpAddr>,
-    /// Sign-ins for engines, by person.
+    /// Sign-ins for engines, by user.
     codes: Throttle<UserId>,
-    /// Links that may be open.
+    /// Permits for open links.
     places: Arc<Semaphore>,
-    /// Links that may be told everything at once: each keeps a connection of the database for it.
+    /// Permits for links that send the whole state. Each keeps a database connection meanwhile.
     telling: Arc<Semaphore>,
     /// The tasks of the links.
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// A cluster, and what its engines show.
+/// A cluster and the secret of its engines.
 #[derive(Debug)]
 struct EnrolledCluster {
-    /// Of the secret; only hashes are compared, and those in constant time.
+    /// Digest of the secret. Only hashes are compared, in constant time.
     digest: [u8; 32],
     cluster: Arc<Cluster>,
 }
@@ -72,7 +73,7 @@ impl Engines {
     /// Reads the secrets of the clusters.
     ///
     /// # Errors
-    /// A secret cannot be read, is too short, or is that of two clusters.
+    /// A secret cannot be read, is too short, or is the same for two clusters.
     pub fn open(config: &Config) -> Result<Self, KeyError> {
         let mut enrolled: Vec<EnrolledCluster> = Vec::new();
         let engines = config.engines.iter().map(|engine| {
@@ -113,7 +114,8 @@ impl Engines {
         })
     }
 
-    /// The cluster whose secret this is. Every secret is looked at, whichever fits.
+    /// The cluster with this secret. All secrets are compared, so that the time does not depend on
+    /// the match.
     fn cluster(&self, secret: &str) -> Option<Arc<Cluster>> {
         let shown = digest(secret);
         let mut found = None;
@@ -126,10 +128,10 @@ impl Engines {
         found.map(Arc::clone)
     }
 
-    /// A place for one more link.
+    /// A permit for one more link.
     ///
     /// # Errors
-    /// 503 when there is none, or when the platform is about to end.
+    /// 503 if there is none, or if the platform is about to stop.
     fn place(&self) -> Answer<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         match place {
@@ -153,16 +155,16 @@ impl Engines {
 /// Links of one process: each has a task, a buffer of some hundred kilobytes at worst, and one
 /// small query a second.
 const MAX_LINKS: usize = 256;
-/// A quarter of the connections that SQLite has, an eighth of those to PostgreSQL.
+/// A quarter of the connections to SQLite, and an eighth of those to PostgreSQL.
 const MAX_TELLING: usize = 2;
 
 /// How long the log of changes is kept: an engine that was away for longer is told everything.
 pub(crate) const LOG_IS_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// A link that was not seen for so long has ended without a word: several times
-/// [`link::SEEN_EVERY`].
+/// A link without an update for this long is considered ended without notice. The period is several
+/// times [`link::SEEN_EVERY`].
 pub(crate) const LINK_IS_SHOWN: SignedDuration = SignedDuration::from_secs(95);
-/// What is online counts for so long after it was reported: engines report all of it every five
-/// minutes, so what is older is an engine's that has died.
+/// Reported online objects count for this long. Engines report all of them every five minutes, so
+/// older entries belong to an engine that has died.
 pub(crate) const INVENTORY_HOLDS: SignedDuration = SignedDuration::from_mins(15);
-/// A spool that reported nothing for so long is gone with its engine.
+/// A spool without reports for this long no longer exists, and neither does its engine.
 pub(crate) const REPORTER_IS_KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);

@@ -1,7 +1,7 @@
-//! What a request brings beside its credential: bodies, queries and addresses, read strictly.
+//! Extractors for bodies, queries, paths and addresses, with strict parsing.
 //!
-//! A handler takes its [`Caller`](crate::caller::Caller) first and these after it, so that a
-//! refused credential is told before a malformed body is.
+//! A handler lists its [`Caller`](crate::caller::Caller) before these, so that a refused credential
+//! is reported before a malformed body.
 
 mod body;
 mod client_ip;

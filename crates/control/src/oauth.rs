@@ -1,13 +1,13 @@
 //! The OAuth authorization server: codes with PKCE for registered clients, and the device grant.
 //!
-//! Clients are public and come from the configuration ([`Clients`]). A person approves on a page
-//! (`authorize`, `device`); what was approved waits in the store and is redeemed once at `token`.
-//! The token is a personal access token with the claims of RFC 9068, and a credential like any
-//! other: what makes it valid is the record of its hash (OA-8), looked up by
-//! [`Caller`](crate::caller::Caller) with each request. There are no refresh tokens (OA-7).
+//! Clients are public and come from the configuration ([`Clients`]). A user approves on a page
+//! (`authorize`, `device`). The approval is stored and can be redeemed once at `token`. The token
+//! is a personal access token with the claims of RFC 9068, and a credential like any other. It is
+//! valid while the record of its hash exists (OA-8), which [`Caller`](crate::caller::Caller) looks
+//! up with each request. There are no refresh tokens (OA-7).
 //!
-//! Each endpoint is a file. An authorization request is read in `request`; the limits of what a client
-//! gets are those of [`crate::delegation`].
+//! Each endpoint is a file. `request` parses authorization requests. The limits of a client's token
+//! are those of [`crate::delegation`].
 
 mod authorize;
 mod clients;
@@ -45,11 +45,11 @@ use crate::people::throttle::{Limits, Throttle};
 /// What the handlers of OAuth count: one for a process, a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct Oauth {
-    /// User codes that were typed, by person: all sessions of one count together.
+    /// Typed user codes, by user. All sessions of a user count together.
     guesses: Throttle<UserId>,
-    /// User codes that were typed, by place.
+    /// Typed user codes, by network.
     guessers: Throttle<IpAddr>,
-    /// Devices that asked, by place.
+    /// Device authorization requests, by network.
     askers: Throttle<IpAddr>,
 }
 
@@ -63,8 +63,8 @@ impl Default for Oauth {
     }
 }
 
-/// Each device that asks is a row for some minutes, and anybody may ask. An office behind one
-/// address that sets up its machines has to get through.
+/// Each request of a device creates a row for some minutes, and anyone may send one. The limit must
+/// allow an office behind one address to set up its machines.
 const ASKERS: Limits = Limits {
     free: 30,
     first_wait: 1,
@@ -72,12 +72,12 @@ const ASKERS: Limits = Limits {
     forgotten_after: 600,
 };
 
-/// Whether a path is an endpoint that answers programs in OAuth's own form.
+/// True if the path is an endpoint that answers programs in OAuth's own format.
 pub(crate) fn is_endpoint(path: &str) -> bool {
     [TOKEN, REVOKE, DEVICE_AUTHORIZATION].contains(&path)
 }
 
-/// 429 of an endpoint.
+/// The 429 response of an endpoint.
 pub(crate) fn too_many_requests(path: &str, retry_after: u32) -> Response {
     let error = Code::TemporarilyUnavailable.because("too many requests from this address");
     let mut response = error.with_retry_after(retry_after).into_response();

@@ -1,9 +1,9 @@
-//! Pages for people: plain forms that work without scripts, but for passkeys and terminals, which
-//! take some.
+//! The web pages. They are plain forms that work without scripts. Only passkeys and terminals need
+//! some.
 //!
-//! Each file is a page with the forms on it. A handler takes who looks ([`Visitor`]), the form
-//! ([`form::Form`]; [`same_origin::require`] keeps other sites out), calls a service function of `people` or
-//! `workspaces`, and answers with a page or sends the browser on.
+//! Each file is a page with its forms. A handler takes the visitor ([`Visitor`]) and the form
+//! ([`form::Form`]). [`same_origin::require`] refuses forms of other sites. The handler calls a
+//! service function of `people` or `workspaces`, and responds with a page or a redirect.
 
 mod account;
 mod confirm;
@@ -112,7 +112,7 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/account/second-factor/remove", post(second_factor::remove))
 }
 
-/// The person who looks, or where to sign in first and come back to `path`.
+/// The signed-in user, or a redirect to the sign-in page that returns to `path`.
 pub(crate) fn signed_in(visitor: Visitor, path: &str) -> Result<SignedIn, PageRefusal> {
     let first = match visitor {
         Visitor::SignedIn(who) => return Ok(who),
@@ -122,8 +122,8 @@ pub(crate) fn signed_in(visitor: Visitor, path: &str) -> Result<SignedIn, PageRe
     Err(PageRefusal::SeeOther(with_next(first, path)))
 }
 
-/// `page` with the path to go on to. The path is one of ours, of plain characters; those that have
-/// a meaning in a query are escaped.
+/// Adds the path to continue at to the address of `page`. It is a path of the platform with plain
+/// characters. Characters that have a meaning in a query are escaped.
 fn with_next(page: &str, path: &str) -> String {
     let mut address = format!("{page}?next=");
     for character in path.chars() {
@@ -138,7 +138,7 @@ fn with_next(page: &str, path: &str) -> String {
     address
 }
 
-/// The response, with a cookie.
+/// Adds a cookie to the response.
 fn with_cookie(mut response: Response, set_cookie: &str) -> Response {
     // Names, base64url and attributes are all visible ASCII.
     if let Ok(value) = HeaderValue::try_from(set_cookie) {

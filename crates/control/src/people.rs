@@ -1,4 +1,4 @@
-//! People: who they are, how they prove it, how long that lasts.
+//! User accounts, authentication and browser sessions.
 
 pub mod accounts;
 mod attempts;
@@ -43,43 +43,44 @@ pub struct People {
     pub passwords: Passwords,
     /// Sends mail.
     pub mailer: Mailer,
-    /// Counts sign-ins by where they come from.
+    /// Counts sign-ins by client address.
     pub places: throttle::Throttle<IpAddr>,
     /// Counts reset links.
     pub resets: reset_throttle::ResetThrottle,
     /// Counts changes of address by whom the mail goes to.
     pub changes: throttle::Throttle<email::Email>,
-    /// The provider by which people sign in, where there is one.
+    /// The OpenID provider for sign-ins, if one is configured.
     pub openid: Option<Provider>,
-    /// Counts invitations by whom they are for.
+    /// Counts invitations by recipient.
     pub invitations: throttle::Throttle<email::Email>,
-    /// Counts invitations by who sends them.
+    /// Counts invitations by sender.
     pub inviters: throttle::Throttle<UserId>,
-    /// Mails on their way: [`People::finish`] waits for them.
+    /// Mails in flight. [`People::finish`] waits for them.
     background: TaskTracker,
 }
 
-/// Why nobody could come in.
+/// Errors while opening [`People`].
 #[derive(Debug, thiserror::Error)]
 pub enum PeopleError {
-    /// The hash of passwords does not work.
+    /// Password hashing does not work.
     #[error(transparent)]
     Passwords(#[from] HashError),
-    /// What mail needs.
+    /// Mail cannot be set up.
     #[error("mail: {0}")]
     Mail(#[from] MailerError),
-    /// What the OpenID provider needs.
+    /// The OpenID provider cannot be set up.
     #[error("openid: {0}")]
     OpenId(String),
 }
 
 impl People {
-    /// With nothing counted yet.
+    /// Opens the shared state with empty counters.
     ///
     /// # Errors
-    /// The hash of passwords does not work, or a file that the configuration names cannot be used.
+    /// Password hashing does not work, or a file that the configuration names cannot be used.
     pub fn open(config: &Config) -> Result<Self, PeopleError> {
-        // Half of the cores: a flood of sign-ins leaves the others to everybody else.
+        // Hashing uses half of the cores, so that a flood of sign-ins leaves the rest to other
+        // work.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             passwords: Passwords::new(cores.div_ceil(2))?,
@@ -99,13 +100,13 @@ impl People {
         })
     }
 
-    /// Does something after the answer, such as sending a mail.
+    /// Runs a task after the response is sent, such as sending a mail.
     pub(crate) fn after_answer(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.background.spawn(work);
     }
 
-    /// Waits until the mails are out that were on their way, or were tried a last time. For the
-    /// end of the process, when no request can start another one.
+    /// Waits until each mail in flight is sent or has failed its last attempt. Call it at the end
+    /// of the process, when no request can start another mail.
     pub async fn finish(&self) {
         self.mailer.hurry();
         self.background.close();
@@ -115,5 +116,5 @@ impl People {
     }
 }
 
-/// How long the end of the process waits for mails: a try that goes on, and the last one.
+/// Limit for the wait at the end of the process. It covers a running attempt and the last one.
 const LAST_TRIES: Duration = Duration::from_secs(45);

@@ -1,5 +1,5 @@
-//! What a workspace may create: the catalogue of the configuration, and what it offers one
-//! workspace at one moment (CP-3).
+//! Plans that a workspace can choose: the catalogue of the configuration, and the current offers
+//! for one workspace (CP-3).
 
 mod catalogue;
 mod fingerprint;

@@ -1,9 +1,9 @@
-//! Webhooks: endpoints of a project that are told of events.
+//! Webhooks: endpoints of a project that receive events.
 //!
-//! An event becomes one delivery for each endpoint that wants it, in the transaction that stores
-//! the event ([`on_event`]). A task of each process takes what is due and sends it ([`deliver_due`]);
-//! what fails is tried again ([`schedule`]). An event arrives at least once: a process that dies
-//! between the answer and its note sends it again, under the same id.
+//! An event becomes one delivery for each endpoint that subscribes to it, in the transaction that
+//! stores the event ([`on_event`]). A task of each process claims due deliveries and sends them
+//! ([`deliver_due`]). Failed deliveries are retried ([`schedule`]). An event arrives at least once:
+//! a process that dies between the response and its record sends it again, with the same id.
 
 mod deliveries;
 mod event;
@@ -46,8 +46,8 @@ impl Webhooks {
         })
     }
 
-    /// Lets the task look at once for what is due: after the transaction of [`on_event`] was
-    /// committed. It looks by itself every [`POLL`], too.
+    /// Wakes the task immediately. Call it after the transaction of [`on_event`] was committed. The
+    /// task also polls every [`POLL`].
     pub fn wake(&self) {
         self.woken.notify_one();
     }

@@ -1,4 +1,4 @@
-//! Workspaces: who belongs to them and what each member may do.
+//! Workspaces: their members and the permissions of each member.
 
 mod crud;
 pub mod invitations;

@@ -1,8 +1,9 @@
-//! The engine's configuration: the file's shape, and the checked values that the engine works
-//! with. Nothing else in the engine sees the file.
+//! The engine's configuration: the format of the file, and the checked values that the engine works
+//! with. The rest of the engine does not use the file.
 //!
-//! `file` is what may be written, `check` turns it into an [`EngineConfig`], `inspect` finds what is
-//! allowed and yet probably a mistake. `docs/configuration.md` is made from `file`.
+//! `file` defines the format, `check` turns it into an [`EngineConfig`], and `inspect` finds
+//! settings that are allowed but probably a mistake. `docs/configuration.md` is generated from
+//! `file`.
 
 mod check;
 mod file;
@@ -32,46 +33,47 @@ use crate::browser::Seals;
 
 pub use self::recordings::{RecordingPlace, RecordingPolicy, Recordings, S3};
 
-/// What an engine runs with. Every value is checked, and so is what the values say together.
+/// The configuration that an engine runs with. Each value is checked, and so are their
+/// combinations.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// The base host in lower case: where agents connect; published names are `*.t.<host>`.
     pub host: String,
-    /// How much is logged.
+    /// Log level.
     pub log_level: Level,
-    /// The plain listener, which only redirects; `None`: there is none.
+    /// The plain listener, which only redirects; `None` if there is none.
     pub http: Option<SocketAddr>,
     /// The TLS listener: agents, the Engine API, published names.
     pub tls: SocketAddr,
     /// The certificate of `host` and `*.t.<host>`.
     pub certificate: CertFiles,
-    /// Whose tokens are accepted, and with that which kind of engine this is.
+    /// Issuer of the accepted tokens, which also determines the kind of engine.
     pub auth: Auth,
     /// The metrics listener.
     pub metrics: MetricsConfig,
-    /// How long things may take.
+    /// Time limits.
     pub timeouts: Timeouts,
-    /// The ports that published `tcp` tunnels get; `None`: such tunnels are refused.
+    /// The ports for published `tcp` tunnels; `None`: such tunnels are refused.
     pub tcp_ports: Option<RangeInclusive<u16>>,
-    /// Peers that speak PROXY protocol to the listeners and are believed.
+    /// Peers whose PROXY protocol headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Where the access log goes; `None`: it is not written.
+    /// Destination of the access log; `None`: it is not written.
     pub access_log: Option<AccessLogConfig>,
-    /// What one engine holds at most.
+    /// Limits of one engine.
     pub limits: Limits,
-    /// The database of the location of addresses.
+    /// The database of the countries of addresses.
     pub geoip_file: Option<PathBuf>,
-    /// Whether the other brand's spellings are accepted and sent beside ours.
+    /// True if rstream's spellings are accepted, and sent in addition to ours.
     pub compat_rstream: bool,
-    /// Where recordings of managed terminals are kept.
+    /// Storage of recordings of managed terminals.
     pub recordings: Recordings,
 }
 
 impl EngineConfig {
-    /// Reads `file` and then the environment (`env` is all of it), and checks the whole.
+    /// Reads `file` and then the environment (`env` is all of it), and checks the result.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its key and where it was written.
+    /// The first error, with its key and the place where it was written.
     pub fn load(
         file: Option<&Path>,
         env: impl IntoIterator<Item = (String, String)>,
@@ -81,11 +83,11 @@ impl EngineConfig {
         daemon::config::load_checked(file, env, |file| check::engine(file, state_dir))
     }
 
-    /// What is allowed and yet probably a mistake, for start, `--check` and `doctor`. `now` is in
-    /// seconds since 1970. Reads the files that the configuration names.
+    /// Settings that are allowed but probably a mistake, for the start, `--check` and `doctor`.
+    /// `now` is in seconds since 1970. Reads the files that the configuration names.
     ///
     /// # Errors
-    /// A file that is named cannot be used: the engine would not start.
+    /// A file cannot be used: the engine would not start.
     pub fn inspect(&self, now: i64) -> Result<Vec<Warning>, ConfigError> {
         inspect::engine(self, now)
     }
@@ -96,7 +98,7 @@ pub fn schema() -> serde_json::Value {
     daemon::config::schema::<file::EngineFile>()
 }
 
-/// Something that an operator should look at; the engine starts all the same.
+/// A setting that an operator should check; the engine starts nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The dotted key.
@@ -105,12 +107,12 @@ pub struct Warning {
     pub message: String,
 }
 
-/// Whose tokens are accepted.
+/// Issuer of the accepted tokens.
 #[derive(Clone, Debug)]
 pub enum Auth {
-    /// Those that these keys verify: a community engine.
+    /// Tokens that these keys verify: a community engine.
     Keys(JwtAuth),
-    /// Those of a platform, which also says what is served: a managed engine.
+    /// Tokens of a platform, which also defines the projects and tunnels: a managed engine.
     Platform(ControlPlane),
 }
 
@@ -121,17 +123,17 @@ pub struct ControlPlane {
     pub url: String,
     /// The file with the cluster's enrolment secret.
     pub token_file: PathBuf,
-    /// Authorities that its certificate is checked against; `None`: those of the system.
+    /// Authorities for checking its certificate; `None`: those of the system.
     pub ca_file: Option<PathBuf>,
-    /// Where is kept what it told, and what is to be reported to it.
+    /// Directory for the state received from the platform and for unsent reports.
     pub data_dir: PathBuf,
 }
 
 impl ControlPlane {
-    /// What connections are made with; reads the file of authorities.
+    /// The endpoint for connections to the platform. Reads the file of authorities.
     ///
     /// # Errors
-    /// The key that names what cannot be used.
+    /// The key of the file that cannot be used.
     pub fn endpoint(&self) -> Result<link::Endpoint, ConfigError> {
         let (token_file, ca_file) = (self.token_file.clone(), self.ca_file.as_deref());
         link::Endpoint::new(&self.url, token_file, ca_file).map_err(|error| {
@@ -143,11 +145,11 @@ impl ControlPlane {
         })
     }
 
-    /// The keys of browsers' cookies, from the enrolment secret as it is now: one that is replaced
-    /// later takes effect at the next start, and ends sessions then.
+    /// The keys for browsers' cookies, derived from the current enrolment secret. A secret that is
+    /// replaced later takes effect at the next start, which then ends the existing sessions.
     ///
     /// # Errors
-    /// The file of the secret cannot be read, or is empty.
+    /// The file with the secret cannot be read, or is empty.
     pub fn seals(&self) -> Result<Seals, ConfigError> {
         let failed = |problem: String| {
             let message = format!("{}: {problem}", self.token_file.display());
@@ -160,39 +162,40 @@ impl ControlPlane {
     }
 }
 
-/// The keys that verify tokens; at least one is there.
+/// The keys that verify tokens; there is at least one.
 #[derive(Clone, Debug)]
 pub struct JwtAuth {
-    /// HS256 secrets, the first is the current one; two during a rotation.
+    /// HS256 secrets, the current one first; two during a rotation.
     pub secrets: Vec<SecretString>,
     /// PEM files of public keys.
     pub public_keys: Vec<PathBuf>,
-    /// Where a JWK set is fetched.
+    /// Address of a JWK set.
     pub jwks_url: Option<http::Uri>,
 }
 
 impl JwtAuth {
-    /// The keys that the file holds and names, read now; those of [`JwtAuth::jwks_url`] come later
-    /// and over the network. `compat` is [`EngineConfig::compat_rstream`].
+    /// The keys in the configuration and in the files that it names, read now. Those of
+    /// [`JwtAuth::jwks_url`] are fetched later over the network. `compat` is
+    /// [`EngineConfig::compat_rstream`].
     ///
     /// # Errors
-    /// A key file cannot be read, or holds no public key.
+    /// A key file cannot be read, or contains no public key.
     pub fn keyring(&self, compat: bool) -> Result<Keyring, ConfigError> {
         keys::keyring(self, compat)
     }
 }
 
-/// How long things may take.
+/// Time limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the end of a request's head, or the last movement of its body, to the first byte of the
-    /// answer's head; then 504.
+    /// Time from the end of a request's head, or the last progress of its body, to the first byte
+    /// of the response's head; then 504.
     pub stream_request: Duration,
-    /// How long an HTTP connection may be idle, a visitor's and one to an upstream.
+    /// Time that an HTTP connection may be idle, from a visitor or to an upstream.
     pub http_idle: Duration,
-    /// How long a visitor may take nothing of an answer that waits for it.
+    /// Time that a visitor may read nothing of a response that is waiting to be sent.
     pub visitor_stall: Duration,
-    /// How long a drain may take before what is left is cut.
+    /// Time that a drain may take before the remaining visits are closed.
     pub drain: Duration,
 }
 
@@ -201,62 +204,63 @@ pub struct Timeouts {
 pub struct AccessLogConfig {
     /// The file, or `-` for standard output.
     pub path: PathBuf,
-    /// The form of a record.
+    /// The format of a record.
     pub format: AccessLogFormat,
 }
 
-/// The form of a record of the access log.
+/// The format of a record of the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessLogFormat {
-    /// One JSON object a line.
+    /// One JSON object per line.
     #[default]
     Json,
 }
 
-/// What one engine holds at most. Each is refused where it is reached; nothing waits.
+/// Limits of one engine. A request beyond a limit is refused immediately and never queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Agents connected at once.
+    /// Agents that are connected at the same time.
     pub max_clients: usize,
-    /// Tunnels online at once.
+    /// Tunnels that are online at the same time.
     pub max_tunnels: usize,
     /// Tunnels of one agent.
     pub max_tunnels_per_client: usize,
-    /// Streams that one agent serves at once.
+    /// Concurrent streams of one agent.
     pub max_streams_per_client: usize,
-    /// Visits under way at once.
+    /// Concurrent visits.
     pub max_streams: usize,
-    /// Those of one source over HTTP/2.
+    /// Concurrent visits of one source over HTTP/2.
     pub max_streams_per_source: usize,
-    /// Bytes that all streams together hold for readers that do not take them.
+    /// Bytes that all streams together buffer for slow readers.
     pub max_buffered_bytes: usize,
-    /// Watchers (SSE and WebSocket) at once.
+    /// Concurrent watchers (SSE and WebSocket).
     pub max_watchers: usize,
-    /// Requests to the Engine API in a minute.
+    /// Requests to the Engine API per minute.
     pub api_rates: ApiRates,
-    /// What one project of a managed engine may have of clients, tunnels, streams and watchers.
+    /// Share of clients, tunnels, streams and watchers that one project of a managed engine may
+    /// have.
     pub project_share: Share,
-    /// Connections of visitors, agents and API clients at once; `None`: half of the descriptors.
+    /// Concurrent connections of visitors, agents and API clients; `None`: half of the descriptors.
     pub max_connections: Option<usize>,
-    /// Those of one source; `None`: an eighth of them.
+    /// Concurrent connections of one source; `None`: an eighth of `max_connections`.
     pub max_connections_per_source: Option<usize>,
-    /// TLS handshakes of one source at once.
+    /// Concurrent TLS handshakes of one source.
     pub max_handshakes_per_source: usize,
-    /// A request's head, in bytes; more is 431.
+    /// Size of a request's head in bytes; a larger one gets 431.
     pub header_bytes: usize,
-    /// A request's target, in bytes; more is 414.
+    /// Size of a request's target in bytes; a larger one gets 414.
     pub url_bytes: usize,
-    /// What a request must average while its body is on its way, in bytes a second; `None`:
-    /// nothing.
+    /// Minimum average rate of a request while its body is being sent, in bytes per second; `None`:
+    /// no minimum.
     pub min_body_rate: Option<NonZeroU32>,
 }
 
-/// A part of what an engine holds at most, in percent.
+/// A share of an engine's limit, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share(pub usize);
 
 impl Share {
-    /// The part of so many, at least one.
+    /// The share of `most`, at least one.
     pub fn of(self, most: usize) -> usize {
         (most.saturating_mul(self.0) / 100).max(1)
     }

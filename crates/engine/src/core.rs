@@ -1,4 +1,4 @@
-//! What all workers of an engine share, and what each has for itself.
+//! State that all workers of an engine share, and the state of each worker.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,8 +31,8 @@ use crate::managed::Reports;
 use crate::metrics::{EngineMetrics, Gauges};
 use crate::webtty::Sessions;
 
-/// The engine's parts, made once at the start. Nothing here is locked on the way of a request but
-/// what [`Worker`] holds for its own core.
+/// The parts of an engine, created once at start. A request takes no lock in here; the only locks
+/// on its path are those in the [`Worker`] of its own core.
 pub(crate) struct Core {
     pub(crate) config: EngineConfig,
     pub(crate) clock: Arc<dyn Clock>,
@@ -44,7 +44,7 @@ pub(crate) struct Core {
     /// Browser sessions and challenges; `None` on a community engine.
     pub(crate) browsers: Option<Browsers>,
     pub(crate) namespace: Namespace,
-    /// The engine's host, as requests that go on tell it (RFC 8586).
+    /// The engine's host, as the `CDN-Loop` field of forwarded requests names it (RFC 8586).
     pub(crate) node: FieldValueBuf,
     pub(crate) arrivals: PendingStreams,
     pub(crate) tls: crate::listen::TlsConfigs,
@@ -52,10 +52,10 @@ pub(crate) struct Core {
     pub(crate) connections: Connections,
     pub(crate) source_visits: Arc<SourceVisits>,
     pub(crate) tcp_ports: TcpPorts,
-    /// The countries of addresses, where there is a file of them.
+    /// The countries of addresses, if a file of them is configured.
     pub(crate) countries: Option<Arc<Countries>>,
     pub(crate) access_log: Option<AccessLog>,
-    /// Where a managed engine puts what its platform is to know.
+    /// Queue of a managed engine for reports to its platform.
     pub(crate) reports: Option<Reports>,
     pub(crate) metrics: EngineMetrics,
     pub(crate) shutdown: Shutdown,
@@ -63,12 +63,12 @@ pub(crate) struct Core {
     pub(crate) visits: TaskTracker,
     /// Every task that serves an agent.
     pub(crate) agents: TaskTracker,
-    /// Cancelled when the visits are over: the agents are let go last.
+    /// Cancelled when the visits are over: agents are disconnected last.
     pub(crate) agents_stop: CancellationToken,
     /// The Engine API, for connections to the base host.
     pub(crate) api: axum::Router,
     pub(crate) workers: OnceLock<Box<[Arc<Worker>]>>,
-    /// Where the TLS listener really is, port 0 resolved.
+    /// Bound address of the TLS listener, with port 0 resolved.
     pub(crate) tls_addr: OnceLock<SocketAddr>,
 }
 
@@ -91,15 +91,16 @@ impl Core {
         }
     }
 
-    /// Whether a host name, in lower case, is the engine's own and no tunnel's: its base, and on a
-    /// managed engine every name directly below, where projects are.
+    /// Returns true if a host name, in lower case, belongs to the engine and not to a tunnel. These
+    /// are its base host and, on a managed engine, every name directly below it, which belong to
+    /// projects.
     pub(crate) fn is_own_name(&self, host: &str) -> bool {
         host == self.namespace.base().as_str()
             || (self.tenancy.directory().is_some() && self.namespace.label_of(host).is_some())
     }
 
-    /// Where a visitor of a tunnel is, as far as it is known. Looked up only where the tunnel or its
-    /// project asks for it.
+    /// The country of a visitor of a tunnel, if it is known. It is only looked up if the tunnel or
+    /// its project restricts countries.
     pub(crate) fn country_for(
         &self,
         tunnel: &LiveTunnel<Agent>,
@@ -110,7 +111,8 @@ impl Core {
         asked.then(|| countries.of(visitor)).flatten()
     }
 
-    /// Whether it is known what is served here: a managed engine that was never told knows nothing.
+    /// Returns true if the engine has the state that it serves: false on a managed engine that has
+    /// never received a snapshot.
     pub(crate) fn has_platform_snapshot(&self) -> bool {
         let directory = self.tenancy.directory();
         directory.is_none_or(|directory| directory.platform().is_some())
@@ -124,7 +126,7 @@ impl Core {
             .sum()
     }
 
-    /// What the gauges of the metrics say.
+    /// Current values of the gauges.
     pub(crate) fn gauges(&self) -> Gauges {
         Gauges {
             streams: self.visits_under_way(),
@@ -132,8 +134,8 @@ impl Core {
         }
     }
 
-    /// Closes the connections that wait for the next request of tunnels that are over: an agent
-    /// that leaves waits for its streams, and nobody uses these again. Each worker closes its own.
+    /// Closes the idle upstream connections of tunnels that are gone. A leaving agent waits for its
+    /// streams, and these connections are not used again. Each worker closes its own.
     pub(crate) fn forget_upstreams(&self, tunnels: Vec<TunnelId>) {
         let tunnels: Arc<[TunnelId]> = tunnels.into();
         for worker in self.workers() {
@@ -147,7 +149,7 @@ impl Core {
         }
     }
 
-    /// What decisions about visitors stand on, now.
+    /// The state that decisions about visitors are based on, at this moment.
     pub(crate) fn auth_context(&self) -> AuthContext<'_> {
         AuthContext {
             tokens: &self.tokens,
@@ -171,18 +173,18 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// One core's share: its runtime, and the connections that only its tasks use. The locks here are
-/// taken by one thread, but for the moments in which another worker hands something over.
+/// The state of one core: its runtime, and the connections that only its tasks use. One thread
+/// takes the locks here, except for the moments in which another worker hands something over.
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) runtime: Handle,
     pub(crate) core: Arc<Core>,
-    /// Cancelled when the engine drains. A token of the worker's own: waiting on one that all
-    /// share would make the cores wait for each other.
+    /// Cancelled when the engine drains. Each worker has its own token, because waiting on a shared
+    /// one would make the cores contend for its lock.
     pub(crate) drain: CancellationToken,
     /// Connections to services that wait for the next request.
     pub(crate) upstreams: Mutex<UpstreamPool>,
-    /// Visits that end when what let them in ends.
+    /// Visits that are closed when the authorization of their visitor ends.
     pub(crate) holds: ActiveVisits,
     /// Visits that are being served here; for metrics.
     pub(crate) active: AtomicUsize,
@@ -197,8 +199,8 @@ impl Worker {
         self.core.visits.spawn_on(future, &self.runtime);
     }
 
-    /// Closes what has been idle too long. Called every now and then. In order, so that the agent
-    /// does not take a connection that nobody needs for one that broke.
+    /// Closes connections that have been idle too long. Called periodically. They are shut down
+    /// cleanly, so that the agent does not mistake an unused connection for a broken one.
     pub(crate) fn trim(&self, now: Instant) {
         let idle = self.core.config.timeouts.http_idle;
         let out = self.upstreams.lock().trim(now, idle);

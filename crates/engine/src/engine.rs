@@ -41,62 +41,63 @@ use crate::storage::Storage;
 use crate::webtty::Sessions;
 use crate::webtty::recordings::Recorder;
 
-/// How long agents and their last messages may take when the visits are over.
+/// Time limit for agents and their last messages once the visits are over.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Why an engine does not start.
+/// Errors that prevent an engine from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A listener's address cannot be had.
+    /// The address of a listener cannot be bound.
     #[error("`{key}`: cannot listen on {address}")]
     Listen {
         /// The key that names the address.
         key: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// `engine.host` is no name below which tunnels can be published.
+    /// Tunnels cannot be published below `engine.host`.
     #[error("`engine.host`: {0}")]
     Host(String),
-    /// A key that is to verify tokens cannot be read.
+    /// A key for verifying tokens cannot be read.
     #[error(transparent)]
     Key(#[from] ConfigError),
     /// The certificate cannot be used.
     #[error("`certs.static`")]
     Certificate(#[from] TlsError),
-    /// The TLS library refuses its configuration.
+    /// The TLS library rejects its configuration.
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),
-    /// The metrics listener is refused (MX-3) or cannot listen.
+    /// The metrics listener is rejected (MX-3) or cannot listen.
     #[error("`metrics.prometheus`")]
     Metrics(#[from] MetricsError),
-    /// The countries of addresses cannot be read.
+    /// The file with the countries of addresses cannot be read.
     #[error("`geoip.file`: {}", .path.display())]
     GeoIp {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: GeoError,
     },
     /// The access log cannot be written.
     #[error("`access_log.path`: {}", .path.display())]
     AccessLog {
-        /// Where it was to be written.
+        /// Path of the log.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// What is kept of the platform cannot be: the directory is not there, or another engine's.
+    /// The data directory for the platform's state cannot be used: it is missing, or another engine
+    /// uses it.
     #[error("`control_plane.data_dir`: {}", .path.display())]
     DataDir {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// Recordings of terminals have no place.
+    /// The storage for terminal recordings cannot be opened.
     #[error(transparent)]
     Recordings(#[from] crate::webtty::recordings::OpenError),
     /// The system refuses threads or descriptors.
@@ -104,7 +105,7 @@ pub enum StartError {
     Workers(#[source] io::Error),
 }
 
-/// An engine that runs. It stops when its [`Shutdown`] says so; dropping this does not stop it.
+/// A running engine. It stops on its [`Shutdown`]; dropping this value does not stop it.
 #[derive(Debug)]
 pub struct RunningEngine {
     tls: SocketAddr,
@@ -115,7 +116,7 @@ pub struct RunningEngine {
 }
 
 impl RunningEngine {
-    /// Where agents, visitors and the Engine API are served.
+    /// Address that serves agents, visitors and the Engine API.
     pub fn tls_addr(&self) -> SocketAddr {
         self.tls
     }
@@ -130,12 +131,12 @@ impl RunningEngine {
         self.metrics
     }
 
-    /// How the link to the platform does, on a managed engine.
+    /// State of the link to the platform, on a managed engine.
     pub fn link(&self) -> Option<&Arc<link::Status>> {
         self.link.as_ref()
     }
 
-    /// Waits until the engine has stopped: drained, or cut off at the deadline.
+    /// Waits until the engine has stopped: either drained, or stopped hard at the deadline.
     pub async fn stopped(self) {
         if let Err(error) = self.stopping.await {
             warn!(%error, "the engine did not stop in order");
@@ -143,7 +144,7 @@ impl RunningEngine {
     }
 }
 
-/// Starts an engine. Everything that can be refused is refused before this returns.
+/// Starts an engine. Every configuration error is reported before this returns.
 ///
 /// # Errors
 /// [`StartError`], which names the configuration's key.
@@ -168,7 +169,7 @@ pub async fn start_with_clock(
         .map_err(|error: HostnameRefused| StartError::Host(error.to_string()))?;
     let node = FieldValueBuf::parse(config.host.clone().into_bytes())
         .ok_or_else(|| StartError::Host("it is not ASCII".to_owned()))?;
-    // Before anything that is counted: what is said without a recorder is lost.
+    // Comes before anything that is counted: metrics without a recorder are lost.
     let recorder = daemon::metrics::recorder()?;
     transport::memory::set_limit(config.limits.max_buffered_bytes);
     let readiness = Readiness::default();
@@ -307,7 +308,7 @@ pub async fn start_with_clock(
         tokio::spawn(Arc::clone(countries).keep_fresh(stop));
     }
     serve(&core, tls_listeners, http_listeners.unwrap_or_default());
-    // A managed engine is ready when it knows what it serves.
+    // A managed engine is ready when it has the state that it serves.
     readiness.set_ready(managed.is_none());
     let managed = managed.map(|managed| managed.follow(&core, &readiness));
     info!(tls = %tls_addr, host = core.config.host, "the engine serves");
@@ -331,7 +332,7 @@ pub async fn start_with_clock(
     })
 }
 
-/// What is taken down at the end, in this order.
+/// The parts that are taken down at the end, in this order.
 struct Parts {
     workers: Workers,
     metrics: Option<MetricsServer>,
@@ -340,9 +341,9 @@ struct Parts {
     log_thread: Option<AccessLogThread>,
 }
 
-/// Keeps the gauges true while the engine runs, then takes it down: admission ends, watchers are
-/// told, visits finish, agents are let go, recordings are stored, workers stop, the log is flushed. The hard stop cuts the waiting
-/// short at any point.
+/// Keeps the gauges current while the engine runs, then takes it down. Admission stops, watchers
+/// are notified, visits finish, agents are disconnected, recordings are stored, workers stop, and
+/// the log is flushed. A hard stop aborts any of these waits.
 async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     let drain = core.shutdown.drain();
     let hard = core.shutdown.hard();
@@ -362,7 +363,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
                 }
                 if looking.as_ref().is_none_or(JoinHandle::is_finished) {
                     let (storage, readiness) = (storage.clone(), parts.readiness.clone());
-                    // A disk that hangs holds up this look alone.
+                    // A disk that hangs only blocks this check.
                     looking = Some(tokio::task::spawn_blocking(move || {
                         readiness.set_disk_full(storage.is_full());
                     }));
@@ -402,7 +403,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
             () = hard.cancelled() => {}
         }
     }
-    // Joins threads, so it must not hold up this one.
+    // Joins threads, so it must not block the current one.
     let joined = tokio::task::spawn_blocking(move || {
         drop(workers);
         if let Some(log_thread) = log_thread {
@@ -465,7 +466,7 @@ fn keep_keys_fresh(keys: &JwtAuth, core: &Arc<Core>) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Nobody asks for countries on a community engine.
+/// A community engine does not use countries.
 async fn countries(config: &EngineConfig) -> Result<Option<Arc<Countries>>, StartError> {
     let (Some(path), Auth::Platform(_)) = (config.geoip_file.clone(), &config.auth) else {
         return Ok(None);

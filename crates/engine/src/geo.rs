@@ -1,4 +1,4 @@
-//! The country of an address, from a file of the `MaxMind` database form that is read again when
+//! The country of an address, from a file in the `MaxMind` database format that is read again when
 //! it changes.
 
 use std::fs;
@@ -15,32 +15,32 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use types::tunnel::Country;
 
-/// The countries of addresses. Looking one up takes no lock; the file is in memory.
+/// The countries of addresses. A lookup takes no lock; the file is in memory.
 #[derive(Debug)]
 pub(crate) struct Countries {
     file: PathBuf,
     current: ArcSwap<Reader<Vec<u8>>>,
 }
 
-/// Why a file cannot be used.
+/// Errors that make a file unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum GeoError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(#[from] std::io::Error),
-    /// It has another form.
+    /// The file has another format.
     #[error("is no MaxMind database: {0}")]
     NotADatabase(String),
 }
 
-/// Between two looks at the file. Nobody notices a country that moved a second ago.
+/// Interval between two checks of the file. A country that is outdated by a second does no harm.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Countries {
     /// Reads the file for the first time. It blocks.
     ///
     /// # Errors
-    /// It cannot be used: there is no old one to keep.
+    /// The file cannot be used, and there is no previous one to keep.
     pub(crate) fn load(file: &Path) -> Result<Self, GeoError> {
         Ok(Self {
             current: ArcSwap::from_pointee(read(file)?),
@@ -48,8 +48,8 @@ impl Countries {
         })
     }
 
-    /// The country of an address. `None` for one that the file does not know, and for those that
-    /// are nowhere: of this machine, of private networks, of a link.
+    /// The country of an address. `None` if the file does not contain the address, and for
+    /// loopback, private and link-local addresses.
     pub(crate) fn of(&self, address: IpAddr) -> Option<Country> {
         let address = address.to_canonical();
         if is_nowhere(address) {
@@ -62,8 +62,8 @@ impl Countries {
         code?.parse().ok()
     }
 
-    /// Looks at the file every now and then until told to stop, and takes what is new into
-    /// service. A file that cannot be used leaves the old one there.
+    /// Checks the file periodically until it is cancelled, and starts to use a new one. A file that
+    /// cannot be used leaves the old one in use.
     pub(crate) async fn keep_fresh(self: Arc<Self>, stop: CancellationToken) {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -83,14 +83,15 @@ impl Countries {
     }
 
     fn look(&self, look: &mut Look) {
-        // Taken before reading: a write during the read differs from it, and is seen next time.
+        // Taken before reading: a write during the read changes the stamp and is noticed by the
+        // next check.
         let stamp = Stamp::of(&self.file);
         let changed = look.seen != stamp;
         if !changed && look.confirmed {
             return;
         }
-        // File times are coarse: what was written right after a look may bear the time of it. So a
-        // stamp is believed when it outlived a second reading.
+        // File times are coarse: a write right after a check may have the same time. So a stamp is
+        // trusted only if a second read found the same one.
         look.confirmed = !changed;
         look.seen = stamp;
         match read(&self.file) {
@@ -113,16 +114,16 @@ impl Countries {
     }
 }
 
-/// What the last look saw.
+/// The result of the last check.
 #[derive(Debug, Default)]
 struct Look {
     seen: Option<Stamp>,
-    /// Whether `seen` was read a second time.
+    /// True if the file with the stamp `seen` was read a second time.
     confirmed: bool,
     refused: bool,
 }
 
-/// Everything that changes when somebody replaces the file by any means.
+/// The file's attributes. Any way of replacing the file changes at least one of them.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -132,7 +133,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// `None`: there is no file.
+    /// `None` if there is no file.
     fn of(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         Some(Self {
@@ -149,7 +150,7 @@ fn read(file: &Path) -> Result<Reader<Vec<u8>>, GeoError> {
     reader.map_err(|error| GeoError::NotADatabase(error.to_string()))
 }
 
-/// Addresses that have no country, whatever a file says (RFC 6890).
+/// Returns true for addresses that have no country, regardless of the file (RFC 6890).
 fn is_nowhere(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
@@ -176,8 +177,8 @@ fn is_nowhere(address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    /// Paris, San Francisco, New Zealand by its country alone, and a record of another shape, in
-    /// the ranges for documentation.
+    /// Paris, San Francisco, New Zealand with only a country, and a record of another shape, in the
+    /// ranges for documentation.
     const PLACES: &str = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../control/tests/fixtures/places.mmdb"

@@ -1,11 +1,11 @@
 //! The edge of the platform: it accepts agents and visitors, and joins them.
 //!
-//! A visitor's connection is classified once ([`listen`]), routed once ([`live`]), judged once
-//! ([`access`]) and then carried over one stream to an agent ([`agents`], [`edge`]). The Engine
-//! API ([`api`]) shows what is alive. All live state is in process memory and has one owner.
+//! A visitor's connection is classified once ([`listen`]), routed once ([`live`]), authorized once
+//! ([`access`]) and then carried over one stream to an agent ([`agents`], [`edge`]). The Engine API
+//! ([`api`]) shows what is online. All live state is in process memory and has one owner.
 //!
-//! This crate knows no SQL and no control plane: the community engine cannot contain hosted code.
-//! Start with [`start`].
+//! This crate depends on no SQL and on no control plane, so the community engine cannot contain
+//! hosted code. Start with [`start`].
 
 pub mod access;
 mod agents;

@@ -1,4 +1,4 @@
-//! The engine's metrics: [`table`] tells which there are; here are the handles of those on the
+//! The engine's metrics. [`table`] defines all of them. This module has the handles of those on the
 //! data path, looked up once, and functions for the others.
 
 mod family;
@@ -14,7 +14,7 @@ use crate::agents::PoolStats;
 use crate::edge::access_record::Outcome;
 use crate::live::Counts;
 
-/// Handles of what is counted on the data path.
+/// Handles of the metrics on the data path.
 pub(crate) struct EngineMetrics {
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
@@ -42,7 +42,7 @@ pub(crate) struct EngineMetrics {
     agents_gone: Family<1>,
 }
 
-/// How often gauges that are counted, not tracked, are brought up to date.
+/// Interval for updating gauges that are computed instead of tracked.
 pub(crate) const REFRESH: Duration = Duration::from_secs(5);
 
 impl EngineMetrics {
@@ -77,7 +77,7 @@ impl EngineMetrics {
         }
     }
 
-    /// The histogram of how long streams take to open, for each agent to keep.
+    /// The histogram of the time that streams take to open; each agent keeps a copy.
     pub(crate) fn stream_open_seconds(&self) -> Histogram {
         self.stream_open_seconds.clone()
     }
@@ -98,12 +98,12 @@ impl EngineMetrics {
         }
     }
 
-    /// Counts a connection of a trusted proxy by how it began.
+    /// Counts a connection of a trusted proxy by its PROXY protocol header.
     pub(crate) fn proxy_header(&self, outcome: ProxyHeader) {
         self.proxy_headers.count([outcome.as_str()]);
     }
 
-    /// Counts a handshake that is over, one way or another.
+    /// Counts a finished handshake.
     pub(crate) fn tls_handshake(&self, outcome: Handshake) {
         self.tls_handshakes.count([outcome.as_str()]);
     }
@@ -116,7 +116,7 @@ impl EngineMetrics {
         }]);
     }
 
-    /// Counts a control channel that was refused with this code.
+    /// Counts a control channel that was rejected with this code.
     pub(crate) fn agent_refused(&self, code: wire::ErrorCode) {
         self.agents_refused.count([refusal(code)]);
     }
@@ -126,7 +126,7 @@ impl EngineMetrics {
         self.agents_gone.count([reason]);
     }
 
-    /// Brings what there is to say about the link up to date.
+    /// Updates the metrics of the link to the platform.
     #[expect(
         clippy::unused_self,
         clippy::cast_precision_loss,
@@ -168,14 +168,14 @@ impl std::fmt::Debug for EngineMetrics {
     }
 }
 
-/// What there is at this moment, counted over all workers.
+/// Current values, summed over all workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauges {
     pub(crate) streams: usize,
     pub(crate) pooled: PoolStats,
 }
 
-/// How a connection of a trusted proxy began.
+/// Start of a connection from a trusted proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyHeader {
     Accepted,
@@ -193,15 +193,15 @@ impl ProxyHeader {
     }
 }
 
-/// How a TLS handshake ended.
+/// Result of a TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handshake {
     Completed,
     Failed,
-    /// What came first was no ClientHello, or nothing.
+    /// The first bytes were not a ClientHello, or there were none.
     NoHello,
     TimedOut,
-    /// Its source had as many under way as it may have.
+    /// Its source had reached the limit of concurrent handshakes.
     Crowded,
 }
 
@@ -217,12 +217,12 @@ impl Handshake {
     }
 }
 
-/// Counts a stream that no agent took. The reason is one of the table's.
+/// Counts a stream that no agent accepted. The reason is one of the table's.
 pub(crate) fn stream_open_failed(reason: &'static str) {
     counter!(table::STREAM_OPEN_FAILURES, "reason" => reason).increment(1);
 }
 
-/// Counts a reading of the key set.
+/// Counts a refresh of the key set.
 pub(crate) fn jwks_refreshed(ok: bool) {
     let outcome = if ok { "ok" } else { "error" };
     counter!(table::JWKS_REFRESHES, "outcome" => outcome).increment(1);

@@ -1,4 +1,4 @@
-//! The disks that an engine writes to, and whether one of them is full.
+//! The disks that an engine writes to, and the check that none of them is full.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use nix::sys::statvfs::statvfs;
 
 use crate::config::{Auth, EngineConfig, RecordingPlace};
 
-/// Where an engine writes.
+/// The paths that an engine writes to.
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
     folders: Vec<PathBuf>,
@@ -29,15 +29,15 @@ impl Storage {
         }
     }
 
-    /// Whether the access log cannot be written, or a disk has less than [`RESERVE`] left. Blocks as
-    /// long as the disks take.
+    /// Returns true if the access log cannot be written or a disk has less than [`RESERVE`] left.
+    /// Blocks until the disks respond.
     pub(crate) fn is_full(&self) -> bool {
         let is_failing = self.access_log.as_ref().is_some_and(AccessLog::is_failing);
         is_failing || self.folders.iter().any(|folder| is_full(folder))
     }
 }
 
-/// A folder that cannot be looked at says nothing: what is written there says more.
+/// A folder that cannot be read counts as not full; errors appear when something is written to it.
 fn is_full(folder: &Path) -> bool {
     let Ok(disk) = statvfs(folder) else {
         return false;
@@ -46,8 +46,8 @@ fn is_full(folder: &Path) -> bool {
     free < RESERVE
 }
 
-/// Bytes that have to be free: what is known of the platform is written anew beside the old file,
-/// and takes a few megabytes for ten thousand projects.
+/// Bytes that must be free. The state of the platform is rewritten beside the old file, and takes a
+/// few megabytes for ten thousand projects.
 const RESERVE: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]

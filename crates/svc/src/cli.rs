@@ -1,4 +1,4 @@
-//! The command line: commands and what all of them take.
+//! The command line: all commands and the flags that they share.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -27,7 +27,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// What is logged to stderr: a level, or `level,crate=level`.
+    /// Log filter for stderr: a level, or `level,crate=level`
     #[arg(
         long,
         global = true,
@@ -37,25 +37,25 @@ pub(crate) struct Cli {
     )]
     pub(crate) log: Option<String>,
 
-    // The short form, which fits a screen; the long one is that of `svc help`.
+    // `-h` prints the short help, which fits a screen. `svc help` prints the long one.
     /// Print help
     #[arg(long, short, global = true, action = ArgAction::HelpShort)]
     help: Option<bool>,
 }
 
-/// What svc can do.
+/// The commands of svc.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[command(flatten)]
     Server(server::Command),
     /// Publish a service through an engine, or offer it for dialling
     Forward(Box<forward::Args>),
-    /// Run many tunnels, from a file and from the labels of containers
+    /// Run many tunnels, from a file and from container labels
     Run(Box<run::Args>),
     /// Install `svc run` as a systemd service
     #[command(subcommand)]
     Service(service::Command),
-    /// Join a private tunnel to stdin and stdout, or to a local port
+    /// Connect a private tunnel to stdin and stdout, or to a local port
     Dial(dial::Args),
     /// List the tunnels of an engine
     Tunnels(tunnels::Args),
@@ -65,18 +65,18 @@ pub(crate) enum Command {
     Events(events::Args),
     /// Explain why a request was refused or failed
     Explain(Box<explain::Args>),
-    /// Look for what is wrong between here, the engine and the platform
+    /// Check the path from this machine to the engine and the platform
     Doctor(doctor::Args),
     /// Sign in to a platform
     Login(login::LoginArgs),
-    /// Revoke the token of a login, and forget who signed in
+    /// Revoke the token of a login, and delete it from this machine
     Logout(logout::Args),
     /// Show the current identity and permissions
     Whoami(login::WhoamiArgs),
     /// Workspaces and their members
     #[command(subcommand)]
     Workspace(workspace::Command),
-    /// Projects: create, select, change, look into
+    /// Projects: create, select, configure and inspect
     #[command(subcommand)]
     Project(project::Command),
     /// Long-lived credentials: tokens, applications, client certificates
@@ -84,14 +84,14 @@ pub(crate) enum Command {
     Credential(credential::Command),
     /// Issue a TURN credential for a project
     TurnCredentials(turn_credentials::Args),
-    /// Terminals on other machines: open them, and serve them
+    /// Terminals on other machines: open and serve them
     #[command(subcommand)]
     Webtty(webtty::Command),
-    /// Show who did what in a workspace
+    /// Show the audit log of a workspace
     Audit(audit::Args),
-    /// Serve the platform's tools, and tunnels to local ports, to an AI client on stdin and stdout
+    /// Serve platform tools and local tunnels to an AI client over stdin and stdout
     Mcp(mcp::Args),
-    /// Make tokens, and look into them
+    /// Create and inspect tokens
     #[command(subcommand)]
     Token(token::Command),
     /// Manage contexts (saved engine, platform and token)
@@ -103,8 +103,8 @@ pub(crate) enum Command {
     Man(man::Args),
 }
 
-/// Reads the command line, and how data and failures are written with it. Help is printed and a
-/// wrong command line told here; what is left is the exit code.
+/// Parses the command line, and returns the output format for data and failures. Help and usage
+/// errors are printed here. The error case is the exit code.
 pub(crate) fn read() -> Result<(Cli, Format), ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if man::is_topic(&arguments) {
@@ -125,13 +125,13 @@ pub(crate) fn read() -> Result<(Cli, Format), ExitCode> {
                 .hint("see --help")
                 .report(Format::Json);
         }
-        // A reader that is gone needs no help.
+        // A closed stdout needs no help text.
         drop(error.print());
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
     })
 }
 
-/// What clap says went wrong, without its advice.
+/// The error message of clap, without its advice.
 fn first_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     text.split("\n\n")
@@ -153,9 +153,10 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// One snapshot for each command: a command that is new has none, and fails.
+    /// One snapshot for each command. A new command has none yet, so the test fails until it is
+    /// accepted.
     #[test]
-    fn help_says_what_there_is() {
+    fn every_command_has_a_help_snapshot() {
         let mut names = BTreeSet::new();
         for (name, command) in all() {
             let name = name.replace(' ', "-");
@@ -164,7 +165,7 @@ mod tests {
             });
             names.insert(format!("help-{name}.snap"));
         }
-        // And a snapshot of a command that is gone goes, too.
+        // A snapshot of a removed command must be removed as well.
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/snapshots");
         for file in std::fs::read_dir(folder).unwrap() {
             let file = file.unwrap().file_name().into_string().unwrap();
@@ -176,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Of those that a person uses every day.
+    /// Checks the commands for daily use.
     #[test]
     fn daily_help_fits_a_screen_and_has_examples() {
         const DAILY: [&str; 10] = [
@@ -222,17 +223,17 @@ mod tests {
         commands
     }
 
-    /// What `--help` prints at a fixed width, and without the environment of the machine.
+    /// The output of `--help` at a fixed width and without the environment of the machine.
     fn help(command: &clap::Command) -> String {
         command.clone().term_width(100).render_help().to_string()
     }
 
-    /// A snapshot that waits for a person to take it.
+    /// Extension of a snapshot that is not reviewed yet.
     const PENDING: &str = ".new";
 
-    /// Lines of a terminal window that somebody has made a little larger.
+    /// Lines of a terminal window that is slightly larger than the default.
     const SCREEN: usize = 40;
 
-    /// Those of a window as high as the screen, for the one command with more daily flags.
+    /// Lines of a full-height window, for the one command with more daily flags.
     const WINDOW: usize = 56;
 }

@@ -1,9 +1,9 @@
-//! A screen on somebody's own terminal, which nothing but drawing reaches.
+//! Drawing of a remote screen on the user's own terminal.
 //!
-//! What a command wrote is not passed on: it could ask the terminal for an answer, which would be
-//! typed, or put something on its clipboard, or change its title and its modes. It goes into a
-//! [`Screen`], and what that shows is drawn with a handful of sequences that can do nothing else:
-//! places, colours, the end of a line, and whether the cursor is seen.
+//! Output of the command is never passed to the terminal. It could request an answer from the
+//! terminal, which would be sent as input, or change the clipboard, the title and the modes. It is
+//! fed to a [`Screen`], whose content is drawn with a few harmless sequences: positions, colours,
+//! the end of a line, and the visibility of the cursor.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::recording::export::acts;
 use crate::screen::Screen;
 use crate::size::Size;
 
-/// What is shown now, so that only what differs is drawn.
+/// The content of the terminal, so that only differences are drawn.
 #[derive(Debug, Default)]
 pub struct Painter {
     rows: Vec<String>,
@@ -22,29 +22,29 @@ pub struct Painter {
     keys: Option<bool>,
 }
 
-/// How a screen is shown.
+/// Options of drawing.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// How large the terminal is. Of a screen that is larger, the part with the cursor is shown.
+    /// Size of the terminal. If the screen is larger, the part with the cursor is shown.
     pub window: Size,
-    /// What the last row says; the screen has those above it.
+    /// Text of the last row; the screen is above it.
     pub status: &'a str,
-    /// Keys go to the command: the terminal sends them in the form that it asked for.
+    /// Keys go to the command: the terminal sends them in the form that the command requested.
     pub typing: bool,
 }
 
 impl Painter {
-    /// For a terminal whose content is not known.
+    /// A painter for a terminal with unknown content.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The terminal shows something else.
+    /// Marks the content of the terminal as unknown.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// What makes the terminal show this.
+    /// The sequence that makes the terminal show this screen.
     pub fn paint(&mut self, screen: &Screen, view: View<'_>) -> String {
         let mut out = String::new();
         if self.window != Some(view.window) {
@@ -95,17 +95,17 @@ impl Painter {
     }
 }
 
-/// What gives a terminal back that was painted on.
+/// The sequence that restores a terminal after drawing.
 pub const LEAVE: &str = "\x1b[0m\x1b[?1l\x1b[?25h";
 
-/// The column of the cursor. One behind the last column waits for the next character, and is shown on
-/// the last.
+/// Column of the cursor. A cursor behind the last column waits for the next character, and is shown
+/// in the last column.
 fn column(screen: &Screen) -> usize {
     let (cols, _) = screen.terminal().size();
     screen.terminal().cursor().col.min(cols.saturating_sub(1))
 }
 
-/// The part of a screen that is shown: all of it where there is room, else where the cursor is.
+/// The visible part of a screen: all of it if it fits, else the part around the cursor.
 struct Part {
     top: usize,
     left: usize,
@@ -122,7 +122,7 @@ impl Part {
         }
     }
 
-    /// Where this place of the screen is in the window.
+    /// Position in the window of a position on the screen.
     fn place(&self, row: usize, col: usize, window: Size) -> Option<(usize, usize)> {
         let row = row.checked_sub(self.top)?;
         let col = col.checked_sub(self.left)?;
@@ -131,7 +131,7 @@ impl Part {
     }
 }
 
-/// A row of the screen from a column on, in at most `width` columns.
+/// A row of the screen from column `left` on, in at most `width` columns.
 fn row(cells: &[avt::Cell], left: usize, width: usize) -> String {
     let shown = cells.get(left..).unwrap_or_default();
     let shown = shown.get(..width).unwrap_or(shown);
@@ -141,7 +141,8 @@ fn row(cells: &[avt::Cell], left: usize, width: usize) -> String {
     let mut pen = None;
     let mut moved = false;
     for (col, cell) in shown.iter().take(len).enumerate() {
-        // The second half of a wide character: its first half was written, or is not shown.
+        // The second half of a wide character: its first half was written, or is outside the
+        // window.
         let cut = (cell.width() == 0 && col == 0) || (cell.width() == 2 && col + 2 > width);
         if cell.width() == 0 && !cut {
             continue;
@@ -159,13 +160,13 @@ fn row(cells: &[avt::Cell], left: usize, width: usize) -> String {
         } else {
             c
         });
-        // Terminals do not agree on how wide such a character is.
+        // Terminals do not agree on the width of such a character.
         moved = !c.is_ascii();
     }
     out
 }
 
-/// SGR with these attributes and no others.
+/// SGR with exactly these attributes.
 fn colours(out: &mut String, pen: &avt::Pen) {
     out.push_str("\x1b[0");
     let attributes = [
@@ -192,10 +193,10 @@ fn colours(out: &mut String, pen: &avt::Pen) {
     out.push('m');
 }
 
-/// The last row: text that others may have had a part in.
+/// The last row. Its text may come from untrusted sources.
 fn status(text: &str, width: usize) -> String {
-    // One column less: a character at the end that a terminal takes for a wider one would scroll the
-    // window.
+    // It is one column shorter: a character at the end that a terminal treats as wider would scroll
+    // the window.
     let room = width.saturating_sub(1);
     let mut out = "\x1b[0;7m".to_owned();
     let mut col = 0;
@@ -210,7 +211,7 @@ fn status(text: &str, width: usize) -> String {
         }
         out.push(c);
         col += columns;
-        // As in the rows above.
+        // For the same reason as in the rows above.
         moved = !c.is_ascii();
     }
     out
@@ -242,7 +243,7 @@ mod tests {
         }
     }
 
-    /// What a terminal does with a frame: nothing but the few sequences, and text.
+    /// Checks that a frame contains only text and the few permitted sequences.
     fn only_draws(frame: &str) -> bool {
         let mut rest = frame;
         while let Some(c) = rest.chars().next() {
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_talks_to_the_terminal_does_not_reach_it() {
+    fn sequences_for_the_terminal_do_not_reach_it() {
         for hostile in [
             "\x1b]52;c;cm0gLXJmIC8=\x07",
             "\x1b]52;c;cm0gLXJmIC8=",
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_drawn() {
+    fn only_differences_are_drawn() {
         let mut screen = Screen::new(size(4, 20)).unwrap();
         screen.feed(b"one\r\ntwo");
         let mut painter = Painter::new();
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_larger_screen_the_part_with_the_cursor_is_shown() {
+    fn the_part_of_a_larger_screen_with_the_cursor_is_shown() {
         let mut screen = Screen::new(size(40, 100)).unwrap();
         for row in 1..=40 {
             screen.feed(format!("\x1b[{row};1Hrow {row}").as_bytes());
@@ -328,9 +329,9 @@ mod tests {
         assert_eq!(shown.rows()[0], "row 1");
     }
 
-    /// Wide characters take two columns, and the last row does not go on below the window.
+    /// Wide characters take two columns, and the last row does not continue below the window.
     #[test]
-    fn the_last_row_is_cut_by_columns() {
+    fn the_last_row_is_truncated_by_columns() {
         let mut screen = Screen::new(size(4, 20)).unwrap();
         screen.feed("one\r\ntwo\r\nthree\r\nfour".as_bytes());
         for (said, expected) in [
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_in_the_form_that_the_command_asked_for() {
+    fn keys_have_the_form_that_the_command_requested() {
         let mut screen = Screen::new(size(4, 20)).unwrap();
         let mut painter = Painter::new();
         let window = view(size(5, 20));
@@ -372,7 +373,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn a_frame_draws_the_screen_and_does_nothing_else(
+        fn a_frame_only_draws_the_screen(
             parts in prop::collection::vec(output(), 1..4),
             rows in 2..9_u16,
             cols in 4..30_u16,
@@ -385,7 +386,7 @@ mod tests {
                 let frame = painter.paint(&screen, view(size(rows, cols)));
                 prop_assert!(only_draws(&frame), "{:?}", frame);
                 shown.feed(frame.as_bytes());
-                // Drawn anew, it is the same.
+                // Drawn from scratch, it is the same.
                 let mut anew = Screen::new(size(rows, cols)).unwrap();
                 anew.feed(Painter::new().paint(&screen, view(size(rows, cols))).as_bytes());
                 prop_assert_eq!(anew.rows(), shown.rows());

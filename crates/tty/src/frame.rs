@@ -1,22 +1,23 @@
 //! The frames of the plain transport: a 4-byte big-endian length, then one message. On a WebSocket
-//! each binary message is a message by itself, and [`decode`](crate::message::decode) reads it.
+//! each binary message is one message without a frame, and [`decode`](crate::message::decode) reads
+//! it.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
 use crate::message::{self, BadMessage, Kind, limits::MAX_MESSAGE};
 
-/// Bytes before a message.
+/// Size of the header, in bytes.
 pub const HEADER_LEN: usize = 4;
 
 /// One message with its length before it.
 ///
 /// # Errors
-/// As [`message::encode`].
+/// The errors of [`message::encode`].
 pub fn encode(kind: &Kind) -> Result<Bytes, BadMessage> {
     message::encode(kind).map(|payload| wrap(&payload))
 }
 
-/// Puts the length before a message that is written already.
+/// Prefixes an encoded message with its length.
 pub fn wrap(payload: &[u8]) -> Bytes {
     let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let mut out = Vec::with_capacity(HEADER_LEN + payload.len());
@@ -25,23 +26,23 @@ pub fn wrap(payload: &[u8]) -> Bytes {
     out.into()
 }
 
-/// Cuts a stream of bytes into messages.
+/// Splits a byte stream into messages.
 ///
-/// Bytes go in with [`push`](Self::push) as they arrive, messages come out of
-/// [`next`](Self::next). An error is final: the connection is closed.
+/// [`push`](Self::push) adds received bytes, and [`next`](Self::next) returns messages. After an
+/// error the connection must be closed.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,
 }
 
 impl Decoder {
-    /// An empty decoder, without memory.
+    /// An empty decoder, which allocates nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds what arrived. A caller reads no more than it wants held, and takes all messages before
-    /// it adds more: so no more is held than one message and one read.
+    /// Adds received bytes. The caller takes all messages before it adds more, so that the buffer
+    /// never exceeds one message and one read.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -49,8 +50,8 @@ impl Decoder {
     /// The next message; `None` until more bytes arrive.
     ///
     /// # Errors
-    /// A frame that is too large or empty, judged before its content is waited for, or whatever is
-    /// wrong with the message.
+    /// The frame is too large or empty, which is checked before its content is received, or its
+    /// message is invalid.
     #[expect(
         clippy::should_implement_trait,
         reason = "`None` means later, not the end"
@@ -72,7 +73,7 @@ impl Decoder {
         message::decode(self.buffer.split_to(len).freeze()).map(Some)
     }
 
-    /// Whether a frame has begun and not ended: then the end of the stream is a broken one.
+    /// True if a frame is incomplete: the end of the stream is then an error.
     pub fn is_partial(&self) -> bool {
         !self.buffer.is_empty()
     }

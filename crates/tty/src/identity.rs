@@ -1,8 +1,8 @@
-//! Who an end is: the key that is sealed to, the key that signs, and the file that holds both.
+//! Identity of an endpoint: its encryption key, its signing key, and the file with both.
 //!
-//! A registered server proves with its signing key that it is the one that was enrolled
-//! ([`crate::admission`]), and is known by its encryption key to who seals to it ([`crate::seal`]).
-//! All texts are base64url without padding, and have one spelling.
+//! A registered server proves with its signing key that it is the enrolled one
+//! ([`crate::admission`]). Clients that seal messages to it ([`crate::seal`]) identify it by its
+//! encryption key. All texts are base64url without padding, and have exactly one spelling.
 
 use std::fmt;
 
@@ -20,10 +20,10 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::seal::{Identity, KEY_LEN, PublicKey, digest};
 
-/// What the two keys of an endpoint are for, as registered servers name it.
+/// Name of the two keys' algorithms in registered servers.
 pub const KEY_ALGORITHM: &str = "webtty-x25519-hpke-v1";
 
-/// Longest identity file that is read, in bytes: seven short texts.
+/// Maximum size of an identity file, in bytes: seven short texts.
 pub const MAX_FILE: usize = 8 * 1024;
 
 /// The suite of an identity file: X25519 and ECDSA on P-256.
@@ -31,8 +31,8 @@ const SUITE: &str = "svc-webtty-x25519-p256-v1";
 
 const FILE_VERSION: u32 = 1;
 
-/// What every public key on P-256 begins with as DER (RFC 5480): the algorithm, the curve, and that
-/// an uncompressed point follows.
+/// DER prefix of all public keys on P-256 (RFC 5480): the algorithm, the curve, and the marker of
+/// an uncompressed point.
 const SPKI_PREFIX: [u8; 27] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00, 0x04,
@@ -44,17 +44,17 @@ const SPKI_LEN: usize = SPKI_PREFIX.len() + 64;
 /// The keys of an endpoint.
 #[derive(Debug)]
 pub struct EndpointIdentity {
-    /// What is sealed to.
+    /// Key to which messages are sealed.
     pub encryption: Identity,
-    /// What signs.
+    /// Key that signs.
     pub signing: SigningKey,
 }
 
 impl EndpointIdentity {
-    /// New keys, drawn by the library.
+    /// Generates new keys with the cryptographic library.
     ///
     /// # Errors
-    /// [`BadKey`] only where the library fails.
+    /// [`BadKey`] only if the library fails.
     pub fn generate() -> Result<Self, BadKey> {
         Ok(Self {
             encryption: Identity::generate().map_err(|_| BadKey)?,
@@ -62,7 +62,7 @@ impl EndpointIdentity {
         })
     }
 
-    /// Their public halves.
+    /// The public keys.
     pub fn public(&self) -> PublicIdentity {
         PublicIdentity {
             encryption: self.encryption.public(),
@@ -70,8 +70,8 @@ impl EndpointIdentity {
         }
     }
 
-    /// The text of an identity file: JSON. It holds the private keys, so the file is its owner's
-    /// alone (mode 0600).
+    /// The text of an identity file, as JSON. It contains the private keys, so only its owner may
+    /// read the file (mode 0600).
     pub fn to_file(&self, created_at: Timestamp) -> Zeroizing<String> {
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let public = self.encryption.public();
@@ -86,14 +86,14 @@ impl EndpointIdentity {
             signing_private_key: encode(&self.signing.pkcs8),
             created_at,
         };
-        // A struct of texts has nothing that JSON cannot say.
+        // Serialising a struct of texts never fails.
         Zeroizing::new(serde_json::to_string_pretty(&file).unwrap_or_default())
     }
 
-    /// Reads an identity file.
+    /// Parses an identity file.
     ///
     /// # Errors
-    /// [`BadIdentityFile`]. None of its content is repeated.
+    /// [`BadIdentityFile`], which contains nothing of the file.
     pub fn from_file(text: &str) -> Result<Self, BadIdentityFile> {
         if text.len() > MAX_FILE {
             return Err(BadIdentityFile::Shape);
@@ -125,14 +125,14 @@ impl EndpointIdentity {
 /// The public keys of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicIdentity {
-    /// What is sealed to.
+    /// Key to which messages are sealed.
     pub encryption: PublicKey,
-    /// What verifies its signatures.
+    /// Key that verifies signatures.
     pub signing: SigningPublicKey,
 }
 
 impl PublicIdentity {
-    /// What people compare: `sha256:` and base64url of a hash over both keys.
+    /// Fingerprint for people to compare: `sha256:` and base64url of a hash over both keys.
     pub fn fingerprint(&self) -> String {
         let hash = digest(
             b"svc-webtty-endpoint-fingerprint-v1",
@@ -153,8 +153,8 @@ impl PublicIdentity {
 }
 
 impl fmt::Display for PublicIdentity {
-    /// All in one text, to be handed on: encryption key id, encryption key, signing key id and
-    /// signing key, with colons between.
+    /// All keys in one text, for other programs: encryption key id, encryption key, signing key id
+    /// and signing key, separated by colons.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, key) = (self.encryption_key_id(), self.encryption_text());
         write!(
@@ -183,7 +183,7 @@ impl std::str::FromStr for PublicIdentity {
     }
 }
 
-/// Reads an encryption key.
+/// Parses an encryption key.
 ///
 /// # Errors
 /// [`BadKey`].
@@ -191,7 +191,7 @@ pub fn encryption_key(text: &str) -> Result<PublicKey, BadKey> {
     decode(text).map(PublicKey::new)
 }
 
-/// The key pair that signs. It does not print.
+/// The key pair that signs. `Debug` does not print it.
 pub struct SigningKey {
     pair: EcdsaKeyPair,
     pkcs8: Zeroizing<Vec<u8>>,
@@ -199,10 +199,10 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// A new pair, drawn by the library.
+    /// Generates a new pair with the cryptographic library.
     ///
     /// # Errors
-    /// [`BadKey`] only where the library fails.
+    /// [`BadKey`] only if the library fails.
     pub fn generate() -> Result<Self, BadKey> {
         let document =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new())
@@ -223,7 +223,7 @@ impl SigningKey {
         })
     }
 
-    /// Its public half.
+    /// The public key.
     pub fn public(&self) -> &SigningPublicKey {
         &self.public
     }
@@ -231,7 +231,7 @@ impl SigningKey {
     /// Signs: ECDSA with SHA-256, ASN.1.
     ///
     /// # Errors
-    /// [`BadKey`] only where the library fails.
+    /// [`BadKey`] only if the library fails.
     pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, BadKey> {
         let signed = self.pair.sign(&SystemRandom::new(), message);
         Ok(signed.map_err(|_| BadKey)?.as_ref().to_vec())
@@ -249,7 +249,7 @@ impl fmt::Debug for SigningKey {
 pub struct SigningPublicKey([u8; SPKI_LEN]);
 
 impl SigningPublicKey {
-    /// Reads base64url.
+    /// Parses base64url.
     ///
     /// # Errors
     /// [`BadKey`].
@@ -257,7 +257,8 @@ impl SigningPublicKey {
         Self::from_der(&decode::<SPKI_LEN>(text)?)
     }
 
-    /// Reads DER. Only an uncompressed point: a key has one spelling, and one id.
+    /// Parses DER. Only an uncompressed point is accepted, so that a key has one spelling and one
+    /// id.
     ///
     /// # Errors
     /// [`BadKey`].
@@ -266,12 +267,12 @@ impl SigningPublicKey {
         if !der.starts_with(&SPKI_PREFIX) {
             return Err(BadKey);
         }
-        // That the point is on the curve.
+        // Checks that the point is on the curve.
         ParsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, der).map_err(|_| BadKey)?;
         Ok(Self(der))
     }
 
-    /// Names the key: 32 bytes, as base64url.
+    /// Id of the key: 32 bytes, as base64url.
     pub fn id(&self) -> String {
         URL_SAFE_NO_PAD.encode(digest(b"svc-webtty-signing-key-id-v1", &[&self.0]))
     }
@@ -281,28 +282,28 @@ impl SigningPublicKey {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// Whether the key made this signature.
+    /// True if the key made this signature.
     pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         ParsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, self.0)
             .is_ok_and(|key| key.verify_sig(message, signature).is_ok())
     }
 }
 
-/// What is no key, or not the one that it says to be.
+/// The data is not a key, or not the stated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a key of a terminal's end")]
 pub struct BadKey;
 
-/// Why an identity file is not used.
+/// Reasons for which an identity file is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadIdentityFile {
-    /// It is not JSON of an identity file.
+    /// The file is not JSON of an identity file.
     #[error("not an identity file")]
     Shape,
-    /// It is of another version, or for other algorithms.
+    /// The file has another version, or is for other algorithms.
     #[error("an identity file of another version")]
     Suite,
-    /// Its keys and what it says about them differ.
+    /// The keys do not match their ids or public keys.
     #[error("the keys of the identity file do not belong together")]
     Keys,
 }
@@ -337,7 +338,7 @@ impl Drop for File {
 fn decode<const N: usize>(text: &str) -> Result<[u8; N], BadKey> {
     let mut bytes = [0; N];
     let read = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes);
-    // The library refuses what is not canonical, and what does not fit.
+    // The library rejects data that is not canonical or has another length.
     (read == Ok(N)).then_some(bytes).ok_or(BadKey)
 }
 

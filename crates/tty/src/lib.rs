@@ -1,15 +1,15 @@
 //! Terminals over WebTTY: messages, sessions, sharing, recordings and sealing.
 //!
 //! Everything here is a value or a state machine over values. There are no sockets, no processes
-//! and no clock: bytes and times are arguments, commands come out. Who runs a shell, and who
-//! carries the bytes, is somebody else's.
+//! and no clock: bytes and times are arguments, and commands are results. Callers run shells and
+//! move bytes.
 //!
-//! Where to start: [`message::Kind`] lists what can be said, and `docs/webtty-protocol.md` tells it
-//! in prose; [`frame`] cuts a stream of bytes into messages; [`session`] is one shell and its one
-//! client; [`managed`] is one shell and many who watch or type; [`recording`] keeps what happened;
-//! [`screen`] is what who joins late is shown, and [`draw`] shows it on a terminal; [`seal`] keeps
-//! the bytes from everybody between; [`identity`] is who an end is, and [`admission`] how a
-//! registered server proves it.
+//! Start at [`message::Kind`], which lists all messages; `docs/webtty-protocol.md` describes them.
+//! [`frame`] splits a byte stream into messages. [`session`] is one shell with its one client.
+//! [`managed`] is one shell with many participants that watch or type. [`recording`] stores the
+//! events of a session. [`screen`] makes the snapshot that a late participant receives, and
+//! [`draw`] shows it on a terminal. [`seal`] encrypts the bytes from end to end. [`identity`]
+//! identifies an end, and with [`admission`] a registered server proves its identity.
 
 pub mod admission;
 pub mod draw;

@@ -1,23 +1,25 @@
-//! One session and all who take part: who watches, who types, who asks to, and who said yes.
+//! One session with all its participants: viewers, the controller, and requests for control.
 //!
-//! The engine stands between the server and everybody else. [`Session`] takes what they say and what
-//! the Engine API is asked for, and queues what is to be done: what the server is told, what is
-//! recorded, which events go out. What a viewer is told waits in the viewer's own queue.
+//! The engine is between the server and the participants. [`Session`] takes their messages and the
+//! calls of the Engine API. It queues commands: messages to the server, entries to record, and
+//! events to publish. Messages to a viewer wait in the viewer's own queue.
 //!
-//! - **One types.** Whoever opened the session has control at first. Somebody else gets it when the
-//!   one who has it, or an owner, grants a request; it goes back when it is revoked, runs out, or
-//!   its holder goes. Who opened the session and comes back with a browser session is who opened it.
-//!   What others type does not pass: it is dropped without a word, because who has just lost control
-//!   cannot know yet.
-//! - **No token is enough to take control.** A token shows whose it is, and not that a person is
-//!   there: a program may have the person's own. Only a stream that is there, or a browser session of
-//!   the person, gets control without being given it, sends others away, and answers for its party.
-//!   Whoever was let in by credentials of one chain ([`Root`](types::root::Root)) is one party.
+//! - **One participant types.** The opener of the session has control at first. Another participant
+//!   gets it when the controller or an owner grants a request. It returns to the opener when it is
+//!   revoked, expires, or its holder leaves. An opener that reconnects with a browser session is
+//!   still the opener. Input from other participants is dropped silently, because a participant
+//!   that has just lost control may not have received the notice yet.
+//! - **A token alone cannot take control.** A token shows its account, not that the person is
+//!   present: a program may have the person's own token. Only a connected stream, or a browser
+//!   session of the person, takes control without a grant, dismisses participants, and answers
+//!   requests of its own party. Participants with credentials of one chain
+//!   ([`Root`](types::root::Root)) are one party.
 //! - **Each key has an owner.** Every input that passes is recorded with its participant.
-//! - **Nobody is slowed by who watches.** A viewer's queue is bounded; one who falls behind loses
-//!   what waits and gets the screen as it is when ready again. Only who has control sets the pace.
-//! - **An attachment is asked for over the Engine API and made over WebTTY**, with a grant that is
-//!   good once and for half a minute. Only its hash is kept.
+//! - **Viewers slow nobody down.** A viewer's queue is bounded. A viewer that falls behind loses
+//!   the waiting output, and gets the current screen when it is ready again. Only the controller
+//!   sets the pace.
+//! - **A participant attaches over the Engine API and then connects over WebTTY**, with a grant
+//!   that is valid once and for half a minute. Only the hash of the grant is kept.
 
 mod control;
 mod dismissal;
@@ -42,80 +44,82 @@ pub use session::{NewSession, Session};
 use crate::message::Kind;
 use crate::recording::Entry;
 
-/// How long a grant to attach is good: a client uses it at once.
+/// Validity of a grant to attach: a client uses it immediately.
 pub const GRANT_TTL: Duration = Duration::from_secs(30);
 
-/// How long a request for control waits where its maker does not say.
+/// Default validity of a request for control.
 pub const REQUEST_TTL: Duration = Duration::from_mins(2);
 
-/// How long it may wait at most.
+/// Maximum validity of a request for control.
 pub const MAX_REQUEST_TTL: Duration = Duration::from_hours(1);
 
-/// How long a session goes on while nobody has control, so that who opened it can come back.
+/// Time that a session continues without a controller, so that its opener can reconnect.
 pub const ABANDONED: Duration = Duration::from_mins(1);
 
-/// How long a command has between the signals that ask it to end and the one that does not ask: it is
-/// gone within the five seconds of [`STOP_GRACE`](crate::session::STOP_GRACE), the way to the server
-/// included.
+/// Time between the signals that a command can handle and the kill signal. With it the command ends
+/// within the five seconds of [`STOP_GRACE`](crate::session::STOP_GRACE), including the way to the
+/// server.
 pub const TERMINATE_GRACE: Duration = Duration::from_secs(4);
 
-/// How long the server has to tell of that, before it is hung up to.
+/// Time that the server has to report the end after the kill signal, before its connection is
+/// closed.
 pub const KILL_GRACE: Duration = Duration::from_secs(1);
 
-/// How long the server has to say that the command runs: as long as accounts of a directory take.
+/// Time that the server has to report that the command runs: as long as accounts of a directory
+/// take.
 pub const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 
-/// What is said of a session whose server is gone.
+/// Error of a session that lost its server.
 pub const SERVER_LOST: &str = "the connection to the server is gone";
 
-/// Who takes part at the same time: more than ever watch a terminal, few enough to write to all.
+/// Maximum of present participants: more than ever watch a terminal, few enough to write to all.
 pub const MAX_PARTICIPANTS: usize = 256;
 
-/// Who has taken part and is listed: the oldest who left are forgotten beyond.
+/// Maximum of listed participants. Beyond it the oldest that left are removed.
 pub const MAX_LISTED: usize = 1024;
 
-/// Requests that wait at the same time: a person has to read them.
+/// Maximum of pending requests: a person has to read them.
 pub const MAX_PENDING: usize = 32;
 
-/// What waits for one viewer, in bytes: some screens, so that a short stall goes unnoticed.
+/// Maximum bytes in a viewer's queue: some screens, so that a short stall goes unnoticed.
 pub const VIEWER_QUEUE: usize = 256 * 1024;
 
-/// Messages that wait for one viewer, whatever their size.
+/// Maximum messages in a viewer's queue, whatever their size.
 pub const VIEWER_MESSAGES: usize = 4096;
 
-/// What the owner of a [`Session`] has to do.
+/// Tasks for the owner of a [`Session`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Tell the server.
+    /// Send this message to the server.
     ToServer(Kind),
-    /// What was typed and waits for the server is not for it any more.
+    /// Drop the input that waits for the server.
     DropInput,
-    /// Hang up to the server: then its command ends.
+    /// Close the connection to the server, which ends its command.
     HangUpServer,
-    /// There is something in the queue of this participant ([`Session::take`]).
+    /// This participant has a message in its queue ([`Session::take`]).
     Wake(ParticipantId),
-    /// Hang up to this participant, once its queue is empty or it does not read.
+    /// Close the connection to this participant, once its queue is empty or it does not read.
     HangUp(ParticipantId),
     /// Record this.
     Record(Entry),
-    /// Tell those who watch the project, as the types of [`Event`] say.
+    /// Publish this event to the watchers of the project.
     Event(Event),
 }
 
-/// What changed, for the live stream. The objects are had from the session.
+/// Changes for the live stream. The session provides the changed objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The session began.
+    /// The session started.
     SessionCreated,
     /// It has another status, or another controller.
     SessionUpdated,
     /// It ended.
     SessionClosed,
-    /// Somebody's stream is there.
+    /// A participant connected.
     ParticipantAttached(ParticipantId),
-    /// Somebody is gone.
+    /// A participant left.
     ParticipantDetached(ParticipantId),
-    /// Somebody asks for control.
+    /// A participant requests control.
     ControlRequestCreated(ControlRequestId),
     /// A request has another status.
     ControlRequestResolved(ControlRequestId),
@@ -136,60 +140,60 @@ impl Event {
     }
 }
 
-/// Why something is not done.
+/// Reasons for which a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// There is no such participant or request.
+    /// The participant or the request does not exist.
     #[error("not found")]
     NotFound,
-    /// The session has ended, or has not begun.
+    /// The session has ended, or has not started.
     #[error("the session is not active")]
     NotActive,
-    /// Nobody can watch what only the two ends can read.
+    /// An end-to-end encrypted session cannot be watched.
     #[error("the session is end-to-end encrypted")]
     Sealed,
-    /// Control is of a terminal.
+    /// A session without a terminal has no control to hand over.
     #[error("the session has no terminal")]
     NoTerminal,
-    /// The grant is wrong, was used, or is for somebody else.
+    /// The grant is wrong, used, or for another participant.
     #[error("the attach grant is not valid")]
     BadGrant,
-    /// It came too late.
+    /// The request or the grant has expired.
     #[error("it has expired")]
     Expired,
-    /// Nobody attaches as the controller.
+    /// A client cannot attach as the controller.
     #[error("control has to be requested")]
     NotAsController,
     /// The participant has no stream.
     #[error("the participant is not connected")]
     NotConnected,
-    /// The participant has control.
+    /// The participant already has control.
     #[error("the participant has control already")]
     HasControl,
-    /// The participant waits for an answer.
+    /// The participant already has a pending request.
     #[error("the participant has a request that is pending")]
     IsPending,
-    /// Somebody has answered.
+    /// The request was already answered.
     #[error("the request is not pending")]
     NotPending,
-    /// The request does not hold control.
+    /// The request does not currently give control.
     #[error("the request is not granted")]
     NotGranted,
-    /// Neither the one who has control nor an owner.
+    /// The caller is neither the controller nor an owner.
     #[error("only the controller or an owner may do this")]
     NotAllowed,
-    /// Who answers is who asks.
+    /// The caller answers its own request.
     #[error(
         "a request is not granted with the credential that made it, nor with one of the same chain"
     )]
     OwnRequest,
-    /// What a token alone does not do.
+    /// A token alone does not permit this.
     #[error("this needs the stream of the participant itself, or a browser session of the person")]
     NeedsPerson,
-    /// A limit.
+    /// A limit is reached.
     #[error("there are too many")]
     TooMany,
-    /// A time or a text beyond its limit.
+    /// A time or a text exceeds its limit.
     #[error("{0} is not valid")]
     Invalid(&'static str),
 }

@@ -1,12 +1,12 @@
-//! The messages of WebTTY, as `docs/webtty-protocol.md` numbers them.
+//! The messages of WebTTY, with the numbers of `docs/webtty-protocol.md`.
 //!
-//! Written by hand rather than generated: the set is small and fixed by the published clients, and
-//! this way a build needs no schema compiler. Our own additions have numbers from 100 up, and are
-//! only ever fields of messages that the published programs read: these skip a field that they do
-//! not know, but end a session at a message that they do not know.
+//! They are written by hand rather than generated: the set is small and fixed by the published
+//! clients, and a build needs no schema compiler. Our own additions have numbers from 100 up. They
+//! are always fields of messages that the published programs read: these programs skip an unknown
+//! field, but end a session at an unknown message.
 //!
-//! [`decode`] is the border. What it returns has the sizes and the shape that the rest of the crate
-//! relies on; [`limits`](mod@limits) says which, and why.
+//! [`decode`] validates untrusted input. Its results have the sizes and the shape on which the rest
+//! of the crate relies; [`limits`](mod@limits) documents them.
 
 mod attach;
 mod check;
@@ -37,48 +37,48 @@ pub use ours::{
     SealConfirm, SealHello, Signal, Termination, TerminationReason,
 };
 
-/// What one frame carries, as protobuf writes it. Everybody but this module uses [`Kind`].
+/// Content of one frame, as encoded in protobuf. Other modules use [`Kind`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
-    /// The one thing that this message says.
+    /// The message.
     #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub kind: Option<Kind>,
 }
 
-/// Everything that can be said. The comment of each variant names who says it.
+/// All messages. The comment of each variant names its sender.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Kind {
-    /// Client: start a command.
+    /// Client: starts a command.
     #[prost(message, boxed, tag = "1")]
     Open(Box<Open>),
-    /// Server: it runs; comes before all output.
+    /// Server: the command runs. It precedes all output.
     #[prost(message, tag = "2")]
     Ack(Ack),
-    /// Both: what went wrong, for a person; the session is over.
+    /// Both: an error message for a person. The session is over.
     #[prost(message, tag = "3")]
     Error(Error),
-    /// Server: the command has ended; the last message.
+    /// Server: the command has ended. This is the last message.
     #[prost(message, tag = "4")]
     Close(Close),
     /// Both: bytes of a stream, or its end.
     #[prost(message, tag = "5")]
     Data(Data),
-    /// Client: the terminal has another size.
+    /// Client: the size of the terminal has changed.
     #[prost(message, tag = "6")]
     Parameter(Parameter),
-    /// Both: still here; carries most of what we added.
+    /// Both: keep-alive, which also carries most of our additions.
     #[prost(message, tag = "7")]
     Heartbeat(Heartbeat),
-    /// Client, to an engine: join a session that runs.
+    /// Client, to an engine: joins a running session.
     #[prost(message, boxed, tag = "8")]
     Attach(Box<Attach>),
-    /// Server: who it is and what it asks for, before the open.
+    /// Server: its identity and its requirements, before the `Open`.
     #[prost(message, boxed, tag = "9")]
     ServerHello(Box<ServerHello>),
-    /// Server: why the hellos failed.
+    /// Server: the reason for a failed handshake.
     #[prost(message, tag = "10")]
     ProtocolError(ProtocolError),
-    /// Client: asks for the server's hello.
+    /// Client: requests the server's hello.
     #[prost(message, tag = "11")]
     ClientHello(ClientHello),
 }
@@ -111,7 +111,7 @@ impl Kind {
         Self::Data(Data::end(stream))
     }
 
-    /// What went wrong, cut to [`limits::MAX_ERROR`].
+    /// An error message, truncated to [`limits::MAX_ERROR`].
     pub fn error(text: &str) -> Self {
         Self::Error(Error {
             msg: cut(text, limits::MAX_ERROR).to_owned(),
@@ -119,13 +119,12 @@ impl Kind {
     }
 }
 
-/// Reads one message: the bytes of one WebSocket message, or of one frame.
+/// Decodes one message: the bytes of one WebSocket message, or of one frame.
 ///
 /// The bytes of [`Data`] share the memory of `bytes`.
 ///
 /// # Errors
-/// Everything that [`BadMessage`] lists. The sizes that memory depends on are judged before any is
-/// taken.
+/// All errors of [`BadMessage`]. Sizes are checked before memory is allocated.
 pub fn decode(bytes: Bytes) -> Result<Kind, BadMessage> {
     scan::scan(&bytes)?;
     let message = Message::decode(bytes).map_err(|_| BadMessage::Malformed)?;
@@ -134,10 +133,10 @@ pub fn decode(bytes: Bytes) -> Result<Kind, BadMessage> {
     Ok(kind)
 }
 
-/// Writes one message, without a frame.
+/// Encodes one message, without a frame.
 ///
 /// # Errors
-/// [`BadMessage`] when the other side would not read it: too large, or not of the right shape.
+/// [`BadMessage`] if the peer would reject it: too large, or invalid.
 pub fn encode(kind: &Kind) -> Result<Bytes, BadMessage> {
     check::check(kind)?;
     // The tag of a kind and the length of its content take at most five bytes more.
@@ -147,7 +146,7 @@ pub fn encode(kind: &Kind) -> Result<Bytes, BadMessage> {
     Ok(out.into())
 }
 
-/// As much of `text` as fits into `max` bytes, ended at a character.
+/// Truncates `text` to at most `max` bytes, at a character boundary.
 pub(crate) fn cut(text: &str, max: usize) -> &str {
     text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }

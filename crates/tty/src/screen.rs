@@ -1,5 +1,5 @@
-//! The screen of a command, for who joins late: not the last bytes, which may begin in the middle of
-//! anything, but the sequence that draws the screen as it is.
+//! The screen of a command, for late participants. The last bytes of the output may start in the
+//! middle of anything, so a participant gets a sequence that draws the current screen.
 
 mod conceal;
 mod lazy;
@@ -13,20 +13,22 @@ pub use self::lazy::LazyScreen;
 use self::plain::Cut;
 use crate::size::Size;
 
-/// Rows that a screen has at most, whatever was asked for: several displays on top of each other.
+/// Maximum rows of a screen, whatever size is requested: several displays on top of each other.
 pub const MAX_ROWS: u16 = 300;
 
-/// Columns that a screen has at most: several displays side by side.
+/// Maximum columns of a screen: several displays side by side.
 pub const MAX_COLS: u16 = 600;
 
-/// Has a terminal begin each line at its left end (LNM, ECMA-48 section 7.2.9), which is for output of pipes: the
-/// kernel's terminal puts carriage returns before the ends of lines, and pipes have none.
+/// Makes a terminal start each line at its left end (LNM, ECMA-48 section 7.2.9). This is for
+/// output of pipes: the kernel's terminal inserts a carriage return before the end of a line, and
+/// pipes do not.
 pub const NEW_LINES: &str = "\x1b[20h";
 
-/// A snapshot, in bytes: one message. A screen whose colours need more is drawn without them.
+/// Maximum size of a snapshot, in bytes: one message. A screen whose colours need more is drawn
+/// without them.
 pub const MAX_SNAPSHOT: usize = crate::message::limits::MAX_DATA;
 
-/// What a terminal shows after all that was fed to it. What the program concealed is not there.
+/// The state of a terminal after the output that was fed to it. Concealed text is not in it.
 pub struct Screen {
     terminal: avt::Terminal,
     text: Utf8,
@@ -34,7 +36,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// An empty screen, of at most [`MAX_ROWS`] and [`MAX_COLS`].
+    /// Creates an empty screen of at most [`MAX_ROWS`] and [`MAX_COLS`].
     pub fn new(size: Size) -> Option<Self> {
         let size = bounded(size);
         let terminal = avt::Terminal::new(size.cols.into(), size.rows.into()).ok()?;
@@ -45,7 +47,7 @@ impl Screen {
         })
     }
 
-    /// Takes what the command wrote, in any pieces.
+    /// Adds output of the command, in any pieces.
     pub fn feed(&mut self, bytes: &[u8]) {
         let text = self.text.push(bytes);
         let text = self.conceal.filter(&text);
@@ -53,8 +55,8 @@ impl Screen {
         while !rest.is_empty() {
             let (plain, other) = rest.split_at(plain::plain_len(rest));
             self.write(plain);
-            // What else is done ends with its line, as far as plain text is concerned; where that is
-            // wrong, nothing of what follows is left out.
+            // Other output is assumed to end with its line. If this is wrong, all of the following
+            // text is still drawn.
             let end = memchr::memchr(b'\n', other.as_bytes()).map_or(other.len(), |end| end + 1);
             let (other, after) = other.split_at(end);
             self.terminal.feed(other);
@@ -62,7 +64,7 @@ impl Screen {
         }
     }
 
-    /// Writes plain text, without the lines that scroll away with it.
+    /// Writes plain text, except for lines that scroll off the screen.
     fn write(&mut self, plain: &str) {
         let (_, rows) = self.terminal.size();
         let Some(cut) = Cut::new(plain, rows) else {
@@ -75,8 +77,9 @@ impl Screen {
             row: 0,
         });
         self.terminal.feed(cut.begin);
-        // The text was text, and not the inside of a sequence, when it moved the screen; the screen
-        // scrolls as a whole when that has taken the first row, and left the cursor in the last one.
+        // If the text moved the screen, it was plain text and not the inside of a sequence. The
+        // screen scrolls as a whole if this has removed the first row and the cursor is in the last
+        // one.
         let scrolls = top.is_some_and(|top| self.terminal.resolve(&top).is_none())
             && self.terminal.cursor().row + 1 == rows;
         if scrolls {
@@ -89,13 +92,13 @@ impl Screen {
         self.terminal.feed(cut.end);
     }
 
-    /// The terminal has another size.
+    /// Sets the size of the terminal.
     pub fn resize(&mut self, size: Size) {
         let size = bounded(size);
         self.terminal.resize(size.cols.into(), size.rows.into());
     }
 
-    /// How large it is.
+    /// The size of the terminal.
     pub fn size(&self) -> Size {
         let (cols, rows) = self.terminal.size();
         let side = |side| u16::try_from(side).unwrap_or(u16::MAX);
@@ -105,7 +108,7 @@ impl Screen {
         }
     }
 
-    /// Row and column of the cursor, from 0; `None` where it is hidden.
+    /// Row and column of the cursor, from 0; `None` if it is hidden.
     pub fn cursor(&self) -> Option<(usize, usize)> {
         let place = self.terminal.cursor().position();
         place.map(|(col, row)| (row, col))
@@ -115,8 +118,8 @@ impl Screen {
         &self.terminal
     }
 
-    /// The sequence that makes an empty terminal of this size look and behave the same. A terminal
-    /// that shows something is emptied by it first.
+    /// A sequence that makes a terminal of this size look and behave the same. It clears a terminal
+    /// that shows something else.
     pub fn snapshot(&self) -> Bytes {
         let mut snapshot = RESET.to_owned();
         snapshot.push_str(&self.terminal.dump());
@@ -133,7 +136,7 @@ impl Screen {
         rows.map(|line| line.text().trim_end().to_owned()).collect()
     }
 
-    /// The screen without its looks.
+    /// The snapshot without colours and other attributes.
     fn plain(&self) -> String {
         let cursor = self.terminal.cursor();
         let position = format!("\x1b[{};{}H", cursor.row + 1, cursor.col + 1);
@@ -155,15 +158,15 @@ impl std::fmt::Debug for Screen {
     }
 }
 
-/// Text out of bytes that were cut anywhere. What is no UTF-8 becomes U+FFFD.
+/// Decodes UTF-8 that was split at any byte. Invalid bytes become U+FFFD.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8 {
-    /// The begin of a character, at most three bytes.
+    /// Start of an incomplete character, at most three bytes.
     begun: Vec<u8>,
 }
 
 impl Utf8 {
-    /// All characters that are whole with these bytes.
+    /// All characters that are complete with these bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         let joined;
         let bytes = if self.begun.is_empty() {
@@ -188,7 +191,7 @@ impl Utf8 {
         text
     }
 
-    /// What remains at the end: a character that was begun and never finished.
+    /// The replacement for an incomplete character at the end.
     pub(crate) fn finish(&mut self) -> &'static str {
         if std::mem::take(&mut self.begun).is_empty() {
             ""
@@ -198,7 +201,7 @@ impl Utf8 {
     }
 }
 
-/// Whether more bytes could make a character of these.
+/// True if these bytes are the start of a character.
 fn is_begin(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
@@ -210,7 +213,7 @@ fn bounded(size: Size) -> Size {
     }
 }
 
-/// RIS: a terminal as it is switched on.
+/// RIS: the initial state of a terminal.
 const RESET: &str = "\x1bc";
 
 #[cfg(test)]
@@ -225,14 +228,14 @@ pub(crate) mod tests {
 
     fn restored(original: &Screen, rows: u16, cols: u16) -> Screen {
         let mut restored = screen(rows, cols);
-        // It shows something else when the snapshot comes.
+        // The terminal shows something else when it receives the snapshot.
         restored.feed(b"\x1b[?1049h\x1b[31mother things\x1b[2;3r\x1b]0;");
         restored.feed(&original.snapshot());
         restored
     }
 
     #[test]
-    fn who_joins_late_sees_the_alternate_screen_and_what_is_under_it() {
+    fn late_participants_see_the_alternate_and_the_main_screen() {
         let mut original = screen(4, 20);
         original.feed(b"$ vim\r\n\x1b[?1049h\x1b[H\x1b[1;31m~ text");
         let mut late = restored(&original, 4, 20);
@@ -244,7 +247,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_sequence_or_a_character_that_was_cut_goes_on_after_the_snapshot() {
+    fn a_split_sequence_or_character_continues_after_the_snapshot() {
         for (before, after) in [(&b"a\x1b[3"[..], &b"1mb"[..]), (b"a\x1b]0;ti", b"tle\x07b")] {
             let mut original = screen(2, 20);
             original.feed(before);
@@ -265,7 +268,7 @@ pub(crate) mod tests {
     fn lines_that_do_not_scroll_away_are_drawn() {
         let lines = |count: usize| "a\r\n".repeat(count);
         let text = lines(1000) + "the longest line\r\n" + &lines(1000);
-        // Below the part that scrolls, lines are written over each other.
+        // Below the scrolling region, lines overwrite each other.
         let mut screen = screen(5, 20);
         screen.feed(format!("\x1b[1;3r\x1b[5;1H{text}").as_bytes());
         assert_eq!(screen.rows(), ["", "", "", "", "ahe longest line"]);
@@ -279,7 +282,7 @@ pub(crate) mod tests {
         };
         let mut screen = Screen::new(largest).unwrap();
         screen.resize(largest);
-        // Each cell with a colour of its own.
+        // Each cell has its own colour.
         for row in 1..=MAX_ROWS / 4 {
             let mut line = format!("\x1b[{row};1H");
             for col in 0..MAX_COLS {
@@ -295,10 +298,9 @@ pub(crate) mod tests {
         assert_eq!(late.rows(), screen.rows());
     }
 
-    /// WT-2: who joins late sees nothing that the program concealed, neither what it had written nor what
-    /// it goes on to write.
+    /// WT-2: late participants see no concealed text, neither earlier nor later text.
     #[test]
-    fn wt_2_what_was_concealed_is_not_in_a_snapshot() {
+    fn wt_2_a_snapshot_contains_no_concealed_text() {
         let mut original = screen(3, 30);
         original.feed(b"Password: \x1b[8mhunter2");
         let snapshot = original.snapshot();
@@ -312,7 +314,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What programs write, mixed with what they never should.
+    /// Valid output of programs, mixed with invalid bytes.
     pub(crate) fn output() -> impl Strategy<Value = Vec<u8>> {
         let sequence = prop_oneof![
             prop::collection::vec(any::<u8>(), 0..12),
@@ -349,7 +351,7 @@ pub(crate) mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn a_snapshot_draws_the_same_screen_and_goes_on_the_same(
+        fn a_snapshot_restores_the_screen_and_its_behaviour(
             before in output(),
             resized in prop::option::of((1..8_u16, 1..20_u16)),
             between in output(),
@@ -363,7 +365,7 @@ pub(crate) mod tests {
                 original.resize(Size { rows, cols });
             }
             original.feed(&between);
-            // A character that was begun is not on the screen yet.
+            // An incomplete character is not on the screen yet.
             original.text.finish();
             let mut late = restored(&original, rows, cols);
             prop_assert_eq!(original.rows(), late.rows());
@@ -374,7 +376,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn lines_that_scroll_away_need_not_be_drawn(
+        fn lines_that_scroll_off_the_screen_need_not_be_drawn(
             before in output(),
             parts in prop::collection::vec((0..3_usize, output()), 1..4),
             after in output(),
@@ -405,7 +407,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn text_is_the_same_in_any_cut(bytes in prop::collection::vec(any::<u8>(), 0..60), cut in 1..9_usize) {
+        fn text_is_independent_of_splits(bytes in prop::collection::vec(any::<u8>(), 0..60), cut in 1..9_usize) {
             let mut whole = Utf8::default();
             let expected = whole.push(&bytes) + whole.finish();
             let mut cuts = Utf8::default();

@@ -1,4 +1,4 @@
-//! How large a terminal is.
+//! Sizes of terminals.
 
 use crate::message::TerminalSize;
 
@@ -14,10 +14,10 @@ pub struct Size {
 }
 
 impl Size {
-    /// What terminals had when they were furniture, and what is taken where nobody said anything.
+    /// Size of the historical terminals. It is the default if a peer states none.
     pub const DEFAULT: Self = Self { rows: 24, cols: 80 };
 
-    /// Checked sides. A hidden page says 0, which is no size.
+    /// Checks the sides. A hidden page sends 0, which is not a size.
     pub fn new(rows: u32, cols: u32) -> Option<Self> {
         let side = |side| u16::try_from(side).ok().filter(|side| *side > 0);
         Some(Self {
@@ -38,7 +38,7 @@ impl From<Size> for TerminalSize {
 }
 
 impl TerminalSize {
-    /// The size in characters; `None` where it is none.
+    /// The size in characters; `None` if a side is 0 or too large.
     pub fn size(&self) -> Option<Size> {
         Size::new(self.row, self.col)
     }

@@ -1,11 +1,11 @@
-//! When to try again: exponential, with full jitter.
+//! Retry delays: exponential back-off with full jitter.
 
 use std::time::Duration;
 
-/// The waits between attempts to reach a peer.
+/// The delays between attempts to reach a peer.
 ///
-/// Each wait is drawn evenly from zero to a ceiling, and the ceiling doubles with each failure:
-/// those who lost the same peer at once do not come back to it at once.
+/// Each delay is drawn evenly from zero to a ceiling, and the ceiling doubles with each failure.
+/// Processes that lost the same peer at the same moment therefore reconnect spread over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,
@@ -14,7 +14,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The first wait is at most `first`, no wait is longer than `max`.
+    /// Creates a back-off whose first delay is at most `first` and whose delays never exceed `max`.
     pub fn new(first: Duration, max: Duration) -> Self {
         Self {
             first,
@@ -23,7 +23,7 @@ impl Backoff {
         }
     }
 
-    /// The next wait. `random` is any 64 even bits.
+    /// Returns the next delay. `random` is any 64 uniform bits.
     pub fn next_wait(&mut self, random: u64) -> Duration {
         let ceiling = self.ceiling();
         self.failures = self.failures.saturating_add(1);
@@ -31,7 +31,7 @@ impl Backoff {
     }
 
     /// As [`Backoff::next_wait`], but the ceiling grows to `most` and stays there: for a failure
-    /// that costs the peer nothing and is likely to be over soon.
+    /// that costs the peer nothing and usually ends soon.
     pub fn next_wait_within(&mut self, most: Duration, random: u64) -> Duration {
         if self.ceiling() < most {
             return self.next_wait(random);
@@ -46,20 +46,22 @@ impl Backoff {
 
     fn draw(ceiling: Duration, random: u64) -> Duration {
         let nanos = u64::try_from(ceiling.as_nanos()).unwrap_or(u64::MAX);
-        // The high half of the product is `random` scaled to 0..=nanos, without a division's bias.
+        // The high half of the product is `random` scaled to 0..=nanos. Unlike a division it has no
+        // bias.
         let scaled = (u128::from(random) * (u128::from(nanos) + 1)) >> 64;
         Duration::from_nanos(u64::try_from(scaled).unwrap_or(nanos))
     }
 
-    /// Starts again from the first wait: the last attempt led to a channel that lived.
+    /// Resets the ceiling to that of the first delay, after an attempt led to a working channel.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
 impl Default for Backoff {
-    /// 100 ms, so that a restart of the peer is hardly seen; at most 15 s, so that one is
-    /// back soon after a long outage and ten thousand of them are still few attempts a second.
+    /// The first delay is at most 100 ms, so that a restart of the peer is hardly noticed. The
+    /// maximum is 15 s, so that clients reconnect soon after a long outage, and ten thousand of
+    /// them still make few attempts a second.
     fn default() -> Self {
         Self::new(Duration::from_millis(100), Duration::from_secs(15))
     }
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_can_be_held_and_grows_on_from_there() {
+    fn a_ceiling_can_be_limited_and_grows_again_later() {
         let mut backoff = Backoff::default();
         let most = Duration::from_millis(400);
         let held: Vec<_> = (0..50)
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_begins_again_and_many_failures_do_not_overflow() {
+    fn a_reset_starts_again_and_many_failures_do_not_overflow() {
         let mut backoff = Backoff::default();
         for _ in 0..200 {
             assert!(backoff.next_wait(u64::MAX) <= Duration::from_secs(15));

@@ -1,4 +1,5 @@
-//! `resources.tunnels`: where a credential reaches (EN-7, ED-1c, ED-7).
+//! `resources.tunnels`: the projects, tunnels and paths that a credential may access (EN-7, ED-1c,
+//! ED-7).
 //!
 //! ```text
 //! resources = { tunnels: tree }
@@ -10,10 +11,10 @@
 //! condition = value | { exact: value } | { oneof: [value, …] } | { regex: pattern }
 //! ```
 //!
-//! A leaf without `scopes` allows every action in its projects; with `scopes`, an action that is
-//! absent or `false` is refused. A wrong shape anywhere, or an empty list, makes a boundary that
-//! refuses everything: an unknown restriction is never dropped. One evaluator serves the API, the
-//! edge and the agents.
+//! A leaf without `scopes` allows every action in its projects. With `scopes`, an action that is
+//! absent or `false` is refused. A wrong shape anywhere, or an empty list, results in a boundary
+//! that refuses everything, so an unknown restriction is never ignored. The API, the edge and the
+//! agents use the same evaluator.
 
 mod condition;
 mod create;
@@ -34,7 +35,8 @@ use crate::filter::ParamError;
 use crate::path::NormalPath;
 use crate::tunnel::{Tunnel, TunnelProperties};
 
-/// Where a credential reaches. Permission and boundary must both allow. Cheap to clone.
+/// The projects, tunnels and paths that a credential may access. Permission and boundary must both
+/// allow an action. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Boundary(BoundaryExpression);
 
@@ -46,18 +48,18 @@ enum BoundaryExpression {
 }
 
 impl Boundary {
-    /// No boundary: everything that the permissions allow.
+    /// Returns the boundary without restrictions: everything that the permissions allow.
     pub const fn none() -> Self {
         Self(BoundaryExpression::Everywhere)
     }
 
-    /// A boundary around nothing.
+    /// Returns the boundary that refuses everything.
     pub const fn refuse_everything() -> Self {
         Self(BoundaryExpression::Nowhere)
     }
 
-    /// Reads the `resources` claim. Absent means none; a wrong shape anywhere makes a boundary
-    /// that refuses everything.
+    /// Parses the `resources` claim. An absent claim does not restrict; a wrong shape anywhere
+    /// results in a boundary that refuses everything.
     pub fn parse(resources: Option<&Value>, compat: bool) -> Self {
         match resources.map(|resources| grammar::parse(resources, compat)) {
             None => Self::none(),
@@ -66,12 +68,13 @@ impl Boundary {
         }
     }
 
-    /// Checks a `resources` value for minting; the error names the field.
+    /// Validates a `resources` value for minting; the error names the field.
     pub fn check(resources: &Value, compat: bool) -> Result<(), ParamError> {
         grammar::parse(resources, compat).map(drop)
     }
 
-    /// What both boundaries allow: a delegated token never reaches further than its parent.
+    /// Returns the intersection of both boundaries, so that a delegated token never has more access
+    /// than its parent.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         match (&self.0, &other.0) {
@@ -87,24 +90,25 @@ impl Boundary {
         }
     }
 
-    /// Whether the token carries a tunnel resource at all (EN-5d).
+    /// True if the token contains a tunnel resource at all (EN-5d).
     pub fn has_tunnel_resource(&self) -> bool {
         !matches!(self.0, BoundaryExpression::Everywhere)
     }
 
-    /// Whether the action is allowed anywhere, whatever else is asked of place, tunnel and path.
+    /// True if the action is allowed under some conditions, whatever they say about project, tunnel
+    /// and path.
     pub fn allows_somewhere(&self, action: Action) -> bool {
         self.evaluate(|leaf| leaf.rule(action).map(drop)).is_ok()
     }
 
-    /// Whether listing is allowed and creating and connecting are refused (EN-5c).
+    /// True if listing is allowed, and creating and connecting are refused (EN-5c).
     pub fn watch_only_shape(&self) -> bool {
         self.allows_somewhere(Action::List)
             && !self.allows_somewhere(Action::Create)
             && !self.allows_somewhere(Action::Connect)
     }
 
-    /// Whether a path has to be judged: if so, the request's path is normalised before
+    /// True if the boundary has conditions on paths. The request's path is then normalised before
     /// [`connect`](Self::connect) and forwarded in that form.
     pub fn needs_path(&self) -> bool {
         match &self.0 {
@@ -119,13 +123,13 @@ impl Boundary {
         }
     }
 
-    /// Whether the boundary reaches into the project at all, whatever it allows there.
+    /// True if the boundary includes the project, whatever actions it allows there.
     pub fn reaches(&self, project: &str, workspace: Option<&str>) -> bool {
         self.evaluate(|leaf| leaf.at(project, workspace).map(drop))
             .is_ok()
     }
 
-    /// Whether the boundary reaches the workspace as such: it names no project of it alone.
+    /// True if the boundary includes the workspace as a whole, not only single projects of it.
     pub fn reaches_workspace(&self, workspace: &str) -> bool {
         self.evaluate(|leaf| match leaf.place {
             Some(Place::Projects(_)) => Err(BoundaryRefusal::Place),
@@ -134,9 +138,8 @@ impl Boundary {
         .is_ok()
     }
 
-    /// Whether the boundary leaves a whole action, so that it is about a project and not about
-    /// some tunnels or paths of one: who is let near a single tunnel changes nothing else of its
-    /// project.
+    /// True if the boundary allows some action for whole projects. A boundary that covers only
+    /// single tunnels or paths does not permit other changes to the project.
     pub fn is_of_projects(&self) -> bool {
         self.evaluate(|leaf| {
             if leaf.has_whole_action() {
@@ -148,13 +151,13 @@ impl Boundary {
         .is_ok()
     }
 
-    /// Whether anything may be listed in the project.
+    /// True if anything may be listed in the project.
     pub fn may_list(&self, project: &str, workspace: Option<&str>) -> bool {
         self.evaluate(|leaf| leaf.at(project, workspace)?.rule(Action::List).map(drop))
             .is_ok()
     }
 
-    /// Whether everything may be listed in the project, without a filter or a selection.
+    /// True if everything may be listed in the project, without a filter or a selection.
     pub fn may_list_all(&self, project: &str, workspace: Option<&str>) -> bool {
         self.evaluate(|leaf| {
             let scopes = leaf.at(project, workspace)?.rule(Action::List)?;
@@ -168,7 +171,7 @@ impl Boundary {
         .is_ok()
     }
 
-    /// How much of a tunnel is to be seen.
+    /// Returns the visible part of a tunnel.
     pub fn list(&self, project: &str, workspace: Option<&str>, tunnel: &Tunnel) -> ListScope {
         match &self.0 {
             BoundaryExpression::Everywhere => ListScope::Visible { select: None },
@@ -184,7 +187,7 @@ impl Boundary {
         }
     }
 
-    /// Whether a stream may be opened to the tunnel, at the path for HTTP. Without a path, a
+    /// Checks that a stream may be opened to the tunnel, at the path for HTTP. Without a path, a
     /// condition on the path is not met.
     pub fn connect(
         &self,
@@ -216,9 +219,9 @@ impl Boundary {
         })
     }
 
-    /// Whether a tunnel with these properties may be created. Sets what the boundary fixes and
-    /// the client left open; refuses what contradicts. Call it before
-    /// [`TunnelProperties::resolve`]. After an error the properties are as they were.
+    /// Checks that a tunnel with these properties may be created. It sets properties that the
+    /// boundary fixes and the client left open, and refuses contradicting ones. Call it before
+    /// [`TunnelProperties::resolve`]. After an error the properties are unchanged.
     pub fn create(
         &self,
         project: &str,
@@ -253,23 +256,23 @@ impl Boundary {
     }
 }
 
-/// What a boundary speaks about.
+/// Action that a boundary allows or refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Create a tunnel.
     Create,
     /// Open a stream to a tunnel.
     Connect,
-    /// See tunnels.
+    /// List tunnels.
     List,
 }
 
-/// How much of an object a boundary shows.
+/// Visible part of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListScope {
     /// Nothing.
     Hidden,
-    /// The object; with `select`, these fields of it alone.
+    /// The object; with `select`, only these fields of it.
     Visible {
         /// JSON names of the fields.
         select: Option<BTreeSet<String>>,
@@ -277,7 +280,7 @@ pub enum ListScope {
 }
 
 impl ListScope {
-    /// The object as it may be shown, or nothing.
+    /// Returns the visible part of the object, if any.
     pub fn apply(&self, mut object: Value) -> Option<Value> {
         match self {
             Self::Hidden => None,
@@ -294,13 +297,13 @@ impl ListScope {
     }
 }
 
-/// The boundary does not allow it. For the log, but for `field`.
+/// A refusal by the boundary. Only `field` is meant for the caller, the rest is for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("outside the boundary of the token ({outside})")]
 pub struct Refusal {
-    /// Which part of the boundary refused first.
+    /// The first part of the boundary that refused.
     pub outside: BoundaryRefusal,
-    /// Property that contradicts the boundary, where there is one.
+    /// Property that contradicts the boundary, if any.
     pub field: Option<String>,
 }
 
@@ -341,7 +344,7 @@ impl<L> Tree<L> {
         }
     }
 
-    /// The first refusal is the one that is told.
+    /// Returns the first refusal.
     fn judge(
         &self,
         judge: &impl Fn(&L) -> Result<(), BoundaryRefusal>,
@@ -382,7 +385,7 @@ enum Place {
     Workspaces(Vec<String>),
 }
 
-/// The actions that a leaf allows; one that is absent or `false` is `None`.
+/// The actions that a leaf allows. An action that is absent or `false` is `None`.
 #[derive(Clone, Debug, Default)]
 struct Scopes {
     create: Option<CreateRule>,
@@ -412,7 +415,7 @@ impl Leaf {
         let inside = match &self.place {
             None => true,
             Some(Place::Projects(projects)) => projects.iter().any(|id| id == project),
-            // An engine that serves no workspace is in none of them.
+            // An engine without a workspace is in none of the listed workspaces.
             Some(Place::Workspaces(workspaces)) => {
                 workspace.is_some_and(|workspace| workspaces.iter().any(|id| id == workspace))
             }
@@ -424,7 +427,7 @@ impl Leaf {
         }
     }
 
-    /// Whether some action is allowed for every tunnel and path.
+    /// True if some action is allowed for every tunnel and path.
     fn has_whole_action(&self) -> bool {
         let Some(scopes) = &self.scopes else {
             return true;
@@ -438,7 +441,7 @@ impl Leaf {
                 .is_some_and(|list| list.filters.is_none())
     }
 
-    /// The scopes that allow the action; `None` where the leaf has no scopes and allows all.
+    /// The scopes that allow the action; `None` if the leaf has no scopes and allows all actions.
     fn rule(&self, action: Action) -> Result<Option<&Scopes>, BoundaryRefusal> {
         let Some(scopes) = &self.scopes else {
             return Ok(None);
@@ -471,7 +474,7 @@ fn filters_hold(
 
 type Selection = Option<BTreeSet<String>>;
 
-/// AND shows what every branch shows; OR shows what any branch shows.
+/// AND shows the fields that every branch shows; OR shows the fields that any branch shows.
 fn list_in(
     tree: &Tree<Leaf>,
     leaf_shows: &impl Fn(&Leaf) -> Result<Selection, BoundaryRefusal>,

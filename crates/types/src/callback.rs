@@ -1,4 +1,4 @@
-//! Callbacks of OAuth clients: where a browser is sent with a code.
+//! Callbacks of OAuth clients: the addresses that a browser is redirected to with a code.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,9 +7,9 @@ use crate::form;
 use crate::query_credential::percent_decode;
 
 /// A callback that may be registered: an `https` address, or `http` on this machine (RFC 8252
-/// section 7.3). It is kept as it was written, and compared byte for byte (RFC 9700 section 2.1):
-/// no pattern, no fragment, no user, no dot segments, nothing that two readers of addresses could
-/// understand differently.
+/// section 7.3). It is stored as it was written, and compared byte for byte (RFC 9700 section 2.1).
+/// It has no pattern, fragment, user or dot segments, and nothing that two URL parsers could
+/// interpret differently.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Callback {
     text: String,
@@ -17,10 +17,10 @@ pub struct Callback {
 }
 
 impl Callback {
-    /// Reads one from a configuration.
+    /// Parses a callback from a configuration.
     ///
     /// # Errors
-    /// What is wrong, in words that end the sentence "this callback …".
+    /// The reason, in words that complete the sentence "this callback …".
     pub fn parse(text: &str) -> Result<Self, BadCallback> {
         let refused = |why| Err(BadCallback(why));
         if text.len() > MAX_CALLBACK_BYTES {
@@ -39,7 +39,7 @@ impl Callback {
         if text.contains('*') {
             return refused("has a wildcard; callbacks are compared byte for byte");
         }
-        // RFC 3986 appendix A: what else may stand in a URI.
+        // RFC 3986 appendix A: the other characters of a URI.
         let is_plain_byte =
             |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?[]@!$&'()+,;=%".contains(&byte);
         if !text.bytes().all(is_plain_byte) {
@@ -68,7 +68,8 @@ impl Callback {
         }
         match form::Form::parse(query) {
             Err(_) => return refused("has a query that cannot be read"),
-            // What we add must not meet a second one of its name, be it empty.
+            // The query must not already have a parameter with a name that the response adds, not
+            // even an empty one.
             Ok(query) => {
                 if RESPONSE.into_iter().any(|name| query.has(name)) {
                     return refused("has a parameter in its query that the answer has");
@@ -84,23 +85,23 @@ impl Callback {
         })
     }
 
-    /// As it was written.
+    /// Returns the address as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Host, and port where it has one: what people are shown.
+    /// Host, with the port if there is one, as it is displayed to users.
     pub fn host(&self) -> &str {
         let (start, end) = self.authority;
         self.text.get(start..end).unwrap_or_default()
     }
 
-    /// Whether the answer stays on the person's own machine.
+    /// True if the response stays on the user's own machine.
     pub fn is_this_machine(&self) -> bool {
         host(self.host()).is_some_and(|host| host.is_this_machine())
     }
 
-    /// The address with parameters added to its query.
+    /// Returns the address with parameters added to its query.
     pub fn with<'a>(&self, parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
         let mark = if !self.text.contains('?') {
             "?"
@@ -124,7 +125,7 @@ impl fmt::Debug for Callback {
 #[error("this callback {0}")]
 pub struct BadCallback(&'static str);
 
-/// What browsers and proxies let through with room for the answer.
+/// Browsers and proxies accept an address of this length with the response parameters added.
 const MAX_CALLBACK_BYTES: usize = 1024;
 
 /// Parameters of an authorization response (RFC 6749 section 4.1.2, RFC 9207).
@@ -144,7 +145,7 @@ enum Host<'a> {
 }
 
 impl Host<'_> {
-    /// RFC 8252 section 7.3 prefers the literals; `localhost` is what many clients have.
+    /// RFC 8252 section 7.3 prefers the address literals; many clients use `localhost`.
     fn is_this_machine(&self) -> bool {
         match self {
             Self::V4(address) => address.is_loopback(),
@@ -180,8 +181,8 @@ fn host(authority: &str) -> Option<Host<'_>> {
     port.is_none_or(is_port).then_some(host)
 }
 
-/// A DNS name; one whose last label is a number would be read as an address by browsers (WHATWG
-/// URL, "ends in a number checker").
+/// True for a DNS name. Browsers would parse a name whose last label is a number as an IP address
+/// (WHATWG URL, "ends in a number checker").
 fn is_name(host: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_clients_are_registered_as_they_are_written() {
+    fn callbacks_are_registered_as_written() {
         for (text, host, is_this_machine) in [
             ("https://client.example/cb", "client.example", false),
             ("https://client.example", "client.example", false),
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_readers_could_understand_differently_is_refused() {
+    fn ambiguous_addresses_are_refused() {
         for bad in [
             "",
             "client.example/cb",
@@ -282,11 +283,11 @@ mod tests {
             format!("https://client.example/?{}", names.join("&"))
         };
         assert!(Callback::parse(&query(58)).is_ok());
-        assert!(Callback::parse(&query(59)).is_err(), "the answer has six");
+        assert!(Callback::parse(&query(59)).is_err(), "the response has six");
     }
 
     #[test]
-    fn an_answer_is_added_to_what_is_there() {
+    fn response_parameters_are_added_to_the_query() {
         let with = |text| {
             Callback::parse(text)
                 .unwrap()
@@ -302,10 +303,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a request carries, the browser goes to the registered address: the answer
-        /// stands in its query, can be read back, and adds no line and no fragment.
+        /// For every request, the browser is redirected to the registered address. The response is
+        /// in its query, can be parsed back, and adds no line break and no fragment.
         #[test]
-        fn an_answer_never_leaves_the_callback(
+        fn a_response_never_leaves_the_callback(
             path in "[a-z/]{0,8}",
             query in "(\\?x=[a-z]{0,4})?",
             state in "[^\\x00]{1,32}",

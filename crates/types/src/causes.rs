@@ -1,14 +1,14 @@
-//! Errors for people.
+//! Display of errors with their causes.
 
 use std::error::Error;
 
-/// The error with its causes, in one line.
+/// Returns the error with its causes on one line.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // A wrapper that repeats its cause is told once.
+        // The text of a wrapper may already include its cause, which is then not repeated.
         if !text.ends_with(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_not_repeated() {
         let cause = || io::Error::other("no route");
         assert_eq!(
             chain(&Wrapper("the engine", cause())),

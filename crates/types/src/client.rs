@@ -17,7 +17,7 @@ pub struct Client {
     /// Server-assigned id of the control channel.
     #[schema(value_type = String, example = "cli_01h455vb4pex5vsknk084sn02q")]
     pub id: ClientId,
-    /// Whether the control channel is up.
+    /// Status of the control channel.
     pub status: Status,
     /// Owner: the user of the agent's credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct Client {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub region: Option<String>,
-    /// Name of the agent program, as it gave it.
+    /// Name of the agent program, as the agent reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub agent: Option<String>,
@@ -67,19 +67,19 @@ pub struct Client {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub arch: Option<String>,
-    /// Version of the agent protocol that the client speaks.
+    /// Version of the agent protocol that the client uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub protocol_version: Option<String>,
-    /// Labels that the agent gave itself.
+    /// Labels that the agent set for itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, String>, required = false)]
-    // Spelled out, not by its alias: the schema is derived from what is written here.
+    // The type is spelled out because the schema is derived from it; an alias would not work.
     pub labels: BTreeMap<String, String>,
 }
 
 impl Client {
-    /// A client that is online and has told nothing of itself yet.
+    /// Returns an online client without any other information.
     pub fn online(id: ClientId) -> Self {
         Self {
             id,
@@ -108,9 +108,8 @@ impl Client {
     }
 }
 
-/// Checks the limits of a label map: at most [`MAX_LABELS`] entries, keys of 1 to
-/// [`MAX_LABEL_KEY_BYTES`] bytes, values of at most [`MAX_LABEL_VALUE_BYTES`] bytes, no control
-/// characters.
+/// Validates a label map: at most [`MAX_LABELS`] entries, keys of 1 to [`MAX_LABEL_KEY_BYTES`]
+/// bytes, values of at most [`MAX_LABEL_VALUE_BYTES`] bytes, no control characters.
 pub fn check_labels(labels: &Labels) -> Result<(), PropertyError> {
     if labels.len() > MAX_LABELS {
         return Err(PropertyError::new(
@@ -136,11 +135,11 @@ pub fn check_labels(labels: &Labels) -> Result<(), PropertyError> {
     Ok(())
 }
 
-/// Bounds what one tunnel or client adds to every list and event.
+/// Limits the size that one tunnel or client adds to every list and event.
 pub const MAX_LABELS: usize = 64;
-/// Room for a reversed domain name and a path.
+/// Enough for a reversed domain name and a path.
 pub const MAX_LABEL_KEY_BYTES: usize = 128;
-/// Room for a signed statement: a registered `WebTTY` server proves itself in a label.
+/// Enough for a signed statement: a registered `WebTTY` server authenticates itself in a label.
 pub const MAX_LABEL_VALUE_BYTES: usize = 4096;
 
 #[cfg(test)]

@@ -10,16 +10,16 @@ use utoipa::ToSchema;
 
 use crate::id::EventId;
 
-/// One event of the live stream, as a text frame or a `data:` line carries it.
+/// One event of the live stream, as it is sent in a text frame or a `data:` line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     /// Id; also the idempotency key of a webhook delivery.
     #[schema(value_type = String, example = "evt_01h455vb4pex5vsknk084sn02q")]
     pub id: EventId,
-    /// What happened.
+    /// Type of the event.
     #[serde(rename = "type")]
     pub event_type: EventType,
-    /// When it happened.
+    /// Time of the event.
     #[serde(with = "crate::timestamp")]
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -39,14 +39,14 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub cluster_id: Option<String>,
-    /// The snapshot of `state.initial`; else the client or the tunnel after the change (before
-    /// it, where it was deleted), with the fields that the watcher's boundary lets through; or what
-    /// an event of `webtty` is about, as the Engine API shows it.
+    /// Depends on the type: for `state.initial` the snapshot; for clients and tunnels the object
+    /// after the change (before it, if it was deleted), with the fields that the watcher's boundary
+    /// allows; for `webtty` events the object of the Engine API.
     pub object: Value,
 }
 
 impl Event {
-    /// An event about one object; who it belongs to is set by field.
+    /// Creates an event about one object. Set the owner in the public fields.
     pub fn new(id: EventId, event_type: EventType, created_at: Timestamp, object: Value) -> Self {
         Self {
             id,
@@ -60,7 +60,8 @@ impl Event {
         }
     }
 
-    /// The first event of every stream (EN-3): what matches the watcher's filters at `at`.
+    /// The first event of every stream (EN-3): the objects that match the watcher's filters at
+    /// `at`.
     pub fn snapshot(id: EventId, at: Timestamp, clients: Vec<Value>, tunnels: Vec<Value>) -> Self {
         let object = [
             ("snapshot_at".to_owned(), Value::String(format!("{at:.3}"))),
@@ -71,18 +72,18 @@ impl Event {
         Self::new(id, EventType::StateInitial, at, object)
     }
 
-    /// The event as one line of JSON.
+    /// Returns the event as one line of JSON.
     pub fn to_line(&self) -> String {
-        // Values with string keys always serialise; serde_json writes no line breaks.
+        // Values with string keys always serialise, and serde_json writes no line breaks.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
 macro_rules! event_types {
     ($($(#[$doc:meta])* $variant:ident = $word:literal)+) => {
-        // The public SDKs close a stream on a type that they do not know, so this list grows only
-        // together with a request parameter that asks for more.
-        /// What happened.
+        // The public SDKs close a stream on an unknown type. This list may therefore grow only
+        // together with a request parameter that enables the new types.
+        /// Type of an event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum EventType {
             $($(#[$doc])* #[serde(rename = $word)] $variant),+
@@ -116,36 +117,36 @@ macro_rules! event_types {
 event_types! {
     /// The filtered snapshot that opens a stream.
     StateInitial = "state.initial"
-    /// A client came.
+    /// A client connected.
     ClientCreated = "client.created"
     /// A client changed.
     ClientUpdated = "client.updated"
-    /// A client went.
+    /// A client disconnected.
     ClientDeleted = "client.deleted"
-    /// A tunnel came.
+    /// A tunnel was created.
     TunnelCreated = "tunnel.created"
     /// A tunnel changed.
     TunnelUpdated = "tunnel.updated"
-    /// A tunnel went.
+    /// A tunnel was deleted.
     TunnelDeleted = "tunnel.deleted"
-    /// A managed terminal session began.
+    /// A managed terminal session started.
     WebttySessionCreated = "webtty.session.created"
-    /// It has another status, or another controller.
+    /// The status or the controller of a session changed.
     WebttySessionUpdated = "webtty.session.updated"
-    /// It ended.
+    /// A session ended.
     WebttySessionClosed = "webtty.session.closed"
-    /// Somebody's stream is there.
+    /// A participant's stream is connected.
     WebttyParticipantAttached = "webtty.participant.attached"
-    /// Somebody is gone.
+    /// A participant left.
     WebttyParticipantDetached = "webtty.participant.detached"
-    /// Somebody asks for control.
+    /// A participant requested control.
     WebttyControlRequestCreated = "webtty.control_request.created"
     /// A request for control has another status.
     WebttyControlRequestResolved = "webtty.control_request.resolved"
 }
 
 impl EventType {
-    /// Whether it is about managed terminals: these go to who asks for them, and to nobody else.
+    /// True for events about managed terminals. They are sent only to watchers that request them.
     pub const fn is_webtty(self) -> bool {
         matches!(
             self,
@@ -166,7 +167,7 @@ impl fmt::Display for EventType {
     }
 }
 
-/// No event type has this name.
+/// An unknown event type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown event type")]
 pub struct UnknownEventType;

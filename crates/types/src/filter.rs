@@ -1,6 +1,6 @@
-//! Filters of the Engine API, and the `params` that carry them (EN-2, EN-3).
+//! Filters of the Engine API, and the `params` that contain them (EN-2, EN-3).
 //!
-//! One filter value serves the list, the snapshot and every later event, so that they cannot
+//! The list, the snapshot and every later event use the same filter value, so that they cannot
 //! disagree.
 
 mod params;
@@ -21,10 +21,10 @@ use self::params::{boolean, members, text, unknown_key, word};
 use crate::client::{Client, Labels};
 use crate::tunnel::{Hostname, HttpVersion, Protocol, Status, Tunnel, TunnelName, TunnelType};
 
-/// Required labels: a value to equal, or `null` for "has this key".
+/// Required labels: the value that a label must have, or `null` for any value.
 pub type LabelFilter = BTreeMap<String, Option<String>>;
 
-/// What a client must have; all of it.
+/// Conditions on a client, all of which must be met.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientFilter {
@@ -64,15 +64,15 @@ pub struct ClientFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub protocol_version: Option<String>,
-    /// Labels; a value of `null` asks for the key alone.
+    /// Labels; a value of `null` requires only the key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, Option<String>>, required = false)]
-    // Spelled out, not by its alias: the schema is derived from what is written here.
+    // The type is spelled out because the schema is derived from it; an alias would not work.
     pub labels: BTreeMap<String, Option<String>>,
 }
 
 impl ClientFilter {
-    /// Whether the client has all that the filter names (EN-2b).
+    /// True if the client matches the whole filter (EN-2b).
     pub fn matches(&self, client: &Client) -> bool {
         let equal = [
             (&self.id, Some(client.id.as_str())),
@@ -90,7 +90,7 @@ impl ClientFilter {
     }
 }
 
-/// What a tunnel must have; all of it.
+/// Conditions on a tunnel, all of which must be met.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelFilter {
@@ -110,7 +110,7 @@ pub struct TunnelFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub status: Option<Status>,
-    /// Client that holds it.
+    /// Client that provides the tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub client_id: Option<String>,
@@ -134,19 +134,19 @@ pub struct TunnelFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub http_version: Option<HttpVersion>,
-    /// Whether browser sessions are on.
+    /// True if browser sessions are on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub svc_auth: Option<bool>,
-    /// Labels; a value of `null` asks for the key alone.
+    /// Labels; a value of `null` requires only the key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, Option<String>>, required = false)]
-    // Spelled out, not by its alias: the schema is derived from what is written here.
+    // The type is spelled out because the schema is derived from it; an alias would not work.
     pub labels: BTreeMap<String, Option<String>>,
 }
 
 impl TunnelFilter {
-    /// Whether the tunnel has all that the filter names (EN-2a).
+    /// True if the tunnel matches the whole filter (EN-2a).
     pub fn matches(&self, tunnel: &Tunnel) -> bool {
         let properties = &tunnel.properties;
         let equal = [
@@ -159,7 +159,7 @@ impl TunnelFilter {
                 properties.hostname.as_ref().map(Hostname::as_str),
             ),
         ];
-        // Absent, a tunnel is published and a switch is off: the defaults of the properties.
+        // Absent properties have their defaults: published, and all other flags off.
         all_equal(&equal)
             && self.status.is_none_or(|wanted| wanted == tunnel.status)
             && self
@@ -220,7 +220,7 @@ impl Filter for TunnelFilter {
                 "user_id" => filter.user_id = Some(text(value, &at)?),
                 "publish" => filter.publish = Some(boolean(value, &at)?),
                 "protocol" => filter.protocol = Some(word(value, &at)?),
-                // Host names are compared in lower case, the one spelling that a tunnel has.
+                // Host names are compared in lower case, the only spelling that tunnels use.
                 "hostname" => filter.hostname = Some(text(value, &at)?.to_ascii_lowercase()),
                 "http_version" => filter.http_version = Some(word(value, &at)?),
                 "svc_auth" => set_session(&mut filter, value, &at)?,

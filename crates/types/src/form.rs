@@ -1,21 +1,20 @@
-//! Forms and queries in the strict reading that OAuth asks for (RFC 6749 section 3.1 and 3.2).
+//! Strict parsing of forms and queries, as OAuth requires it (RFC 6749 section 3.1 and 3.2).
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::query_credential::percent_decode;
 
-/// The parameters of a form or a query, each of them once. What one parameter says twice, two
-/// readers can understand differently, so a repeated name is refused, whoever it is for.
+/// The parameters of a form or a query, each of which appears once. Two parsers could interpret a
+/// repeated parameter differently, so every repeated name is refused.
 #[derive(Default)]
 pub struct Form(BTreeMap<String, String>);
 
 impl Form {
-    /// Reads `a=b&c=d`, percent-encoded UTF-8, with `+` for a space.
+    /// Parses `a=b&c=d`, percent-encoded UTF-8, with `+` for a space.
     ///
     /// # Errors
-    /// A broken escape or other than UTF-8, a name that is there twice, or more than
-    /// [`MAX_PARAMETERS`].
+    /// A broken escape, invalid UTF-8, a repeated name, or more than [`MAX_PARAMETERS`].
     pub fn parse(text: &str) -> Result<Self, BadForm> {
         let mut parameters = BTreeMap::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -32,37 +31,36 @@ impl Form {
         Ok(Self(parameters))
     }
 
-    /// Whether a parameter is there, with a value or without.
+    /// True if the parameter is present, even without a value.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Whether so many further parameters could stand beside those that are there.
+    /// True if `more` further parameters still fit.
     pub fn has_room_for(&self, more: usize) -> bool {
         self.0.len() + more <= MAX_PARAMETERS
     }
 
-    /// Takes a parameter out. One without a value is as if it were not there (RFC 6749 section
-    /// 3.1).
+    /// Takes a parameter out. A parameter without a value counts as absent (RFC 6749 section 3.1).
     pub fn take(&mut self, name: &str) -> Option<String> {
         self.0.remove(name).filter(|value| !value.is_empty())
     }
 }
 
-/// Names alone: values are secrets here and there.
+/// Prints only the names, because some values are secrets.
 impl fmt::Debug for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
 }
 
-/// A form that is not read.
+/// Reason why a form is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadForm {
-    /// A broken escape, or bytes that are no UTF-8.
+    /// A broken escape, or invalid UTF-8.
     #[error("the parameters are not well encoded")]
     Encoding,
-    /// This name is there more than once; at most 64 characters of it.
+    /// A repeated name, cut to 64 characters.
     #[error("{0:?} is there more than once")]
     Repeated(String),
     /// More than [`MAX_PARAMETERS`].
@@ -70,10 +68,10 @@ pub enum BadForm {
     TooMany,
 }
 
-/// OAuth has two dozen parameters, and no request needs them all.
+/// OAuth has about two dozen parameters, and no request needs all of them.
 pub const MAX_PARAMETERS: usize = 64;
 
-/// Writes parameters as a query or form body that [`Form::parse`] reads back.
+/// Writes parameters as a query or form body that [`Form::parse`] can parse.
 pub fn encode<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut text = String::new();
     for (name, value) in parameters {
@@ -89,7 +87,7 @@ pub fn encode<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> S
 
 fn escape(text: &mut String, value: &str) {
     for byte in value.bytes() {
-        // RFC 3986 section 2.3; a space is %20, which both readings of a query take for one.
+        // RFC 3986 section 2.3. A space is written as %20, which form and URI decoders both accept.
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             text.push(char::from(byte));
         } else {
@@ -125,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_refused() {
+    fn ambiguous_forms_are_refused() {
         let repeated = |name: &str| BadForm::Repeated(name.to_owned());
         for (text, error) in [
             ("a=1&a=1", repeated("a")),
@@ -148,9 +146,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written is read back, and stays within the characters of a query.
+        /// Written parameters can be parsed back, and contain only characters of a query.
         #[test]
-        fn what_is_written_is_read_back(
+        fn written_parameters_are_read_back(
             written in proptest::collection::btree_map("[^\\x00]{1,8}", "[^\\x00]{1,12}", 0..8)
         ) {
             let pairs = written.iter().map(|(name, value)| (name.as_str(), value.as_str()));

@@ -1,18 +1,20 @@
-//! Identifiers: a prefix that says the kind and a suffix that sorts by time.
+//! Identifiers: a prefix for the kind and a suffix that sorts by time.
 //!
 //! The form is `TypeID` (<https://github.com/jetify-com/typeid>, version 0.3): the prefix, `_`, and
 //! a `UUIDv7` (RFC 9562 section 5.7) in 26 characters of Crockford's base32 in lower case. Text
-//! order is creation order. Time and randomness are arguments: this crate has neither.
+//! order is creation order. Time and randomness are arguments, because this crate has no source of
+//! either.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Random bytes that an id takes; the rest of its 128 bits are time and version.
+/// Number of random bytes in an id; the rest of its 128 bits are time and version.
 pub const RANDOM_BYTES: usize = 10;
 
-/// An id that could not be read. It does not repeat the text: ids come from strangers.
+/// An id that could not be parsed. It does not repeat the text, because ids come from untrusted
+/// input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}")]
 pub struct BadId {
@@ -29,7 +31,7 @@ macro_rules! ids {
             /// Prefix of this kind, without the underscore.
             pub const PREFIX: &'static str = $prefix;
 
-            /// Makes an id from a time in Unix milliseconds and random bytes.
+            /// Creates an id from a time in Unix milliseconds and random bytes.
             pub fn new(unix_millis: u64, random: [u8; RANDOM_BYTES]) -> Self {
                 Self(text(*concat!($prefix, "_").as_bytes().first_chunk().unwrap_or(&[0; 4]), uuid_v7(unix_millis, random)))
             }
@@ -37,7 +39,7 @@ macro_rules! ids {
             /// Text form, for example `
             #[doc = concat!($prefix, "_01h455vb4pex5vsknk084sn02q`.")]
             pub fn as_str(&self) -> &str {
-                // Only ASCII is ever put in, so the fallback cannot be reached.
+                // The constructor writes only ASCII, so the fallback is never used.
                 std::str::from_utf8(&self.0).unwrap_or_default()
             }
         }
@@ -86,55 +88,55 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Names one control channel of an agent, from its hello to its end.
+    /// Id of one control channel of an agent, from its hello to its end.
     ClientId "cli"
-    /// Names one tunnel, from its opening to its close.
+    /// Id of one tunnel, from its opening to its close.
     TunnelId "tun"
-    /// Names one event of the live stream; also its idempotency key in webhooks.
+    /// Id of one event of the live stream; also its idempotency key in webhooks.
     EventId "evt"
-    /// Names a person with an account.
+    /// Id of a person with an account.
     UserId "usr"
-    /// Names one signed-in browser of a person.
+    /// Id of one signed-in browser of a person.
     SessionId "ses"
-    /// Names a passkey of a person.
+    /// Id of a passkey of a person.
     PasskeyId "psk"
-    /// Names a workspace: who pays, and who may see its projects.
+    /// Id of a workspace: the members who may access its projects, and the payer.
     WorkspaceId "wks"
-    /// Names an invitation into a workspace.
+    /// Id of an invitation into a workspace.
     InvitationId "inv"
-    /// Names a tunnel project.
+    /// Id of a tunnel project.
     ProjectId "prj"
-    /// Names a long-lived credential.
+    /// Id of a long-lived credential.
     CredentialId "crd"
-    /// Names a workspace's subscription.
+    /// Id of a workspace's subscription.
     SubscriptionId "sub"
-    /// Names one change of a subscription.
+    /// Id of one change of a subscription.
     SubscriptionChangeId "chg"
-    /// Names an invoice; `inv` is an invitation.
+    /// Id of an invoice; `inv` is an invitation.
     InvoiceId "bil"
-    /// Names a reserved TCP port.
+    /// Id of a reserved TCP port.
     AddressId "adr"
-    /// Names one stored stream summary.
+    /// Id of one stored stream summary.
     LogId "log"
-    /// Names a webhook endpoint.
+    /// Id of a webhook endpoint.
     WebhookId "whk"
-    /// Names the delivery of one event to one webhook.
+    /// Id of the delivery of one event to one webhook.
     DeliveryId "dlv"
-    /// Names one attempt of a delivery.
+    /// Id of one attempt of a delivery.
     AttemptId "att"
-    /// Names a registered `WebTTY` server.
+    /// Id of a registered `WebTTY` server.
     WebttyServerId "wsv"
-    /// Names a managed `WebTTY` session.
+    /// Id of a managed `WebTTY` session.
     WebttySessionId "wts"
-    /// Names somebody who takes part in a managed `WebTTY` session.
+    /// Id of a participant of a managed `WebTTY` session.
     ParticipantId "wtp"
-    /// Names one request for control of a managed `WebTTY` session.
+    /// Id of one request for control of a managed `WebTTY` session.
     ControlRequestId "wtc"
-    /// Names one entry of the audit log.
+    /// Id of one entry of the audit log.
     AuditId "adt"
 }
 
-/// Names one visitor's stream on the agent protocol: 12 bytes, written as 24 hex digits.
+/// Id of one visitor's stream on the agent protocol: 12 bytes, written as 24 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub [u8; 12]);
 
@@ -185,7 +187,7 @@ impl<'de> Deserialize<'de> for StreamId {
     }
 }
 
-/// Value of one hex digit in either case.
+/// Returns the value of one hex digit in either case.
 pub(crate) fn hex_value(digit: u8) -> Option<u8> {
     char::from(digit)
         .to_digit(16)
@@ -197,7 +199,7 @@ const TEXT_LENGTH: usize = 30;
 const SUFFIX_LENGTH: usize = 26;
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// Lays out a `UUIDv7`: 48 bits of time, version, 12 random bits, variant, 62 random bits.
+/// Builds a `UUIDv7`: 48 bits of time, version, 12 random bits, variant, 62 random bits.
 fn uuid_v7(unix_millis: u64, random: [u8; RANDOM_BYTES]) -> u128 {
     let mut low = [0; 16];
     if let Some(tail) = low.last_chunk_mut() {
@@ -223,7 +225,7 @@ fn text(prefix: [u8; 4], uuid: u128) -> [u8; TEXT_LENGTH] {
 
 fn parse_text(prefix: &str, given: &str) -> Option<[u8; TEXT_LENGTH]> {
     let suffix = given.strip_prefix(prefix)?;
-    // 26 digits hold 130 bits; a first digit above 7 would overflow the 128 of a UUID.
+    // 26 digits have 130 bits; a first digit above 7 would overflow the 128 bits of a UUID.
     let fits = suffix.bytes().next().is_some_and(|first| first <= b'7');
     let known = suffix
         .bytes()

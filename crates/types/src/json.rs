@@ -1,9 +1,9 @@
-//! A strict JSON reader: refuses what a usual reader lets pass.
+//! A strict JSON parser that refuses input which common parsers accept.
 //!
-//! The text is RFC 8259; beyond it, duplicate members are an error (section 4 leaves their meaning
-//! open, and two readers that choose differently are an attack), depth and size are bounded, and
-//! the error says which member is at fault. Numbers keep how they were written: only an integer
-//! literal becomes an integer in [`Value`], `60.0` and `1e3` do not.
+//! The text is RFC 8259. In addition, duplicate members are an error: section 4 leaves their
+//! meaning open, and an attacker can exploit two parsers that choose differently. Depth and size
+//! are limited, and the error names the invalid member. Numbers keep the form in which they were
+//! written: only an integer literal becomes an integer in [`Value`], `60.0` and `1e3` do not.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,31 +12,31 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqA
 use serde_json::{Map, Number, Value};
 use serde_path_to_error::Segment;
 
-/// Bounds of a document.
+/// Limits of a document.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of text.
+    /// Size of the text in bytes.
     pub bytes: usize,
-    /// Arrays and objects inside each other; the outermost counts as one.
+    /// Maximum nesting of arrays and objects; the outermost counts as one.
     pub depth: usize,
 }
 
-/// What is wrong with a document, and where.
+/// An error in a document, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct JsonError {
-    /// Dotted path of the member at fault, empty for the whole.
+    /// Dotted path of the invalid member; empty for the whole document.
     pub field: String,
-    /// What is wrong. It repeats nothing of the document.
+    /// Description of the error. It repeats nothing of the document.
     pub message: String,
-    /// Line of the fault, from one.
+    /// Line of the error, from one.
     pub line: usize,
-    /// Column of the fault in bytes, from one; zero where no place is known.
+    /// Column of the error in bytes, from one; zero if the position is unknown.
     pub column: usize,
 }
 
-/// Reads a document. Refuses duplicate members, invalid UTF-8, broken escapes, excessive depth and
-/// size, and anything behind the value.
+/// Parses a document. Refuses duplicate members, invalid UTF-8, broken escapes, excessive depth and
+/// size, and trailing text.
 pub fn parse(text: &[u8], limits: Limits) -> Result<Value, JsonError> {
     if text.len() > limits.bytes {
         let message = format!("more than {} bytes", limits.bytes);
@@ -67,10 +67,10 @@ pub fn parse(text: &[u8], limits: Limits) -> Result<Value, JsonError> {
     })
 }
 
-/// Reads a value as a type. The error names the member at fault, also one that is missing.
+/// Converts a value into a type. The error names the invalid or missing member.
 ///
 /// # Errors
-/// The value has another shape; no line or column is known.
+/// The value has another shape; line and column are unknown.
 pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, JsonError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let message = error.inner().to_string();
@@ -85,7 +85,7 @@ pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, JsonError> {
     })
 }
 
-/// A step of a dotted path: `trustedIps.0`.
+/// Returns one segment of a dotted path: `trustedIps.0`.
 fn segment(segment: &Segment) -> Option<String> {
     match segment {
         Segment::Seq { index } => Some(index.to_string()),
@@ -94,14 +94,14 @@ fn segment(segment: &Segment) -> Option<String> {
     }
 }
 
-/// The member that serde misses: its error holds the name in its text alone.
+/// Returns the member that serde reports as missing. Its error contains the name only in the text.
 fn missing(message: &str) -> Option<&str> {
     let (name, _) = message.strip_prefix("missing field `")?.split_once('`')?;
     Some(name)
 }
 
-/// Where the reader is. A member leaves the path when it was read, so after an error the path
-/// names what was at fault.
+/// Position of the parser. A member is removed from the path once it has been parsed, so after an
+/// error the path names the invalid member.
 #[derive(Default)]
 struct Place {
     path: Vec<String>,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_reads_as_it_stands() {
+    fn a_valid_document_is_parsed() {
         let text = br#" {"a":[1,-2,"x",null,true],"b":{"c":1.5}} "#;
         assert_eq!(
             parse(text, LIMITS).unwrap(),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_member_at_fault_is_named_also_where_it_is_missing() {
+    fn the_invalid_or_missing_member_is_named() {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Outer {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_refused() {
+    fn invalid_json_is_refused() {
         for text in [
             "",
             " ",

@@ -1,11 +1,12 @@
-//! The vocabulary of the platform: ids, permissions, boundaries, filters, tunnels, clients, events, problems.
+//! The shared types of the platform: ids, permissions, boundaries, filters, tunnels, clients,
+//! events, problems.
 //!
-//! Everything here is a value: parsed once at the border, then proof of its own validity. The
-//! crate knows no socket, no clock, no randomness and no HTTP library; times and random bytes are
-//! arguments. Start with [`tunnel::Tunnel`] and [`boundary::Boundary`].
+//! Every type here is a value that is parsed once on input; its existence then proves that it is
+//! valid. The crate uses no socket, no clock, no randomness and no HTTP library; times and random
+//! bytes are arguments. Start with [`tunnel::Tunnel`] and [`boundary::Boundary`].
 //!
-//! `compat: bool` in signatures is the configuration key `compat.rstream`: with it the other
-//! brand's spelling of a field is read (and written) beside ours.
+//! `compat: bool` in signatures is the configuration key `compat.rstream`. With it, the spelling of
+//! a field in rstream is read (and written) in addition to ours.
 
 pub mod backoff;
 #[cfg(feature = "vocabulary")]

@@ -1,10 +1,10 @@
-//! Which addresses are of the public internet.
+//! Classification of public and special-purpose addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether the address is one of the public internet: not set aside for anything else (IANA's
-/// special-purpose registries, RFC 6890), not multicast, and no form that holds another address. This
-/// machine, the local network and the services of a provider are not public.
+/// True if the address is on the public internet: it is not reserved for another purpose (IANA's
+/// special-purpose registries, RFC 6890), not multicast, and does not embed another address.
+/// Addresses of this machine, the local network and a provider's internal services are not public.
 pub fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !is_special_v4(ip),
@@ -13,15 +13,15 @@ pub fn is_public(ip: IpAddr) -> bool {
 }
 
 fn is_special_v4(ip: Ipv4Addr) -> bool {
-    // Azure's service for virtual machines has a public address.
+    // Azure's service for virtual machines has this public address.
     const WIRE_SERVER: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
     let [a, b, c, _] = ip.octets();
     match (a, b, c) {
         // This network, this machine, private.
         (0 | 10 | 127, ..) => true,
-        // Behind carriers' NAT; some providers' metadata is here.
+        // Addresses behind carriers' NAT; some providers' metadata services use this range.
         (100, 64..=127, _) => true,
-        // Link-local, most providers' metadata.
+        // Link-local; most providers' metadata services use this range.
         (169, 254, _) => true,
         (172, 16..=31, _) | (192, 168, _) => true,
         // Protocol assignments, documentation, 6to4 relays, benchmarks.
@@ -35,12 +35,12 @@ fn is_special_v4(ip: Ipv4Addr) -> bool {
 
 fn is_special_v6(ip: Ipv6Addr) -> bool {
     match ip.segments() {
-        // Protocol assignments, Teredo among them; documentation; 6to4, which holds an IPv4 address.
+        // Protocol assignments including Teredo; documentation; 6to4, which embeds an IPv4 address.
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] => true,
         // Documentation.
         [0x3fff, 0..=0xfff, ..] => true,
-        // Global unicast. Whatever is not of it is loopback, link-local, unique local, multicast,
-        // translation to IPv4, or nobody's.
+        // Global unicast. All other ranges are loopback, link-local, unique local, multicast,
+        // translation to IPv4, or unassigned.
         [0x2000..=0x3fff, ..] => false,
         _ => true,
     }

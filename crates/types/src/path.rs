@@ -1,12 +1,12 @@
-//! Paths under a path boundary (ED-7).
+//! Normalised paths for path boundaries (ED-7).
 //!
-//! A boundary is worth what its reading of the path is worth: where the upstream reads another
-//! path than the one that was judged, the boundary is gone. So a path is brought into one form,
-//! that form is judged, and exactly that form is forwarded; a path that two readers could take
-//! apart differently is refused.
+//! A path boundary is effective only if the upstream interprets the path in the same way as the
+//! engine. The engine therefore converts a path to one normal form, checks that form, and forwards
+//! exactly that form. A path that two parsers could interpret differently is refused.
 
-/// A path in the one form that is judged and forwarded: unreserved characters decoded, dot
-/// segments removed (RFC 3986 sections 6.2.2.2 and 6.2.2.3), nothing ambiguous inside.
+/// A path in its normal form, which is checked and forwarded: unreserved characters are decoded,
+/// dot segments are removed (RFC 3986 sections 6.2.2.2 and 6.2.2.3), and nothing in it is
+/// ambiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NormalPath(String);
 
@@ -18,53 +18,55 @@ impl NormalPath {
         }
         let decoded = decode_unreserved(raw_target_path)?;
         let path = remove_dot_segments(&decoded)?;
-        // Both before and after: a browser, a proxy and a router read `//host/x` differently.
+        // Checked before and after: a browser, a proxy and a router interpret `//host/x`
+        // differently.
         if raw_target_path.starts_with("//") || path.starts_with("//") {
             return Err(PathRefusal::LeadingDoubleSlash);
         }
         Ok(Self(path))
     }
 
-    /// What was judged; exactly this is forwarded.
+    /// Returns the checked path, which is forwarded exactly like this.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Why a path cannot be judged. For the log; the caller gets 403 `insufficient_scope`.
+/// Reason why a path is refused. It is written to the log; the caller gets 403
+/// `insufficient_scope`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathRefusal {
-    /// `*`, an empty path, one that does not begin with a slash, or one with a query or fragment.
+    /// `*`, an empty path, one that does not start with a slash, or one with a query or fragment.
     #[error("the target is not a path")]
     NotAPath,
     /// `%` without two hex digits.
     #[error("a broken escape")]
     BrokenEscape,
-    /// `%2F`: a separator to some, a character to others.
+    /// `%2F`: some servers treat it as a separator, others as a character.
     #[error("an encoded slash")]
     EncodedSlash,
-    /// `\` or `%5C`: a separator to some.
+    /// `\` or `%5C`: some servers treat it as a separator.
     #[error("a backslash")]
     Backslash,
     /// A control character, raw or encoded.
     #[error("a control character")]
     Control,
-    /// `%25`: whatever follows becomes an escape for whoever decodes twice.
+    /// `%25`: the following characters become an escape if a server decodes twice.
     #[error("a second layer of encoding")]
     DoubleEncoding,
     /// Raw or decoded bytes that are not UTF-8 in its shortest form, or raw bytes beyond ASCII.
     #[error("not plain ASCII and encoded UTF-8")]
     NotUtf8,
-    /// `//` at the start, as it came or once dot segments are gone.
+    /// `//` at the start, in the original or after removing dot segments.
     #[error("two slashes at the start")]
     LeadingDoubleSlash,
-    /// `..;`, `.;` or `..%20`: a dot segment to servers that cut path parameters or spaces.
+    /// `..;`, `.;` or `..%20`: a dot segment for servers that strip path parameters or spaces.
     #[error("a dot segment with parameters or spaces")]
     DotSegmentParameters,
 }
 
-/// Decodes the escapes of unreserved characters (RFC 3986 section 2.3) and leaves all others as
-/// they are, once every byte has been looked at.
+/// Checks every byte, decodes the escapes of unreserved characters (RFC 3986 section 2.3) and keeps
+/// all other escapes.
 fn decode_unreserved(raw: &str) -> Result<String, PathRefusal> {
     let mut path = String::with_capacity(raw.len());
     let mut bytes = Vec::with_capacity(raw.len());
@@ -103,7 +105,7 @@ fn decode_unreserved(raw: &str) -> Result<String, PathRefusal> {
     Ok(path)
 }
 
-/// RFC 3986 section 5.2.4 for a path that begins with a slash.
+/// RFC 3986 section 5.2.4 for a path that starts with a slash.
 fn remove_dot_segments(path: &str) -> Result<String, PathRefusal> {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -114,7 +116,7 @@ fn remove_dot_segments(path: &str) -> Result<String, PathRefusal> {
                 if segment == ".." {
                     kept.pop();
                 }
-                // A dot segment at the end leaves the directory: `/a/.` is `/a/`.
+                // A dot segment at the end leaves a directory: `/a/.` becomes `/a/`.
                 if is_last {
                     kept.push("");
                 }
@@ -132,8 +134,8 @@ fn remove_dot_segments(path: &str) -> Result<String, PathRefusal> {
         }))
 }
 
-/// Some servers cut `;…` or spaces off a segment before they look for dots; encoded too, as they may
-/// decode first.
+/// Some servers strip `;…` or spaces from a segment before they look for dots. Encoded forms count
+/// as well, because a server may decode first.
 fn has_dot_segment_with_parameters(segment: &str) -> bool {
     let trimmed = segment.trim_start_matches("%20");
     let tail = trimmed
@@ -188,7 +190,7 @@ mod tests {
 
     /// ED-7.
     #[test]
-    fn ed_7_what_two_readers_could_read_differently_is_refused() {
+    fn ed_7_ambiguous_paths_are_refused() {
         use PathRefusal::{
             Backslash, BrokenEscape, Control, DotSegmentParameters, DoubleEncoding, EncodedSlash,
             LeadingDoubleSlash, NotAPath, NotUtf8,

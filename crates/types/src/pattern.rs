@@ -5,10 +5,10 @@ use std::fmt;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::{self, Ast, GroupKind, parse};
 
-/// A regular expression of linear time and bounded size that judges a whole text.
+/// A regular expression with linear run time and limited size that is matched against a whole text.
 ///
-/// It must match the whole text, unless it begins with `^`: then it is matched as written, from
-/// the start (ED-7).
+/// It must match the whole text, unless it starts with `^`: then it is matched as written, from the
+/// start (ED-7).
 #[derive(Clone)]
 pub struct Pattern(Regex);
 
@@ -24,9 +24,11 @@ impl Pattern {
         if has_flags(pattern) {
             return Err(BadPattern::Flags);
         }
-        // On its own first: `a)|(?:b` is no pattern, but would be one inside of our brackets.
+        // The pattern is first compiled alone: `a)|(?:b` is invalid, but would be valid inside the
+        // added brackets.
         compile(pattern)?;
-        // `\A` also for a pattern of its own anchor, which may bind one branch alone (`^/a|/b`).
+        // `\A` is also added to a pattern with an anchor of its own, which may apply to one branch
+        // only (`^/a|/b`).
         let anchored = if pattern.starts_with('^') {
             format!(r"\A(?:{pattern})")
         } else {
@@ -35,7 +37,7 @@ impl Pattern {
         compile(&anchored).map(Self)
     }
 
-    /// Whether the text matches.
+    /// True if the text matches.
     pub fn matches(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
@@ -47,32 +49,32 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// A pattern that cannot be used.
+/// Reason why a pattern is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
-    /// No pattern.
+    /// The pattern is empty.
     #[error("a pattern may not be empty")]
     Empty,
     /// Too long, or too large when compiled.
     #[error("the pattern is too large")]
     TooLarge,
-    /// It changes how it is read (`(?i)`): what it matches would not be what it shows.
+    /// The pattern has flags (`(?i)`), which change its meaning.
     #[error("a pattern may not have flags such as (?i)")]
     Flags,
-    /// Not a pattern of this dialect.
+    /// The pattern is not valid in this dialect.
     #[error("not a supported pattern")]
     Unsupported,
 }
 
-/// Whether there are flags anywhere in it. A pattern that cannot be read has none; it is refused all
-/// the same.
+/// True if the pattern contains flags. An unparsable pattern counts as having none, because it is
+/// refused anyway.
 fn has_flags(pattern: &str) -> bool {
     let mut parser = parse::ParserBuilder::new();
     let parsed = parser.nest_limit(MAX_NESTING).build().parse(pattern);
     parsed.is_ok_and(|ast| ast::visit(&ast, FindFlags).is_err())
 }
 
-/// Ends at the first flag.
+/// Visitor that stops at the first flag.
 struct FindFlags;
 
 impl ast::Visitor for FindFlags {
@@ -107,9 +109,9 @@ fn compile(pattern: &str) -> Result<Regex, BadPattern> {
         })
 }
 
-/// Longer patterns are programs, not boundaries.
+/// A limit of this size is enough for a boundary.
 const MAX_PATTERN_BYTES: usize = 1024;
-/// Room for several Unicode classes; a cached token holds up to
+/// Enough for several Unicode classes; a cached token has up to
 /// [`MAX_PATTERNS`](crate::boundary::MAX_PATTERNS) of these.
 const MAX_COMPILED_BYTES: usize = 256 * 1024;
 const MAX_NESTING: u32 = 32;
@@ -122,7 +124,7 @@ mod tests {
         Pattern::parse(pattern).unwrap().matches(text)
     }
 
-    /// ED-7: the whole path, or from the start where the pattern says so.
+    /// ED-7: the whole path, or from the start if the pattern has the anchor.
     #[test]
     fn ed_7_a_pattern_is_anchored() {
         for (pattern, text, expected) in [
@@ -136,7 +138,7 @@ mod tests {
             ("/a|/b", "/b", true),
             ("/a|/b", "/a/x", false),
             ("/a|/b", "/x/b", false),
-            // A branch without the anchor still starts at the start.
+            // A branch without the anchor also matches only from the start.
             ("^/a|/b", "/b/x", true),
             ("^/a|/b", "/x/b", false),
             ("/(?:a|b)", "/b", true),
@@ -149,7 +151,7 @@ mod tests {
         }
     }
 
-    /// ED-7: what cannot be used is an error here, a refusal in a boundary.
+    /// ED-7: an unusable pattern is an error here, and a refusal in a boundary.
     #[test]
     fn ed_7_unusable_patterns_are_refused() {
         assert_eq!(Pattern::parse("").unwrap_err(), BadPattern::Empty);

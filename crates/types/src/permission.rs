@@ -1,4 +1,4 @@
-//! Permissions: the one table behind every check, document and scope list.
+//! Permissions: the table behind every check, document and scope list.
 //!
 //! Names are exact: `read-write` does not imply `read-only`.
 
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a permission allows on one resource.
+/// Actions that a permission allows on one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rule {
     /// Resource, for example `engine.tunnels`.
@@ -38,12 +38,12 @@ macro_rules! permissions {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// What it allows, in a sentence for people.
+            /// Display text of one sentence.
             pub const fn description(self) -> &'static str {
                 match self { $(Self::$variant => $description),+ }
             }
 
-            /// What it allows, for `x-svc-permissions` and `x-svc-required-rules`.
+            /// Allowed actions, for `x-svc-permissions` and `x-svc-required-rules`.
             pub const fn rules(self) -> &'static [Rule] {
                 match self { $(Self::$variant => const { &[$(rule($resource, &[$($action),+])),+] }),+ }
             }
@@ -145,7 +145,7 @@ impl utoipa::PartialSchema for Permission {
 
 impl utoipa::ToSchema for Permission {}
 
-/// No permission has this name.
+/// An unknown permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown permission")]
 pub struct UnknownPermission;
@@ -163,29 +163,30 @@ impl Permissions {
         Self((1 << Permission::ALL.len()) - 1)
     }
 
-    /// Whether the permission is in the set.
+    /// True if the set contains the permission.
     pub const fn contains(self, permission: Permission) -> bool {
         self.0 & bit(permission) != 0
     }
 
-    /// The set with one more.
+    /// Returns the set with the permission added.
     #[must_use]
     pub const fn with(self, permission: Permission) -> Self {
         Self(self.0 | bit(permission))
     }
 
-    /// What is in both sets: a delegated token never holds more than its parent.
+    /// Returns the intersection of both sets. A delegated token never has more permissions than its
+    /// parent.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether every permission of this set is in `other`.
+    /// True if `other` contains every permission of this set.
     pub const fn is_subset(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
 
-    /// Whether there is none.
+    /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -217,7 +218,7 @@ impl fmt::Debug for Permissions {
     }
 }
 
-/// Writes names with a space between, as an OAuth `scope` has them (RFC 6749 section 3.3).
+/// Writes the names with spaces between them, as in an OAuth `scope` (RFC 6749 section 3.3).
 impl fmt::Display for Permissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, permission) in self.iter().enumerate() {
@@ -234,14 +235,14 @@ impl Serialize for Permissions {
     }
 }
 
-/// A small set of permissions for a common piece of work.
+/// A small set of permissions for a common task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bundle {
     /// Key in `x-svc-use-case-permissions`.
     pub name: &'static str,
-    /// The work, in words for people.
+    /// The task, as display text.
     pub title: &'static str,
-    /// What the work needs.
+    /// Permissions that the task needs.
     pub permissions: &'static [Permission],
 }
 
@@ -302,8 +303,8 @@ pub const ENGINE_BUNDLES: &[Bundle] = {
     ]
 };
 
-/// Bundles of the control plane document: the scope bundles of the interface (CP-14). None asks
-/// for token or credential management.
+/// Bundles of the control plane document: the scope bundles of the interface (CP-14). No bundle
+/// requests token or credential management.
 pub const CONTROL_PLANE_BUNDLES: &[Bundle] = {
     use Permission::{
         AccountPlanReadOnly, AccountProjectsReadOnly, AccountProjectsReadWrite,
@@ -380,7 +381,7 @@ mod tests {
         );
     }
 
-    /// CP-14: no bundle asks for what only the person may ask for.
+    /// CP-14: no bundle includes permissions that only the user may request.
     #[test]
     fn no_bundle_manages_tokens_or_credentials() {
         for bundle in ENGINE_BUNDLES.iter().chain(CONTROL_PLANE_BUNDLES) {

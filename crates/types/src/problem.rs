@@ -1,7 +1,7 @@
 //! Problem responses: RFC 9457 bodies and RFC 6750 challenges.
 //!
-//! A problem says to the caller what the caller may know. What went wrong inside goes to the log,
-//! not here; nothing in this type holds a secret.
+//! A problem contains only information that the caller may have. Internal details are written to
+//! the log instead, and nothing in this type contains a secret.
 
 use std::borrow::Cow;
 
@@ -11,26 +11,26 @@ use utoipa::ToSchema;
 use crate::filter::ParamError;
 use crate::tunnel::PropertyError;
 
-/// A refusal or failure on its way to the caller.
+/// A refusal or failure that is sent to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// HTTP status.
     pub status: u16,
-    /// Stable `snake_case` code for programs.
+    /// Stable `snake_case` code.
     pub code: &'static str,
-    /// What happened, for people.
+    /// Description as display text.
     pub detail: Cow<'static, str>,
-    /// Dotted path of the one input at fault.
+    /// Dotted path of the invalid input.
     pub field: Option<String>,
-    /// Space-separated permissions that are missing (403) or would be needed.
+    /// Space-separated permissions that are missing (403) or required.
     pub scope: Option<String>,
-    /// Where a person can go on, for example to pay.
+    /// Page where the user can continue, for example to pay.
     pub url: Option<String>,
-    /// Seconds after which it is worth to try again (`Retry-After`).
+    /// Seconds until a retry is useful (`Retry-After`).
     pub retry_after: Option<u32>,
-    /// Methods that the route has (`Allow`), where the one that was used is not among them.
+    /// Allowed methods of the route (`Allow`), if the request used another one.
     pub allow: Option<&'static str>,
-    /// Id of the visit, to ask why: `svc explain <reference>`.
+    /// Id of the visit, for `svc explain <reference>`.
     pub reference: Option<String>,
 }
 
@@ -38,21 +38,21 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Problem)]
 pub struct ProblemBody {
-    /// Kind of the problem as a URI; `about:blank` means that the status says it (RFC 9457
+    /// Type of the problem as a URI; `about:blank` means that the status describes it (RFC 9457
     /// section 4.2.1).
     #[serde(rename = "type")]
     pub kind: String,
-    /// Phrase of the status.
+    /// Reason phrase of the status.
     pub title: String,
     /// HTTP status.
     pub status: u16,
-    /// What happened, for people.
+    /// Description as display text.
     pub detail: String,
-    /// Stable code for programs.
+    /// Stable code.
     pub code: String,
-    /// The same text as `detail`, where older SDKs look for it.
+    /// The same text as `detail`, for older SDKs.
     pub error: String,
-    /// Dotted path of the one input at fault, for example `filters.name`.
+    /// Dotted path of the invalid input, for example `filters.name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub field: Option<String>,
@@ -60,11 +60,11 @@ pub struct ProblemBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub scope: Option<String>,
-    /// Where a person can go on.
+    /// Page where the user can continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub url: Option<String>,
-    /// Id of the visit that was refused, to ask why.
+    /// Id of the refused visit, for `svc explain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub reference: Option<String>,
@@ -84,7 +84,7 @@ macro_rules! problems {
 problems! {
     /// No credential was sent: a challenge without `error` (RFC 6750 section 3.1).
     unauthenticated 401 "unauthenticated" "A bearer token is needed."
-    /// A credential was sent and is no good; which part failed is for the log alone.
+    /// A credential was sent and is not valid; only the log states the reason.
     invalid_token 401 "invalid_token" "The token is not valid."
     /// Certificate and token, or certificate and session (ED-5).
     ambiguous_credentials 400 "ambiguous_credentials" "One proof of identity at a time."
@@ -94,50 +94,50 @@ problems! {
     token_in_clear 400 "invalid_request" "A token in the address needs https."
     /// A method other than GET and HEAD on the plain listener.
     https_required 403 "https_required" "Use https."
-    /// A request that is no navigation, on a tunnel that challenges browsers (ED-6).
+    /// A request that is not a navigation, on a tunnel that challenges browsers (ED-6).
     challenge_required 403 "challenge_required" "A browser has to pass the challenge first."
-    /// Not there, or not the caller's to see.
+    /// The object does not exist, or is not visible to the caller.
     not_found 404 "not_found" "There is nothing here."
-    /// No tunnel holds this name.
+    /// No tunnel has this name.
     tunnel_not_found 404 "tunnel_not_found" "No tunnel has this name."
-    /// The path exists; the method does not.
+    /// The path exists, but not for this method.
     method_not_allowed 405 "method_not_allowed" "The method is not allowed here."
-    /// The state does not allow it now.
+    /// The current state does not allow the operation.
     conflict 409 "conflict" "This conflicts with the current state."
-    /// The preview no longer holds (CP-4b).
+    /// The preview is no longer current (CP-4b).
     creation_preview_stale 409 "creation_preview_stale" "The preview is no longer current; fetch it again."
-    /// The body is larger than the route takes.
+    /// The body is larger than the route accepts.
     content_too_large 413 "content_too_large" "The body is too large."
     /// The request target is too long.
     uri_too_long 414 "uri_too_long" "The request target is too long."
     /// The host is not served on this connection.
     misdirected_request 421 "misdirected_request" "This host is not served on this connection."
-    /// The key was used with another body (CP-4a).
+    /// The key was already used with another body (CP-4a).
     idempotency_key_reused 422 "idempotency_key_reused" "The idempotency key belongs to another request."
-    /// A WebSocket route without an upgrade.
+    /// A WebSocket route was requested without an upgrade.
     upgrade_required 426 "upgrade_required" "This route speaks WebSocket."
-    /// The caller is too fast.
+    /// The caller exceeds its rate limit.
     too_many_requests 429 "too_many_requests" "Too many requests."
-    /// The head is too large.
+    /// The header section is too large.
     header_fields_too_large 431 "request_header_fields_too_large" "The request head is too large."
-    /// A defect of ours; the log knows more.
+    /// A defect of this server; the log has details.
     internal 500 "internal_error" "Something went wrong on our side."
-    /// A method that is not offered at all, such as CONNECT.
+    /// A method that is not supported at all, such as CONNECT.
     not_implemented 501 "not_implemented" "The method is not offered."
-    /// The agent or the service behind it did not take the request.
+    /// The agent, or the service behind it, did not accept the request.
     upstream_unreachable 502 "upstream_unreachable" "The service behind this name cannot be reached."
-    /// Draining, or short of a resource.
+    /// The server is draining, or short of a resource.
     unavailable 503 "service_unavailable" "The service cannot take this request now."
-    /// The upstream's answer did not begin in time.
+    /// The upstream's response did not start in time.
     upstream_timeout 504 "upstream_timeout" "The service behind this name did not answer in time."
-    /// An HTTP version that is not spoken here.
+    /// An HTTP version that is not supported.
     http_version_not_supported 505 "http_version_not_supported" "This HTTP version is not spoken here."
-    /// The request came round to the edge again and again (RFC 5842 section 7.2, RFC 8586).
+    /// The request reached the edge repeatedly (RFC 5842 section 7.2, RFC 8586).
     loop_detected 508 "loop_detected" "This name leads in a circle: its service sends requests back to it."
 }
 
 impl Problem {
-    /// A problem with a status, a stable code and a sentence for people.
+    /// Creates a problem with a status, a stable code and a display text.
     pub const fn new(status: u16, code: &'static str, detail: &'static str) -> Self {
         Self {
             status,
@@ -157,22 +157,22 @@ impl Problem {
         Self::new(400, "invalid_request", "").with_detail(detail)
     }
 
-    /// 400 `feature_unavailable`: an option that this edition does not offer (EN-11), by name.
+    /// 400 `feature_unavailable`: an option that this edition does not support (EN-11), by name.
     pub fn feature_unavailable(option: &str) -> Self {
         Self::new(400, "feature_unavailable", "")
             .with_detail(format!("{option} is not available here"))
             .with_field(option)
     }
 
-    /// 402 `payment_required`: a hosted step at `url` comes first.
+    /// 402 `payment_required`: a hosted step at `url` is required first.
     pub fn payment_required(url: impl Into<String>) -> Self {
         let mut problem = Self::new(402, "payment_required", "A payment step comes first.");
         problem.url = Some(url.into());
         problem
     }
 
-    /// 403 `insufficient_scope`: known, but a permission or boundary is missing (RFC 6750 section
-    /// 3.1); `scope` says what.
+    /// 403 `insufficient_scope`: the caller is authenticated, but a permission or boundary is
+    /// missing (RFC 6750 section 3.1); `scope` names it.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a permission or a set of them, both `Copy`"
@@ -183,7 +183,7 @@ impl Problem {
         problem
     }
 
-    /// 503 `tunnel_offline`: the name is known and its agent is away.
+    /// 503 `tunnel_offline`: the name is registered, but its agent is offline.
     pub fn tunnel_offline(retry_after_seconds: u32) -> Self {
         Self::new(
             503,
@@ -193,43 +193,43 @@ impl Problem {
         .with_retry_after(retry_after_seconds)
     }
 
-    /// 405 `method_not_allowed`, with the methods that there are, as `Allow` lists them (RFC 9110
-    /// section 15.5.6).
+    /// 405 `method_not_allowed`, with the allowed methods in the form of `Allow` (RFC 9110 section
+    /// 15.5.6).
     pub const fn only_allowed(methods: &'static str) -> Self {
         let mut problem = Self::method_not_allowed();
         problem.allow = Some(methods);
         problem
     }
 
-    /// The problem with another sentence.
+    /// Replaces the description.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    /// The problem with the field at fault.
+    /// Sets the invalid field.
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// The problem with a time after which to try again.
+    /// Sets the time after which a retry is useful.
     #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// The problem with the id of the visit that it ended.
+    /// Sets the id of the visit that the problem ended.
     #[must_use]
     pub fn with_reference(mut self, reference: impl Into<String>) -> Self {
         self.reference = Some(reference.into());
         self
     }
 
-    /// Phrase of the status (RFC 9110 section 15, RFC 6585).
+    /// Reason phrase of the status (RFC 9110 section 15, RFC 6585).
     pub const fn title(&self) -> &'static str {
         match self.status {
             400 => "Bad Request",
@@ -279,8 +279,8 @@ impl Problem {
         serde_json::to_string(&self.body()).unwrap_or_default()
     }
 
-    /// Value of `WWW-Authenticate` (RFC 6750 section 3): on 401, and on 403 where a permission or
-    /// boundary is missing. `resource_metadata` is the address of RFC 9728 section 5.1, where the
+    /// Value of `WWW-Authenticate` (RFC 6750 section 3): on 401, and on 403 if a permission or
+    /// boundary is missing. `resource_metadata` is the address of RFC 9728 section 5.1, if the
     /// service has one.
     pub fn www_authenticate(&self, resource_metadata: Option<&str>) -> Option<String> {
         let mut challenge = "Bearer realm=\"svc\"".to_owned();
@@ -319,8 +319,8 @@ impl From<PropertyError> for Problem {
     }
 }
 
-/// Adds a quoted parameter. What a quoted string of RFC 6750 section 3 cannot hold is left out,
-/// so that no value can end the string or the header.
+/// Adds a quoted parameter. Characters that are not allowed in a quoted string of RFC 6750 section
+/// 3 are left out, so that no value can end the string or the header.
 fn push_parameter(challenge: &mut String, name: &str, value: &str) {
     let printable =
         |character: &char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
@@ -336,7 +336,7 @@ mod tests {
     use crate::permission::Permission;
 
     #[test]
-    fn body_is_rfc_9457_and_has_the_older_member() {
+    fn body_is_rfc_9457_with_the_older_member() {
         let error = ParamError::new("filters.name", "expected a string");
         insta::assert_json_snapshot!("field", Problem::from(error).body());
         insta::assert_json_snapshot!("bare", Problem::tunnel_not_found().body());
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_cannot_be_broken_out_of() {
+    fn a_value_cannot_escape_its_quotes() {
         let problem = Problem::insufficient_scope("a\", error=\"x\r\nSet-Cookie: y");
         let value = problem.www_authenticate(None).unwrap();
         assert!(
@@ -398,7 +398,7 @@ mod tests {
         );
     }
 
-    /// EN-11: by name, with the word that people search for.
+    /// EN-11: the option is named by the word that users search for.
     #[test]
     fn en_11_an_unavailable_option_is_named() {
         let problem = Problem::feature_unavailable("challenge_mode");

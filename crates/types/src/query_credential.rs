@@ -1,8 +1,10 @@
-//! The reserved query parameter: found, judged by form, cut out (ED-1a, ED-1b).
+//! The reserved query parameter for credentials: finding it, checking its form, removing it (ED-1a,
+//! ED-1b).
 //!
-//! A query is pieces between `&`; nothing else separates. The name of a piece ends at its first
-//! `=`, is percent-decoded once and compared with case. A matched piece is cut together with one
-//! `&` next to it, and every other byte stays as it came: the upstream may have signed them.
+//! A query consists of pieces separated by `&` and nothing else. The name of a piece ends at its
+//! first `=`, is percent-decoded once and compared case-sensitively. A matching piece is removed
+//! together with one adjacent `&`. All other bytes stay unchanged, because the upstream may have
+//! signed them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +14,7 @@ use std::fmt;
 pub struct ExtractedCredential {
     /// The token, decoded: three non-empty base64url parts, not verified.
     pub token: String,
-    /// All other bytes of the query, as they came. Where it is empty, the target needs no `?`.
+    /// All other bytes of the query, unchanged. If it is empty, the target needs no `?`.
     pub rest: String,
 }
 
@@ -22,19 +24,19 @@ impl fmt::Debug for ExtractedCredential {
     }
 }
 
-/// The credential is empty, malformed or there more than once.
+/// The credential is empty, malformed or repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the query credential is empty, malformed or repeated")]
 pub struct MalformedCredential;
 
-/// Our reserved parameter.
+/// The reserved parameter of svc.
 pub const NAME: &str = "svc.token";
 /// The reserved parameters without `compat.rstream`.
 pub const NAMES: &[&str] = &[NAME];
-/// The reserved parameters with it; counted together.
+/// The reserved parameters with `compat.rstream`; they are counted together.
 pub const COMPAT_NAMES: &[&str] = &[NAME, "rstream.token"];
 
-/// Takes the credential out of a raw query (without `?`). Nothing where there is none.
+/// Extracts the credential from a raw query (without `?`). `None` without a credential.
 pub fn extract(
     query: &str,
     names: &[&str],
@@ -55,19 +57,19 @@ pub fn extract(
     if !has_token_form(&token) {
         return Err(MalformedCredential);
     }
-    // Cut at ASCII alone, so it is text still.
+    // Pieces are cut only at ASCII bytes, so the rest is still valid UTF-8.
     let rest = String::from_utf8(without_reserved(query.as_bytes(), names));
     let rest = rest.map_err(|_| MalformedCredential)?;
     Ok(Some(ExtractedCredential { token, rest }))
 }
 
-/// Whether any reserved parameter is there, in whatever form.
+/// True if any reserved parameter is present, in any form.
 pub fn is_present(query: &str, names: &[&str]) -> bool {
     pieces(query.as_bytes()).any(|piece| is_reserved(piece, names))
 }
 
-/// A `Referer` without its reserved parameters, or nothing where it has none. It may hold any bytes:
-/// no other one of them hides a credential.
+/// Returns a `Referer` without its reserved parameters, or `None` if it has none. It may contain
+/// any bytes, and none of them can hide a credential.
 pub fn strip_referer(referer: &[u8], names: &[&str]) -> Option<Vec<u8>> {
     let end = referer.iter().position(|byte| *byte == b'#');
     let (address, fragment) = referer.split_at_checked(end.unwrap_or(referer.len()))?;
@@ -82,8 +84,9 @@ pub fn strip_referer(referer: &[u8], names: &[&str]) -> Option<Vec<u8>> {
     Some([base, mark, &rest, fragment].concat())
 }
 
-/// A path as it may be kept: from a reserved name on there is nothing left of it, however the name is
-/// spelled. A path holds no credential of ours, but a person's mistake may have put one there.
+/// Returns a path in the form in which it may be logged: from a reserved name on it is cut off,
+/// however the name is spelled. Credentials do not belong in a path, but a user may have put one
+/// there by mistake.
 pub fn redact_path(path: &str) -> Cow<'_, str> {
     match find_name(path.as_bytes()).and_then(|start| path.get(..start)) {
         Some(kept) => Cow::Owned([kept, REDACTED].concat()),
@@ -91,10 +94,10 @@ pub fn redact_path(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// What stands in a kept path for what is not.
+/// Replaces the removed part of a path.
 const REDACTED: &str = "[redacted]";
 
-/// Where a reserved name begins.
+/// Position of a reserved name.
 fn find_name(path: &[u8]) -> Option<usize> {
     (0..path.len()).find(|start| {
         let rest = path.get(*start..).unwrap_or_default();
@@ -103,7 +106,8 @@ fn find_name(path: &[u8]) -> Option<usize> {
     })
 }
 
-/// Whether text begins with a name, in any case and with any layers of percent-encoding.
+/// True if the text starts with the name, in any case and with any number of percent-encoding
+/// layers.
 fn begins_with(mut text: &[u8], name: &str) -> bool {
     name.bytes().all(|expected| {
         let Some((byte, rest)) = take_byte(text) else {
@@ -114,7 +118,7 @@ fn begins_with(mut text: &[u8], name: &str) -> bool {
     })
 }
 
-/// The first byte of a text and what follows it: `s`, `%73`, `%2573`, …
+/// The first byte of a text and the rest of it: `s`, `%73`, `%2573`, …
 fn take_byte(text: &[u8]) -> Option<(u8, &[u8])> {
     let (first, mut rest) = text.split_first()?;
     if *first != b'%' {
@@ -137,7 +141,7 @@ fn pieces(query: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn is_reserved(piece: &[u8], names: &[&str]) -> bool {
     let name = piece.split(|byte| *byte == b'=').next().unwrap_or_default();
     let is = |name: &[u8]| names.iter().any(|reserved| reserved.as_bytes() == name);
-    // The common query has neither an escape nor a name of ours; decoding is for the rest.
+    // Most queries have neither an escape nor a reserved name, so decoding is limited to the rest.
     if name.contains(&b'%') {
         percent_decode(name).is_some_and(|decoded| is(&decoded))
     } else {
@@ -145,7 +149,7 @@ fn is_reserved(piece: &[u8], names: &[&str]) -> bool {
     }
 }
 
-/// Joining what is left takes exactly one `&` away with each piece that was cut.
+/// Joining the remaining pieces removes exactly one `&` with each removed piece.
 fn without_reserved(query: &[u8], names: &[&str]) -> Vec<u8> {
     let mut rest = Vec::with_capacity(query.len());
     let mut first = true;
@@ -158,7 +162,7 @@ fn without_reserved(query: &[u8], names: &[&str]) -> Vec<u8> {
     rest
 }
 
-/// RFC 7515 section 7.1, by form alone: three parts of RFC 4648 section 5 without padding.
+/// RFC 7515 section 7.1, form only: three parts of RFC 4648 section 5 without padding.
 fn has_token_form(token: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()
@@ -169,7 +173,8 @@ fn has_token_form(token: &str) -> bool {
     token.split('.').count() == 3 && token.split('.').all(is_part)
 }
 
-/// RFC 3986 section 2.1, once; nothing where an escape is broken. `+` is itself: no form is read.
+/// RFC 3986 section 2.1, decoded once; `None` for a broken escape. `+` stays as it is, because this
+/// is not form decoding.
 pub(crate) fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -201,7 +206,7 @@ mod tests {
         })
     }
 
-    /// ED-1a: the credential is cut with one `&`, all other bytes stay.
+    /// ED-1a: the credential is removed with one `&`, all other bytes stay.
     #[test]
     fn ed_1a_every_other_byte_stays() {
         for (query, left) in [
@@ -223,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_name_is_data() {
+    fn other_names_are_data() {
         for query in [
             "",
             "&",
@@ -262,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_path_has_no_credential() {
+    fn a_logged_path_has_no_credential() {
         for (path, kept) in [
             ("/", "/"),
             ("/service/tokens;v=1", "/service/tokens;v=1"),
@@ -352,7 +357,7 @@ mod tests {
     proptest! {
         /// ED-1a.
         #[test]
-        fn ed_1a_cutting_gives_back_what_was_there_before(
+        fn ed_1a_extraction_restores_the_original_query(
             pieces in prop::collection::vec("[a-c=%;+.2Ee]{0,6}", 0..6),
             place in 0_usize..7,
         ) {

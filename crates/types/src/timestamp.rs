@@ -1,6 +1,6 @@
 //! Times on the wire: RFC 3339 in UTC with milliseconds.
 //!
-//! Always three digits: some SDKs run on platforms whose parser takes nothing else.
+//! Always three digits, because the parsers of some SDKs accept nothing else.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serializer};
@@ -18,7 +18,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
 pub(crate) mod optional {
     use super::{Deserialize, Deserializer, Serializer, Timestamp};
 
-    #[expect(clippy::ref_option, reason = "the signature that serde asks for")]
+    #[expect(clippy::ref_option, reason = "the signature that serde requires")]
     pub(crate) fn serialize<S: Serializer>(
         at: &Option<Timestamp>,
         serializer: S,

@@ -1,4 +1,4 @@
-//! A tunnel: what a client asks for ([`TunnelProperties`]) and what the API shows ([`Tunnel`]).
+//! A tunnel: the requested properties ([`TunnelProperties`]) and the API object ([`Tunnel`]).
 
 mod names;
 mod origin;
@@ -16,7 +16,7 @@ use crate::id::{ClientId, TunnelId};
 /// Id of the one project that a community engine serves.
 pub const COMMUNITY_PROJECT: &str = "default";
 
-/// A live tunnel. Fields without a value, and those that the caller's boundary does not select, are
+/// A live tunnel. Fields that have no value, or that the caller's boundary does not select, are
 /// left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TunnelListItem)]
@@ -24,13 +24,13 @@ pub struct Tunnel {
     /// Server-assigned id.
     #[schema(value_type = String, example = "tun_01h455vb4pex5vsknk084sn02q", required = false)]
     pub id: TunnelId,
-    /// Client that holds the tunnel.
+    /// Client that provides the tunnel.
     #[schema(value_type = String, example = "cli_01h455vb4pex5vsknk084sn02q", required = false)]
     pub client_id: ClientId,
-    /// Whether the tunnel takes new streams.
+    /// Status: an online tunnel accepts new streams.
     #[schema(required = false)]
     pub status: Status,
-    /// When the tunnel was opened.
+    /// Time when the tunnel was opened.
     #[serde(
         default,
         with = "crate::timestamp::optional",
@@ -66,18 +66,18 @@ pub struct Tunnel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub region: Option<String>,
-    /// Authority (`host` or `host:port`) at which a visitor finds the tunnel. Deprecated: read
+    /// Authority (`host` or `host:port`) at which visitors reach the tunnel. Deprecated: read
     /// `hostname` and `port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub host: Option<String>,
-    /// What was asked for, with the defaults filled in.
+    /// The requested properties, with defaults filled in.
     #[serde(flatten)]
     pub properties: TunnelProperties,
 }
 
 impl Tunnel {
-    /// An online tunnel of a client, with nothing known of its owner yet.
+    /// Returns an online tunnel of a client, without information about its owner.
     pub fn online(id: TunnelId, client_id: ClientId, properties: TunnelProperties) -> Self {
         Self {
             id,
@@ -96,7 +96,8 @@ impl Tunnel {
         }
     }
 
-    /// The object of the Engine API; with `compat`, `rstream_auth` stands beside `svc_auth`.
+    /// The object of the Engine API; with `compat`, it has `rstream_auth` in addition to
+    /// `svc_auth`.
     pub fn to_json(&self, compat: bool) -> serde_json::Value {
         // Strings, numbers and maps with string keys always serialise.
         let mut object = serde_json::to_value(self).unwrap_or_default();
@@ -110,7 +111,7 @@ impl Tunnel {
     }
 }
 
-/// A word that is none of those that a field takes.
+/// A value that the field does not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected one of {expected}")]
 pub struct UnknownWord {
@@ -118,20 +119,20 @@ pub struct UnknownWord {
 }
 
 crate::words::words! {
-    /// What travels through a tunnel.
+    /// Kind of traffic in a tunnel.
     TunnelType {
         /// A reliable stream of bytes.
         Bytestream = "bytestream",
         /// Separate datagrams.
         Datagram = "datagram",
     }
-    /// What the visitor speaks to the edge.
+    /// Protocol between visitor and edge.
     Protocol {
         /// HTTP, terminated and understood by the edge.
         Http = "http",
         /// TLS, terminated at the edge or passed through by SNI.
         Tls = "tls",
-        /// Plain TCP on a port of its own.
+        /// Plain TCP on a dedicated port.
         Tcp = "tcp",
         /// DTLS datagrams.
         Dtls = "dtls",
@@ -140,11 +141,11 @@ crate::words::words! {
         /// The protocol of remote terminals.
         Webtty = "webtty",
     }
-    /// Where TLS ends.
+    /// Endpoint that terminates TLS.
     TlsMode {
-        /// At the edge.
+        /// The edge.
         Terminated = "terminated",
-        /// At the upstream; the edge routes by SNI.
+        /// The upstream; the edge routes by SNI.
         Passthrough = "passthrough",
     }
     /// A TLS version as a lower bound.
@@ -160,20 +161,20 @@ crate::words::words! {
         Http11 = "http/1.1",
         /// HTTP/2 over TLS.
         H2 = "h2",
-        /// HTTP/2 with prior knowledge, in clear.
+        /// HTTP/2 with prior knowledge, without TLS.
         H2c = "h2c",
         /// HTTP/3.
         H3 = "h3",
     }
-    /// A header that applications believe as a proxy's word about the request.
+    /// A header that applications trust as a proxy's information about the request.
     ProxyHeader {
-        /// The address that was asked for, before a rewrite.
+        /// The requested address, before a rewrite.
         XOriginalUrl = "x-original-url",
         /// The same.
         XRewriteUrl = "x-rewrite-url",
-        /// The port that was asked at.
+        /// The requested port.
         XForwardedPort = "x-forwarded-port",
-        /// What a proxy cut off the path.
+        /// The prefix that a proxy removed from the path.
         XForwardedPrefix = "x-forwarded-prefix",
         /// The certificate of the client.
         XClientCert = "x-client-cert",
@@ -182,11 +183,11 @@ crate::words::words! {
         /// The same.
         CfConnectingIp = "cf-connecting-ip",
     }
-    /// Whether an object is reachable now.
+    /// Availability of an object.
     Status {
         /// Reachable.
         Online = "online",
-        /// Known, but not reachable.
+        /// Registered, but not reachable.
         Offline = "offline",
     }
 }

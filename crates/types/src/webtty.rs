@@ -1,41 +1,41 @@
-//! The words of managed terminals: states, roles, and what a recording is made of.
+//! Enums of managed terminals: states, roles, and types of records.
 
 crate::words::words! {
-    /// How far a managed session is.
+    /// Status of a managed session.
     SessionStatus {
         /// The command is being started.
         Opening = "opening",
-        /// It runs.
+        /// The command runs.
         Active = "active",
-        /// It has been asked to end.
+        /// The command was asked to exit.
         Closing = "closing",
-        /// It has ended.
+        /// The session has ended.
         Closed = "closed",
-        /// It could not be started, or its connection broke.
+        /// The command could not be started, or its connection broke.
         Errored = "errored",
     }
-    /// Whether somebody types.
+    /// Kind of session.
     SessionMode {
         /// With a terminal.
         Interactive = "interactive",
         /// With pipes.
         NonInteractive = "non-interactive",
     }
-    /// Whether what happens is kept.
+    /// Recording mode of a session.
     RecordingMode {
-        /// Every byte.
+        /// Every byte is recorded.
         Recorded = "recorded",
-        /// That it took place, and who took part.
+        /// Only the session itself and its participants are recorded.
         Private = "private",
     }
-    /// Who can read what is typed and shown.
+    /// Parties that can read the typed and shown bytes.
     EncryptionMode {
-        /// The platform, too.
+        /// The platform as well.
         Managed = "managed",
-        /// The two ends alone.
+        /// Only the two ends.
         E2e = "e2e",
     }
-    /// What carries the messages.
+    /// Transport of the messages.
     Transport {
         /// Frames on a byte stream.
         Plain = "plain",
@@ -44,104 +44,104 @@ crate::words::words! {
         /// Frames on a stream of a WebTransport session.
         Webtransport = "webtransport",
     }
-    /// What somebody may do in a session.
+    /// Role of a participant in a session.
     Role {
-        /// Type.
+        /// Can type.
         Controller = "controller",
-        /// Watch.
+        /// Can only watch.
         Spectator = "spectator",
     }
-    /// What became of a request for control.
+    /// Status of a request for control.
     ControlStatus {
-        /// Nobody has answered.
+        /// Not resolved yet.
         Pending = "pending",
-        /// Given, and not taken back.
+        /// Granted, and not revoked.
         Granted = "granted",
-        /// Not given.
+        /// Refused.
         Refused = "refused",
-        /// Given, and over.
+        /// Granted earlier, and now revoked.
         Revoked = "revoked",
-        /// Nobody answered in time.
+        /// Not resolved in time.
         Expired = "expired",
     }
-    /// What is done about a request for control.
+    /// Action on a request for control.
     ControlAction {
-        /// Give it.
+        /// Grants control.
         Grant = "grant",
-        /// Do not give it.
+        /// Refuses control.
         Refuse = "refuse",
-        /// Take it back.
+        /// Revokes control.
         Revoke = "revoke",
     }
-    /// What a record of a recording is about.
+    /// Type of a record in a recording.
     RecordType {
-        /// The command was asked for.
+        /// A client requested the command.
         Open = "open",
-        /// It runs.
+        /// The command runs.
         Ack = "ack",
         /// Bytes of a stream.
         Data = "data",
-        /// The terminal has another size.
+        /// The size of the terminal changed.
         Resize = "resize",
-        /// It has ended.
+        /// The command ended.
         Close = "close",
-        /// Something went wrong.
+        /// An error occurred.
         Error = "error",
-        /// Somebody came or went.
+        /// A participant joined or left.
         Participant = "participant",
-        /// Control was asked for, given or taken.
+        /// Control was requested, granted or revoked.
         Control = "control",
-        /// The recording itself: it began, has a gap, or is full.
+        /// State of the recording itself: it started, has a gap, or is full.
         RecordingState = "recording_state",
     }
-    /// Which way a record went.
+    /// Direction of a record.
     RecordDirection {
-        /// From who types.
+        /// From the participant that types.
         ClientToServer = "client_to_server",
         /// From the command.
         ServerToClient = "server_to_client",
-        /// Neither: the platform did it.
+        /// Neither: the platform caused the record.
         EngineInternal = "engine_internal",
     }
     /// A stream of a command.
     StreamType {
-        /// What it reads.
+        /// Standard input.
         Stdin = "stdin",
-        /// What it writes.
+        /// Standard output.
         Stdout = "stdout",
-        /// What it writes about errors.
+        /// Standard error.
         Stderr = "stderr",
     }
-    /// How far a registered server is.
+    /// Status of a registered server.
     ServerStatus {
-        /// It has a record, and no keys.
+        /// The server is registered, but has no keys yet.
         PendingEnrollment = "pending_enrollment",
-        /// It may serve.
+        /// The server may serve.
         Active = "active",
-        /// It may not, until it is resumed.
+        /// The server may not serve until it is resumed.
         Suspended = "suspended",
     }
-    /// Whether sessions of a registered server are recorded.
+    /// Recording policy of a registered server's sessions.
     RecordingPolicy {
-        /// Every byte is kept.
+        /// Every byte is recorded.
         Recorded = "recorded",
-        /// That a session took place is kept, and who took part.
+        /// Only the session itself and its participants are recorded.
         Private = "private",
     }
-    /// How sessions of a registered server are encrypted.
+    /// Encryption policy of a registered server's sessions.
     EncryptionPolicy {
-        /// Up to the engine, and from there on.
+        /// Hop by hop: encrypted to and from the engine, which can read the bytes.
         Disabled = "disabled",
-        /// From end to end, with keys that people hand on.
+        /// End-to-end, with keys that users exchange themselves.
         ExplicitKey = "explicit_key",
-        /// From end to end, with keys that a workspace keeps.
+        /// End-to-end, with keys that the workspace stores.
         WorkspaceManaged = "workspace_managed",
     }
-    /// Who may use a registered server.
+    /// Users that may use a registered server.
     AccessPolicy {
-        /// Whoever has a part in its project that allows it.
+        /// Members of its project whose role allows it.
         ProjectMembers = "project_members",
-        /// Of those, who may manage registered servers.
+        /// Only members that may also manage registered servers.
         Restricted = "restricted",
     }
 }

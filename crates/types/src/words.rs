@@ -1,6 +1,7 @@
-//! Enums that are words on the wire, and their schemas.
+//! Macros for string enums and their schemas.
 
-/// Gives an enum the schema of its words. (The derive does not see words that a macro wrote.)
+/// Gives an enum the schema of its values. (The derive macro does not see values that another macro
+/// wrote.)
 macro_rules! schema {
     ($name:ident, $description:expr, [$($word:expr),+]) => {
         impl utoipa::PartialSchema for $name {
@@ -19,7 +20,7 @@ macro_rules! schema {
 
 pub(crate) use schema;
 
-/// Enums of words: names, reading, writing and schema from one list.
+/// Defines a string enum: names, parsing, printing and schema from one list.
 macro_rules! words {
     ($($(#[doc = $doc:literal])* $name:ident { $($(#[$word_doc:meta])* $variant:ident = $word:literal),+ $(,)? })*) => {$(
         $(#[doc = $doc])*
@@ -32,7 +33,7 @@ macro_rules! words {
             /// Every value.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word on the wire.
+            /// The value on the wire.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }

@@ -1,4 +1,4 @@
-//! Reserved TCP addresses of a project: ports of its cluster that nobody else publishes on.
+//! Reserved TCP addresses of a project: ports of its cluster that no other project can publish on.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,7 +18,7 @@ pub const LIST: &Operation = &Operation {
     )
 };
 
-/// Reserves one more.
+/// Reserves one more address.
 pub const RESERVE: &Operation = &Operation {
     id: "reserve_project_tcp_address",
     method: Method::Post,
@@ -34,7 +34,7 @@ pub const RESERVE: &Operation = &Operation {
     ..*LIST
 };
 
-/// Gives one back.
+/// Releases a reserved address.
 pub const RELEASE: &Operation = &Operation {
     id: "release_project_tcp_address",
     method: Method::Delete,
@@ -62,7 +62,7 @@ const fn rule(actions: &'static [&'static str]) -> Rule {
     }
 }
 
-/// A reserved TCP address.
+/// A reserved TCP address of a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TcpAddress {
@@ -71,13 +71,13 @@ pub struct TcpAddress {
     pub id: String,
     /// The project.
     pub project_id: String,
-    /// Domain of the cluster whose port it is.
+    /// Domain of the cluster that has the port.
     #[schema(example = "eu.svc.example.com")]
     pub domain: String,
     /// The port.
     #[schema(minimum = 1)]
     pub port: u16,
-    /// When it was reserved.
+    /// Time of the reservation.
     #[schema(format = DateTime)]
     pub created_at: String,
 }
@@ -90,7 +90,7 @@ pub struct TcpAddressList {
     pub addresses: Vec<TcpAddress>,
 }
 
-/// Nothing is chosen: the platform picks the port.
+/// The request has no members, because the platform picks the port.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReserveTcpAddress {}

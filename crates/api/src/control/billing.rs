@@ -1,4 +1,4 @@
-//! What a workspace pays: its subscription, and its invoices.
+//! Billing of a workspace: its subscription and its invoices.
 
 use serde::{Deserialize, Serialize};
 use types::permission::{Permission, Rule};
@@ -8,7 +8,7 @@ use super::people::{PAGE, PAGE_SIZE};
 use super::plans::{Plan, Price};
 use super::{Access, Operation, Paging, Schemas, add};
 
-/// How the workspace stands.
+/// The billing status of the workspace.
 pub const GET: &Operation = &Operation {
     refusals: &[404, 503],
     ..Operation::get(
@@ -20,7 +20,7 @@ pub const GET: &Operation = &Operation {
     )
 };
 
-/// What was charged, newest first.
+/// Invoices of the workspace, newest first.
 pub const LIST_INVOICES: &Operation = &Operation {
     query: &[PAGE, PAGE_SIZE],
     refusals: &[400, 404, 503],
@@ -49,36 +49,36 @@ const READ: Access = Access::Permitted(
     }],
 );
 
-/// How a workspace stands with billing.
+/// Billing status of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceBilling {
-    /// Whether there is a means of payment on file.
+    /// True if a payment method is on file.
     pub has_payment_method: bool,
-    /// What is paid for every month; absent where nothing is.
+    /// The monthly subscription; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subscription: Option<SubscriptionView>,
 }
 
-/// What a workspace pays for, month by month.
+/// The monthly subscription of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Subscription)]
 #[serde(rename_all = "camelCase")]
 pub struct SubscriptionView {
     #[schema(example = "sub_01h455vb4pex5vsknk084sn02q")]
     pub id: String,
-    /// `active`, or `past_due` where a payment is overdue.
+    /// `active`, or `past_due` if a payment is overdue.
     #[schema(example = "active")]
     pub status: String,
-    /// What a month costs now.
+    /// Current price per month.
     pub monthly: Price,
-    /// The projects that are paid for.
+    /// The projects covered by the subscription.
     pub items: Vec<SubscriptionItem>,
-    /// When it began; each month of it begins on that day.
+    /// Start of the subscription; each billing month starts on that day.
     #[schema(format = DateTime)]
     pub started_at: String,
-    /// When the running month ends and the next one is charged.
+    /// End of the current billing month, when the next one is charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub renews_at: Option<String>,
@@ -90,7 +90,7 @@ pub struct SubscriptionView {
 pub struct SubscriptionItem {
     pub project_id: String,
     pub plan: Plan,
-    /// What it costs in a month.
+    /// Price per month.
     pub monthly: Price,
 }
 
@@ -114,13 +114,13 @@ pub struct InvoiceView {
     /// `open` or `paid`.
     #[schema(example = "open")]
     pub status: String,
-    /// The whole.
+    /// Total amount.
     pub total: Price,
     pub lines: Vec<InvoiceLine>,
-    /// Beginning of what is paid for.
+    /// Start of the billed period.
     #[schema(format = DateTime)]
     pub period_start: String,
-    /// End of what is paid for; not in it.
+    /// End of the billed period (exclusive).
     #[schema(format = DateTime)]
     pub period_end: String,
     #[schema(format = DateTime)]

@@ -1,4 +1,5 @@
-//! The documents themselves (CP-7, CP-8, CP-9): they are part of what they describe.
+//! The API documents themselves (CP-7, CP-8, CP-9). They are also part of the API that they
+//! describe.
 
 use types::problem::ProblemBody;
 
@@ -45,7 +46,7 @@ pub const API_CATALOG_HEAD: &Operation = &Operation {
     ..*API_CATALOG
 };
 
-/// The keys that tokens of the platform are verified with (RFC 7517).
+/// The keys that verify tokens of the platform (RFC 7517).
 pub const JWKS: &Operation = &Operation {
     id: "get_jwks",
     path: "/.well-known/jwks.json",

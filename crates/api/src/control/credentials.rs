@@ -92,7 +92,7 @@ pub const CREATE: &Operation = &Operation {
     refusals: &[409],
 };
 
-/// Replaces what a credential proves itself with.
+/// Replaces the secret, key or certificate of a credential.
 pub const ROTATE: &Operation = &Operation {
     id: "rotate_credential",
     method: Method::Post,
@@ -113,8 +113,8 @@ pub const ROTATE: &Operation = &Operation {
     refusals: &[409],
 };
 
-/// Revokes a credential, and with it every token that was minted from it. What it issued stays,
-/// unless the caller asks for that too.
+/// Revokes a credential and every token that was minted from it. Credentials that it issued remain
+/// valid, unless the caller also asks to revoke them.
 pub const REVOKE: &Operation = &Operation {
     id: "revoke_credential",
     method: Method::Delete,
@@ -153,11 +153,11 @@ pub(super) fn schemas(schemas: &mut Schemas) {
     add::<IssuedCredential>(schemas);
 }
 
-/// Credentials of one person that can be in force at once: more than anybody looks after, and few
-/// enough that a page or two show them all.
+/// Maximum number of active credentials per person. It is more than a person can keep track of, and
+/// few enough that one or two pages list them all.
 pub const MAX_CREDENTIALS: u32 = 200;
-/// Longest time that an old secret stays valid beside the new one: a week, enough for whoever
-/// rolls out by hand.
+/// Maximum time that an old secret stays valid beside the new one: a week, which is enough for a
+/// manual roll-out.
 pub const MAX_OVERLAP_SECONDS: u32 = 7 * 24 * 3600;
 
 /// Kind of a long-lived credential.
@@ -166,47 +166,48 @@ pub const MAX_OVERLAP_SECONDS: u32 = 7 * 24 * 3600;
 pub enum CredentialKind {
     /// Personal access token.
     Pat,
-    /// Application: signs its tokens with its own key, whose public half is kept here.
+    /// Application: signs its tokens with its own key. The platform stores the public key.
     App,
-    /// Client certificate, by its fingerprint or by its issuer.
+    /// Client certificate, identified by its fingerprint or by its issuer.
     Mtls,
 }
 
-/// What a credential is to be.
+/// Properties of a new credential.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateCredential {
     #[serde(rename = "type")]
     pub kind: CredentialKind,
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
-    /// Permissions, all of them held by the caller; absent or `null`: all that the caller holds.
+    /// Permissions, all of which the caller must have; absent or `null`: all permissions of the
+    /// caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Vec<Permission>>,
-    /// The same in the form that SDKs send: those of `control` and `engine` together. Not beside
-    /// `permissions`.
+    /// The same in the form that SDKs send: the union of `control` and `engine`. Cannot be combined
+    /// with `permissions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_policy: Option<PermissionPolicy>,
-    /// Boundaries. Those of the caller hold beside them.
+    /// Boundaries. Those of the caller apply in addition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub resources: Option<Value>,
-    /// The `tunnels` of `resources` under their older name. Not beside `resources`.
+    /// The older name for the `tunnels` of `resources`. Cannot be combined with `resources`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub tunnels_grants: Option<Value>,
-    /// When it ends, RFC 3339; absent: it does not.
+    /// Expiry, RFC 3339; absent: the credential does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub expires_at: Option<String>,
     /// The public key of an application: `PUBLIC KEY` in PEM (P-256, P-521 or Ed25519).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key_pem: Option<String>,
-    /// The client certificate itself, in PEM.
+    /// The client certificate, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_pem: Option<String>,
-    /// The authority whose client certificates are accepted, in PEM.
+    /// The certificate authority that issues the accepted client certificates, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_pem: Option<String>,
 }
@@ -228,27 +229,28 @@ pub struct PermissionPolicy {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionGroup {
     pub mode: GroupMode,
-    /// The chosen ones; only with `select`.
+    /// The selected permissions; only with `select`.
     #[serde(default)]
     pub permissions: Vec<Permission>,
 }
 
-/// How a group of permissions is chosen.
+/// Selection mode of a group of permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupMode {
-    /// Those that are listed.
+    /// The listed permissions.
     Select,
-    /// None.
+    /// No permissions.
     None,
 }
 
-/// How a credential is replaced: by one of the same type and reach, with another id. A personal
-/// access token gets a new token; an application sends its new key, a client its new certificate.
+/// A rotation: the credential is replaced by one of the same type and permissions, with another id.
+/// A personal access token gets a new token. For an application the request contains the new key,
+/// for a client certificate the new certificate.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RotateCredential {
-    /// Seconds that the old one stays valid; 0 where it is absent.
+    /// Seconds that the old secret stays valid; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 604_800)]
     pub overlap_seconds: Option<u32>,
@@ -260,7 +262,7 @@ pub struct RotateCredential {
     )]
     #[schema(nullable = false)]
     pub public_key_pem: Option<String>,
-    /// The new client certificate.
+    /// The new client certificate, in PEM.
     #[serde(
         default,
         deserialize_with = "given",
@@ -268,7 +270,7 @@ pub struct RotateCredential {
     )]
     #[schema(nullable = false)]
     pub certificate_pem: Option<String>,
-    /// The new authority of client certificates.
+    /// The new certificate authority of client certificates, in PEM.
     #[serde(
         default,
         deserialize_with = "given",
@@ -278,13 +280,13 @@ pub struct RotateCredential {
     pub issuer_pem: Option<String>,
 }
 
-/// Whether a credential is in force.
+/// Status of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CredentialStatus {
-    /// It is.
+    /// The credential can be used.
     Active,
-    /// It has ended.
+    /// The credential has expired.
     Expired,
 }
 
@@ -298,19 +300,20 @@ pub struct Credential {
     pub kind: CredentialKind,
     pub name: String,
     pub status: CredentialStatus,
-    /// Public id of a personal access token, 8 hex digits: it stands in TURN usernames.
+    /// Public id of a personal access token, 8 hex digits. It is part of TURN usernames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub token_endpoint: Option<String>,
-    /// The OAuth client that holds the token; absent where its owner issued it by hand.
+    /// The OAuth client that uses the token; absent if its owner issued it directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub oauth_client_id: Option<String>,
-    /// SHA-256 of the certificate in hex, where one certificate is meant.
+    /// SHA-256 of the certificate in hex, if the credential accepts one certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub fingerprint: Option<String>,
-    /// SHA-256 of the authority's certificate in hex, where all its certificates are accepted.
+    /// SHA-256 of the authority's certificate in hex, if the credential accepts all certificates of
+    /// the authority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub issuer_fingerprint: Option<String>,
@@ -318,10 +321,10 @@ pub struct Credential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub public_key_pem: Option<String>,
-    /// Permissions; `null` is not narrowed.
+    /// Permissions; `null` means that they are not restricted.
     #[schema(required = true)]
     pub permissions: Option<Vec<Permission>>,
-    /// Boundaries; absent where there are none.
+    /// Boundaries; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, value_type = Object)]
     pub resources: Option<Value>,
@@ -330,20 +333,20 @@ pub struct Credential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub expires_at: Option<String>,
-    /// When it was last seen in use; kept to the minute.
+    /// Time of last use, with a precision of one minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub last_used_at: Option<String>,
-    /// The address that this use came from.
+    /// Client address of the last use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub last_used_ip: Option<String>,
-    /// Its successor, once it was rotated.
+    /// Id of the credential that replaced this one, once it was rotated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub rotated_to: Option<String>,
-    /// The credential that was shown when this one was issued, itself or by a token that was minted
-    /// from it; absent: a person in a browser issued it, or approved it for a client.
+    /// The credential that authorised the issue of this one, directly or through a token minted
+    /// from it; absent if a person issued it in a browser or approved it for a client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub issued_by: Option<String>,
@@ -357,7 +360,7 @@ pub struct CredentialList {
     pub paging: Paging,
 }
 
-/// A credential that was just made, with its secret where it has one: it is not shown again.
+/// A new credential, with its secret if it has one. The secret is shown only once.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct IssuedCredential {
     pub credential: Credential,

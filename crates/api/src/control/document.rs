@@ -1,4 +1,4 @@
-//! Assembles the document out of the operations and the schemas.
+//! Builds the OpenAPI document from the operations and the schemas.
 
 use serde_json::{Value, json};
 use types::permission::{CONTROL_PLANE_BUNDLES, Permission, Rule};
@@ -46,7 +46,7 @@ pub(super) fn assemble() -> Value {
         .components(Some(components().build()))
         .build();
     document.extensions = Some(document_extensions());
-    // The document is strings, numbers and maps with string keys: it always serialises.
+    // The document consists of strings, numbers and maps with string keys, so it always serialises.
     sorted(serde_json::to_value(&document).unwrap_or_default())
 }
 
@@ -115,7 +115,8 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
 
 fn security(builder: OperationBuilder, operation: &Operation) -> OperationBuilder {
     let scopes: &[&str] = match operation.access {
-        // Empty, not absent: no credential is needed whatever the document says elsewhere.
+        // The list is empty instead of absent: the operation needs no credential, even if the
+        // document sets a default elsewhere.
         Access::Public => return builder.securities(Some(Vec::new())),
         Access::Authenticated | Access::Operator(_) => &[],
         Access::Permitted(permission, _) => &[permission.as_str()],
@@ -141,7 +142,7 @@ fn request_body(body: Body) -> utoipa::openapi::request_body::RequestBody {
         .build()
 }
 
-/// The names between braces, in order.
+/// The parameter names between braces, in order.
 fn path_parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
     path.split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
@@ -257,7 +258,7 @@ const fn phrase(status: u16) -> &'static str {
     }
 }
 
-/// What is answered when it does not go well: status, name of the component, description.
+/// Error responses: status, name of the component, description.
 const REFUSALS: &[(u16, &str, &str)] = &[
     (
         304,

@@ -1,11 +1,11 @@
-//! Whether the platform lives, and whether it serves: for balancers and supervisors.
+//! Liveness and readiness of the platform, for load balancers and supervisors.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Access, Operation, Schemas, add};
 
-/// The process lives.
+/// Liveness: the process runs.
 pub const HEALTHZ: &Operation = &Operation::get(
     "get_health",
     "/healthz",
@@ -14,7 +14,7 @@ pub const HEALTHZ: &Operation = &Operation::get(
     "Health",
 );
 
-/// The database answers, the keys are there, and nothing drains.
+/// Readiness: the database responds, the keys are loaded, and the platform is not draining.
 pub const READYZ: &Operation = &Operation {
     refusals: &[503],
     ..Operation::get(
@@ -33,17 +33,17 @@ pub(super) fn schemas(schemas: &mut Schemas) {
     add::<Health>(schemas);
 }
 
-/// That all is well; whatever else is a problem.
+/// Response of a healthy platform. Anything else is a problem response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
     /// `ok`.
     pub status: HealthStatus,
 }
 
-/// The one thing that a health answer says.
+/// Status in a health response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthStatus {
-    /// All is well.
+    /// Healthy.
     Ok,
 }

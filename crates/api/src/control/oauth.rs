@@ -1,5 +1,5 @@
-//! OAuth: the metadata documents, which are operations of the document, and the answers of the
-//! endpoints, which are not: they take forms and refuse in the words of RFC 6749.
+//! OAuth. The metadata documents are operations of the API document. The endpoints are not: they
+//! accept forms and return errors as RFC 6749 defines them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -15,7 +15,7 @@ pub const AUTHORIZATION_SERVER: &Operation = &Operation::get(
     "AuthorizationServerMetadata",
 );
 
-/// Metadata of the protected resource (RFC 9728): the whole origin.
+/// Metadata of the protected resource (RFC 9728), which is the whole origin.
 pub const PROTECTED_RESOURCE: &Operation = &Operation::get(
     "get_protected_resource_metadata",
     "/.well-known/oauth-protected-resource",
@@ -24,7 +24,7 @@ pub const PROTECTED_RESOURCE: &Operation = &Operation::get(
     "ProtectedResourceMetadata",
 );
 
-/// The same where a client of the MCP endpoint looks for it (RFC 9728 section 3.1).
+/// The same metadata at the path that clients of the MCP endpoint request (RFC 9728 section 3.1).
 pub const PROTECTED_RESOURCE_OF_MCP: &Operation = &Operation::get(
     "get_protected_resource_metadata_of_mcp",
     "/.well-known/oauth-protected-resource/api/mcp",
@@ -40,13 +40,13 @@ pub const OPERATIONS: &[&Operation] = &[
     PROTECTED_RESOURCE_OF_MCP,
 ];
 
-/// Where a person approves a client, and where the answer of the consent page goes.
+/// Path of the consent page, which also receives the user's decision.
 pub const AUTHORIZE: &str = "/oauth/authorize";
-/// Where a device asks to be let in.
+/// Path of the device authorization endpoint.
 pub const DEVICE_AUTHORIZATION: &str = "/oauth/device_authorization";
-/// Where tokens are issued.
+/// Path of the token endpoint.
 pub const TOKEN: &str = "/oauth/token";
-/// Where tokens are revoked.
+/// Path of the revocation endpoint.
 pub const REVOKE: &str = "/oauth/revoke";
 
 /// Metadata of the authorization server (RFC 8414 section 2).
@@ -76,31 +76,31 @@ pub struct AuthorizationServerMetadata {
 /// Metadata of the protected resource (RFC 9728 section 2).
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProtectedResourceMetadata {
-    /// The whole origin: what tokens are for.
+    /// The whole origin: the audience of the tokens.
     #[schema(example = "https://svc.example.com")]
     pub resource: String,
     pub authorization_servers: Vec<String>,
     pub jwks_uri: String,
-    /// The permissions that a client asks for by itself: those over tokens and credentials are
-    /// asked for only when the person wants that.
+    /// The permissions that a client requests by default. Permissions over tokens and credentials
+    /// are requested only if the user wants them.
     pub scopes_supported: Vec<String>,
     pub bearer_methods_supported: Vec<String>,
     pub resource_name: String,
 }
 
-/// A token that was issued (RFC 6749 section 5.1).
+/// A token response (RFC 6749 section 5.1).
 #[derive(Clone, Serialize, Deserialize)]
 pub struct TokenResponse {
     pub access_token: String,
     /// Always `Bearer`.
     pub token_type: String,
-    /// Seconds.
+    /// Seconds until the token expires.
     pub expires_in: u32,
-    /// What was granted, which can be less than what was asked for.
+    /// The granted scope, which can be smaller than the requested one.
     pub scope: String,
 }
 
-/// A token does not print.
+/// The output of `Debug` leaves the token out.
 impl std::fmt::Debug for TokenResponse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TokenResponse")
@@ -114,18 +114,18 @@ impl std::fmt::Debug for TokenResponse {
 #[derive(Clone, Serialize, Deserialize)]
 pub struct DeviceAuthorization {
     pub device_code: String,
-    /// Eight letters with a dash.
+    /// Eight letters with a dash in the middle.
     pub user_code: String,
     pub verification_uri: String,
-    /// The same with the code in it, to open or to show as a picture.
+    /// The verification address with the code in it, to open as a link or show as a QR code.
     pub verification_uri_complete: String,
-    /// Seconds.
+    /// Seconds until the codes expire.
     pub expires_in: u32,
     /// Seconds between two polls.
     pub interval: u32,
 }
 
-/// Codes do not print.
+/// The output of `Debug` leaves the codes out.
 impl std::fmt::Debug for DeviceAuthorization {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DeviceAuthorization")
@@ -134,7 +134,7 @@ impl std::fmt::Debug for DeviceAuthorization {
     }
 }
 
-/// A refusal (RFC 6749 section 5.2).
+/// An error response (RFC 6749 section 5.2).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OauthError {
     pub error: String,

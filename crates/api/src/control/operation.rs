@@ -1,36 +1,37 @@
-//! One operation of the control plane, as it is served and described.
+//! One operation of the control plane, for the router and for the document.
 
 use serde_json::Value;
 use types::permission::{Permission, Rule};
 
 use super::health::{HEALTHZ, READYZ};
 
-/// One operation. Routers take path and method from it, the document everything.
+/// One operation. Routers use its path and method, the document uses all fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation {
     /// `operationId`: stable, `snake_case`, unique.
     pub id: &'static str,
     pub method: Method,
-    /// The path, with `{name}` for what varies.
+    /// The path, with `{name}` for each parameter.
     pub path: &'static str,
-    /// One line for people.
+    /// One-line summary.
     pub summary: &'static str,
     pub access: Access,
-    /// Whether the interface promises it (CP-15); else it may still change.
+    /// True if the interface guarantees the operation (CP-15). Otherwise it may still change.
     pub stable: bool,
-    /// Parameters of the query.
+    /// Query parameters.
     pub query: &'static [Parameter],
-    /// What is sent.
+    /// The request body.
     pub body: Option<Body>,
-    /// What is answered when it goes well.
+    /// The response on success.
     pub answer: Answer,
-    /// Statuses of refusals beside those that follow from the rest: see
+    /// Error statuses in addition to those that follow from the other fields: see
     /// [`Operation::every_refusal`].
     pub refusals: &'static [u16],
 }
 
 impl Operation {
-    /// A `GET` that answers 200 with a component schema; the other fields by struct update.
+    /// A `GET` that responds with 200 and a component schema. Set the other fields with struct
+    /// update syntax.
     pub const fn get(
         id: &'static str,
         path: &'static str,
@@ -52,22 +53,22 @@ impl Operation {
         }
     }
 
-    /// Statuses of everything that may be answered when it does not go well, ascending.
+    /// All error statuses of the operation, ascending.
     ///
-    /// Every caller has a limited rate, but for what balancers ask. Whoever is guarded reads the
-    /// database, which may be away, and an address, which may have parameters that nobody knows. What a
-    /// path names may not be there. A body may be malformed, too large, or declared as something else
-    /// than JSON.
+    /// Every caller is rate limited, except for the health checks of load balancers. Guarded
+    /// operations read the database, which may be unavailable. Their address may have unknown
+    /// parameters. The objects in the path may not exist. A body may be malformed, too large, or of
+    /// another type than JSON.
     pub fn every_refusal(&self) -> Vec<u16> {
         let guarded: &[u16] = match self.access {
             Access::Public if [HEALTHZ.path, READYZ.path].contains(&self.path) => &[],
             Access::Public => &[429],
             Access::Authenticated => &[400, 401, 429, 503],
             Access::Permitted(..) => &[400, 401, 403, 429, 503],
-            // Whoever is no operator is told that it is not there.
+            // A caller that is not an operator receives 404.
             Access::Operator(_) => &[400, 401, 404, 429, 503],
         };
-        // A write that another site made a browser send.
+        // A write that another site caused in a browser is refused.
         let is_read = matches!(self.method, Method::Get | Method::Head);
         let foreign: &[u16] = if is_read || self.access == Access::Public {
             &[]
@@ -86,21 +87,21 @@ impl Operation {
     }
 }
 
-/// What an operation asks of its caller.
+/// Credential and permission that an operation requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing.
+    /// No credential.
     Public,
     /// Any valid credential.
     Authenticated,
-    /// A permission; the rules are those of it that the operation uses.
+    /// A permission; the rules are the ones of the permission that the operation uses.
     Permitted(Permission, &'static [Rule]),
-    /// An operator of the installation, with a credential that is not narrowed or in a session.
-    /// For everybody else the operation is not there. No permission gives these rules.
+    /// An operator of the installation, with an unrestricted credential or in a browser session.
+    /// All other callers receive 404. No permission includes these rules.
     Operator(&'static [Rule]),
 }
 
-/// A method of HTTP.
+/// An HTTP method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Get,
@@ -111,7 +112,7 @@ pub enum Method {
     Delete,
 }
 
-/// A parameter of the query.
+/// A query parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
     pub name: &'static str,
@@ -119,16 +120,16 @@ pub struct Parameter {
     pub shape: Shape,
 }
 
-/// The shape of a query parameter. All are optional.
+/// Type of a query parameter. All query parameters are optional.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
     /// Any text.
     Text,
-    /// One of these texts.
+    /// One of the given texts.
     OneOf(&'static [&'static str]),
     /// An integer within these bounds, both included.
     Integer(i64, i64),
-    /// A time of RFC 3339.
+    /// An RFC 3339 time.
     Time,
 }
 
@@ -137,22 +138,22 @@ pub enum Shape {
 pub struct Body {
     /// Component schema.
     pub schema: &'static str,
-    /// Whether a request without a body is refused.
+    /// True if a request without a body is refused.
     pub required: bool,
-    /// An example of it.
+    /// An example body.
     pub example: fn() -> Value,
 }
 
-/// The answer when it goes well.
+/// The response on success.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
     pub status: u16,
-    /// Media type and component schema; `None`: there is no body.
+    /// Media type and component schema; `None`: no body.
     pub content: Option<(&'static str, &'static str)>,
 }
 
 impl Answer {
-    /// A JSON body of a component schema.
+    /// A response with a JSON body of a component schema.
     pub const fn json(status: u16, schema: &'static str) -> Self {
         Self {
             status,
@@ -160,7 +161,7 @@ impl Answer {
         }
     }
 
-    /// 204 without a body.
+    /// A 204 response without a body.
     pub const NO_CONTENT: Self = Self {
         status: 204,
         content: None,

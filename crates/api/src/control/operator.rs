@@ -1,7 +1,8 @@
-//! The operator's side: everybody's users, workspaces and projects, and keeping them from use.
+//! Operations for operators: users, workspaces and projects of the whole installation, and their
+//! suspension.
 //!
-//! Only operators of the installation find it, with a credential that is not narrowed or in a
-//! session; for everybody else it is not there.
+//! Only operators of the installation can use them, with an unrestricted credential or in a browser
+//! session. All other callers receive 404.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,7 +12,7 @@ use utoipa::ToSchema;
 use super::people::{PAGE, PAGE_SIZE};
 use super::{Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add};
 
-/// Everybody who has an account.
+/// All users.
 pub const LIST_USERS: &Operation = &Operation {
     query: &[
         SEARCH,
@@ -30,7 +31,7 @@ pub const LIST_USERS: &Operation = &Operation {
     )
 };
 
-/// One of them.
+/// One user.
 pub const GET_USER: &Operation = &get(
     "get_operator_user",
     "/api/operator/users/{user_id}",
@@ -38,7 +39,7 @@ pub const GET_USER: &Operation = &get(
     "OperatorUser",
 );
 
-/// Keeps a person from signing in, and everything that acts for the person from acting.
+/// Suspends a user: the user cannot sign in, and the user's credentials stop working.
 pub const SUSPEND_USER: &Operation = &suspend(
     "suspend_operator_user",
     "/api/operator/users/{user_id}/suspend",
@@ -46,7 +47,7 @@ pub const SUSPEND_USER: &Operation = &suspend(
     "OperatorUser",
 );
 
-/// Lets a person in again.
+/// Resumes a suspended user.
 pub const RESUME_USER: &Operation = &resume(
     "resume_operator_user",
     "/api/operator/users/{user_id}/resume",
@@ -54,7 +55,7 @@ pub const RESUME_USER: &Operation = &resume(
     "OperatorUser",
 );
 
-/// Every workspace.
+/// All workspaces.
 pub const LIST_WORKSPACES: &Operation = &Operation {
     query: &[SEARCH, PAGE, PAGE_SIZE, sort(&["id", "name"]), ORDER],
     refusals: &[400, 404],
@@ -67,7 +68,7 @@ pub const LIST_WORKSPACES: &Operation = &Operation {
     )
 };
 
-/// One of them.
+/// One workspace.
 pub const GET_WORKSPACE: &Operation = &get(
     "get_operator_workspace",
     "/api/operator/workspaces/{workspace_id}",
@@ -75,7 +76,7 @@ pub const GET_WORKSPACE: &Operation = &get(
     "OperatorWorkspace",
 );
 
-/// Leaves a workspace's members with reading.
+/// Suspends a workspace: its members can only read.
 pub const SUSPEND_WORKSPACE: &Operation = &suspend(
     "suspend_operator_workspace",
     "/api/operator/workspaces/{workspace_id}/suspend",
@@ -83,7 +84,7 @@ pub const SUSPEND_WORKSPACE: &Operation = &suspend(
     "OperatorWorkspace",
 );
 
-/// Lets a workspace be used again.
+/// Resumes a suspended workspace.
 pub const RESUME_WORKSPACE: &Operation = &resume(
     "resume_operator_workspace",
     "/api/operator/workspaces/{workspace_id}/resume",
@@ -91,7 +92,7 @@ pub const RESUME_WORKSPACE: &Operation = &resume(
     "OperatorWorkspace",
 );
 
-/// Every project.
+/// All projects.
 pub const LIST_PROJECTS: &Operation = &Operation {
     query: &[
         SEARCH,
@@ -110,7 +111,7 @@ pub const LIST_PROJECTS: &Operation = &Operation {
     )
 };
 
-/// One of them.
+/// One project.
 pub const GET_PROJECT: &Operation = &get(
     "get_operator_project",
     "/api/operator/projects/{project_id}",
@@ -118,7 +119,7 @@ pub const GET_PROJECT: &Operation = &get(
     "OperatorProject",
 );
 
-/// Makes a project unavailable.
+/// Suspends a project, which makes it unavailable.
 pub const SUSPEND_PROJECT: &Operation = &suspend(
     "suspend_operator_project",
     "/api/operator/projects/{project_id}/suspend",
@@ -126,7 +127,7 @@ pub const SUSPEND_PROJECT: &Operation = &suspend(
     "OperatorProject",
 );
 
-/// Makes a project available again.
+/// Resumes a suspended project.
 pub const RESUME_PROJECT: &Operation = &resume(
     "resume_operator_project",
     "/api/operator/projects/{project_id}/resume",
@@ -134,7 +135,7 @@ pub const RESUME_PROJECT: &Operation = &resume(
     "OperatorProject",
 );
 
-/// The audit log of everything, newest first.
+/// The audit log of the installation, newest first.
 pub const LIST_AUDIT: &Operation = &Operation {
     query: &[PAGE, PAGE_SIZE],
     refusals: &[400, 404],
@@ -147,7 +148,7 @@ pub const LIST_AUDIT: &Operation = &Operation {
     )
 };
 
-/// The clusters of engines, and who of them is linked.
+/// The clusters of engines, and their linked engines.
 pub const LIST_ENGINES: &Operation = &Operation {
     refusals: &[400, 404],
     ..Operation::get(
@@ -262,12 +263,12 @@ const ORDER: Parameter = Parameter {
     shape: Shape::OneOf(&["asc", "desc"]),
 };
 
-/// Why something is suspended; the audit log keeps it.
+/// Reason for a suspension; it is stored in the audit log.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Suspend {
-    /// For other operators and, where it concerns a workspace or a project, for its members: 1 to
-    /// 500 characters.
+    /// Shown to other operators, and to the members of a suspended workspace or project: 1 to 500
+    /// characters.
     #[schema(example = "Sends spam; ticket 4711.", min_length = 1, max_length = 500)]
     pub reason: String,
 }
@@ -281,7 +282,7 @@ pub struct OperatorUserList {
     pub paging: Paging,
 }
 
-/// A person, as operators see it.
+/// A user, as operators see it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorUser {
@@ -290,15 +291,15 @@ pub struct OperatorUser {
     #[schema(example = "ada@example.com")]
     pub email: String,
     pub name: String,
-    /// `user`, or `admin`: an operator.
+    /// `user` or `admin` (operator).
     #[schema(example = "user")]
     pub role: String,
     /// `active` or `suspended`.
     #[schema(example = "active")]
     pub status: String,
-    /// Whether the address was proved.
+    /// True if the address is verified.
     pub email_verified: bool,
-    /// Whether signing in asks for a second factor.
+    /// True if a second factor is set up for signing in.
     pub second_factor: bool,
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -329,7 +330,7 @@ pub struct OperatorWorkspace {
     /// `active` or `suspended`.
     #[schema(example = "active")]
     pub status: String,
-    /// How its subscription stands; absent without one.
+    /// Status of the subscription; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subscription_status: Option<String>,
@@ -356,21 +357,21 @@ pub struct OperatorProject {
     pub id: String,
     pub workspace_id: String,
     pub name: String,
-    /// Eight hex digits, the label of its host name.
+    /// Eight hex digits, the project's label in host names.
     #[schema(example = "0a1b2c3d")]
     pub endpoint: String,
     #[schema(example = "basic")]
     pub plan: String,
     #[schema(example = "other")]
     pub provider: String,
-    /// Absent where routing is global.
+    /// Absent if routing is global.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub region: Option<String>,
     /// `active`, `unavailable` or `error`.
     #[schema(example = "active")]
     pub status: String,
-    /// Since when it is suspended; absent where it is not.
+    /// Time of the suspension; absent if the project is not suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub suspended_at: Option<String>,
@@ -386,7 +387,7 @@ pub struct OperatorProject {
 pub struct OperatorEngineList {
     /// In the order of the configuration.
     pub clusters: Vec<OperatorCluster>,
-    /// Counts changes that engines are told of; an engine that has come so far knows everything.
+    /// Version of the replicated configuration. An engine with this version is up to date.
     #[schema(example = 4711)]
     pub version: u64,
 }
@@ -397,34 +398,34 @@ pub struct OperatorEngineList {
 pub struct OperatorCluster {
     #[schema(example = "engine.example.com")]
     pub cluster_domain: String,
-    /// Whether there is a secret with which an engine can link up.
+    /// True if there is a secret with which an engine can link to the platform.
     pub enrolled: bool,
-    /// The engines that are linked.
+    /// The linked engines.
     pub links: Vec<OperatorLink>,
-    /// When an engine reported last; absent before the first time.
+    /// Time of the last report of an engine; absent before the first report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub reported_at: Option<String>,
-    /// Agents that are online, as the engines said last.
+    /// Agents that are online, according to the last reports of the engines.
     pub clients: u64,
-    /// Tunnels that are online, as the engines said last.
+    /// Tunnels that are online, according to the last reports of the engines.
     pub tunnels: u64,
 }
 
-/// An engine that is linked.
+/// A linked engine.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorLink {
-    /// Where it links from.
+    /// Address from which the engine is linked.
     #[schema(example = "192.0.2.1")]
     pub address: String,
-    /// Since when.
+    /// Time when the link was established.
     #[schema(format = DateTime)]
     pub linked_at: String,
-    /// When that was looked at.
+    /// Time when this state was read.
     #[schema(format = DateTime)]
     pub seen_at: String,
-    /// How far it had been told by then.
+    /// Configuration version that the engine had at that time.
     #[schema(example = 4711)]
     pub version: u64,
 }

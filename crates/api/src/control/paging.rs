@@ -3,25 +3,25 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Largest page that is given out.
+/// Maximum page size.
 pub const MAX_PAGE_SIZE: u32 = 100;
 
-/// Where in a list a page is; flattened into the answer beside its items.
+/// Position of a page in a list; flattened into the response beside its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Paging {
-    /// This page, from 1.
+    /// Number of this page, from 1.
     pub page: u32,
     /// Items of a full page.
     pub page_size: u32,
-    /// Items of the whole list.
+    /// Number of items in the whole list.
     pub total: u64,
-    /// Pages of the whole list.
+    /// Number of pages of the whole list.
     pub total_pages: u64,
 }
 
 impl Paging {
-    /// The place of a page in a list of `total` items.
+    /// The position of a page in a list of `total` items.
     pub const fn new(page: u32, page_size: u32, total: u64) -> Self {
         let size = if page_size == 0 { 1 } else { page_size as u64 };
         Self {

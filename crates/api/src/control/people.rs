@@ -1,4 +1,4 @@
-//! The person behind a credential, and what people did.
+//! The person behind a credential, and the audit logs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{Access, Operation, Paging, Parameter, Schemas, Shape, add};
 
-/// The person behind the credential. Any valid credential; no permission is needed.
+/// The person behind the credential. Any valid credential is enough; no permission is needed.
 pub const GET_USER: &Operation = &Operation::get(
     "get_user",
     "/api/user",
@@ -80,18 +80,18 @@ pub struct User {
     pub id: String,
     #[schema(example = "ada@example.com")]
     pub email: String,
-    /// Whether the person proved to hold the address.
+    /// True if the person has verified the address.
     pub email_verified: bool,
-    /// The address that comes into force once the link that was sent to it is followed; absent:
-    /// no change is under way.
+    /// The new address, which takes effect once the link that was sent to it is opened; absent: no
+    /// change is pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub pending_email: Option<String>,
     pub name: String,
-    /// What the person is to the installation: `user` or `admin`.
+    /// Role in the installation: `user` or `admin`.
     #[schema(example = "user")]
     pub role: String,
-    /// Whether signing in asks for a second factor.
+    /// True if a second factor is set up for signing in.
     pub second_factor: bool,
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -112,26 +112,26 @@ pub struct AuditList {
 pub struct AuditEntry {
     #[schema(example = "adt_01h455vb4pex5vsknk084sn02q")]
     pub id: String,
-    /// What was done.
+    /// The action.
     #[schema(example = "member.changed")]
     pub action: String,
-    /// Who did it; absent: the platform itself, or somebody who is not known.
+    /// The user that did it; absent: the platform itself or an unknown actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub actor_user_id: Option<String>,
-    /// With which credential; absent: in a browser.
+    /// The credential that was used; absent: a browser session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub actor_credential_id: Option<String>,
-    /// Kind of what it was done to.
+    /// Kind of the object that the action changed.
     #[schema(example = "user")]
     pub target_kind: String,
-    /// Id of what it was done to.
+    /// Id of the object that the action changed.
     pub target_id: String,
-    /// More, by the kind of action.
+    /// Further details, which depend on the action.
     #[schema(value_type = Object)]
     pub details: Value,
-    /// From which address.
+    /// Client address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ip: Option<String>,

@@ -1,4 +1,4 @@
-//! Plan configuration: what a workspace may create, where, and what it would cost (CP-3).
+//! Plan configuration: the plans that a workspace may use, their regions, and their prices (CP-3).
 
 use serde::{Deserialize, Serialize};
 use types::permission::{Permission, Rule};
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::{Access, Operation, Schemas, add};
 
-/// What a project could be created as, priced for this workspace (CP-3).
+/// The plans and regions available for a new project, with prices for this workspace (CP-3).
 pub const PLAN_CONFIGURATION: &Operation = &Operation {
     stable: true,
     ..Operation::get(
@@ -37,16 +37,16 @@ pub(super) fn schemas(schemas: &mut Schemas) {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Plan {
-    /// The plan without a charge.
+    /// The free plan.
     Basic,
-    /// The plan that most teams pay for.
+    /// The usual plan for teams.
     Pro,
-    /// The plan by arrangement.
+    /// The plan sold by arrangement.
     Enterprise,
 }
 
 impl Plan {
-    /// Every plan, in the order in which they are shown.
+    /// Every plan, in display order.
     pub const ALL: [Self; 3] = [Self::Basic, Self::Pro, Self::Enterprise];
 
     /// Name on the wire and in the store.
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// Whose machines a region stands on.
+/// Provider of the machines of a region.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
@@ -73,7 +73,7 @@ pub enum Provider {
     Azure,
     /// The operator's own machines.
     Onpremise,
-    /// Any other.
+    /// Any other provider.
     Other,
 }
 
@@ -119,7 +119,7 @@ macro_rules! words {
 
 words! { Plan Provider }
 
-/// A word that the catalogue does not have.
+/// A word that is not in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownWord;
 
@@ -131,13 +131,13 @@ impl std::fmt::Display for UnknownWord {
 
 impl std::error::Error for UnknownWord {}
 
-/// What a workspace may create, each plan with its fingerprint.
+/// The plans for a new project of the workspace, each with its fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanConfiguration {
-    /// Every plan of the catalogue, those that cannot be chosen too.
+    /// Every plan of the catalogue, including plans that cannot be chosen.
     pub plans: Vec<PlanOption>,
-    /// The choice nearest to the caller; absent where the caller's location is not known.
+    /// The choice nearest to the caller; absent if the caller's location is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub recommended: Option<RecommendedChoice>,
@@ -149,35 +149,35 @@ pub struct PlanConfiguration {
 pub struct PlanOption {
     /// The plan.
     pub plan: Plan,
-    /// Its name, for people.
+    /// Display name.
     pub name: String,
-    /// What it is for, for people.
+    /// Purpose of the plan, as display text.
     pub description: String,
-    /// Whether it can be chosen now.
+    /// True if the plan can be chosen now.
     pub available: bool,
-    /// Why it cannot, for programs.
+    /// Reason code if the plan cannot be chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub unavailable_reason_code: Option<UnavailableReason>,
-    /// Why it cannot, for people.
+    /// Reason as display text if the plan cannot be chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub unavailable_reason: Option<String>,
-    /// What the choice would cost.
+    /// Cost of the choice.
     pub billing_impact: BillingImpact,
-    /// What has to happen for it; the server's choice, never the caller's (CP-4c).
+    /// The required billing step. The server decides it, never the caller (CP-4c).
     pub billing_action: BillingAction,
-    /// Where it can stand. A region without capacity is not listed.
+    /// Providers and regions for the plan. A region without capacity is not listed.
     pub providers: Vec<ProviderOption>,
-    /// Stands for all of this, in the creation that confirms it.
+    /// Fingerprint of this option, which the creation request repeats as confirmation.
     pub creation_fingerprint: String,
 }
 
-/// Why a plan cannot be chosen.
+/// Reason why a plan cannot be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnavailableReason {
-    /// No region of the plan has room.
+    /// No region of the plan has capacity.
     NoCapacity,
     /// The plan is sold by arrangement with the operator.
     ByArrangement,
@@ -186,24 +186,24 @@ pub enum UnavailableReason {
     ServerConfirmationDisabled,
     /// The plan needs a first payment, and this installation has no hosted checkout.
     CheckoutDisabled,
-    /// The workspace already has as many projects of the plan as it may.
+    /// The workspace has reached its limit of projects of the plan.
     ProjectLimit,
 }
 
-/// What a creation would cost.
+/// Cost of a creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BillingImpact {
     /// The kind.
     #[serde(rename = "type")]
     pub kind: BillingImpactKind,
-    /// In a few words.
+    /// Short display text.
     pub label: String,
-    /// In a sentence.
+    /// Display text of one sentence.
     pub description: String,
-    /// Whether anything is charged in this installation at all.
+    /// True if this installation charges at all.
     pub billing_enabled: bool,
-    /// What is due now.
+    /// Amount due now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub price: Option<Price>,
@@ -211,11 +211,11 @@ pub struct BillingImpact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub compare_at_price: Option<Price>,
-    /// What is due in every period.
+    /// Amount due in every period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub recurring: Option<RecurringPrice>,
-    /// Why the price is reduced.
+    /// Reason for the price reduction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub promotion: Option<String>,
@@ -227,24 +227,24 @@ pub struct BillingImpact {
 pub enum BillingImpactKind {
     /// Nothing is charged.
     None,
-    /// A subscription begins.
+    /// A new subscription starts.
     NewCharge,
-    /// The subscription grows; the rest of its period is charged in proportion.
+    /// The subscription grows; the remainder of its period is charged pro rata.
     ProratedCharge,
 }
 
-/// What has to happen for a creation.
+/// The required billing step of a creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BillingAction {
     /// The kind.
     #[serde(rename = "type")]
     pub kind: BillingActionKind,
-    /// In a few words.
+    /// Short display text.
     pub label: String,
-    /// In a sentence.
+    /// Display text of one sentence.
     pub description: String,
-    /// Words for the button that confirms.
+    /// Label of the button that confirms the creation.
     pub submit_label: String,
 }
 
@@ -256,14 +256,14 @@ pub enum BillingActionKind {
     Create,
     /// The creation route creates it and updates the subscription (CP-4e).
     UpdateSubscription,
-    /// A hosted payment comes first (CP-4d).
+    /// A hosted payment is required first (CP-4d).
     Checkout,
     /// The workspace has to set up billing first (CP-4d).
     BillingSetup,
 }
 
 impl BillingActionKind {
-    /// Whether the creation route can confirm it.
+    /// True if the creation endpoint can confirm the action.
     pub const fn server_confirmed(self) -> bool {
         matches!(self, Self::Create | Self::UpdateSubscription)
     }
@@ -306,7 +306,7 @@ pub struct Currency([u8; 3]);
 impl Currency {
     /// The code.
     pub fn as_str(&self) -> &str {
-        // Only capital letters are ever put in.
+        // The constructor accepts only capital letters.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -369,7 +369,7 @@ impl ToSchema for Currency {}
 pub struct ProviderOption {
     /// The provider.
     pub provider: Provider,
-    /// Its regions that have room.
+    /// Its regions that have capacity.
     pub regions: Vec<RegionOption>,
 }
 
@@ -379,7 +379,7 @@ pub struct ProviderOption {
 pub struct RegionOption {
     /// Name of the region.
     pub region: String,
-    /// Whether it is the nearest to the caller, as far as that is known.
+    /// True if the region is the nearest to the caller, as far as the location is known.
     pub recommended: bool,
 }
 

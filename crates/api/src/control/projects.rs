@@ -52,7 +52,7 @@ pub const LIST: &Operation = &Operation {
     )
 };
 
-/// One project by its id.
+/// Returns one project by its id.
 pub const GET: &Operation = &Operation {
     ..Operation::get(
         "get_tunnels_project",
@@ -63,7 +63,7 @@ pub const GET: &Operation = &Operation {
     )
 };
 
-/// One project by its endpoint (CP-5).
+/// Returns one project by its endpoint (CP-5).
 pub const RESOLVE: &Operation = &Operation {
     stable: true,
     ..Operation::get(
@@ -188,15 +188,15 @@ pub struct Project {
     /// Id.
     #[schema(example = "prj_01h455vb4pex5vsknk084sn02q")]
     pub id: String,
-    /// The workspace that it belongs to.
+    /// The workspace that owns the project.
     #[schema(example = "wks_01h455vb4pex5vsknk084sn02q")]
     pub workspace_id: String,
-    /// Name, for people; not unique.
+    /// Display name; not unique.
     pub name: String,
-    /// Eight hex digits: its name in addresses.
+    /// Eight hex digits that identify the project in host names.
     #[schema(example = "e7e8a732")]
     pub endpoint: String,
-    /// `<endpoint>.<domain>:<engine port>`, where older SDKs look for the engine.
+    /// `<endpoint>.<domain>:<engine port>`, the engine address that older SDKs use.
     pub url: String,
     /// Domain of the cluster; the engine is `<endpoint>.<domain>`.
     pub domain: String,
@@ -210,50 +210,50 @@ pub struct Project {
     pub turn_domain: String,
     /// Realm of the TURN service.
     pub turn_realm: String,
-    /// Whether it can be used.
+    /// Status of the project.
     pub status: ProjectStatus,
-    /// How its traffic is placed; the same as `routing`.
+    /// Routing of its traffic; the same as `routing`.
     pub placement: Placement,
-    /// How its traffic is placed.
+    /// Routing of its traffic.
     pub routing: Placement,
-    /// Whose machines it is on.
+    /// Provider of the region.
     pub provider: Provider,
-    /// Where.
+    /// Region.
     pub region: String,
     /// Plan.
     pub plan: Plan,
-    /// Whether its engine serves others too.
+    /// Shared or dedicated engine.
     pub deployment: Deployment,
 }
 
-/// Whether a project can be used.
+/// Status of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProjectStatus {
-    /// It can.
+    /// The project can be used.
     Active,
     /// Suspended by the operator.
     Unavailable,
-    /// Something is wrong with it.
+    /// The project has an error.
     Error,
 }
 
-/// How the traffic of a project is placed.
+/// Routing of the traffic of a project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// In its region.
+    /// Through the region of the project.
     #[default]
     Regional,
 }
 
-/// What serves a project.
+/// Deployment of the engine of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Deployment {
-    /// An engine that serves others too.
+    /// An engine shared with other projects.
     Shared,
-    /// An engine of its own.
+    /// A dedicated engine.
     Dedicated,
 }
 
@@ -263,17 +263,17 @@ pub enum Deployment {
 pub struct ProjectList {
     /// The projects of the page.
     pub projects: Vec<Project>,
-    /// Where in the list this page is.
+    /// Position of this page in the list.
     #[serde(flatten)]
     pub paging: Paging,
 }
 
-/// What a project is created from. Nothing here chooses how it is paid: an unknown member is
-/// refused (CP-4c).
+/// Properties of a new project. No member selects a payment method: unknown members are refused
+/// (CP-4c).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateProject {
-    /// Name, for people: 1 to 64 characters.
+    /// Display name: 1 to 64 characters.
     #[schema(min_length = 1, max_length = 64)]
     pub name: String,
     /// The plan.
@@ -283,29 +283,29 @@ pub struct CreateProject {
     /// The region.
     #[schema(min_length = 1, max_length = 64)]
     pub region: String,
-    /// How its traffic is placed.
+    /// Routing of its traffic.
     #[serde(default)]
     #[schema(required = false)]
     pub routing: Placement,
-    /// The fingerprint of the plan in the plan configuration that was confirmed.
+    /// The confirmed fingerprint of the plan, from the plan configuration.
     #[schema(min_length = 1, max_length = 128)]
     pub creation_fingerprint: String,
-    /// The caller's name for this one creation: with the same key, a repeated request answers the
-    /// project that the first one created. 1 to 128 visible ASCII characters.
+    /// The caller's key for this creation. A repeated request with the same key returns the project
+    /// that the first one created. 1 to 128 visible ASCII characters.
     #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]{1,128}$")]
     pub idempotency_key: String,
 }
 
-/// What can be changed about a project.
+/// The changeable properties of a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateProject {
-    /// Name, for people: 1 to 64 characters.
+    /// Display name: 1 to 64 characters.
     #[schema(min_length = 1, max_length = 64)]
     pub name: String,
 }
 
-/// Where a project goes.
+/// Target of a project transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TransferProject {

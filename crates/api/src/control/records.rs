@@ -1,4 +1,4 @@
-//! What a project is on and what happened in it: plan, usage, request logs, events.
+//! Records of a project: its plan, usage, request logs and events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub const PLAN: &Operation = &Operation {
     )
 };
 
-/// What the project's tunnels carried.
+/// Usage of the project's tunnels.
 pub const USAGE: &Operation = &Operation {
     query: &[TIMELINE, START, END],
     ..Operation::get(
@@ -31,7 +31,7 @@ pub const USAGE: &Operation = &Operation {
     )
 };
 
-/// What the project's TURN relays carried.
+/// Usage of the project's TURN relays.
 pub const TURN_USAGE: &Operation = &Operation {
     id: "get_tunnels_project_turn_usage",
     path: "/api/projects/tunnels/{project_id}/turn/usage",
@@ -159,102 +159,102 @@ const AFTER: Parameter = Parameter {
 pub struct ProjectPlan {
     /// The plan.
     pub plan: Plan,
-    /// Its name, for people.
+    /// Display name.
     pub name: String,
-    /// What it is for, for people.
+    /// Purpose of the plan, as display text.
     pub description: String,
-    /// What it costs in a month; absent where nothing is charged.
+    /// Price per month; absent if nothing is charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub monthly: Option<Price>,
-    /// Days that logs and events are kept.
+    /// Retention of logs and events, in days.
     pub log_retention_days: u16,
-    /// Whether the project may have webhooks.
+    /// True if the project may have webhooks.
     pub webhooks: bool,
-    /// TCP addresses that the project may reserve.
+    /// Maximum number of reserved TCP addresses of the project.
     pub tcp_addresses: u32,
 }
 
-/// What the tunnels of a project carried in a range of time. Counted by the hour: the range is
+/// Usage of the tunnels of a project in a time range. Usage is counted by the hour, so the range is
 /// widened to whole hours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Beginning of the range.
+    /// Start of the range.
     #[schema(format = DateTime)]
     pub start: String,
-    /// End of the range; not in it.
+    /// End of the range (exclusive).
     #[schema(format = DateTime)]
     pub end: String,
-    /// All of it.
+    /// Usage of the whole range.
     pub total: Carried,
-    /// By the hour; an hour without use is left out.
+    /// Usage by hour; hours without usage are left out.
     pub hours: Vec<CarriedInHour>,
 }
 
-/// What tunnels carried.
+/// Usage of tunnels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Carried {
-    /// Streams that ended.
+    /// Finished streams.
     pub streams: i64,
-    /// Those of them that failed.
+    /// Finished streams that failed.
     pub failed_streams: i64,
-    /// Bytes towards the private side.
+    /// Bytes from visitors to the service.
     pub upstream_bytes: i64,
-    /// Bytes towards the visitor.
+    /// Bytes from the service to visitors.
     pub downstream_bytes: i64,
 }
 
-/// What tunnels carried in one hour.
+/// Usage of tunnels in one hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CarriedInHour {
-    /// Beginning of the hour.
+    /// Start of the hour.
     #[schema(format = DateTime)]
     pub start: String,
-    /// What was carried.
+    /// Usage of the hour.
     #[serde(flatten)]
     pub carried: Carried,
 }
 
-/// What the TURN relays of a project carried in a range of time. Counted by the hour: the range is
-/// widened to whole hours.
+/// Usage of the TURN relays of a project in a time range. Usage is counted by the hour, so the
+/// range is widened to whole hours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnUsage {
-    /// Beginning of the range.
+    /// Start of the range.
     #[schema(format = DateTime)]
     pub start: String,
-    /// End of the range; not in it.
+    /// End of the range (exclusive).
     #[schema(format = DateTime)]
     pub end: String,
-    /// All of it.
+    /// Usage of the whole range.
     pub total: Relayed,
-    /// By the hour; an hour without use is left out.
+    /// Usage by hour; hours without usage are left out.
     pub hours: Vec<RelayedInHour>,
 }
 
-/// What relays carried.
+/// Usage of relays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Relayed {
-    /// Credentials that were issued.
+    /// Issued credentials.
     pub credentials: i64,
-    /// Relay sessions that were allocated.
+    /// Allocated relay sessions.
     pub allocations: i64,
     /// Bytes in both directions.
     pub relayed_bytes: i64,
 }
 
-/// What relays carried in one hour.
+/// Usage of relays in one hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RelayedInHour {
-    /// Beginning of the hour.
+    /// Start of the hour.
     #[schema(format = DateTime)]
     pub start: String,
-    /// What was carried.
+    /// Usage of the hour.
     #[serde(flatten)]
     pub relayed: Relayed,
 }
@@ -265,7 +265,7 @@ pub struct RelayedInHour {
 pub struct LogList {
     /// The logs of the page; each is an event of the type `stream.summary`.
     pub logs: Vec<StoredEvent>,
-    /// Where in the list this page is.
+    /// Position of this page in the list.
     #[serde(flatten)]
     pub paging: Paging,
 }
@@ -276,12 +276,12 @@ pub struct LogList {
 pub struct EventList {
     /// The events of the page.
     pub events: Vec<StoredEvent>,
-    /// Where in the list this page is.
+    /// Position of this page in the list.
     #[serde(flatten)]
     pub paging: Paging,
 }
 
-/// One event as it is kept.
+/// One stored event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredEvent {
@@ -289,36 +289,36 @@ pub struct StoredEvent {
     pub event_id: String,
     /// Type, for example `tunnel.created` or `stream.summary`.
     pub event_type: String,
-    /// What it is about.
+    /// Category of the event.
     pub event_category: EventCategory,
     /// Project.
     pub project_id: String,
     /// Workspace of the project.
     pub workspace_id: String,
-    /// Cluster that it came from.
+    /// Cluster that reported the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub cluster_id: Option<String>,
-    /// The user that it is about.
+    /// The user that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub user_id: Option<String>,
-    /// What happened; of the type's own shape.
+    /// Details of the event; the shape depends on the type.
     #[schema(value_type = Object)]
     pub payload: Value,
-    /// When it happened.
+    /// Time of the event.
     #[schema(format = DateTime)]
     pub created_at: String,
-    /// When it will be forgotten.
+    /// Time when the event is deleted.
     #[schema(format = DateTime)]
     pub expires_at: String,
 }
 
-/// What an event is about.
+/// Category of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventCategory {
-    /// Clients and tunnels coming and going.
+    /// Clients and tunnels that connect or disconnect.
     Lifecycle,
     /// One request or connection.
     StreamLog,

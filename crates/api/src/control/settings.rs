@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{Access, Answer, Body, Method, Operation, Schemas, add, given};
 
-/// Reads the policy.
+/// Returns the policy.
 pub const GET: &Operation = &Operation {
     ..Operation::get(
         "get_tunnels_project_settings",
@@ -53,7 +53,7 @@ pub const PUT: &Operation = &Operation {
     ..*PATCH
 };
 
-/// Sets the policy back to its defaults.
+/// Resets the policy to its defaults.
 pub const DELETE: &Operation = &Operation {
     id: "reset_tunnels_project_settings",
     method: Method::Delete,
@@ -86,20 +86,20 @@ const fn rule(actions: &'static [&'static str]) -> Rule {
     }
 }
 
-/// What holds for every published tunnel of a project, apart from the tunnel's own options. A list
-/// or version that is not set does not narrow.
+/// Policy of every published tunnel of a project, in addition to the tunnel's own options. A list
+/// or version that is not set does not restrict anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectSettings {
-    /// Whether visitors without a proof are let in.
+    /// Access of visitors without a proof.
     #[serde(default)]
     #[schema(required = false)]
     pub public_access_policy: PublicAccessPolicy,
-    /// Whether TCP tunnels may be published.
+    /// True if TCP tunnels may be published.
     #[serde(default = "yes")]
     #[schema(required = false, default = true)]
     pub published_tcp_enabled: bool,
-    /// The only addresses and networks that visitors may come from.
+    /// The only addresses and networks from which visitors may connect.
     #[serde(
         default,
         deserialize_with = "given",
@@ -107,7 +107,7 @@ pub struct ProjectSettings {
     )]
     #[schema(nullable = false, max_items = 256)]
     pub trusted_ips: Option<Vec<String>>,
-    /// The countries that visitors may or may not come from.
+    /// The allowed or blocked countries of visitors.
     #[serde(
         default,
         deserialize_with = "given",
@@ -115,7 +115,7 @@ pub struct ProjectSettings {
     )]
     #[schema(nullable = false)]
     pub geo_ip: Option<GeoIp>,
-    /// The oldest TLS version that visitors may speak.
+    /// Minimum TLS version of visitors.
     #[serde(
         default,
         deserialize_with = "given",
@@ -141,24 +141,24 @@ impl Default for ProjectSettings {
     }
 }
 
-/// Whether visitors without a proof are let in.
+/// Access of visitors without a proof.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PublicAccessPolicy {
     /// The tunnel decides.
     #[default]
     Allowed,
-    /// Only tunnels that ask for a proof may be published.
+    /// Only tunnels that require a proof may be published.
     AuthRequired,
     /// Nothing may be published.
     Forbidden,
 }
 
-/// A list of countries; exactly one of the two.
+/// A country filter with exactly one of the two lists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GeoIp {
-    /// The only countries, by their codes of two capital letters (ISO 3166-1).
+    /// The only allowed countries, by their codes of two capital letters (ISO 3166-1).
     #[serde(
         default,
         deserialize_with = "given",
@@ -166,7 +166,7 @@ pub struct GeoIp {
     )]
     #[schema(nullable = false, min_items = 1)]
     pub allow: Option<Vec<String>>,
-    /// All but these countries.
+    /// The blocked countries.
     #[serde(
         default,
         deserialize_with = "given",
@@ -187,27 +187,27 @@ pub enum MinTlsVersion {
     Tls13,
 }
 
-/// A change to the policy: what is absent stays, what is `null` goes back to its default.
+/// A change to the policy. Absent members stay unchanged; `null` resets a member to its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectSettingsPatch {
-    /// Whether visitors without a proof are let in.
+    /// Access of visitors without a proof.
     #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<PublicAccessPolicy>)]
     pub public_access_policy: Option<Option<PublicAccessPolicy>>,
-    /// Whether TCP tunnels may be published.
+    /// True if TCP tunnels may be published.
     #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<bool>)]
     pub published_tcp_enabled: Option<Option<bool>>,
-    /// The only addresses and networks that visitors may come from.
+    /// The only addresses and networks from which visitors may connect.
     #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>, max_items = 256)]
     pub trusted_ips: Option<Option<Vec<String>>>,
-    /// The countries that visitors may or may not come from.
+    /// The allowed or blocked countries of visitors.
     #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<GeoIp>)]
     pub geo_ip: Option<Option<GeoIp>>,
-    /// The oldest TLS version that visitors may speak.
+    /// Minimum TLS version of visitors.
     #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<MinTlsVersion>)]
     pub min_tls_version: Option<Option<MinTlsVersion>>,
@@ -234,7 +234,7 @@ impl ProjectSettingsPatch {
     }
 }
 
-/// Tells a member that is `null` (`Some(None)`) from one that is absent (`None`).
+/// Distinguishes a `null` member (`Some(None)`) from an absent member (`None`).
 mod present {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ed_8_absent_stays_and_null_goes_back_to_its_default() {
+    fn ed_8_absent_members_stay_and_null_resets_to_the_default() {
         let set: ProjectSettings = serde_json::from_value(json!({
             "publicAccessPolicy": "auth-required",
             "publishedTcpEnabled": false,
@@ -291,7 +291,7 @@ mod tests {
         let one = patched(json!({"trustedIps": null, "publishedTcpEnabled": true}));
         assert_eq!((&one.trusted_ips, one.published_tcp_enabled), (&None, true));
         assert_eq!(one.min_tls_version, Some(MinTlsVersion::Tls13));
-        // A patch survives being sent: `null` is not lost on the way.
+        // Serialising a patch preserves its `null` members.
         let patch: ProjectSettingsPatch = serde_json::from_value(nulls.clone()).unwrap();
         assert_eq!(serde_json::to_value(patch).unwrap(), nulls);
         assert_eq!(

@@ -1,4 +1,5 @@
-//! `POST /api/tokens`: short-lived delegated tokens that never hold more than their parent.
+//! `POST /api/tokens`: short-lived delegated tokens that never have more permissions than their
+//! parent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -45,24 +46,25 @@ pub(super) fn schemas(schemas: &mut Schemas) {
     add::<MintedToken>(schemas);
 }
 
-/// Seconds that a delegated token lives where nothing else is asked.
+/// Default lifetime of a delegated token in seconds.
 pub const DEFAULT_TTL_SECONDS: u32 = 300;
-/// Longest life of a delegated token.
+/// Maximum lifetime of a delegated token in seconds.
 pub const MAX_TTL_SECONDS: u32 = 3600;
 
-/// What a delegated token is to allow.
+/// Properties of a new delegated token.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MintToken {
-    /// Permissions, all of them held by the caller; `null`: all that the caller holds.
+    /// Permissions, all of which the caller must have; `null`: all permissions of the caller.
     #[schema(required = true)]
     #[serde(deserialize_with = "Option::deserialize")]
     pub permissions: Option<Vec<Permission>>,
-    /// Further boundaries. Those of the caller hold beside them.
+    /// Further boundaries. Those of the caller apply in addition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub resources: Option<Value>,
-    /// Seconds to live; 300 where it is absent. Never longer than the caller's own credential.
+    /// Lifetime in seconds; 300 if absent. It never exceeds the lifetime of the caller's own
+    /// credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3600)]
     pub ttl_seconds: Option<u32>,
@@ -74,7 +76,7 @@ pub struct MintToken {
 pub struct MintedToken {
     /// A compact JWT of type `auth`.
     pub token: String,
-    /// When it ends.
+    /// Expiry of the token.
     #[schema(format = DateTime)]
     pub expires_at: String,
 }

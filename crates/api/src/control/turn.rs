@@ -23,7 +23,7 @@ pub const ISSUE_BY_ENDPOINT: &Operation = &Operation {
     ..ISSUE
 };
 
-/// The public key of the relay of a realm, for passwords that an application derives itself.
+/// The public key of the relay of a realm, for applications that derive passwords themselves.
 pub const RELAY_KEY: &Operation = &Operation {
     id: "get_turn_relay_key",
     method: Method::Get,
@@ -78,16 +78,16 @@ pub(super) fn schemas(schemas: &mut Schemas) {
     add::<TurnCredential>(schemas);
 }
 
-/// Seconds that a TURN credential lives where nothing else is asked.
+/// Default lifetime of a TURN credential in seconds.
 pub const DEFAULT_TTL_SECONDS: u32 = 600;
-/// Longest life of a TURN credential (TU-1).
+/// Maximum lifetime of a TURN credential in seconds (TU-1).
 pub const MAX_TTL_SECONDS: u32 = 3600;
 
-/// What may be asked of a TURN credential (TU-1).
+/// Options of a new TURN credential (TU-1).
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct IssueTurnCredential {
-    /// Seconds to live; 600 where it is absent.
+    /// Lifetime in seconds; 600 if absent.
     #[serde(
         default,
         deserialize_with = "given",
@@ -97,7 +97,7 @@ pub struct IssueTurnCredential {
     pub ttl_seconds: Option<u32>,
 }
 
-/// A TURN credential, in the form that browsers take.
+/// A TURN credential, in the form that browsers accept.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnCredential {
@@ -106,9 +106,9 @@ pub struct TurnCredential {
     pub username: String,
     /// The password.
     pub credential: String,
-    /// Addresses of the relay, in the order in which they are to be tried.
+    /// Addresses of the relay, in the order to try them.
     #[schema(example = json!(["turn:relay.example.com:3478?transport=udp"]))]
     pub urls: Vec<String>,
-    /// Seconds that are left.
+    /// Remaining lifetime in seconds.
     pub ttl: u32,
 }

@@ -1,4 +1,4 @@
-//! Webhooks of a project: endpoints that are told of events, and what became of each delivery.
+//! Webhooks of a project: the endpoints that receive events, and the status of each delivery.
 
 mod deliveries;
 
@@ -182,27 +182,27 @@ const PAGE_SIZE: Parameter = Parameter {
     shape: Shape::Integer(1, 100),
 };
 
-/// Longest address, in bytes: what servers commonly accept as a request target.
+/// Maximum length of an address in bytes, the usual limit of servers for a request target.
 pub const MAX_URL_BYTES: usize = 2_048;
-/// Longest time that a replaced secret signs beside the new one: a week, enough for whoever rolls
-/// out by hand.
+/// Maximum time that a replaced secret signs beside the new one: a week, which is enough for a
+/// manual roll-out.
 pub const MAX_OVERLAP_SECONDS: u32 = 604_800;
-/// The time where nothing is said: a day.
+/// Default of this time: a day.
 pub const OVERLAP_SECONDS: u32 = 86_400;
 
-/// A type of event that is delivered: what comes and goes. Changes of what is there are not.
+/// Event types that are delivered. Only creation and deletion are delivered, changes are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum WebhookEventType {
-    /// A client came.
+    /// A client connected.
     #[serde(rename = "client.created")]
     ClientCreated,
-    /// A client went.
+    /// A client disconnected.
     #[serde(rename = "client.deleted")]
     ClientDeleted,
-    /// A tunnel came.
+    /// A tunnel was created.
     #[serde(rename = "tunnel.created")]
     TunnelCreated,
-    /// A tunnel went.
+    /// A tunnel was deleted.
     #[serde(rename = "tunnel.deleted")]
     TunnelDeleted,
 }
@@ -228,7 +228,7 @@ impl WebhookEventType {
         }
     }
 
-    /// The word.
+    /// The event type as text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ClientCreated => EventType::ClientCreated.as_str(),
@@ -239,22 +239,22 @@ impl WebhookEventType {
     }
 }
 
-/// Whether a webhook gets events.
+/// Status of a webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WebhookStatus {
-    /// Yes.
+    /// The webhook receives events.
     #[default]
     Enabled,
-    /// No.
+    /// The webhook receives no events.
     Disabled,
 }
 
-/// What kind of receiver a webhook has.
+/// Kind of receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WebhookDestinationType {
-    /// An address that requests are sent to.
+    /// An address that receives HTTP requests.
     #[default]
     WebhookEndpoint,
     /// Not available here.
@@ -263,12 +263,12 @@ pub enum WebhookDestinationType {
     AzureEventGrid,
 }
 
-/// Where events go.
+/// Target of the events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WebhookConfig {
-    /// The address: https, without user and password, and none that only this platform reaches. To
-    /// members who may not change webhooks only its origin is shown.
+    /// The address: https, without user and password, and publicly reachable. Members that may not
+    /// change webhooks see only its origin.
     #[schema(
         example = "https://chat.example.com/in",
         format = "uri",
@@ -278,7 +278,7 @@ pub struct WebhookConfig {
     pub url: String,
 }
 
-/// A webhook of a project. What has no value is `null`.
+/// A webhook of a project. Members without a value are `null`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Webhook {
@@ -287,40 +287,40 @@ pub struct Webhook {
     pub id: String,
     /// The workspace that the project belongs to.
     pub workspace_id: String,
-    /// The project whose events it gets.
+    /// The project whose events it receives.
     pub project_id: String,
-    /// Name, for people.
+    /// Display name.
     pub name: String,
-    /// What its owner wrote about it.
+    /// Description by its owner.
     #[schema(required = true)]
     pub description: Option<String>,
-    /// What kind of receiver it has.
+    /// Kind of receiver.
     pub destination_type: WebhookDestinationType,
-    /// Whether it gets events. One that failed for five days without an end is disabled.
+    /// Status. A webhook that failed continuously for five days is disabled.
     pub status: WebhookStatus,
-    /// The types of events that it gets.
+    /// The event types that it receives.
     pub events: Vec<WebhookEventType>,
-    /// Where they go.
+    /// Target of the events.
     pub config: WebhookConfig,
-    /// When the signing secret was last replaced.
+    /// Time of the last rotation of the signing secret.
     #[schema(required = true, format = DateTime)]
     pub secret_last_rotated_at: Option<String>,
-    /// Until when the secret before it signs too.
+    /// Time until which the previous secret also signs.
     #[schema(required = true, format = DateTime)]
     pub previous_secret_expires_at: Option<String>,
-    /// Since when every attempt has failed.
+    /// Start of the current series of failed attempts.
     #[schema(required = true, format = DateTime)]
     pub failing_since: Option<String>,
-    /// Who added it.
+    /// User that added it.
     #[schema(required = true)]
     pub created_by_user_id: Option<String>,
-    /// When.
+    /// Creation time.
     #[schema(format = DateTime)]
     pub created_at: String,
-    /// When it last changed.
+    /// Time of the last change.
     #[schema(format = DateTime)]
     pub updated_at: String,
-    /// Always `null`: what is deleted is not shown.
+    /// Always `null`, because deleted webhooks are not returned.
     #[schema(required = true, format = DateTime)]
     pub deleted_at: Option<String>,
 }
@@ -332,7 +332,7 @@ pub struct WebhookWithSecret {
     /// The webhook.
     #[serde(flatten)]
     pub webhook: Webhook,
-    /// The secret; it is shown this once.
+    /// The secret; it is shown only once.
     #[schema(example = "whsec_p5jXN8AQM9LWM0D4loKWxJekqW3cZ7tBvY2hGnR6sD1f")]
     pub signing_secret: String,
 }
@@ -343,43 +343,42 @@ pub struct WebhookWithSecret {
 pub struct WebhookList {
     /// The webhooks of the page.
     pub webhooks: Vec<Webhook>,
-    /// Where in the list this page is.
+    /// Position of this page in the list.
     #[serde(flatten)]
     pub paging: Paging,
 }
 
-/// A webhook to be.
+/// Properties of a new webhook.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateWebhook {
-    /// Name, for people.
+    /// Display name.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
-    /// What there is to say about it.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]
     pub description: Option<String>,
-    /// Whether it gets events from the start; `enabled` where it is absent.
+    /// Initial status; `enabled` if absent.
     #[serde(default)]
     #[schema(required = false)]
     pub status: WebhookStatus,
-    /// What kind of receiver it has; `webhook_endpoint`, the only one that is available here,
-    /// where it is absent.
+    /// Kind of receiver; `webhook_endpoint` if absent, which is the only kind available here.
     #[serde(default)]
     #[schema(required = false)]
     pub destination_type: WebhookDestinationType,
-    /// The types of events that it gets.
+    /// The event types that it receives.
     #[schema(min_items = 1)]
     pub events: Vec<WebhookEventType>,
-    /// Where they go.
+    /// Target of the events.
     pub config: WebhookConfig,
 }
 
-/// A change to a webhook: what is absent stays.
+/// A change to a webhook. Absent members stay unchanged.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateWebhook {
-    /// Name, for people.
+    /// Display name.
     #[serde(
         default,
         deserialize_with = "given",
@@ -387,7 +386,7 @@ pub struct UpdateWebhook {
     )]
     #[schema(nullable = false, min_length = 1, max_length = 100)]
     pub name: Option<String>,
-    /// What there is to say about it; `null` removes it.
+    /// Description; `null` removes it.
     #[serde(
         default,
         deserialize_with = "present",
@@ -395,7 +394,7 @@ pub struct UpdateWebhook {
     )]
     #[schema(value_type = Option<String>, max_length = 1000)]
     pub description: Option<Option<String>>,
-    /// Whether it gets events. What was not delivered when it is disabled is canceled.
+    /// Status. Pending deliveries are canceled when the webhook is disabled.
     #[serde(
         default,
         deserialize_with = "given",
@@ -403,7 +402,7 @@ pub struct UpdateWebhook {
     )]
     #[schema(nullable = false)]
     pub status: Option<WebhookStatus>,
-    /// The types of events that it gets.
+    /// The event types that it receives.
     #[serde(
         default,
         deserialize_with = "given",
@@ -411,7 +410,7 @@ pub struct UpdateWebhook {
     )]
     #[schema(nullable = false, min_items = 1)]
     pub events: Option<Vec<WebhookEventType>>,
-    /// Where they go.
+    /// Target of the events.
     #[serde(
         default,
         deserialize_with = "given",
@@ -421,11 +420,11 @@ pub struct UpdateWebhook {
     pub config: Option<WebhookConfig>,
 }
 
-/// How a secret is replaced.
+/// Options of a secret rotation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RotateWebhookSecret {
-    /// Seconds that the old secret signs beside the new one; a day where it is absent.
+    /// Seconds that the old secret signs beside the new one; a day if absent.
     #[serde(
         default,
         deserialize_with = "given",
@@ -435,7 +434,7 @@ pub struct RotateWebhookSecret {
     pub overlap_seconds: Option<u32>,
 }
 
-/// Tells a member that is `null` (`Some(None)`) from one that is absent (`None`).
+/// Distinguishes a `null` member (`Some(None)`) from an absent member (`None`).
 #[expect(clippy::option_option, reason = "three states")]
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(from).map(Some)

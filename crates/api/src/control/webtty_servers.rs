@@ -1,5 +1,5 @@
-//! Registered `WebTTY` servers of a project (CP-12): who they are, which keys they have, and what
-//! holds for their sessions. What is live of them is the Engine API's.
+//! Registered `WebTTY` servers of a project (CP-12): their identity, their keys and the policies of
+//! their sessions. The Engine API covers their live state.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ pub const DELETE: &Operation = &Operation {
     ..*GET
 };
 
-/// Gives a server its keys.
+/// Enrols a server with its keys.
 pub const ENROLL: &Operation = &Operation {
     id: "enroll_project_webtty_server",
     method: Method::Post,
@@ -152,12 +152,12 @@ const PAGE_SIZE: Parameter = Parameter {
     shape: Shape::Integer(1, 100),
 };
 
-/// Words in one list of capabilities.
+/// Maximum number of words in one list of capabilities.
 pub const MAX_CAPABILITIES: usize = 16;
-/// Longest of these words, in bytes.
+/// Maximum length of one of these words, in bytes.
 pub const MAX_CAPABILITY_BYTES: usize = 64;
 
-/// A registered server. What has no value is left out.
+/// A registered server. Members without a value are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebttyServer {
@@ -166,81 +166,81 @@ pub struct WebttyServer {
     pub id: String,
     /// The workspace that the project belongs to.
     pub workspace_id: String,
-    /// The project that it is in.
+    /// The project of the server.
     pub project_id: String,
     /// Name, unique in the project.
     pub name: String,
-    /// What its owner wrote about it.
+    /// Description by its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub description: Option<String>,
-    /// How far it is.
+    /// Enrolment status.
     pub status: ServerStatus,
-    /// Whether its sessions are recorded.
+    /// Recording policy of its sessions.
     pub recording_policy: RecordingPolicy,
-    /// How its sessions are encrypted.
+    /// Encryption policy of its sessions.
     pub encryption_policy: EncryptionPolicy,
-    /// Who may use it.
+    /// Users that may use it.
     pub access_policy: AccessPolicy,
     /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// What it said at its enrollment that it can do.
+    /// The capabilities that the server declared at its enrolment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub capabilities: Option<WebttyServerCapabilities>,
-    /// The key that is sealed to: X25519, base64url.
+    /// The encryption key that clients seal to: X25519, base64url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub server_public_key: Option<String>,
-    /// Names the key that signs.
+    /// Id of the signing key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub server_signing_key_id: Option<String>,
-    /// The key that signs: P-256 as DER, base64url.
+    /// The signing key: P-256 as DER, base64url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub server_signing_public_key: Option<String>,
-    /// What people compare: `sha256:` and base64url.
+    /// The fingerprint for manual comparison: `sha256:` and base64url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub server_fingerprint: Option<String>,
-    /// What the first key is for.
+    /// Algorithm of the encryption key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub server_key_algorithm: Option<String>,
-    /// When it was enrolled.
+    /// Time of the enrolment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub enrolled_at: Option<String>,
-    /// Who registered it.
+    /// User that registered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub created_by_user_id: Option<String>,
-    /// When.
+    /// Creation time.
     #[schema(format = DateTime)]
     pub created_at: String,
-    /// When it last changed.
+    /// Time of the last change.
     #[schema(format = DateTime)]
     pub updated_at: String,
 }
 
-/// What a server can do, in its own words.
+/// Capabilities of a server, as it declares them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebttyServerCapabilities {
-    /// What carries its messages.
+    /// Transports of its messages.
     #[serde(default)]
     #[schema(required = false, max_items = 16)]
     pub transports: Vec<String>,
-    /// How it starts commands.
+    /// Modes in which it starts commands.
     #[serde(default)]
     #[schema(required = false, max_items = 16)]
     pub execution_modes: Vec<String>,
-    /// How it encrypts.
+    /// Supported encryption.
     #[serde(default)]
     #[schema(required = false, max_items = 16)]
     pub encryption: Vec<String>,
-    /// Its host.
+    /// Labels of its host.
     #[serde(default)]
     #[schema(required = false)]
     pub labels: BTreeMap<String, String>,
@@ -252,30 +252,30 @@ pub struct WebttyServerCapabilities {
 pub struct WebttyServerList {
     /// The servers of the page.
     pub servers: Vec<WebttyServer>,
-    /// Where in the list this page is.
+    /// Position of this page in the list.
     #[serde(flatten)]
     pub paging: Paging,
 }
 
-/// A server that was registered.
+/// A newly registered server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedWebttyServer {
     /// The server.
     pub server: WebttyServer,
 }
 
-/// A server to be.
+/// Properties of a new server.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateWebttyServer {
     /// Name, unique in the project.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
-    /// What there is to say about it.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]
     pub description: Option<String>,
-    /// Whether its sessions are recorded; `recorded` where it is absent.
+    /// Recording policy of its sessions; `recorded` if absent.
     #[serde(
         default,
         deserialize_with = "given",
@@ -283,7 +283,7 @@ pub struct CreateWebttyServer {
     )]
     #[schema(nullable = false)]
     pub recording_policy: Option<RecordingPolicy>,
-    /// How its sessions are encrypted, for good; `disabled` where it is absent.
+    /// Encryption policy of its sessions, which cannot be changed later; `disabled` if absent.
     /// `workspace_managed` is not available here.
     #[serde(
         default,
@@ -292,7 +292,7 @@ pub struct CreateWebttyServer {
     )]
     #[schema(nullable = false)]
     pub encryption_policy: Option<EncryptionPolicy>,
-    /// Who may use it; `project_members` where it is absent.
+    /// Users that may use it; `project_members` if absent.
     #[serde(
         default,
         deserialize_with = "given",
@@ -310,17 +310,17 @@ pub struct CreateWebttyServer {
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-/// What can be made of a server that is enrolled.
+/// New status of an enrolled server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WebttyServerChange {
-    /// It may serve again.
+    /// The server may serve again.
     Active,
-    /// It may not: its tunnel is closed and its sessions end at once.
+    /// The server may not serve: its tunnel is closed and its sessions end immediately.
     Suspended,
 }
 
-/// A change to a server: what is absent stays.
+/// A change to a server. Absent members stay unchanged.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateWebttyServer {
@@ -332,7 +332,7 @@ pub struct UpdateWebttyServer {
     )]
     #[schema(nullable = false, min_length = 1, max_length = 100)]
     pub name: Option<String>,
-    /// What there is to say about it; `null` removes it.
+    /// Description; `null` removes it.
     #[serde(
         default,
         deserialize_with = "present",
@@ -340,7 +340,7 @@ pub struct UpdateWebttyServer {
     )]
     #[schema(value_type = Option<String>, max_length = 1000)]
     pub description: Option<Option<String>>,
-    /// Whether it may serve.
+    /// New status.
     #[serde(
         default,
         deserialize_with = "given",
@@ -348,7 +348,7 @@ pub struct UpdateWebttyServer {
     )]
     #[schema(nullable = false)]
     pub status: Option<WebttyServerChange>,
-    /// Whether its sessions are recorded, from the next one on.
+    /// Recording policy, which takes effect with the next session.
     #[serde(
         default,
         deserialize_with = "given",
@@ -356,7 +356,7 @@ pub struct UpdateWebttyServer {
     )]
     #[schema(nullable = false)]
     pub recording_policy: Option<RecordingPolicy>,
-    /// Who may use it, from now on.
+    /// Users that may use it, effective immediately.
     #[serde(
         default,
         deserialize_with = "given",
@@ -364,7 +364,7 @@ pub struct UpdateWebttyServer {
     )]
     #[schema(nullable = false)]
     pub access_policy: Option<AccessPolicy>,
-    /// Labels, instead of all that it has.
+    /// Labels, which replace all current ones.
     #[serde(
         default,
         deserialize_with = "given",
@@ -374,17 +374,18 @@ pub struct UpdateWebttyServer {
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-/// The public keys of a server. It has them for good: a host that lost its keys is another server.
+/// The public keys of a server. They cannot be replaced: a host that lost its keys must be
+/// registered as another server.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EnrollWebttyServer {
-    /// The key that is sealed to: X25519, base64url.
+    /// The encryption key that clients seal to: X25519, base64url.
     pub server_public_key: String,
-    /// Names the key that signs.
+    /// Id of the signing key.
     pub server_signing_key_id: String,
-    /// The key that signs: P-256 as DER, base64url.
+    /// The signing key: P-256 as DER, base64url.
     pub server_signing_public_key: String,
-    /// What people compare; made of the keys where it is absent.
+    /// The fingerprint for manual comparison; derived from the keys if absent.
     #[serde(
         default,
         deserialize_with = "given",
@@ -392,9 +393,9 @@ pub struct EnrollWebttyServer {
     )]
     #[schema(nullable = false)]
     pub server_fingerprint: Option<String>,
-    /// What the first key is for: `webtty-x25519-hpke-v1`.
+    /// Algorithm of the encryption key: `webtty-x25519-hpke-v1`.
     pub server_key_algorithm: String,
-    /// What the server can do, in its own words.
+    /// Capabilities of the server, as it declares them.
     #[serde(
         default,
         deserialize_with = "given",
@@ -404,7 +405,7 @@ pub struct EnrollWebttyServer {
     pub capabilities: Option<WebttyServerCapabilities>,
 }
 
-/// Tells a member that is `null` (`Some(None)`) from one that is absent (`None`).
+/// Distinguishes a `null` member (`Some(None)`) from an absent member (`None`).
 #[expect(clippy::option_option, reason = "three states")]
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(from).map(Some)

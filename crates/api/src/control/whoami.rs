@@ -1,4 +1,4 @@
-//! `GET /api/whoami` (CP-1): who the credential speaks for, and what it may do.
+//! `GET /api/whoami` (CP-1): the identity and the permissions of the caller's credential.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{Access, Operation, Schemas, add};
 
-/// Who is calling. Any valid credential; no permission is needed.
+/// Identity of the caller. Any valid credential is enough; no permission is needed.
 pub const WHOAMI: &Operation = &Operation {
     stable: true,
     ..Operation::get(
@@ -30,7 +30,7 @@ pub(super) fn schemas(schemas: &mut Schemas) {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Whoami {
-    /// Id of the user; of an application, its owner.
+    /// Id of the user; for an application, the id of its owner.
     #[schema(example = "usr_01h455vb4pex5vsknk084sn02q")]
     pub id: String,
     /// Role on this platform.
@@ -45,17 +45,17 @@ pub struct Whoami {
     /// Kind of the credential.
     #[serde(rename = "type")]
     pub kind: CallerKind,
-    /// Workspaces that it reaches.
+    /// Workspaces that the credential has access to.
     pub workspace_ids: Vec<String>,
-    /// What the credential may do, stored restrictions taken into account. In each workspace the
-    /// user's role limits it further.
+    /// Permissions of the credential after its stored restrictions. In each workspace the user's
+    /// role limits them further.
     #[schema(value_type = Vec<String>, example = json!(["account.projects.read-only"]))]
     pub permissions: Vec<Permission>,
-    /// The boundaries that hold beside the permissions; absent where there are none.
+    /// The boundaries that apply in addition to the permissions; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, value_type = Object)]
     pub resources: Option<Value>,
-    /// When it ends; absent where it does not.
+    /// Expiry; absent if the credential does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub expires_at: Option<String>,
@@ -71,6 +71,6 @@ pub enum CallerKind {
     App,
     /// Short-lived delegated token.
     Auth,
-    /// A person's session in a browser.
+    /// A person's browser session.
     Session,
 }

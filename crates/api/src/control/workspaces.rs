@@ -31,7 +31,7 @@ pub const LIST: &Operation = &Operation {
     )
 };
 
-/// Makes a workspace for a team; the caller owns it.
+/// Creates a team workspace; the caller becomes its owner.
 pub const CREATE: &Operation = &Operation {
     body: Some(NAME),
     refusals: &[409],
@@ -125,7 +125,7 @@ pub const CHANGE_MEMBER: &Operation = &Operation {
     )
 };
 
-/// Removes a member; everybody may leave.
+/// Removes a member. Every member may leave.
 pub const REMOVE_MEMBER: &Operation = &Operation {
     refusals: &[409],
     ..write(
@@ -148,7 +148,7 @@ pub const LIST_INVITATIONS: &Operation = &Operation {
     )
 };
 
-/// Invites somebody.
+/// Invites a person.
 pub const INVITE: &Operation = &Operation {
     body: Some(Body {
         schema: "Invite",
@@ -165,7 +165,7 @@ pub const INVITE: &Operation = &Operation {
     )
 };
 
-/// Takes an invitation back.
+/// Revokes an invitation.
 pub const REVOKE_INVITATION: &Operation = &Operation {
     ..write(
         "revoke_workspace_invitation",
@@ -222,7 +222,8 @@ const NAME: Body = Body {
     example: || json!({"name": "Analytical Engines"}),
 };
 
-/// An operation that changes something and answers 204; the other fields by struct update.
+/// An operation that changes something and responds with 204. Set the other fields with struct
+/// update syntax.
 const fn write(
     id: &'static str,
     method: Method,
@@ -255,7 +256,7 @@ pub struct WorkspaceList {
 pub struct Workspace {
     #[schema(example = "wks_01h455vb4pex5vsknk084sn02q")]
     pub id: String,
-    /// `personal`: made with the account; `team`: made to be shared.
+    /// `personal`: created with the account; `team`: created for several members.
     #[serde(rename = "type")]
     #[schema(example = "team")]
     pub kind: String,
@@ -263,11 +264,11 @@ pub struct Workspace {
     /// `active`, or `suspended` by an operator.
     #[schema(example = "active")]
     pub status: String,
-    /// How the subscription stands; absent without one.
+    /// Status of the subscription; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subscription_status: Option<String>,
-    /// Whether a means of payment is on file.
+    /// True if a payment method is on file.
     pub has_payment_method: bool,
     /// The caller's membership.
     pub membership: Membership,
@@ -275,13 +276,13 @@ pub struct Workspace {
     pub created_at: String,
 }
 
-/// What somebody is in a workspace.
+/// Membership of a user in a workspace.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Membership {
     pub role: Role,
     pub status: MemberStatus,
-    /// Absent for who made the workspace.
+    /// Absent for the creator of the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub invited_at: Option<String>,
@@ -289,21 +290,21 @@ pub struct Membership {
     pub joined_at: String,
 }
 
-/// What a member may do, from most to least.
+/// Role of a member, from most to least permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Manages the workspace itself; there is always one.
+    /// Manages the workspace itself. A workspace always has one.
     Owner,
     /// Manages projects, members and credentials.
     Admin,
-    /// Works with the projects that there are.
+    /// Works with the existing projects.
     Member,
-    /// Reads.
+    /// Can only read.
     Viewer,
 }
 
-/// Whether a membership is in force.
+/// Status of a membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberStatus {
@@ -315,7 +316,7 @@ pub enum MemberStatus {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkspaceName {
-    /// On one line.
+    /// A name without line breaks.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
 }
@@ -328,7 +329,7 @@ pub struct MemberList {
     pub paging: Paging,
 }
 
-/// A member as the others see them.
+/// A member as the other members see it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Member {
     /// Id of the user.
@@ -340,7 +341,7 @@ pub struct Member {
     pub membership: Membership,
 }
 
-/// What is to change of a member; what is absent stays.
+/// A change to a member. Absent members stay unchanged.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeMember {
@@ -376,7 +377,7 @@ pub struct Invitation {
     pub expires_at: String,
 }
 
-/// What became of an invitation.
+/// Status of an invitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InvitationStatus {
@@ -386,7 +387,7 @@ pub enum InvitationStatus {
     Expired,
 }
 
-/// Whom to invite, and as what.
+/// Address and role of the invited person.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Invite {
@@ -395,7 +396,7 @@ pub struct Invite {
     pub role: Role,
 }
 
-/// An invitation that was just sent, and its link: the link is shown only here and in the mail.
+/// An invitation that was just sent, with its link. The link is shown only here and in the mail.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SentInvitation {
     pub invitation: Invitation,

@@ -1,4 +1,4 @@
-//! Assembles the document out of [`OPERATIONS`] and the schemas.
+//! Builds the OpenAPI document from [`OPERATIONS`] and the schemas.
 
 use serde_json::{Value, json};
 use types::permission::{ENGINE_BUNDLES, Permission, Rule};
@@ -48,7 +48,7 @@ pub(super) fn assemble() -> Value {
         .components(Some(components().build()))
         .build();
     document.extensions = Some(document_extensions());
-    // The document is strings, numbers and maps with string keys: it always serialises.
+    // The document consists of strings, numbers and maps with string keys, so it always serialises.
     sorted(serde_json::to_value(&document).unwrap_or_default())
 }
 
@@ -73,7 +73,7 @@ fn components() -> ComponentsBuilder {
     components
 }
 
-/// `params`: one query parameter that holds JSON.
+/// `params`: one query parameter with a JSON value.
 pub(super) fn params(schema: &str) -> Parameter {
     ParameterBuilder::new()
         .name("params")
@@ -154,12 +154,13 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
     refusals(builder, operation).build()
 }
 
-/// The refusals that every guarded operation has.
+/// The error responses of every guarded operation.
 fn refusals(builder: OperationBuilder, operation: &Operation) -> OperationBuilder {
     match operation.access {
-        // Empty, not absent: no credential is needed whatever the document says elsewhere.
+        // The list is empty instead of absent: the operation needs no credential, even if the
+        // document sets a default elsewhere.
         Access::Public => builder.securities(Some(Vec::new())),
-        // What lets in is in the stream; a bearer may be there.
+        // The grant is inside the stream; a bearer token is optional.
         Access::Granted => builder.securities(Some([
             SecurityRequirement::default(),
             SecurityRequirement::new("bearerAuth", Vec::<String>::new()),
@@ -240,7 +241,7 @@ fn document_extensions() -> Extensions {
     .collect()
 }
 
-/// One action is written bare, several as a list.
+/// A single action is written as a string, several as a list.
 fn rule_json(rule: &Rule) -> Value {
     match rule.actions {
         [action] => json!({"resource": rule.resource, "action": action}),

@@ -1,4 +1,4 @@
-//! The operations of recordings, and what the document says of them.
+//! The operations of recordings, and their descriptions in the document.
 
 use types::permission::{Permission, Rule};
 use utoipa::PartialSchema;
@@ -11,8 +11,8 @@ use super::document::{json_of, list_of, params};
 use super::{Access, Method, Operation};
 use crate::webtty as shapes;
 
-/// Records of a session. The bytes of terminals in them need `webtty.logs.read-only`; that there were
-/// some does not.
+/// Records of a session. Reading the terminal bytes in them requires `webtty.logs.read-only`; the
+/// fact that there were bytes is visible without it.
 pub(super) const EVENTS: Operation = Operation {
     id: "list_engine_webtty_events",
     method: Method::Get,
@@ -41,7 +41,7 @@ const fn reads(id: &'static str, path: &'static str) -> Operation {
     }
 }
 
-/// Says what an operation of recordings is; the others pass as they are.
+/// Describes an operation of recordings. Other operations pass unchanged.
 pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> OperationBuilder {
     match operation.path {
         shapes::EVENTS => may_fail(builder)
@@ -73,7 +73,7 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
     }
 }
 
-/// What every operation of one recording can say.
+/// The error responses of every operation on one recording.
 fn may_fail(builder: OperationBuilder) -> OperationBuilder {
     builder
         .response("409", Ref::from_response_name("Conflict"))
@@ -138,7 +138,7 @@ fn exported() -> Response {
     response.build()
 }
 
-/// The schemas, by the names that they have in the document.
+/// The schemas, by their names in the document.
 pub(super) fn schemas() -> Vec<(String, RefOr<Schema>)> {
     let mut schemas = vec![
         (

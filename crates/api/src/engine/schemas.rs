@@ -1,4 +1,4 @@
-//! Schemas of the engine document: those of the served types, and `params` in its two forms.
+//! Schemas of the engine document: the served types, and both forms of `params`.
 
 use types::client::Client;
 use types::event::Event;
@@ -9,7 +9,7 @@ use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, Schem
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Name of a tunnel in lists: a token may select fields, so all of them may be absent.
+/// Name of the tunnel schema in lists. A token may select fields, so every field may be absent.
 pub(super) const TUNNEL: &str = "TunnelListItem";
 pub(super) const CLIENT: &str = "Client";
 pub(super) const EVENT: &str = "Event";
@@ -44,7 +44,7 @@ pub(super) fn all() -> Vec<(String, RefOr<Schema>)> {
     schemas
 }
 
-/// The JSON object that `params` of a list holds.
+/// The JSON object in `params` of a list.
 fn list_params(filter: &str) -> Object {
     let limit = ObjectBuilder::new()
         .schema_type(Type::Integer)
@@ -60,7 +60,7 @@ fn list_params(filter: &str) -> Object {
     )
 }
 
-/// The JSON object that `params` of a stream holds.
+/// The JSON object in `params` of a stream.
 fn watch_params() -> Object {
     let webtty = ObjectBuilder::new()
         .schema_type(Type::Boolean)
@@ -73,7 +73,7 @@ fn watch_params() -> Object {
     )
 }
 
-/// Unknown keys are refused (EN-2), and the schema says so.
+/// The engine refuses unknown keys (EN-2), and the schema states this.
 fn closed(object: ObjectBuilder) -> Object {
     object
         .additional_properties(Some(AdditionalProperties::FreeForm(false)))

@@ -1,4 +1,4 @@
-//! The operations of managed terminals, and what the document says of them.
+//! The operations of managed terminals, and their descriptions in the document.
 
 use types::filter::{Filter, MAX_LIMIT};
 use types::permission::{Permission, Rule};
@@ -75,8 +75,8 @@ pub(super) const GROUPS: Operation =
     reads("list_engine_webtty_groups", Method::Get, shapes::GROUPS);
 pub(super) const GROUP: Operation = reads("get_engine_webtty_group", Method::Get, shapes::GROUP);
 
-/// An operation of `webtty.sessions.read-only`; `webtty.sessions.read-write` does as well, because it
-/// has the same rule.
+/// An operation of `webtty.sessions.read-only`. `webtty.sessions.read-write` also permits it,
+/// because it has the same rule.
 const fn reads(id: &'static str, method: Method, path: &'static str) -> Operation {
     Operation {
         id,
@@ -97,7 +97,7 @@ const fn writes(id: &'static str, method: Method, path: &'static str) -> Operati
     }
 }
 
-/// Says what an operation of terminals is; the others pass as they are.
+/// Describes an operation of terminals. Other operations pass unchanged.
 pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> OperationBuilder {
     let builder = path_parameters(operation.path, builder);
     match (operation.method, operation.path) {
@@ -242,7 +242,7 @@ fn body(schema: &str, required: bool) -> utoipa::openapi::request_body::RequestB
         .build()
 }
 
-/// The schemas, by the names that they have in the document.
+/// The schemas, by their names in the document.
 pub(super) fn schemas() -> Vec<(String, RefOr<Schema>)> {
     let mut schemas = vec![
         named("WebttyCapabilities", shapes::Capabilities::schema()),

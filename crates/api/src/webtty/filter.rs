@@ -1,4 +1,4 @@
-//! What `params` of the lists ask for, read strictly, and what it lets through.
+//! Filters in `params` of the lists: strict parsing and matching.
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -40,7 +40,7 @@ impl Filter for ControlRequestFilter {
 }
 
 impl SessionFilter {
-    /// Whether the session has all that the filter names.
+    /// True if the session matches the whole filter.
     pub fn matches(&self, session: &Session) -> bool {
         let origin = session.context.as_ref();
         let origin = origin.and_then(|context| context.origin.as_ref());
@@ -59,7 +59,7 @@ impl SessionFilter {
 }
 
 impl GroupFilter {
-    /// Whether the group has all that the filter names.
+    /// True if the group matches the whole filter.
     pub fn matches(&self, group: &SessionGroup) -> bool {
         let origin = group.context.as_ref();
         let origin = origin.and_then(|context| context.origin.as_ref());
@@ -75,7 +75,7 @@ impl GroupFilter {
 }
 
 impl ControlRequestFilter {
-    /// Whether the request has all that the filter names.
+    /// True if the request matches the whole filter.
     pub fn matches(&self, request: &ControlRequest) -> bool {
         let requester = request.requester_user_id.as_ref();
         self.status.is_none_or(|status| status == request.status)
@@ -83,7 +83,7 @@ impl ControlRequestFilter {
     }
 }
 
-/// Reads a filter, and names the member at fault.
+/// Parses a filter. An error names the invalid member.
 fn read<F: DeserializeOwned>(value: &Value, field: &str) -> Result<F, ParamError> {
     let members = value
         .as_object()
@@ -120,7 +120,7 @@ fn equal(wanted: Option<&String>, actual: Option<&String>) -> bool {
     wanted.is_none() || wanted == actual
 }
 
-/// Whether a time is within two others, all of them RFC 3339.
+/// True if a time is within two others, all of them RFC 3339.
 fn within(at: &str, from: Option<&str>, to: Option<&str>) -> bool {
     let read = |text: &str| text.parse::<Timestamp>().ok();
     let at = read(at);
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_names_what_is_wrong_with_it() {
+    fn an_invalid_filter_names_the_member() {
         for (params, field) in [
             (r#"{"filters":{"status":"open"}}"#, "filters.status"),
             (r#"{"filters":{"status":1}}"#, "filters.status"),

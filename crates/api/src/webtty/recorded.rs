@@ -1,48 +1,49 @@
-//! What is found in recordings.
+//! Results of verifying and searching recordings.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 shapes! {
-    /// Whether a recording is what was recorded.
+    /// Result of the verification of a recording.
     RecordingVerdict {
-        /// It is: from the first record to the end that was kept apart from it. The end of a session
-        /// that runs is where it is now.
+        /// True if all records are intact, from the first to the separately stored end. The end of
+        /// a running session is its current end.
         ok: bool,
-        /// Records that are what was recorded, from the first on.
+        /// Number of intact records from the start.
         records: u64,
-        /// The hash of the last of them, in hex.
+        /// The hash of the last intact record, in hex.
         head: String,
-        /// The number of the first that is not, as decimal text.
+        /// The number of the first invalid record, as decimal text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         broken_at: Option<String>,
-        /// What is wrong with it.
+        /// Description of the error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         fault: Option<String>,
     }
-    /// What a search found.
+    /// Result of a search.
     RecordingSearch {
-        /// Lines, of the newest session first, and of one session in their order.
+        /// Matching lines. The newest session is first; the lines of one session are in their
+        /// order.
         hits: Vec<RecordingHit>,
-        /// Where there is more to look at: the search goes on with this as `before`.
+        /// Present if there is more to search: use it as `before` of the next search.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         next: Option<String>,
-        /// Whether there were recordings that could not be read.
+        /// True if some recordings could not be read.
         incomplete: bool,
     }
     /// A line that was shown in a session.
     RecordingHit {
         /// The session.
         session_id: String,
-        /// The record that showed it first, as decimal text.
+        /// The record that first showed the line, as decimal text.
         seq: String,
-        /// When.
+        /// Time when the line was shown.
         #[schema(format = DateTime)]
         created_at: String,
-        /// The line, without anything that a terminal acts on.
+        /// The line, without terminal control sequences.
         line: String,
     }
 }

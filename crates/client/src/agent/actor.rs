@@ -1,4 +1,4 @@
-//! The life of an agent: connect, serve, lose the channel, wait, connect again.
+//! Main loop of an agent: connect, serve, lose the channel, wait, reconnect.
 
 use std::{
     sync::Arc,
@@ -15,14 +15,14 @@ use crate::{
     tunnel::Closed,
 };
 
-/// Runs until the agent is closed or refused. The one task that owns the channel.
+/// Runs until the agent is closed or refused. This task is the only owner of the channel.
 pub(crate) async fn run(shared: Arc<AgentState>) {
     let refusal = tokio::select! {
         biased;
         () = shared.kill.cancelled() => None,
         refusal = keep_online(&shared) => refusal,
     };
-    // Nothing is admitted from here on; what was accepted ends by itself.
+    // No new streams are admitted; accepted streams finish on their own.
     shared.stop.cancel();
     shared.streams.close();
     let why = refusal.clone().map_or(Closed::Asked, Closed::Refused);
@@ -30,8 +30,8 @@ pub(crate) async fn run(shared: Arc<AgentState>) {
     shared.set_status(AgentStatus::Ended(refusal));
 }
 
-/// Brings the channel back until it must not come back (EN-9: also to an engine that was restarted
-/// and knows nothing of it). `None` when the owner closed the agent.
+/// Reconnects until a reconnect is not allowed (EN-9: also to an engine that was restarted and has
+/// lost its state). `None` if the owner closed the agent.
 async fn keep_online(shared: &Arc<AgentState>) -> Option<crate::Refusal> {
     let mut backoff = shared.config().backoff.clone();
     let mut away_since = Instant::now();
@@ -72,11 +72,11 @@ async fn keep_online(shared: &Arc<AgentState>) -> Option<crate::Refusal> {
     }
 }
 
-/// How long to wait after an attempt failed, the engine having been `away` for so long.
+/// Returns the delay after a failed attempt. The engine has been `away` for this time.
 ///
-/// A refused dial is an engine that is being restarted, and costs it nothing: for a while it is
-/// looked for at an even pace, so that visitors hardly see the restart. Whatever else fails may
-/// fail for want of room, and is asked for less and less often.
+/// A refused dial means that the engine is being restarted, and costs it nothing. For a while the
+/// agent therefore retries at a constant rate, so that visitors hardly notice the restart. Every
+/// other failure may be caused by overload, so the delays grow.
 fn wait_after(
     error: &ConnectError,
     away: Duration,
@@ -90,8 +90,8 @@ fn wait_after(
     }
 }
 
-/// One channel from its opening to its loss: the error (`None` when closed as asked) and how long
-/// it was open.
+/// Runs one channel from its opening to its loss. Returns the error (`None` if it was closed on
+/// request) and its duration.
 async fn attempt(shared: &Arc<AgentState>) -> (Option<ConnectError>, Duration) {
     let opened = tokio::select! {
         () = shared.stop.cancelled() => return (None, Duration::ZERO),
@@ -108,8 +108,8 @@ async fn attempt(shared: &Arc<AgentState>) -> (Option<ConnectError>, Duration) {
     }
 }
 
-/// Waits before the next attempt; false when the agent is to end. Tunnels that are dropped
-/// meanwhile need no engine to be gone.
+/// Waits before the next attempt. Returns false if the agent must end. Tunnels that are dropped
+/// meanwhile are removed without the engine.
 async fn wait(shared: &AgentState, retry_in: Duration) -> bool {
     let over = tokio::time::sleep(retry_in);
     tokio::pin!(over);
@@ -126,14 +126,14 @@ async fn wait(shared: &AgentState, retry_in: Duration) -> bool {
     }
 }
 
-/// A channel that lived so long was no accident: the next loss is a new one.
+/// A channel that was open for this long was healthy, so its loss starts a new back-off.
 const HEALTHY: Duration = Duration::from_secs(10);
 
-/// As long as a process commonly takes to be replaced by the next.
+/// Usual time until a restarted process is available again.
 const RESTART: Duration = Duration::from_secs(10);
 
-/// The longest wait meanwhile; a seventh of a second passes on average between the engine's return
-/// and the next attempt. A thousand agents are 5,000 refused packets a second.
+/// Maximum delay during a restart. On average a seventh of a second passes between the engine's
+/// return and the next attempt. A thousand agents send 5,000 refused packets per second.
 const RESTART_WAIT: Duration = Duration::from_millis(400);
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_restarts_is_looked_for_at_an_even_pace() {
+    fn retries_during_an_engine_restart_have_a_constant_rate() {
         let refused = failed(Step::Dial, io::ErrorKind::ConnectionRefused);
         let mut backoff = Backoff::default();
         let mut longest = |away| wait_after(&refused, away, &mut backoff, u64::MAX).as_millis();
@@ -156,7 +156,7 @@ mod tests {
         for _ in 0..60 {
             assert!(longest(RESTART / 2) <= RESTART_WAIT.as_millis());
         }
-        // It is gone for longer: the pace slows down from there.
+        // After a longer absence, the delays grow from there.
         let later: Vec<_> = (0..8).map(|_| longest(RESTART)).collect();
         assert_eq!(
             later,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_lacks_room_is_asked_less_and_less_often() {
+    fn retries_to_an_overloaded_engine_slow_down() {
         for error in [
             ConnectError::Unavailable("full".to_owned()),
             ConnectError::TimedOut(Step::Dial),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_with_its_causes_once() {
+    fn an_error_does_not_repeat_its_causes() {
         let error = ConnectError::network(Step::Dial, io::Error::other("connection refused"));
         assert_eq!(chain(&error), "cannot reach the engine: connection refused");
     }

@@ -1,4 +1,4 @@
-//! The control channel as frames over TLS: read what arrives, write what is said.
+//! Frames of the control channel over TLS: reading and writing.
 
 use std::io;
 
@@ -11,14 +11,14 @@ use crate::{
     error::{ConnectError, Step},
 };
 
-/// The reading side of a connection that speaks the agent protocol.
+/// The reading half of a connection with the agent protocol.
 pub(crate) struct Reader {
     io: ReadHalf<TlsStream>,
     decoder: Decoder,
     buffer: Vec<u8>,
 }
 
-/// The writing side.
+/// The writing half.
 pub(crate) struct Writer {
     io: WriteHalf<TlsStream>,
     buffer: Vec<u8>,
@@ -40,9 +40,10 @@ pub(crate) fn split(stream: TlsStream) -> (Reader, Writer) {
 }
 
 impl Reader {
-    /// The next message. `None` inside is a kind that this version does not know.
+    /// Returns the next message. The inner `None` is a message kind that this version does not
+    /// support.
     ///
-    /// Cancel safe: what was read stays in the decoder.
+    /// Cancel safe: received bytes stay in the decoder.
     pub(crate) async fn next(&mut self) -> Result<Option<Kind>, ConnectError> {
         loop {
             let next = self
@@ -67,7 +68,7 @@ impl Reader {
 impl Writer {
     /// Sends one message.
     ///
-    /// Not cancel safe: a dropped send may leave half a frame, so the channel goes with it.
+    /// Not cancel safe: a dropped send may leave half a frame, which makes the channel unusable.
     pub(crate) async fn send(&mut self, kind: Kind) -> Result<(), ConnectError> {
         self.buffer.clear();
         encode(kind, &mut self.buffer)?;
@@ -78,16 +79,16 @@ impl Writer {
         .await
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Signals the end of the stream to the peer.
     pub(crate) async fn finish(&mut self) {
-        // The channel is over either way.
+        // The channel has ended either way.
         drop(bounded(Step::Exchange, WRITE, self.io.shutdown()).await);
     }
 }
 
 /// Appends `kind` as one frame.
 pub(crate) fn encode(kind: Kind, out: &mut Vec<u8>) -> Result<(), ConnectError> {
-    // What is too long for a frame is something the caller put in: labels, a name.
+    // Only values of the caller, such as labels or a name, can be too long for a frame.
     wire::encode(&Message { kind: Some(kind) }, out).map_err(|error| {
         ConnectError::Refused(crate::Refusal::new(
             crate::RefusalKind::Invalid,
@@ -96,8 +97,9 @@ pub(crate) fn encode(kind: Kind, out: &mut Vec<u8>) -> Result<(), ConnectError> 
     })
 }
 
-/// Control messages are some hundred bytes.
+/// Control messages have a few hundred bytes.
 const READ: usize = 4 * 1024;
 
-/// A peer that takes no byte for so long is gone; liveness would find it out no sooner.
+/// A peer that accepts no byte for this time counts as disconnected. The liveness check would not
+/// notice it sooner.
 const WRITE: std::time::Duration = std::time::Duration::from_secs(10);

@@ -1,8 +1,8 @@
-//! Whether data connections to the engine can be had.
+//! Availability of data connections to the engine.
 //!
 //! A control channel alone does not make a tunnel reachable: a firewall, a balancer or a limit may
-//! let it live and refuse every data connection. Then the tunnels are not online, whatever the
-//! heartbeats say, and a new channel (with a new look at the name's addresses) is the remedy.
+//! allow it and refuse every data connection. The tunnels are then offline even if heartbeats
+//! succeed. The remedy is a new channel, which resolves the name again.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::ConnectError;
 
-/// What the data connections of one control channel have met.
+/// Results of the data connections of one control channel.
 #[derive(Debug, Default)]
 pub(crate) struct DataPath {
     failures: AtomicU32,
@@ -21,12 +21,12 @@ pub(crate) struct DataPath {
 }
 
 impl DataPath {
-    /// A connection was opened and said hello.
+    /// A connection was opened and completed its hello.
     pub(crate) fn works(&self) {
         self.failures.store(0, Ordering::Relaxed);
     }
 
-    /// A connection could not be had.
+    /// A connection could not be opened.
     pub(crate) fn failed(&self, error: &ConnectError) {
         if is_ours(error) {
             return;
@@ -36,13 +36,14 @@ impl DataPath {
         }
     }
 
-    /// Returns when too many failed in a row. Cancel safe.
+    /// Returns after too many consecutive failures. Cancel safe.
     pub(crate) async fn broken(&self) {
         self.broken.notified().await;
     }
 }
 
-/// What this process lacks says nothing of the path, and giving up the channel would not help.
+/// A resource shortage of this process is not a fault of the path, and a new channel would not
+/// help.
 fn is_ours(error: &ConnectError) -> bool {
     let ConnectError::Network { source, .. } = error else {
         return false;
@@ -51,12 +52,12 @@ fn is_ours(error: &ConnectError) -> bool {
         || matches!(source.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
-/// Too many open files, of the system and of this process: the same numbers on every Unix.
+/// Too many open files in the system and in this process: the same numbers on every Unix.
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
-/// Single failures happen on every network; so many without one success between them are no
-/// accident.
+/// Single failures happen on every network. This many without a success between them indicate a
+/// fault.
 const IN_A_ROW: u32 = 5;
 
 #[cfg(test)]

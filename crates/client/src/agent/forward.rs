@@ -1,4 +1,4 @@
-//! Joins a visitor's stream to the private service.
+//! Connects a visitor's stream to the private service.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -22,10 +22,10 @@ use crate::{
 
 pub(crate) use crate::tap::Visit;
 
-/// Where the streams of one tunnel go, and who is told of them.
+/// Destination of the streams of one tunnel, and its observers.
 pub(crate) struct Forward {
     to: Destination,
-    /// What requests have as their `Host`, where that is not the public name.
+    /// The `Host` of requests, if it differs from the public name.
     host: Option<Arc<str>>,
     observer: Option<Observer>,
     tap: Option<Arc<dyn Tap>>,
@@ -42,7 +42,7 @@ impl Forward {
         }
     }
 
-    /// Dials the service, and tells it who visits where it wants to know; the error is for the
+    /// Dials the service and sends the PROXY header if it is configured. The error is for the
     /// engine and the owner, and names the target.
     pub(crate) async fn dial(&self, visit: &Visit) -> Result<Service, String> {
         let dialled = timeout(SERVICE_DIAL, async {
@@ -63,8 +63,8 @@ impl Forward {
             })
     }
 
-    /// Carries both directions to their ends, see [`Service::carry`], under another host where one
-    /// is wanted, and shows them to whoever looks at this visit as the service sees them.
+    /// Copies both directions until they end, see [`Service::carry`]. The host is rewritten if
+    /// configured, and the tap of this visit gets the bytes as the service sees them.
     pub(crate) async fn join<S: transport::Stream>(
         &self,
         visit: &Visit,
@@ -73,12 +73,13 @@ impl Forward {
     ) -> CopyResult {
         match &self.host {
             None => self.join_shown(visit, service, visitor).await,
-            // On the heap: few ask for it, and the others must not keep room for it.
+            // Boxed, because few streams use it and the others must not reserve memory for it.
             Some(host) => {
                 let mut named = HostRewriter::new(visitor, host);
                 let pumped = Box::pin(self.join_shown(visit, service, &mut named)).await;
                 if pumped.result.is_err() {
-                    // What the service said before it broke off. A visitor who is gone is no news.
+                    // Delivers the last bytes of the service. An error only means that the visitor
+                    // has disconnected.
                     drop(named.flush().await);
                 }
                 pumped
@@ -95,7 +96,7 @@ impl Forward {
         let source = Source::from(visit.source_ip);
         let looked = self.tap.as_deref();
         let looked = looked.and_then(|tap| Some((tap.stream(visit)?, tap.opener())));
-        // On the heap: the future beside them, which nearly every stream takes, stays as small.
+        // Boxed, so that the future of the usual case next to it stays small.
         match looked {
             None => service.carry(source, visitor).await,
             Some((tap, None)) => Box::pin(service.carry_tapped(source, visitor, tap)).await,
@@ -127,7 +128,7 @@ impl Forward {
 
 /// A connection to the private service.
 pub(crate) enum Service {
-    /// With the address of our end.
+    /// With the local address.
     Tcp {
         socket: Socket,
         local: SocketAddr,
@@ -136,7 +137,7 @@ pub(crate) enum Service {
 }
 
 impl Service {
-    /// The connection alone.
+    /// Returns the connection itself.
     pub(crate) fn into_stream(self) -> Box<dyn transport::Stream> {
         match self {
             Self::Tcp { socket, .. } => Box::new(socket),
@@ -144,8 +145,8 @@ impl Service {
         }
     }
 
-    /// Sends the header that says who visits. The visitor's port is not known, and of a Unix
-    /// socket no address is: both are written as zero.
+    /// Sends the PROXY header of the visitor. The visitor's port is unknown, and a Unix socket has
+    /// no address at all: both are written as zero.
     async fn introduce(&mut self, visit: &Visit, version: ProxyProtocol) -> io::Result<()> {
         let source = visit.source_ip.map(|ip| SocketAddr::new(ip, 0));
         let destination = match self {
@@ -163,12 +164,13 @@ impl Service {
         }
     }
 
-    /// Carries both directions to their ends. After a failure the service's side is reset where
-    /// the system can do that: half a request must not look whole to it.
+    /// Copies both directions until they end. After a failure, the connection to the service is
+    /// reset if the system supports it, so that half a request does not look complete to the
+    /// service.
     async fn carry<S: transport::Stream>(mut self, source: Source, visitor: &mut S) -> CopyResult {
         match &mut self {
             Self::Tcp { socket, .. } => {
-                // Also when the agent is killed meanwhile.
+                // Also effective if the agent is killed meanwhile.
                 socket.begin_message();
                 let pumped = pump(source, visitor, socket).await;
                 if pumped.result.is_ok() {
@@ -180,7 +182,7 @@ impl Service {
         }
     }
 
-    /// The same, seen by a tap.
+    /// The same, observed by a tap.
     async fn carry_tapped<S: transport::Stream>(
         mut self,
         source: Source,
@@ -208,7 +210,7 @@ impl Service {
         }
     }
 
-    /// The same, where the edge speaks TLS with the service.
+    /// The same, if the edge uses TLS with the service.
     async fn carry_opened<S: transport::Stream>(
         mut self,
         source: Source,
@@ -230,7 +232,7 @@ impl Service {
     }
 }
 
-/// Serves a stream that has a connection of its own, and was accepted already.
+/// Serves an already accepted stream that has its own connection.
 pub(crate) async fn serve_raw(forward: Arc<Forward>, mut stream: Stream) {
     let visit = Visit {
         stream_id: stream.stream_id().to_owned(),
@@ -249,14 +251,14 @@ pub(crate) async fn serve_raw(forward: Arc<Forward>, mut stream: Stream) {
     forward.ends(&visit, error);
 }
 
-/// Serves a stream on a standing connection and hands the connection back.
+/// Serves a stream on a standing connection and returns the connection.
 pub(crate) async fn serve_framed<T: transport::Stream>(
     forward: &Forward,
     visit: &Visit,
     mut framed: FramedStream<T>,
 ) -> FramedStream<T> {
     forward.begins(visit);
-    // On the heap while it lasts, as all that is short beside a stream.
+    // Boxed only for its duration, like all short futures of a stream.
     let error = match Box::pin(forward.dial(visit)).await {
         Ok(service) => {
             let pumped = forward.join(visit, service, &mut framed).await;
@@ -277,7 +279,7 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
     framed
 }
 
-/// Serves a stream that begins on a lane.
+/// Serves a stream that starts on a lane.
 pub(crate) async fn serve_carried(forward: &Forward, visit: &Visit, mut carried: OnLane) {
     forward.begins(visit);
     let error = match Box::pin(forward.dial(visit)).await {
@@ -313,7 +315,7 @@ async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
     for candidate in address.resolve().await? {
         match TcpStream::connect(candidate).await {
             Ok(stream) => {
-                // As towards the engine: best effort.
+                // Best effort, as towards the engine.
                 drop(stream.set_nodelay(true));
                 drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive()));
                 let local = stream.local_addr()?;
@@ -326,7 +328,7 @@ async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
     Err(last)
 }
 
-/// A service that the agent can reach is near; a visitor's patience is not longer.
+/// A service that the agent can reach is near, and visitors do not wait longer.
 pub(crate) const SERVICE_DIAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[cfg(test)]
@@ -337,15 +339,15 @@ mod tests {
 
     use super::*;
 
-    /// A service whose machine answers nothing.
+    /// A service whose machine does not respond.
     #[tokio::test(start_paused = true)]
-    async fn a_dial_has_a_time() {
+    async fn a_dial_times_out() {
         let listener = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         listener.bind(&any.into()).unwrap();
         listener.listen(0).unwrap();
         let address = listener.local_addr().unwrap().as_socket().unwrap();
-        // The one connection that may wait to be accepted: the system drops what comes now.
+        // This connection fills the accept queue: the system drops further ones.
         let _waiting = std::net::TcpStream::connect(address).unwrap();
         let target: Target = address.to_string().parse().unwrap();
         let forward = Forward::new(Forwarding::to(target));
@@ -355,7 +357,7 @@ mod tests {
         };
         let began = Instant::now();
         let dialled = timeout(Duration::from_mins(5), forward.dial(&visit)).await;
-        assert!(dialled.expect("it is given up").is_err());
+        assert!(dialled.expect("the dial times out").is_err());
         assert_eq!(began.elapsed().as_secs(), 10);
     }
 }

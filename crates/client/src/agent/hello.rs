@@ -1,4 +1,4 @@
-//! The first messages of each kind of connection, and what their answers mean.
+//! The first messages of each kind of connection, and their responses.
 
 use wire::{
     ErrorCode, Kind,
@@ -27,10 +27,10 @@ pub(crate) fn control(config: &Config, token: &Token, liveness: ControlChannelLi
     })
 }
 
-/// Opens a data connection: of one stream, or (with an empty id) a standing one.
+/// Opens a data connection: for one stream, or (with an empty id) a standing one.
 ///
-/// Without waiting for an answer: a secret that the engine does not accept ends the connection,
-/// and there is nothing else that an agent could do about it.
+/// It does not wait for a response. An engine that does not accept the secret closes the
+/// connection, and an agent could not react in another way.
 pub(crate) fn data(config: &Config, stream_id: String, secret: Secret) -> Kind {
     let mut details = details(config);
     details.token = Some(secret);
@@ -53,7 +53,7 @@ pub(crate) fn dial(config: &Config, token: &Token, id_or_name: &str, zero_rtt: b
     })
 }
 
-/// What an error of the engine means to a caller.
+/// Converts an error of the engine into an error for the caller.
 pub(crate) fn refused(error: &wire::Error) -> ConnectError {
     let kind = match error.kind() {
         ErrorCode::InvalidRequest if is_conflict(error.text()) => RefusalKind::Conflict,
@@ -73,8 +73,8 @@ pub(crate) fn refused(error: &wire::Error) -> ConnectError {
     Refusal::new(kind, sentence(error)).into()
 }
 
-/// A name or a hostname that is held. The protocol has no code for it, and 2000 says no more than
-/// that the request is at fault; the engine's sentence says what about it.
+/// True if a name or host name is already in use. The protocol has no code for it, and 2000 only
+/// states that the request is invalid, so the engine's message has to be checked.
 fn is_conflict(sentence: &str) -> bool {
     let sentence = sentence.trim_end_matches('.');
     sentence.ends_with(" is taken") || sentence.ends_with(" already")
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_name_is_a_conflict_and_another_bad_request_is_not() {
+    fn only_a_name_in_use_is_a_conflict() {
         let invalid = |text: &str| kind(&wire::Error::invalid_request(text));
         assert_eq!(
             invalid("the tunnel name is taken"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_no_refusal() {
+    fn transient_errors_are_not_refusals() {
         for error in [
             wire::Error::service_unavailable("stopping"),
             wire::Error::capacity_exhausted("full"),

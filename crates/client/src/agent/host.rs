@@ -1,14 +1,14 @@
-//! Requests that name the service itself as their host.
+//! Rewriting of requests so that they name the service itself as their host.
 //!
-//! Development servers refuse names that they do not know. [`HostRewriter`] stands around a visitor's
-//! stream: what is read from it has the `Host` of the service, and an `Origin` that was the public
-//! one becomes the service's too, because that is what such servers compare a WebSocket with. In
-//! answers, addresses of the service become those of the visitor: a redirect to where it believes
-//! to be would lead visitors nowhere. All else passes as it came, byte for byte.
+//! Development servers refuse unknown host names. [`HostRewriter`] wraps a visitor's stream:
+//! requests read from it have the `Host` of the service. An `Origin` that equals the public one is
+//! replaced by the service's too, because such servers compare it for WebSockets. In responses,
+//! addresses of the service are replaced by the public ones, because visitors could not follow a
+//! redirect to the service's own address. Everything else passes unchanged, byte for byte.
 //!
-//! The stream carries HTTP/1.1 as the engine writes it: requests one behind the other, bodies of a
-//! known length or in chunks, and upgrades. Answers tell whether an upgrade was accepted; from there
-//! on nothing is looked at any more.
+//! The stream contains HTTP/1.1 as the engine writes it: consecutive requests, bodies with a known
+//! length or in chunks, and upgrades. The response shows that an upgrade was accepted; after it,
+//! bytes pass without inspection.
 
 mod answers;
 mod origin;
@@ -31,22 +31,22 @@ pub(super) struct HostRewriter<'s, S> {
     visitor: &'s mut S,
     requests: Requests,
     answers: Answers,
-    /// What was read and not looked at yet.
+    /// Bytes that were read but not parsed yet.
     raw: Vec<u8>,
-    /// What is ready for the service, and how much of it went out.
+    /// Bytes for the service, and the number already written.
     ready: Vec<u8>,
     taken: usize,
-    /// What is ready for the visitor, and how much of it went out.
+    /// Bytes for the visitor, and the number already written.
     answer: Vec<u8>,
     given: usize,
-    /// The visitor has said everything.
+    /// The visitor's direction has ended.
     ended: bool,
-    /// The reader, while it waits for the answer to an upgrade.
+    /// Waker of the reader while it waits for the response to an upgrade.
     waiting: Option<Waker>,
 }
 
 impl<'s, S: transport::Stream> HostRewriter<'s, S> {
-    /// Requests of `visitor` get `host` as their `Host`.
+    /// Sets `host` as the `Host` of the requests of `visitor`.
     pub(super) fn new(visitor: &'s mut S, host: &str) -> Self {
         Self {
             visitor,
@@ -62,7 +62,7 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
         }
     }
 
-    /// Takes what was read as far as it goes.
+    /// Parses the read bytes as far as possible.
     fn advance(&mut self) -> io::Result<()> {
         let used = self
             .requests
@@ -72,7 +72,7 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
         Ok(())
     }
 
-    /// Reads more of the visitor; false at the end.
+    /// Reads more from the visitor; false at the end.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let seen = self.raw.len();
         self.raw.resize(seen + READ, 0);
@@ -84,7 +84,7 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
         Poll::Ready(Ok(filled > 0))
     }
 
-    /// Writes what is ready for the visitor.
+    /// Writes the pending bytes for the visitor.
     fn poll_give(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest) = self
             .answer
@@ -97,13 +97,13 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
             }
             self.given += given;
         }
-        // A chunk of a download is large, and a connection may wait for long behind one.
+        // A chunk of a download is large, and the connection may then be idle for a long time.
         self.answer = Vec::new();
         self.given = 0;
         Poll::Ready(Ok(()))
     }
 
-    /// Lets the reader go on, where it does not have to wait for an answer any more.
+    /// Wakes the reader if it no longer has to wait for a response.
     fn wake(&mut self) {
         if !self.answers.is_upgrade_open()
             && let Some(reader) = self.waiting.take()
@@ -112,7 +112,7 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
         }
     }
 
-    /// Makes something ready for the service; false when there will be nothing any more.
+    /// Prepares bytes for the service; false if none will follow.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         self.ready.clear();
         self.taken = 0;
@@ -124,13 +124,13 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
             let waits = self.answers.is_upgrade_open();
             if waits {
                 self.waiting = Some(cx.waker().clone());
-                // A little is read ahead, so that a visitor who gives up is noticed.
+                // A little is read ahead to notice a visitor that disconnects.
                 if self.ended || self.raw.len() >= READ {
                     return Poll::Pending;
                 }
             }
             if self.ended {
-                // A message that breaks off does so at the service as well.
+                // A truncated message is passed on truncated.
                 self.ready.append(&mut self.raw);
                 return Poll::Ready(Ok(!self.ready.is_empty()));
             }
@@ -175,7 +175,7 @@ impl<S: transport::Stream> AsyncWrite for HostRewriter<'_, S> {
         }
         this.answers.advance(buf, &mut this.answer);
         this.wake();
-        // What does not go out now does so with the next write, or when it is flushed.
+        // Bytes that are not written now follow with the next write or flush.
         if let Poll::Ready(given) = this.poll_give(cx) {
             given?;
         }
@@ -189,7 +189,7 @@ impl<S: transport::Stream> AsyncWrite for HostRewriter<'_, S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        // The service has said its last word: whoever waits for its answer waits in vain.
+        // The service has closed its direction, so a pending response will never arrive.
         this.answers.end(&mut this.answer);
         this.wake();
         ready!(this.poll_give(cx))?;
@@ -197,5 +197,5 @@ impl<S: transport::Stream> AsyncWrite for HostRewriter<'_, S> {
     }
 }
 
-/// One TLS record of the visitor's connection.
+/// The size of one TLS record of the visitor's connection.
 const READ: usize = 16 * 1024;

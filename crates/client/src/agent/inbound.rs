@@ -1,4 +1,4 @@
-//! Visitors that arrive one by one: the engine announces a stream, the agent dials back for it.
+//! Visitors with their own connections: the engine announces a stream, and the agent dials back.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     error::Step,
 };
 
-/// Takes a visitor in a task of its own and answers on the channel.
+/// Accepts a visitor in a new task and responds on the channel.
 pub(crate) fn take(
     shared: &Arc<AgentState>,
     path: &Arc<DataPath>,
@@ -34,7 +34,7 @@ pub(crate) fn take(
             stream_id: visitor.stream_id,
             error: Some(busy),
         };
-        // A channel that takes no answer is about to be lost, and the visitor with it.
+        // A channel that accepts no response is about to be lost, together with the visitor.
         drop(answer.try_send(refusal));
         return;
     };
@@ -42,14 +42,14 @@ pub(crate) fn take(
     let path = Arc::clone(path);
     shared.spawn(async move {
         let stream_id = visitor.stream_id.clone();
-        // On the heap while it lasts: what carries the stream then is far smaller.
+        // Boxed for its duration: the future that carries the stream afterwards is far smaller.
         let taken = Box::pin(begin(&shared_by_task, &path, visitor)).await;
         drop(permit);
         let error = taken.as_ref().err().cloned();
         if let Some(error) = &error {
             debug!(stream_id, error = %error, "a visitor was not taken");
         }
-        // The channel may be gone; the stream that was accepted lives on all the same.
+        // The channel may be lost, but the accepted stream continues.
         drop(answer.send(ProxyConnRsp { stream_id, error }).await);
         if let Ok(taken) = taken {
             taken.serve().await;
@@ -57,7 +57,7 @@ pub(crate) fn take(
     });
 }
 
-/// A visitor whose two ends stand.
+/// An accepted visitor with both connections open.
 enum AcceptedVisitor {
     Queued {
         slot: mpsc::OwnedPermit<Box<Stream>>,
@@ -122,7 +122,8 @@ async fn begin(
             Ok(AcceptedVisitor::Queued { slot, stream })
         }
         Handler::Forward(forward) => {
-            // The service first: without it no connection to the engine is worth its handshake.
+            // The service is dialled first: without it the handshake with the engine would be
+            // wasted.
             let service = forward
                 .dial(&visit)
                 .await
@@ -140,7 +141,7 @@ async fn begin(
     }
 }
 
-/// Opens the connection that will be the visitor's bytes.
+/// Opens the connection for the visitor's bytes.
 async fn dial_back(
     shared: &AgentState,
     path: &DataPath,
@@ -158,7 +159,7 @@ async fn dial_back(
     open_data(shared, connector, path, visitor.stream_id, secret).await
 }
 
-/// Opens a data connection and says its hello.
+/// Opens a data connection and sends its hello.
 pub(crate) async fn open_data(
     shared: &AgentState,
     connector: &Connector,
@@ -185,8 +186,8 @@ pub(crate) async fn open_data(
     opened
 }
 
-/// Another address for the data connection is followed only with a secret: without one the agent
-/// would show itself to a third party for nothing.
+/// Another address for the data connection is used only with a secret. Without one the agent would
+/// reveal itself to a third party for nothing.
 fn at_endpoint(
     connector: &Connector,
     endpoint: &str,
@@ -204,8 +205,8 @@ fn unreachable(error: &ConnectError) -> wire::Error {
     wire::Error::service_unavailable(chain(error))
 }
 
-/// Visitors that may be between announcement and first byte. Each costs a handshake; more than
-/// this many at once would all be late.
+/// Maximum number of visitors between announcement and first byte. Each costs a handshake, so with
+/// more of them all would be late.
 pub(crate) const MAX_UNDER_WAY: usize = 512;
 
 /// The hello is one small write into an empty socket buffer.
@@ -217,7 +218,7 @@ mod tests {
     use crate::{Config, Token, Trust};
 
     #[tokio::test]
-    async fn so_many_visitors_are_under_way() {
+    async fn pending_visitors_are_limited() {
         let config = Config::new("127.0.0.1:1".parse().unwrap(), Token::new("a.b.c"));
         let trust = Trust::Roots(Vec::new());
         let connector = Connector::new(config.engine.clone(), &trust, &[b"x"]).unwrap();
@@ -228,7 +229,7 @@ mod tests {
             let visitor = ProxyConnReq::default();
             take(&shared, &path, visitor, answer.clone());
         }
-        // Those that were taken have not run yet: there is one answer, a refusal.
+        // The accepted visitors have not run yet, so the only response is a refusal.
         let error = answers.try_recv().unwrap().error.unwrap();
         assert_eq!(
             error,

@@ -1,5 +1,4 @@
-//! Lanes (`lane/2`): many small streams on one connection, and where they go that are no longer
-//! small.
+//! Lanes (`lane/2`): many small streams on one connection, and the migration of streams that grow.
 
 use std::{
     collections::HashMap,
@@ -29,10 +28,10 @@ use super::{
 };
 use crate::Stream;
 
-/// A stream that a lane brought.
+/// A stream that arrived on a lane.
 pub(crate) type OnLane = MigratingStream<MigrateToConnection>;
 
-/// Serves a lane until it ends; where its channel is `over`, with its last stream.
+/// Serves a lane until it ends. Once its channel is `over`, the lane ends with its last stream.
 pub(crate) async fn serve(
     shared: Arc<AgentState>,
     moves: Arc<MigrationRendezvous>,
@@ -45,7 +44,7 @@ pub(crate) async fn serve(
     loop {
         let accepted = tokio::select! {
             accepted = poll_fn(|cx| driver.poll_accept(cx)) => accepted,
-            // The engine will bring no connections when it hears of that.
+            // The engine is notified and then opens no new connections.
             () = shared.stop.cancelled(), if !stopping => {
                 lane.stay();
                 stopping = true;
@@ -60,7 +59,8 @@ pub(crate) async fn serve(
         match accepted {
             Ok(Some((open, stream))) => {
                 let taken = take(Arc::clone(&shared), Arc::clone(&moves), open, stream);
-                // Beside its lane: they wake each other with every exchange.
+                // Spawned on the runtime of the lane, because both wake each other with every
+                // exchange.
                 shared.spawn_here(taken);
             }
             Ok(None) => return,
@@ -105,7 +105,7 @@ async fn take(
     }
 }
 
-/// Takes a stream from its lane to the standing connection that the engine chooses for it.
+/// Migrates a stream from its lane to the standing connection that the engine chooses.
 pub(crate) struct MigrateToConnection(RendezvousGuard<StreamLease>);
 
 impl MigrationTarget for MigrateToConnection {
@@ -118,34 +118,34 @@ impl MigrationTarget for MigrateToConnection {
     }
 }
 
-/// Where the streams of a channel that leave their lanes meet the connections that the engine
-/// chose for them. Either may come first: they come on different connections. There are no more
-/// meetings than streams and connections.
+/// Matches the streams of a channel that leave their lanes with the connections that the engine
+/// chose for them. Either may arrive first, because they use different connections. There are at
+/// most as many entries as streams and connections.
 pub(crate) struct MigrationRendezvous<C = StreamLease>(
     Mutex<HashMap<Arc<str>, RendezvousState<C>>>,
 );
 
 enum RendezvousState<C> {
-    /// The stream is on its lane, and nothing has come for it.
+    /// The stream is on its lane, and no connection has arrived.
     OnLane,
-    /// The stream waits.
+    /// The stream waits for its connection.
     Stream(oneshot::Sender<C>),
-    /// The connection waits until the stream has read what is on its lane, however long that takes.
+    /// The connection waits until the stream has read the bytes on its lane, without a time limit.
     Connection(Box<C>),
-    /// The connection waits for a stream of which nothing is known yet.
+    /// The connection waits for a stream that has not arrived yet.
     Early(Box<C>),
 }
 
-/// What becomes of a connection that was brought.
+/// Result of delivering a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// Its stream is there, and has it or will take it.
+    /// The stream is present, and has taken the connection or will take it.
     Met,
-    /// Its stream is not there yet.
+    /// The stream has not arrived yet.
     Early,
 }
 
-/// A stream that connections may come for, as long as this is held.
+/// Registration of a stream. Connections can be delivered to the stream while it exists.
 pub(crate) struct RendezvousGuard<C> {
     moves: Arc<MigrationRendezvous<C>>,
     stream_id: Arc<str>,
@@ -158,7 +158,7 @@ impl<C> Default for MigrationRendezvous<C> {
 }
 
 impl<C: Send + 'static> MigrationRendezvous<C> {
-    /// A lane brought this stream.
+    /// Registers a stream that arrived on a lane.
     fn register(moves: Arc<Self>, stream_id: String) -> RendezvousGuard<C> {
         let stream_id: Arc<str> = stream_id.into();
         let mut meetings = moves.0.lock();
@@ -171,7 +171,7 @@ impl<C: Send + 'static> MigrationRendezvous<C> {
         RendezvousGuard { moves, stream_id }
     }
 
-    /// Brings the connection of a stream to it, or lets it wait there.
+    /// Delivers the connection to its stream, or stores it until the stream arrives.
     pub(super) fn bring(&self, stream_id: &str, connection: C) -> Delivery {
         let mut meetings = self.0.lock();
         let (brought, meeting, replaced) = match meetings.remove(stream_id) {
@@ -180,7 +180,7 @@ impl<C: Send + 'static> MigrationRendezvous<C> {
                 RendezvousState::Early(connection.into()),
                 None,
             ),
-            // Two of one id; what is dropped gives itself back.
+            // A second connection for the same id. A dropped lease returns its connection.
             Some(RendezvousState::Early(before)) => {
                 let early = RendezvousState::Early(connection.into());
                 (Delivery::Early, early, Some(before))
@@ -210,7 +210,7 @@ impl<C: Send + 'static> MigrationRendezvous<C> {
         brought
     }
 
-    /// Takes back a connection that has waited for long enough for a stream that did not come.
+    /// Removes a connection whose stream did not arrive in time.
     pub(super) fn give_up(&self, stream_id: &str) {
         let mut meetings = self.0.lock();
         let waiting = match meetings.get(stream_id) {
@@ -218,14 +218,15 @@ impl<C: Send + 'static> MigrationRendezvous<C> {
             _ => None,
         };
         drop(meetings);
-        // What is dropped gives itself back; not under the lock.
+        // A dropped lease returns its connection; not under the lock.
         drop(waiting);
     }
 }
 
 impl<C: Send + 'static> RendezvousGuard<C> {
-    /// Waits for the connection. There is no deadline: the engine brings it when it has read what is
-    /// on the lane, as slowly as the visitor takes it. Whoever waits looks whether the lane is there.
+    /// Waits for the connection. There is no deadline: the engine sends the connection after it has
+    /// read the rest of the lane, at the pace of the visitor. The caller checks that the lane still
+    /// exists.
     fn expect(&self) -> ConnectFuture<C> {
         let (sender, arrival) = oneshot::channel();
         let mut meetings = self.moves.0.lock();
@@ -248,7 +249,7 @@ impl<C: Send + 'static> RendezvousGuard<C> {
 impl<C> Drop for RendezvousGuard<C> {
     fn drop(&mut self) {
         let gone = self.moves.0.lock().remove(&self.stream_id);
-        // What is dropped gives itself back; not under the lock.
+        // A dropped lease returns its connection; not under the lock.
         drop(gone);
     }
 }
@@ -269,10 +270,11 @@ impl Drop for LaneCountGuard {
     }
 }
 
-/// How long a connection may come before its stream, which was begun first, on another one.
+/// Maximum time that a connection may arrive before its stream, which was started first but on
+/// another connection.
 pub(super) const RENDEZVOUS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// As at the engine: how long its system may confirm nothing of what is under way.
+/// As in the engine: maximum time without an acknowledgement for bytes in flight.
 const STALL: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_waits_for_its_connection_as_long_as_the_engine_reads() {
+    async fn a_stream_waits_for_its_connection_without_a_deadline() {
         tokio::time::pause();
         let moves = moves();
         let stream = registered(&moves);
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_waits_as_long_as_its_stream_lives() {
+    async fn a_connection_waits_for_the_lifetime_of_its_stream() {
         let moves = moves();
         let stream = registered(&moves);
         assert_eq!(moves.bring("s", 7), Delivery::Met);
@@ -310,11 +312,11 @@ mod tests {
         assert_eq!(stream.expect().await.unwrap(), 7);
         assert_eq!(moves.bring("s", 8), Delivery::Met);
         drop(stream);
-        assert!(moves.0.lock().is_empty(), "and goes with it");
+        assert!(moves.0.lock().is_empty(), "and is removed with it");
     }
 
     #[tokio::test]
-    async fn a_connection_may_come_first_and_waits_for_a_while() {
+    async fn an_early_connection_waits_for_its_stream() {
         let moves = moves();
         assert_eq!(moves.bring("s", 7), Delivery::Early);
         assert_eq!(registered(&moves).expect().await.unwrap(), 7);

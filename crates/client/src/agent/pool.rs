@@ -1,5 +1,4 @@
-//! Standing connections (`pool/1`): dialled before they are needed, used for one stream after
-//! another.
+//! Standing connections (`pool/1`): dialled in advance, and reused for many streams.
 
 use std::{
     io,
@@ -39,16 +38,16 @@ use super::{
 };
 use crate::{ConnectError, Stream, error::Step};
 
-/// The standing connections of one control channel. When the channel is over, those that carry
-/// no stream end; the others end after theirs.
+/// The standing connections of one control channel. When the channel is over, idle ones close
+/// immediately and the others after their stream.
 pub(crate) struct Pool {
     shared: Arc<AgentState>,
     path: Arc<DataPath>,
     over: CancellationToken,
     open: Arc<AtomicUsize>,
-    /// How many of them are lanes.
+    /// Number of lanes among them.
     lanes: Arc<AtomicUsize>,
-    /// Where the streams of lanes go on, where the engine speaks `lane/2`.
+    /// Migration targets for streams of lanes, if the engine supports `lane/2`.
     moves: Option<Arc<MigrationRendezvous>>,
 }
 
@@ -69,7 +68,7 @@ impl Pool {
         }
     }
 
-    /// Dials as many more as the engine asks for, within [`MAX_POOL`].
+    /// Dials the requested number of further connections, within [`MAX_POOL`].
     pub(crate) fn grow(&self, request: &PoolReq) {
         for _ in 0..request.count {
             let Some(place) = CapacityPermit::take(&self.open, MAX_POOL) else {
@@ -111,7 +110,7 @@ impl Pool {
     }
 }
 
-/// One of so many places, given back when dropped.
+/// A permit for one of a limited number of connections, released when dropped.
 struct CapacityPermit(Arc<AtomicUsize>);
 
 impl CapacityPermit {
@@ -129,12 +128,12 @@ impl Drop for CapacityPermit {
     }
 }
 
-/// Dials one standing connection and serves its streams until it is retired or broken, or until it
-/// becomes a lane: then it is handed back, for the runtime that has the fewest.
+/// Dials one standing connection and serves its streams until it is retired or broken. If it
+/// becomes a lane, it is returned for the runtime with the fewest lanes.
 ///
-/// How many idle ones are too many is the engine's to judge: it closes those, and the next visitor
-/// of an engine whose spare ones we had closed would pay for it. So `idle_timeout_ms`, after which
-/// an agent may close one, is not used.
+/// The engine decides how many idle connections are too many, and closes them. If the agent closed
+/// spare ones, the next visitor would have to wait for a dial. The agent therefore does not use
+/// `idle_timeout_ms`, after which it may close one.
 async fn run_pooled_connection(
     shared: &AgentState,
     path: &DataPath,
@@ -142,7 +141,7 @@ async fn run_pooled_connection(
     moves: Option<&Arc<MigrationRendezvous>>,
     secret: Secret,
 ) -> Result<Option<(TlsStream, Arc<MigrationRendezvous>)>, ConnectError> {
-    // On the heap while it lasts: thousands stand, few dial.
+    // Boxed for its duration: thousands of connections are idle, few are dialling.
     let dialling = open_data(shared, shared.connector(), path, String::new(), secret);
     let Some(stream) = over.run_until_cancelled(Box::pin(dialling)).await else {
         return Ok(None);
@@ -150,7 +149,7 @@ async fn run_pooled_connection(
     let broken = |source| ConnectError::network(Step::Exchange, source);
     let mut standing = StandingConnection::new(stream?, Side::Agent);
     loop {
-        // A wait that is cut short takes the connection with it, which is what is wanted.
+        // Cancelling the wait drops the connection, as intended.
         let last = async {
             over.cancelled().await;
             sleep(LAST).await;
@@ -180,7 +179,7 @@ async fn run_pooled_connection(
     }
 }
 
-/// Serves one stream; `None` when its connection is gone with it.
+/// Serves one stream; `None` if its connection was lost with it.
 async fn serve(
     shared: &AgentState,
     moves: Option<&Arc<MigrationRendezvous>>,
@@ -217,7 +216,7 @@ async fn serve(
     }
 }
 
-/// Brings a connection to the stream that leaves its lane for it, and waits for its return.
+/// Delivers a connection to the stream that leaves its lane, and waits for its return.
 async fn bring(
     moves: Option<&Arc<MigrationRendezvous>>,
     stream_id: &str,
@@ -244,8 +243,7 @@ async fn bring(
     Some(framed)
 }
 
-/// A stream in the hands of the program, or one that has left its lane. Its connection comes back
-/// when it is dropped.
+/// A stream used by the program, or one that has left its lane. Dropping it returns its connection.
 pub(crate) struct StreamLease {
     framed: Option<FramedStream<TlsStream>>,
     back: Option<oneshot::Sender<FramedStream<TlsStream>>>,
@@ -261,7 +259,7 @@ impl StreamLease {
         (lent, given_back)
     }
 
-    /// Gives the stream up, with a reason.
+    /// Resets the stream with a reason.
     pub(crate) fn reset(&mut self, reason: wire::Error) {
         if let Some(framed) = &mut self.framed {
             framed.reset(Some(reason));
@@ -269,7 +267,7 @@ impl StreamLease {
     }
 
     fn framed(self: Pin<&mut Self>) -> io::Result<Pin<&mut FramedStream<TlsStream>>> {
-        // Empty only within `drop`.
+        // Empty only during `drop`.
         self.get_mut()
             .framed
             .as_mut()
@@ -281,7 +279,7 @@ impl StreamLease {
 impl Drop for StreamLease {
     fn drop(&mut self) {
         if let (Some(framed), Some(back)) = (self.framed.take(), self.back.take()) {
-            // Without a taker the agent was killed; the connection closes with the stream.
+            // Without a receiver the agent was killed, and the connection closes with the stream.
             drop(back.send(framed));
         }
     }
@@ -315,15 +313,16 @@ impl AsyncWrite for StreamLease {
     }
 }
 
-/// Standing connections of one agent. It bounds what an engine can make an agent hold (about
-/// 20 KiB each), above what one process may commonly have open.
+/// Maximum number of standing connections of one agent. It limits the memory that an engine can
+/// make an agent use (about 20 KiB per connection), and is above the usual limit of open files of a
+/// process.
 pub const MAX_POOL: usize = 16 * 1024;
 
-/// How long a connection without a stream outlives its channel. The engine closes it when it hears of
-/// that end, and may have begun a stream before.
+/// Maximum time that an idle connection outlives its channel. The engine closes it when it notices
+/// that end, but may have started a stream before.
 const LAST: Duration = Duration::from_secs(1);
 
-/// How long the rest of a stream may take to pass before its connection is given up.
+/// Maximum time to discard the rest of a stream before its connection is closed.
 const RECYCLE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -333,7 +332,7 @@ mod tests {
 
     /// Nothing is dialled before the test has ended.
     #[tokio::test]
-    async fn there_are_so_many_standing_connections() {
+    async fn standing_connections_are_limited() {
         let config = Config::new("127.0.0.1:1".parse().unwrap(), Token::new("a.b.c"));
         let trust = Trust::Roots(Vec::new());
         let connector = Connector::new(config.engine.clone(), &trust, &[b"x"]).unwrap();
@@ -349,7 +348,7 @@ mod tests {
         assert_eq!(pool.open.load(Ordering::Relaxed), 16_384);
     }
 
-    /// The size of the future that a function makes.
+    /// Size of the future that a function returns.
     fn of<A, F: Future>(_function: impl FnOnce(A) -> F) -> usize {
         size_of::<F>()
     }
@@ -362,9 +361,9 @@ mod tests {
         Secret,
     );
 
-    /// Exact, not timed: thousands of these wait. The TLS session comes on top.
+    /// Compares exact sizes: thousands of these futures wait. The TLS session comes in addition.
     #[test]
-    fn a_standing_connection_holds_no_room_for_dialling() {
+    fn an_idle_connection_has_no_memory_for_dialling() {
         let size = of(|(shared, path, over, moves, secret): Parts| {
             run_pooled_connection(shared, path, over, moves, secret)
         });

@@ -1,7 +1,8 @@
-//! One control channel while it is open.
+//! One open control channel.
 //!
-//! The session brings the channel in line with what the owner wants ([`Session::reconcile`]) and
-//! handles what the engine says. Streams are served elsewhere, so nothing here waits for one.
+//! The session changes the channel to match the owner's requests ([`Session::reconcile`]) and
+//! handles messages of the engine. Streams are served in other tasks, so the session never waits
+//! for one.
 
 use std::{
     collections::HashMap,
@@ -48,26 +49,26 @@ pub(crate) struct Session {
     writer: Writer,
     liveness: AgentLiveness,
     client_id: String,
-    /// The tunnels of this channel by our id.
+    /// The tunnels of this channel by local id.
     tunnels: HashMap<u64, TunnelState>,
-    /// The engine announced a takeover; the tunnel that it closes next was taken.
+    /// The engine announced a takeover: the next tunnel that it closes was taken over.
     taken_over: bool,
-    /// Answers of the tasks that take visitors.
+    /// Responses of the tasks that accept visitors.
     answers: mpsc::Receiver<ProxyConnRsp>,
     answer: mpsc::Sender<ProxyConnRsp>,
-    /// Whether data connections can be had; without them the tunnels are not online.
+    /// State of the data connections; without them the tunnels are offline.
     path: Arc<DataPath>,
-    /// Standing connections, where the engine speaks `pool/1`.
+    /// Standing connections, if the engine supports `pool/1`.
     pool: Option<Pool>,
-    /// The newest heartbeat and when it went out: its answer tells the round trip.
+    /// The newest heartbeat and its send time, for the round-trip time.
     beat: Option<(u64, Instant)>,
-    /// Since when the engine has been asked to end the channel.
+    /// Time of the request to the engine to end the channel.
     ending: Option<Instant>,
-    /// Ends what belongs to this channel and carries no stream.
+    /// Ends idle connections and other parts of this channel without a stream.
     over: CancellationToken,
 }
 
-/// Where a tunnel stands on this channel.
+/// State of a tunnel on this channel.
 struct TunnelState {
     entry: Arc<Entry>,
     step: Progress,
@@ -75,26 +76,26 @@ struct TunnelState {
 }
 
 enum Progress {
-    /// The engine has not answered yet.
+    /// The engine has not responded yet.
     Asked,
     Online {
         tunnel_id: String,
     },
-    /// The engine has been asked to close it.
+    /// The engine was asked to close the tunnel.
     Closing {
         tunnel_id: String,
     },
-    /// The engine could not serve it; asked again at this time.
+    /// The engine could not serve the tunnel; the next request is at this time.
     Waiting {
         until: Instant,
     },
 }
 
 impl Session {
-    /// Connects and says hello; once more where the engine refuses the token and the provider has
-    /// another one.
+    /// Connects and exchanges hellos. It retries once if the engine refuses the token and the
+    /// provider has another one.
     ///
-    /// Cancel safe: dropping it closes the connection.
+    /// Cancel safe: dropping the future closes the connection.
     pub(crate) async fn open(shared: &Arc<AgentState>) -> Result<Self, ConnectError> {
         let tokens = &shared.config().tokens;
         let token = tokens.token().await?;
@@ -169,7 +170,7 @@ impl Session {
         })
     }
 
-    /// Runs until the channel is closed as asked (`Ok`) or lost.
+    /// Runs until the channel is closed on request (`Ok`) or lost.
     pub(crate) async fn run(mut self) -> Result<(), ConnectError> {
         let result = self.serve().await;
         self.over.cancel();
@@ -200,7 +201,7 @@ impl Session {
         }
     }
 
-    /// Asks the engine for what is wanted and not there, and to close what is no longer wanted.
+    /// Requests missing tunnels from the engine, and the closing of unwanted ones.
     async fn reconcile(&mut self) -> Result<(), ConnectError> {
         if self.ending.is_some() {
             return Ok(());
@@ -268,12 +269,12 @@ impl Session {
         let Some(heartbeat) = self.liveness.next_heartbeat(now) else {
             return Ok(());
         };
-        // One of the old mode has no sequence, and no answer.
+        // A heartbeat of the old mode has no sequence and no response.
         self.beat = (heartbeat.sequence != 0).then_some((heartbeat.sequence, now));
         self.writer.send(Kind::Heartbeat(heartbeat)).await
     }
 
-    /// When something is due without the engine saying anything.
+    /// Time of the next action without a message of the engine.
     fn wake_at(&self) -> Instant {
         let waiting = self.tunnels.values().filter_map(|held| match held.step {
             Progress::Waiting { until } => Some(until),
@@ -299,7 +300,7 @@ impl Session {
         Ok(())
     }
 
-    /// Handles one message; true when the channel is over as asked.
+    /// Handles one message; true when the channel has ended on request.
     fn handle(&mut self, kind: Kind) -> Result<bool, ConnectError> {
         match kind {
             Kind::Heartbeat(heartbeat) => {
@@ -340,8 +341,8 @@ impl Session {
                     "it closed the channel".to_owned(),
                 ));
             }
-            // Messages of an agent, or of a connection of another kind: an engine that sends them
-            // is confused, but nothing here depends on them.
+            // Messages for an agent or another kind of connection: a defect of the engine, but
+            // nothing here depends on them.
             other => debug!(message = ?std::mem::discriminant(&other), "an unexpected message"),
         }
         Ok(false)
@@ -379,7 +380,7 @@ impl Session {
                 held.entry.set_status(Status::Online(Arc::new(online)));
             }
             Some(TunnelOutcome::Error(error)) => match hello::refused(&error) {
-                // The drawn name is not to be had any more; another one is as good.
+                // The drawn name is no longer available, and another one is as good.
                 ConnectError::Refused(_) if held.entry.forget() => {
                     held.step = Progress::Waiting {
                         until: Instant::now(),
@@ -405,7 +406,7 @@ impl Session {
     }
 
     fn tunnel_closed(&mut self, tunnel_id: &str) {
-        // The announcement is about this one, whoever asked for its end.
+        // The announcement refers to this tunnel, whichever side requested its end.
         let taken_over = std::mem::take(&mut self.taken_over);
         let ours = self.tunnels.iter().find_map(|(id, held)| match &held.step {
             Progress::Online { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, false)),
@@ -438,11 +439,11 @@ impl Session {
     }
 }
 
-/// A hello is answered at once; the engine may have to fetch a key to check a token.
+/// An engine responds to a hello immediately, except when it has to fetch a key to check a token.
 const HELLO: Duration = Duration::from_secs(10);
 
-/// How long the engine may take to confirm the end of a channel before we leave without.
+/// Maximum time to wait for the engine's confirmation at the end of a channel.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// Answers that wait to be sent: as many as visitors may be under way.
+/// Queued responses: as many as visitors that may be pending.
 const ANSWERS: usize = inbound::MAX_UNDER_WAY;

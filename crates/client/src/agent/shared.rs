@@ -1,8 +1,8 @@
-//! What an agent's handles, its actor and its streams share.
+//! State shared by an agent's handles, its actor and its streams.
 //!
-//! Handles do not send commands: they change what is wanted and wake the actor, which brings the
-//! channel in line with it. So nothing is queued, nothing is lost while there is no channel, and a
-//! reconnect is the same work as the first connect.
+//! Handles do not send commands. They change the requested state and wake the actor, which changes
+//! the channel to match it. So there is no queue, nothing is lost without a channel, and a
+//! reconnect does the same work as the first connect.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -37,7 +37,7 @@ pub(crate) struct AgentState {
     config: Config,
     connector: Connector,
     runtimes: Vec<Handle>,
-    /// How many lanes each of them serves.
+    /// Number of lanes that each runtime serves.
     lanes: Vec<Arc<AtomicUsize>>,
     turn: AtomicUsize,
     status: watch::Sender<AgentStatus>,
@@ -45,18 +45,18 @@ pub(crate) struct AgentState {
     round_trip: watch::Sender<Option<Duration>>,
     tunnels: Mutex<BTreeMap<u64, Arc<Entry>>>,
     next_id: AtomicU64,
-    /// Something is wanted that was not before; the actor looks what.
+    /// The requested state has changed.
     changed: Notify,
     routes: Mutex<HashMap<String, Arc<Entry>>>,
     /// A route was added.
     routed: Notify,
-    /// Bounds the visitors between announcement and first byte.
+    /// Limits the visitors between announcement and first byte.
     pub(crate) under_way: Arc<Semaphore>,
-    /// Asks the agent to end: no new streams, and the engine is told.
+    /// Asks the agent to end: no new streams, and the engine is notified.
     pub(crate) stop: CancellationToken,
-    /// Ends whatever still runs.
+    /// Stops everything that still runs.
     pub(crate) kill: CancellationToken,
-    /// The tasks that carry streams; they outlive the channel that brought them.
+    /// The tasks that carry streams; they outlive their channel.
     pub(crate) streams: TaskTracker,
 }
 
@@ -111,7 +111,7 @@ impl AgentState {
         self.failures.subscribe()
     }
 
-    /// Counts an attempt that failed, or a channel that was lost.
+    /// Counts a failed attempt or a lost channel.
     pub(crate) fn note_failure(&self, error: &ConnectError) {
         self.failures.send_modify(|failures| {
             failures.count = failures.count.saturating_add(1);
@@ -136,8 +136,8 @@ impl AgentState {
         self.spawn_on(runtime, work);
     }
 
-    /// The same on the runtime that serves the fewest lanes: the engine has one for each of its
-    /// cores, and each brings as much work.
+    /// The same on the runtime with the fewest lanes. The engine has one lane for each of its
+    /// cores, and each causes the same load.
     pub(crate) fn spawn_lane(&self, work: impl Future<Output = ()> + Send + 'static) {
         let count = |(_, lanes): &(&Handle, &Arc<AtomicUsize>)| lanes.load(Ordering::Relaxed);
         let fewest = self.runtimes.iter().zip(&self.lanes).min_by_key(count);
@@ -151,14 +151,14 @@ impl AgentState {
         });
     }
 
-    /// The same on the current runtime, which is one of ours.
+    /// The same on the current runtime, which must be one of the agent's.
     pub(crate) fn spawn_here(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.spawn_on(&Handle::current(), work);
     }
 
     fn spawn_on(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
         let kill = self.kill.clone();
-        // Each of the layers around it would keep room for it twice.
+        // Without a box, each wrapping layer would reserve the memory again.
         let work = Box::pin(work);
         let bounded = async move {
             kill.run_until_cancelled_owned(work).await;
@@ -190,7 +190,7 @@ impl AgentState {
         (entry, streams)
     }
 
-    /// Makes the actor look at what is wanted.
+    /// Wakes the actor to check the requested state.
     pub(crate) fn wake(&self) {
         self.changed.notify_one();
     }
@@ -203,13 +203,13 @@ impl AgentState {
         self.tunnels.lock().values().cloned().collect()
     }
 
-    /// Forgets a tunnel and tells its owner why.
+    /// Removes a tunnel and notifies its owner of the reason.
     pub(crate) fn finish(&self, entry: &Entry, why: Closed) {
         self.tunnels.lock().remove(&entry.id);
         entry.set_status(Status::Closed(why));
     }
 
-    /// Ends every tunnel for one reason: the agent is over.
+    /// Ends every tunnel with the same reason, because the agent has ended.
     pub(crate) fn finish_all(&self, why: &Closed) {
         self.routes.lock().clear();
         for entry in self.entries() {
@@ -232,8 +232,8 @@ impl AgentState {
 
     /// The tunnel of a stream.
     ///
-    /// A stream may overtake the answer that names its tunnel, because it arrives on another
-    /// connection; so an unknown id gets [`ROUTE_GRACE`] to become known.
+    /// A stream may overtake the response that names its tunnel, because it arrives on another
+    /// connection. An unknown id is therefore waited for, for up to [`ROUTE_GRACE`].
     pub(crate) async fn route(&self, tunnel_id: &str) -> Option<Arc<Entry>> {
         let found = || self.routes.lock().get(tunnel_id).cloned();
         if let Some(entry) = found() {
@@ -241,7 +241,7 @@ impl AgentState {
         }
         let wait = async {
             loop {
-                // Registered before looking, so that an addition in between is not missed.
+                // Registered before the lookup, so that an addition in between is not missed.
                 let added = self.routed.notified();
                 if let Some(entry) = found() {
                     return entry;
@@ -253,7 +253,7 @@ impl AgentState {
     }
 }
 
-/// The attempts of an agent that failed.
+/// Failed attempts of an agent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failures {
     pub(crate) count: u32,
@@ -268,25 +268,25 @@ impl fmt::Debug for AgentState {
     }
 }
 
-/// One tunnel that is wanted.
+/// One requested tunnel.
 pub(crate) struct Entry {
-    /// Ours, the same over every reconnect; also the `request_id` on the wire.
+    /// Local id, the same over all reconnects; also the `request_id` on the wire.
     pub(crate) id: u64,
     pub(crate) wanted: Properties,
-    /// What is new about them each time that they are asked for.
+    /// Refreshes expiring properties before each request.
     renew: Option<RefreshProperties>,
-    /// The name that the engine drew, which is asked for after a reconnect: who was given an
-    /// address goes on finding the service there.
+    /// The name that the engine drew. The agent requests it again after a reconnect, so that
+    /// published addresses stay valid.
     drawn: Mutex<Option<String>>,
     status: watch::Sender<Status>,
     handler: Mutex<Handler>,
     closing: AtomicBool,
 }
 
-/// Changes what is asked for, just before it is.
+/// Updates the requested properties just before a request.
 pub(crate) type RefreshProperties = Arc<dyn Fn(&mut Properties) + Send + Sync>;
 
-/// Who takes the streams of a tunnel.
+/// Receiver of the streams of a tunnel.
 #[derive(Clone)]
 pub(crate) enum Handler {
     /// [`Tunnel::accept`](crate::Tunnel::accept).
@@ -300,7 +300,7 @@ impl Entry {
         self.status.subscribe()
     }
 
-    /// A tunnel that is over stays over.
+    /// A closed tunnel stays closed.
     pub(crate) fn set_status(&self, status: Status) {
         self.status.send_if_modified(|current| {
             let changes = !matches!(current, Status::Closed(_)) && *current != status;
@@ -318,7 +318,7 @@ impl Entry {
         });
     }
 
-    /// What the engine is asked for.
+    /// The properties to request from the engine.
     pub(crate) fn request(&self) -> Properties {
         let mut request = self.wanted.clone();
         if request.hostname.is_none() {
@@ -330,19 +330,19 @@ impl Entry {
         request
     }
 
-    /// Remembers the name under which visitors find it. A TCP tunnel has a port instead.
+    /// Stores the name under which visitors reach the tunnel. A TCP tunnel has a port instead.
     pub(crate) fn remember(&self, granted: &Properties) {
         if granted.protocol != Some(Protocol::Tcp) {
             self.drawn.lock().clone_from(&granted.hostname);
         }
     }
 
-    /// Forgets the name; true where there was one and its owner has not chosen it.
+    /// Forgets the name; true if there was one and the owner has not chosen it.
     pub(crate) fn forget(&self) -> bool {
         self.drawn.lock().take().is_some() && self.wanted.hostname.is_none()
     }
 
-    /// What its streams may say on a lane. A published one is of HTTP where nothing is said.
+    /// Budget of its streams on a lane. A published tunnel without a protocol is HTTP.
     pub(crate) fn budget(&self) -> Budget {
         match (&self.wanted.protocol, self.wanted.publish) {
             (Some(Protocol::Http), _) | (None, None | Some(true)) => Budget::exchanges(DOWN_LIMIT),
@@ -362,7 +362,7 @@ impl Entry {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// Takes every later stream to its destination. What it gives takes those that wait.
+    /// Forwards every later stream to its destination. The returned value serves the waiting ones.
     pub(crate) fn forward_to(&self, to: Forwarding) -> Arc<Forward> {
         let forward = Arc::new(Forward::new(to));
         *self.handler.lock() = Handler::Forward(Arc::clone(&forward));
@@ -378,6 +378,6 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// How long a stream may wait for the answer that names its tunnel: far longer than two
-/// connections of one path differ, far shorter than a visitor's patience.
+/// Maximum time that a stream waits for the response that names its tunnel: far longer than the
+/// delay between two connections of one path, far shorter than a visitor waits.
 const ROUTE_GRACE: Duration = Duration::from_secs(1);

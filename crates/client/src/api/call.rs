@@ -1,4 +1,4 @@
-//! Operations of the Engine API by their paths: answers that are JSON, and answers of any length.
+//! Operations of the Engine API by path, with JSON responses or downloads.
 
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::{Api, ApiError, ApiRequest, HttpError, events::SILENCE, percent_encoded, read, target};
 use crate::{ConnectError, error::Step};
 
-/// An answer that is read as it comes.
+/// A response body that is read in pieces.
 #[derive(Debug)]
 pub struct Download {
     body: Incoming,
@@ -19,7 +19,7 @@ impl Download {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// The answer broke off, or nothing comes any more.
+    /// The response was truncated, or no more bytes arrive.
     ///
     /// # Cancellation
     /// Safe: a piece that was not returned is returned by the next call.
@@ -29,7 +29,7 @@ impl Download {
                 .await
                 .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))?;
             let Some(frame) = frame else { return Ok(None) };
-            // Trailers say nothing here.
+            // Trailers contain nothing of interest.
             if let Ok(bytes) = frame.map_err(HttpError)?.into_data() {
                 return Ok(Some(bytes));
             }
@@ -37,7 +37,7 @@ impl Download {
     }
 }
 
-/// One operation of the Engine API. Build its path with [`path`] where it has parameters.
+/// One operation of the Engine API. Build its path with [`path`] if it has parameters.
 #[derive(Clone, Debug)]
 pub struct Call<'a> {
     method: Method,
@@ -47,7 +47,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// This operation.
+    /// Creates a call of this operation.
     pub fn new(method: Method, path: &'a str) -> Self {
         Self {
             method,
@@ -57,18 +57,18 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A read.
+    /// Creates a `GET` call.
     pub fn get(path: &'a str) -> Self {
         Self::new(Method::GET, path)
     }
 
-    /// With these `params` in the query, as the Engine API takes them.
+    /// Sets the `params` of the query.
     #[must_use]
     pub fn with_params(self, params: Map<String, Value>) -> Self {
         Self { params, ..self }
     }
 
-    /// With this body, as JSON.
+    /// Sets the JSON body.
     #[must_use]
     pub fn with_body(self, body: &'a Value) -> Self {
         Self {
@@ -89,14 +89,14 @@ impl<'a> Call<'a> {
 }
 
 impl Api {
-    /// Calls an operation. The answer is `null` where there is none.
+    /// Calls an operation. The result is `null` without a response body.
     ///
     /// # Errors
-    /// [`ApiError::Refused`] with what the engine says, [`ApiError::Connect`] where it is not reached
-    /// or answers too late, and where its answer is no HTTP or no JSON.
+    /// [`ApiError::Refused`] with the engine's problem; [`ApiError::Connect`] if the engine cannot
+    /// be reached or responds too late; other variants if the response is not HTTP or not JSON.
     ///
     /// # Cancellation
-    /// Dropping the future closes the connection; the engine may have done what was asked.
+    /// Dropping the future closes the connection; the engine may have executed the operation.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, ApiError> {
         let response = self.ask(call.asked("application/json")).await?;
         let body = read(response.into_body()).await?;
@@ -107,7 +107,7 @@ impl Api {
             .map_err(|error| ApiError::Unexpected(format!("not JSON: {error}")))
     }
 
-    /// Reads an answer of any length.
+    /// Downloads a response of any length.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -121,7 +121,8 @@ impl Api {
     }
 }
 
-/// A path of the API with its parameters, each as one segment: `{id}` becomes the value of `id`.
+/// Returns a path of the API with its parameters, each as one segment: `{id}` becomes the value of
+/// `id`.
 pub fn path(template: &str, parameters: &[(&str, &str)]) -> String {
     let mut path = String::with_capacity(template.len() + 64);
     for (number, segment) in template.split('/').enumerate() {
@@ -133,7 +134,7 @@ pub fn path(template: &str, parameters: &[(&str, &str)]) -> String {
             .and_then(|rest| rest.strip_suffix('}'));
         let value = name.and_then(|name| parameters.iter().find(|(known, _)| *known == name));
         match value {
-            // Dots alone are another place to whoever normalises the path.
+            // A segment of dots only would change the path if it is normalised.
             Some((_, value)) if value.bytes().all(|byte| byte == b'.') => {
                 path.push_str(&"%2E".repeat(value.len()));
             }

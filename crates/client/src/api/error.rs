@@ -1,4 +1,4 @@
-//! What an engine answers when it does not answer.
+//! Errors of the Engine API.
 
 use serde::Deserialize;
 
@@ -8,16 +8,16 @@ use crate::ConnectError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApiError {
-    /// The engine refused the request and said why.
+    /// The engine refused the request with a reason.
     #[error("{0}")]
     Refused(Problem),
-    /// The engine was not reached, or went away.
+    /// The engine could not be reached, or the connection was lost.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The answer breaks HTTP.
+    /// The response is not valid HTTP.
     #[error("the engine's answer cannot be read")]
     Http(#[from] HttpError),
-    /// The answer is HTTP but not what was asked for.
+    /// The response is HTTP, but not the expected one.
     #[error("the engine's answer is not understood: {0}")]
     Unexpected(String),
 }
@@ -28,7 +28,7 @@ pub enum ApiError {
 pub struct HttpError(#[from] pub(super) hyper::Error);
 
 impl ApiError {
-    /// Whether the same call could succeed later without anybody changing its input.
+    /// True if the same call could succeed later without a change of its input.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Refused(problem) => problem.status >= 500 || problem.status == 429,
@@ -39,27 +39,27 @@ impl ApiError {
     }
 }
 
-/// A problem response (RFC 9457) as a caller sees it.
+/// A problem response (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Problem {
     /// The HTTP status.
     pub status: u16,
-    /// The stable name of the problem; empty where something other than an engine answered.
+    /// The stable code of the problem; empty if the response did not come from an engine.
     #[serde(default)]
     pub code: String,
-    /// What happened, for people.
+    /// Description as display text.
     #[serde(default)]
     pub detail: String,
-    /// The input at fault, as a dotted path.
+    /// The invalid input, as a dotted path.
     #[serde(default)]
     pub field: Option<String>,
 }
 
 impl Problem {
-    /// What an answer says, whatever its body holds.
+    /// Parses a problem response; every body is accepted.
     pub fn parse(status: u16, body: &[u8]) -> Self {
-        // The status line counts, whatever the body says.
+        // The status line counts, not the status in the body.
         serde_json::from_slice(body).map_or_else(
             |_other| Self {
                 status,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_told_with_its_field() {
+    fn a_problem_is_displayed_with_its_field() {
         let body = br#"{"type":"about:blank","title":"Bad Request","status":400,
             "detail":"Not a filter.","code":"invalid_request","error":"x","field":"filters.nam"}"#;
         let problem = Problem::parse(400, body);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_somebody_else_leaves_the_status() {
+    fn a_foreign_body_leaves_the_status() {
         assert_eq!(
             Problem::parse(502, b"<html>").to_string(),
             "the engine answered 502"
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_told_apart_from_what_will_not() {
+    fn transient_and_lasting_errors_are_distinguished() {
         let refused = |status| ApiError::Refused(Problem::parse(status, b""));
         assert!(refused(503).is_transient() && refused(429).is_transient());
         assert!(!refused(401).is_transient() && !refused(400).is_transient());

@@ -28,7 +28,7 @@ enum Source {
 pub struct Event {
     /// The JSON as the engine wrote it.
     pub text: String,
-    /// The same, read.
+    /// The parsed JSON.
     pub value: Value,
 }
 
@@ -49,10 +49,10 @@ impl Events {
     /// The next event; `None` when the engine ended the stream (a drain, an expired token).
     ///
     /// # Errors
-    /// The connection broke, is silent, or carries something else than events.
+    /// The connection broke, is silent, or contains something other than events.
     ///
     /// # Cancellation
-    /// Safe: what was read stays here.
+    /// Safe: bytes that were read are kept.
     pub async fn next(&mut self) -> Result<Option<Event>, ApiError> {
         let text = match &mut self.source {
             Source::Socket(socket) => socket.next().await?,
@@ -61,7 +61,7 @@ impl Events {
         text.map(Event::read).transpose()
     }
 
-    /// What the engine said when it ended the stream.
+    /// The engine's reason for ending the stream.
     pub fn reason(&self) -> Option<&str> {
         match &self.source {
             Source::Body { parser, .. } => parser.reason.as_deref(),
@@ -71,10 +71,10 @@ impl Events {
 }
 
 impl Event {
-    /// Reads an event that has the text of one message.
+    /// Parses an event from the text of one message.
     ///
     /// # Errors
-    /// The text is no JSON.
+    /// The text is not JSON.
     pub fn read(text: String) -> Result<Self, ApiError> {
         let value = serde_json::from_str(&text)
             .map_err(|error| ApiError::Unexpected(format!("not an event: {error}")))?;
@@ -104,9 +104,9 @@ async fn next_of(body: &mut Incoming, parser: &mut Parser) -> Result<Option<Stri
     }
 }
 
-/// Cuts the stream into the `data` of each event (WHATWG HTML section 9.2.6). Comments, which
-/// keep the connection alive, and every field but `data` are passed over; the comment that says
-/// why the stream ends is kept.
+/// Splits the stream into the `data` of each event (WHATWG HTML section 9.2.6). Comments, which
+/// keep the connection alive, and every field but `data` are ignored; the comment with the reason
+/// of the end is kept.
 #[derive(Debug, Default)]
 struct Parser {
     buffer: Vec<u8>,
@@ -125,7 +125,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The data of the next whole event.
+    /// The data of the next complete event.
     fn next(&mut self) -> Option<String> {
         while let Some(line) = self.line() {
             if line.is_empty() {
@@ -145,7 +145,7 @@ impl Parser {
         None
     }
 
-    /// The next whole line, without its end.
+    /// The next complete line, without its end.
     fn line(&mut self) -> Option<String> {
         let unseen = self.buffer.get(self.scanned..).unwrap_or_default();
         let Some(found) = unseen.iter().position(|&byte| byte == b'\n') else {
@@ -167,7 +167,7 @@ impl Parser {
 /// Three of the comments that an engine sends every 15 s; more than two of its pings.
 pub(super) const SILENCE: Duration = Duration::from_secs(45);
 
-/// A snapshot of ten thousand tunnels is some megabytes.
+/// A snapshot of ten thousand tunnels has some megabytes.
 pub(super) const MAX_EVENT: usize = 64 * 1024 * 1024;
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_out_whole_however_they_arrive() {
+    fn events_are_complete_for_any_segmentation() {
         let stream = b": hello\n\ndata: {\"a\":1}\n\nevent: x\r\ndata: {\"b\":\r\ndata: 2}\r\n\r\n";
         for size in 1..=stream.len() {
             let mut parser = Parser::default();

@@ -14,7 +14,7 @@ pub struct ListQuery {
 }
 
 impl ListQuery {
-    /// Everything.
+    /// Selects everything.
     pub fn new() -> Self {
         Self::default()
     }
@@ -25,7 +25,7 @@ impl ListQuery {
         Self { filters, ..self }
     }
 
-    /// At most so many; `None` is the engine's own limit.
+    /// Sets the maximum number of objects; `None` is the engine's own limit.
     #[must_use]
     pub fn with_limit(self, limit: impl Into<Option<u32>>) -> Self {
         Self {
@@ -54,44 +54,44 @@ pub struct EventQuery {
 }
 
 impl EventQuery {
-    /// Every event of clients and tunnels.
+    /// Selects every event of clients and tunnels.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Of clients, the events of those that match these filters.
+    /// Selects only events of clients that match these filters.
     #[must_use]
     pub fn with_clients(self, filters: Filters) -> Self {
         self.with_param("clients", filters)
     }
 
-    /// Of tunnels, the events of those that match these filters.
+    /// Selects only events of tunnels that match these filters.
     #[must_use]
     pub fn with_tunnels(self, filters: Filters) -> Self {
         self.with_param("tunnels", filters)
     }
 
-    /// A parameter as the Engine API takes it, such as another family of events.
+    /// Sets a parameter of the Engine API, for example to enable another group of events.
     #[must_use]
     pub fn with_param(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.params.insert(name.into(), value.into());
         self
     }
 
-    /// Over this transport.
+    /// Sets the transport.
     #[must_use]
     pub fn over(self, transport: Transport) -> Self {
         Self { transport, ..self }
     }
 }
 
-/// How events travel.
+/// Transport of the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transport {
-    /// Server-sent events, an answer that does not end.
+    /// Server-sent events: a response without an end.
     #[default]
     Sse,
-    /// A text frame for each event.
+    /// A WebSocket with a text frame for each event.
     WebSocket,
 }

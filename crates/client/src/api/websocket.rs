@@ -24,7 +24,7 @@ pub(super) struct Socket {
     reason: Option<String>,
 }
 
-/// Asks for the WebSocket at `url` over a connection to its engine.
+/// Opens the WebSocket at `url` over a connection to its engine.
 pub(super) async fn open(
     url: &str,
     token: &Token,
@@ -56,7 +56,7 @@ impl Socket {
     /// The text of the next event; `None` at the end. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Option<String>, ApiError> {
         loop {
-            // Pings of the engine count as signs of life; the library answers them.
+            // Pings of the engine count as signs of life; the library responds to them.
             let message = timeout(SILENCE, self.stream.next())
                 .await
                 .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))?;
@@ -75,13 +75,13 @@ impl Socket {
         }
     }
 
-    /// What the engine said when it closed.
+    /// The engine's reason for closing.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 }
 
-/// An engine that refuses answers as to any other request.
+/// A refusal by the engine is an ordinary HTTP response.
 fn failed(error: Error) -> ApiError {
     match error {
         Error::Http(response) => {
@@ -89,7 +89,7 @@ fn failed(error: Error) -> ApiError {
             ApiError::Refused(Problem::parse(response.status().as_u16(), body))
         }
         Error::Io(source) => ConnectError::network(Step::Exchange, source).into(),
-        // A line that breaks ends without a close.
+        // A lost connection ends without a close frame.
         Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
             let ended = std::io::ErrorKind::UnexpectedEof.into();
             ConnectError::network(Step::Exchange, ended).into()

@@ -1,9 +1,9 @@
-//! Properties whose values are words of a closed set.
+//! Properties with a fixed set of values.
 
 use std::fmt;
 
-/// Enums of words: names, reading and writing from one list. A word that is not in the list is kept as
-/// it is: the engine judges it, which may be newer than this library.
+/// Defines string enums: names, parsing and printing from one list. An unknown value is kept
+/// unchanged, because the engine may be newer than this library.
 macro_rules! words {
     ($($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $word_doc:literal])* $variant:ident = $word:literal,)+ })*) => {$(
         $(#[doc = $doc])*
@@ -13,14 +13,14 @@ macro_rules! words {
         #[non_exhaustive]
         pub enum $name {
             $($(#[doc = $word_doc])* $variant,)+
-            /// A word that this version of the library does not have. Make it with `From`, which finds
-            /// those that it has.
+            /// A value that this version of the library does not have. Create it with `From`, which
+            /// returns the known variants for known values.
             #[non_exhaustive]
             Other(String),
         }
 
         impl $name {
-            /// The word of the Engine API.
+            /// The value in the Engine API.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -73,7 +73,7 @@ words! {
         Http = "http",
         /// TLS, routed by its server name.
         Tls = "tls",
-        /// Bytes, on a port of their own.
+        /// Bytes, on a dedicated port.
         Tcp = "tcp",
         /// DTLS.
         Dtls = "dtls",
@@ -83,7 +83,7 @@ words! {
         Webtty = "webtty",
     }
 
-    /// The place where TLS of a `tls` tunnel ends.
+    /// The endpoint that terminates TLS of a `tls` tunnel.
     TlsMode {
         /// At the edge.
         Terminated = "terminated",
@@ -91,7 +91,7 @@ words! {
         Passthrough = "passthrough",
     }
 
-    /// The oldest TLS version that visitors may speak.
+    /// The minimum TLS version of visitors.
     TlsVersion {
         /// TLS 1.2.
         Tls12 = "tls1.2",

@@ -1,11 +1,11 @@
-//! TLS of the service's own, opened for a tap.
+//! Decryption of the service's TLS for a tap.
 //!
-//! Where a tunnel says `upstream_tls`, the edge speaks TLS with the service, and the agent carries
-//! bytes that it cannot read. An [`Opener`] stands between the two: it reads whom and what the edge
-//! asks for, has a session with the service under the same name and with the same protocols, and
-//! then takes the edge's with the protocol that the service has chosen. The edge believes whatever
-//! certificate it is shown, and the opener does as the edge: so neither side meets anything else
-//! than without it, and the tunnel stays what it is.
+//! In a tunnel with `upstream_tls`, the edge uses TLS with the service, and the agent carries bytes
+//! that it cannot read. An [`Opener`] sits between the two. It reads the edge's ClientHello, opens
+//! a session with the service with the same server name and protocols, and then accepts the edge's
+//! session with the protocol that the service has chosen. The edge accepts any certificate, and the
+//! opener does the same towards the service. So both sides see the same as without it, and the
+//! tunnel does not change.
 
 use std::{
     fmt, io,
@@ -34,20 +34,21 @@ use transport::{CopyResult, Stream, memory::Source, pump, service_client};
 use super::{StreamTap, TappedStream};
 use crate::trust::TlsError;
 
-/// Lets a tap read the streams of a tunnel in which the edge speaks TLS with the service.
+/// Lets a tap read the streams of a tunnel in which the edge uses TLS with the service.
 #[derive(Clone)]
 pub struct Opener {
-    /// Towards the edge, but for the protocol.
+    /// Configuration towards the edge, without the protocol.
     server: Arc<ServerConfig>,
-    /// Towards the service, but for the protocols.
+    /// Configuration towards the service, without the protocols.
     client: Arc<ClientConfig>,
 }
 
 impl Opener {
-    /// Shows the edge this certificate; it may be of any name, and signed by anybody.
+    /// Creates an opener that presents this certificate to the edge. The certificate may have any
+    /// name and any issuer.
     ///
     /// # Errors
-    /// The key is not that of the certificate, or of no kind that can sign.
+    /// The key does not match the certificate, or cannot sign.
     pub fn new(
         certificate: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
@@ -69,8 +70,8 @@ impl Opener {
         })
     }
 
-    /// Carries both directions to their ends for a visitor from `source`, each out of one session and into the other, where
-    /// `tap` sees them.
+    /// Copies both directions until they end for a visitor from `source`, from one session to the
+    /// other. `tap` observes the bytes.
     pub(crate) async fn carry<V: Stream, S: Stream>(
         &self,
         source: Source,
@@ -92,8 +93,8 @@ impl Opener {
         let mut tapped = TappedStream::new(service, tap);
         let pumped = pump(source, &mut visitor, &mut tapped).await;
         if pumped.result.is_err() {
-            // The session may hold what the service said before it broke off. A visitor who is not
-            // there any more is no news.
+            // The session may still have the last bytes of the service. An error only means that
+            // the visitor has disconnected.
             drop(visitor.flush().await);
         }
         let error = pumped.result.as_ref().err().map(ToString::to_string);
@@ -101,14 +102,14 @@ impl Opener {
         pumped
     }
 
-    /// Makes both sessions.
+    /// Opens both sessions.
     async fn open<V: Stream, S: Stream>(
         &self,
         mut visitor: V,
         service: S,
         tap: &mut dyn StreamTap,
     ) -> io::Result<(Side<V>, Side<S>)> {
-        // The edge may wait for the stream's opening before it says anything.
+        // The edge may wait for the response to the stream's opening before it sends anything.
         visitor.flush().await?;
         let edge = LazyConfigAcceptor::new(Acceptor::default(), visitor).await?;
         let hello = edge.client_hello();
@@ -134,8 +135,8 @@ impl fmt::Debug for Opener {
     }
 }
 
-/// A session with a service, as the edge has one: it is asked for by `name`, and offered
-/// `protocol` alone.
+/// Opens a session with a service as the edge does: with `name` as SNI, and only `protocol` in
+/// ALPN.
 pub(super) async fn connect<S: Stream>(
     name: &str,
     protocol: &str,
@@ -166,14 +167,14 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// One of two sessions that end alike. A connection that ends without TLS's own word for it may
-/// have been cut: who reads on the other side must be able to see that, as if there were one
-/// session.
+/// One of two sessions that end in the same way. A connection that ends without a TLS close alert
+/// may have been truncated. The reader on the other session must be able to notice that, as with a
+/// single session.
 struct Side<T> {
     tls: TlsStream<T>,
-    /// This one has ended without a word.
+    /// This session has ended without a close alert.
     cut: Arc<AtomicBool>,
-    /// The other one has.
+    /// The other session has ended without a close alert.
     other: Arc<AtomicBool>,
 }
 
@@ -234,11 +235,11 @@ impl<T: Stream> AsyncWrite for Side<T> {
     }
 }
 
-/// Twice the time that an edge gives a service for its handshake: which of them is late, and what
-/// the visitor is told, is for the edge to say.
+/// Twice the edge's time limit for a handshake with a service. The edge decides which side is late
+/// and reports it to the visitor.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 
-/// Checked and sent by nobody, where the edge asks for no name.
+/// A placeholder for an edge that sends no server name; it is not verified and not sent.
 const NO_NAME: &str = "localhost";
 
 #[cfg(test)]

@@ -35,7 +35,8 @@ pub(super) async fn list(
     }))
 }
 
-/// Of the caller's user: also what a credential of theirs did, and what concerns no workspace.
+/// Entries of the caller's user. They include actions of the user's credentials and actions outside
+/// any workspace.
 pub(super) async fn own(
     State(app): State<Arc<App>>,
     Caller { who, .. }: Caller<CredentialsRead>,
@@ -52,7 +53,7 @@ pub(super) async fn own(
     }))
 }
 
-/// An entry as it is shown.
+/// Converts an entry into an API response.
 pub(crate) fn entry(entry: Entry) -> AuditEntry {
     AuditEntry {
         id: entry.id.to_string(),

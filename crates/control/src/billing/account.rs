@@ -1,4 +1,4 @@
-//! The account of a workspace, as far as a decision needs it.
+//! The billing account of a workspace, with the data that a decision needs.
 
 use jiff::civil::Date;
 use jiff::{Span, Timestamp, tz::TimeZone};
@@ -8,10 +8,10 @@ use jiff::{Span, Timestamp, tz::TimeZone};
 pub struct Account {
     /// The subscription that its projects are charged to; at most one.
     pub subscription: Option<Subscription>,
-    /// Whether there is something to charge.
+    /// True if there is a payment method to charge.
     pub has_payment_method: bool,
-    /// Grows with every change of what the workspace pays for. A preview is bound to it, so that
-    /// each one confirms at most one change (CP-4b, CP-4g).
+    /// Increases with every change of the projects that the workspace pays for. A preview is bound
+    /// to it, so that each one confirms at most one change (CP-4b, CP-4g).
     pub revision: u64,
 }
 
@@ -20,26 +20,26 @@ pub struct Account {
 pub struct Subscription {
     /// Its id in the ledger.
     pub id: String,
-    /// Whether it is paid for.
+    /// Payment status.
     pub standing: PaymentStatus,
-    /// Its first day; each month of it begins on that day of the month.
+    /// Its first day. Each month of the subscription starts on that day of the month.
     pub since: Date,
 }
 
 impl Account {
-    /// The amount that a transferred project costs at once, given the day until which the other account
-    /// has paid for it: the days of the running period after that day. Renewals leave out days that are
-    /// paid for beyond the running period, so each day is charged once, whichever period begins first.
+    /// The amount that a transferred project costs immediately: the days of the running period
+    /// after `paid`, the day until which the other account has paid. Renewals exclude paid days
+    /// beyond the running period. So each day is charged once, whichever period starts first.
     pub fn rest_behind(&self, paid: Date, monthly: i64, today: Date) -> i64 {
         let subscription = self.subscription.as_ref();
         subscription.map_or(0, |one| one.period(today).rest_of(monthly, paid.max(today)))
     }
 }
 
-/// Whether a subscription is paid for.
+/// Payment status of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaymentStatus {
-    /// It is.
+    /// All payments are made.
     Good,
     /// A payment is overdue.
     PastDue,
@@ -55,8 +55,8 @@ pub struct Period {
 }
 
 impl Subscription {
-    /// The period that the day is in. A month that lacks the day of the first one begins on its
-    /// last day.
+    /// The period that contains the day. In a month without the day of the first one, the period
+    /// starts on the month's last day.
     pub fn period(&self, today: Date) -> Period {
         let begin = |months: i32| self.since.saturating_add(Span::new().months(months));
         let years = i32::from(today.year()) - i32::from(self.since.year());
@@ -73,8 +73,9 @@ impl Subscription {
 }
 
 impl Period {
-    /// What the rest of the period costs of a monthly price, `today` included: by whole days, so
-    /// that an offer holds for the day on which it was made, and rounded down.
+    /// Cost of the rest of the period at a monthly price, including `today`. It is computed in
+    /// whole days and rounded down, so that an offer is valid for the whole day on which it was
+    /// made.
     pub fn rest_of(&self, monthly: i64, today: Date) -> i64 {
         let days = |from: Date| from.duration_until(self.end).as_hours() / 24;
         let all = days(self.start).max(1);
@@ -82,7 +83,7 @@ impl Period {
     }
 }
 
-/// The day of a moment, in UTC: what counts for every account.
+/// The day of a time in UTC, which applies to every account.
 pub(crate) fn day_of(now: Timestamp) -> Date {
     now.to_zoned(TimeZone::UTC).date()
 }
@@ -111,7 +112,7 @@ mod tests {
             (date(2026, 2, 28), date(2026, 2, 28), date(2026, 3, 31)),
             (date(2026, 12, 31), date(2026, 12, 31), date(2027, 1, 31)),
             (date(2028, 2, 29), date(2028, 2, 29), date(2028, 3, 31)),
-            // A clock that went back finds the first period.
+            // If the clock was set back, the first period is used.
             (date(2025, 6, 1), date(2026, 1, 31), date(2026, 2, 28)),
         ] {
             assert_eq!(subscription.period(today), Period { start, end }, "{today}");
@@ -141,17 +142,17 @@ mod tests {
             middle.rest_behind(date(2026, 5, 1), 3000, date(2026, 4, 30)),
             1500
         );
-        // And back: of a period that ends on the 1st of June.
+        // The transfer back: the period ends on the 1st of June.
         assert_eq!(
             first.rest_behind(date(2026, 5, 16), 3100, date(2026, 5, 15)),
             1600
         );
-        // Nothing is behind a period that ends before.
+        // No days are left in a period that ends before.
         assert_eq!(
             first.rest_behind(date(2026, 5, 16), 3000, date(2026, 4, 20)),
             0
         );
-        // Days of the past are not charged again.
+        // Past days are not charged again.
         let past = date(2026, 4, 2);
         assert_eq!(first.rest_behind(past, 3000, date(2026, 4, 16)), 1500);
     }

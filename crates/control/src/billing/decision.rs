@@ -1,4 +1,5 @@
-//! What a creation needs: nothing, an update of the subscription, a payment, or a set-up.
+//! Decision about a creation: nothing to pay, an update of the subscription, a payment, or a
+//! set-up.
 
 use api::control::plans::BillingActionKind;
 use jiff::civil::Date;
@@ -6,12 +7,12 @@ use jiff::civil::Date;
 use super::account::{Account, PaymentStatus};
 use crate::plans::Terms;
 
-/// What a creation would do to the account. Amounts are in the smallest unit of the currency.
+/// Effect of a creation on the account. Amounts are in the smallest unit of the currency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing is charged.
     Free,
-    /// The subscription grows by one project (CP-4e).
+    /// One project is added to the subscription (CP-4e).
     Update {
         /// The subscription.
         subscription: String,
@@ -25,17 +26,17 @@ pub enum Decision {
         /// Due now and in every later month.
         monthly: i64,
     },
-    /// There is a subscription that cannot be charged: billing has to be set up on a hosted page
-    /// (CP-4d). Never a second checkout (CP-4e).
+    /// The subscription cannot be charged: billing has to be set up on a hosted page (CP-4d). There
+    /// is never a second checkout (CP-4e).
     Setup {
-        /// Due for the rest of the period once that is done.
+        /// Due after the set-up, for the rest of the period.
         now: i64,
         /// Due in every later month.
         monthly: i64,
     },
 }
 
-/// Decides. The caller has no say in it (CP-4c).
+/// Decides. The caller has no influence on it (CP-4c).
 pub fn decide(terms: &Terms, account: &Account, today: Date) -> Decision {
     let monthly = terms.monthly;
     if monthly == 0 {
@@ -57,7 +58,7 @@ pub fn decide(terms: &Terms, account: &Account, today: Date) -> Decision {
 }
 
 impl Decision {
-    /// The action that callers are told.
+    /// The action in the response to callers.
     pub const fn action(&self) -> BillingActionKind {
         match self {
             Self::Free => BillingActionKind::Create,
@@ -89,7 +90,7 @@ mod tests {
         }
     }
 
-    /// CP-4d, CP-4e: who has a subscription never meets a checkout.
+    /// CP-4d, CP-4e: a workspace with a subscription is never sent to a checkout.
     #[test]
     fn cp_4e_a_subscription_is_updated_or_set_up_and_never_checked_out_again() {
         let catalogue = CatalogSection::default()
@@ -124,7 +125,7 @@ mod tests {
                 BillingActionKind::BillingSetup
             );
         }
-        // A payment method alone is no subscription.
+        // A payment method alone is not a subscription.
         let card = Account {
             subscription: None,
             has_payment_method: true,

@@ -1,6 +1,7 @@
-//! The local ledger: subscriptions, changes and invoices as rows of the platform's database.
+//! The local ledger. It stores subscriptions, changes and invoices as rows of the platform's
+//! database.
 //!
-//! It charges nobody. What is due stands in invoices that the operator reads.
+//! It does not collect payments. Amounts due are in invoices that the operator reads.
 
 mod renewal;
 
@@ -93,8 +94,8 @@ impl Billing for Ledger {
 
     fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> BillingFuture<'a, ()> {
         Box::pin(async move {
-            // The decision was made on this subscription, under the workspace's lock: that it is
-            // gone means that somebody wrote past us.
+            // The decision was made on this subscription, under the workspace's lock. If it is
+            // missing, another writer has ignored the lock.
             renewal::catch_up(tx, item.workspace, now).await?;
             let row = billing::open(tx, item.workspace)
                 .await?
@@ -171,17 +172,17 @@ impl Billing for Ledger {
     }
 }
 
-/// Workspaces that are looked for at once; the next look finds the others.
+/// Maximum number of workspaces in one query. The next query finds the rest.
 const MAX_DUE: u32 = 100;
 
-/// One project of a subscription, as `items` has it.
+/// One project of a subscription, in the form of the column `items`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line {
     pub(super) project_id: String,
     pub(super) plan: String,
     pub(super) monthly: i64,
-    /// The first day that is not paid for, where another subscription has paid for the project.
+    /// The first day that is not paid for, if another subscription has paid for the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) paid_until: Option<Date>,
 }
@@ -194,7 +195,7 @@ impl Line {
     }
 }
 
-/// A subscription in good standing.
+/// Status of an active subscription.
 const ACTIVE: &str = "active";
 
 /// The projects that a subscription pays for.
@@ -268,12 +269,12 @@ fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) ->
     })
 }
 
-/// When the period ends that a moment is in, of a subscription that began at `since`.
+/// The end of the period at `at`, of a subscription that started at `since`.
 fn end_of_period(since: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
     begin(period_of(since, at).end, now)
 }
 
-/// The period that a moment is in, of a subscription that began at `since`.
+/// The period at `at`, of a subscription that started at `since`.
 fn period_of(since: Timestamp, at: Timestamp) -> Period {
     let terms = Subscription {
         id: String::new(),
@@ -283,7 +284,7 @@ fn period_of(since: Timestamp, at: Timestamp) -> Period {
     terms.period(day_of(at))
 }
 
-/// When the day begins in UTC; `otherwise` where the calendar ends.
+/// The start of the day in UTC; `otherwise` if it is outside the calendar's range.
 fn begin(day: Date, otherwise: Timestamp) -> Timestamp {
     day.to_zoned(TimeZone::UTC)
         .map_or(otherwise, |moment| moment.timestamp())

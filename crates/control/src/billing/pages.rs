@@ -1,5 +1,5 @@
-//! The hosted steps: checkout and billing set-up (CP-4d). Plain forms for a person who is signed
-//! in; whoever may create projects in the workspace may pay for them.
+//! The hosted pages: checkout and billing set-up (CP-4d). They are plain forms for a signed-in
+//! user. A member who may create projects in the workspace may also pay for them.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ struct SetupPage<'a> {
     workspace: &'a str,
 }
 
-/// What would be created, and what that costs.
+/// Shows the project to create and its cost.
 async fn checkout(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -97,7 +97,8 @@ async fn confirm(
             ),
             link: Some(("/account", "Go to your account")),
         })),
-        // CP-4b: what was shown is not what would happen; show that.
+        // CP-4b: the creation would differ from the page that was shown. The current offer is shown
+        // instead.
         Err(refusal) if refusal.problem().code == Problem::creation_preview_stale().code => {
             let note = "The offer has changed. This is the current one.";
             show(
@@ -114,7 +115,7 @@ async fn confirm(
     }
 }
 
-/// The page of the current offer, with a fresh key: each page stands for one creation.
+/// The page of the current offer, with a fresh idempotency key. Each page can confirm one creation.
 async fn show(
     app: &App,
     who: &Principal,
@@ -141,7 +142,7 @@ async fn show(
     let id = workspace.id.as_str();
     order.creation_fingerprint = offer.fingerprint(id, app.shop.key()).to_string();
     order.idempotency_key = format!("{:032x}", u128::from_be_bytes(random::bytes()?));
-    // Whatever could not be confirmed later is told now.
+    // Errors that would prevent the confirmation are shown immediately.
     CreateRequest::check(order.clone())?;
     let impact = offer.impact();
     let checkout = CheckoutPage {
@@ -163,7 +164,7 @@ async fn show(
     Ok(page_with(status, &checkout))
 }
 
-/// What setting up means.
+/// Explains the billing set-up.
 async fn setup(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -182,7 +183,7 @@ async fn setup(
     }))
 }
 
-/// Begins the subscription, or brings it back into good standing.
+/// Starts the subscription, or makes it active again.
 async fn set_up(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -203,8 +204,8 @@ async fn set_up(
     Ok(see_other("/account"))
 }
 
-/// Refuses to begin a subscription where the operator lets nobody do so on these pages; one that is
-/// there can be set right.
+/// Refuses to start a subscription if the operator has disabled sales on these pages. An existing
+/// subscription can still be repaired.
 async fn require_sold_here(app: &App, conn: &mut Conn, workspace: WorkspaceId) -> Answer<()> {
     let account = app.shop.billing().account(conn, workspace).await?;
     if account.subscription.is_some() || app.shop.catalogue().hosted_checkout {
@@ -214,7 +215,7 @@ async fn require_sold_here(app: &App, conn: &mut Conn, workspace: WorkspaceId) -
     Err(Problem::conflict().with_detail(reason).into())
 }
 
-/// What is to be created, without what confirms it.
+/// The project to create, without the confirmation fields.
 fn order(field: &mut impl FnMut(&str) -> String) -> Answer<CreateProject> {
     let unknown = |name: &'static str| {
         move |UnknownWord| -> Refusal {
@@ -234,7 +235,7 @@ fn order(field: &mut impl FnMut(&str) -> String) -> Answer<CreateProject> {
     })
 }
 
-/// An amount for people: `19.00 EUR`.
+/// An amount for users: `19.00 EUR`.
 fn money(price: Price) -> String {
     let code = price.currency.as_str();
     // ISO 4217: most currencies have hundredths.

@@ -1,4 +1,4 @@
-//! `GET …/billing`: what the ledger says of a workspace.
+//! `GET …/billing`: the ledger entries of a workspace.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ fn subscription(row: &Subscription) -> Answer<SubscriptionView> {
     })
 }
 
-/// A line as invoices keep it.
+/// A line in the form that invoices store.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Line {

@@ -1,19 +1,19 @@
-//! Bearer tokens in a request's head.
+//! Bearer tokens in request headers.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-/// What the `Authorization` header holds.
+/// Content of the `Authorization` header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Bearer<'a> {
     Absent,
     Token(&'a str),
-    /// There, and not exactly one bearer token.
+    /// The header is present, but is not exactly one bearer token.
     Malformed,
 }
 
 impl<'a> Bearer<'a> {
-    /// RFC 6750 section 2.1; the scheme in any case (RFC 9110 section 11.1).
+    /// RFC 6750 section 2.1; the scheme is case-insensitive (RFC 9110 section 11.1).
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
         let mut fields = headers.get_all(AUTHORIZATION).iter();
         let (field, more) = (fields.next(), fields.next());
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_bearer_token_is_one() {
+    fn only_a_single_bearer_token_is_accepted() {
         assert_eq!(read(&[]), "Absent");
         assert_eq!(read(&["Bearer a.b.c"]), "Token(\"a.b.c\")");
         assert_eq!(read(&["bearer  a.b.c"]), "Token(\"a.b.c\")");

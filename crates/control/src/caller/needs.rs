@@ -2,7 +2,7 @@
 
 use types::permission::Permission;
 
-/// What an operation needs of its caller.
+/// Permission that an operation requires of its caller.
 pub trait RequiredPermission: Send + Sync + 'static {
     /// `None`: any valid credential.
     const PERMISSION: Option<Permission>;

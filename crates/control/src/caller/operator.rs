@@ -11,11 +11,11 @@ use super::{Principal, identify};
 use crate::app::App;
 use crate::problem::{Answer, Refusal};
 
-/// A caller who runs the installation, with a credential that is not narrowed or in a session.
-/// For everybody else the operation is not there.
+/// A caller who operates the installation, with an unrestricted credential or a session. For all
+/// other callers the operation does not exist (404).
 #[derive(Debug)]
 pub struct Operator {
-    /// Who it is.
+    /// The verified caller.
     pub who: Principal,
 }
 
@@ -29,8 +29,8 @@ impl FromRequestParts<Arc<App>> for Operator {
 }
 
 impl Operator {
-    /// The caller, if it is one. A credential that somebody narrowed was meant for something else,
-    /// whatever it was narrowed to.
+    /// The caller, if it is an operator. A restricted credential is refused, because it was meant
+    /// for another purpose.
     pub fn of(who: Principal) -> Option<Self> {
         let is_whole = who.limits.permissions().is_none()
             && who.resources.is_none()

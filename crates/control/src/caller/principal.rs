@@ -1,4 +1,4 @@
-//! What is known of a caller once its credential was verified.
+//! A caller after verification of its credential.
 
 use api::control::whoami::CallerKind;
 use credentials::Limits;
@@ -8,32 +8,33 @@ use store::users::User;
 use types::id::{CredentialId, SessionId};
 use types::permission::{Permission, Permissions};
 
-/// A verified caller. It acts for a user, within the permissions and boundaries of its credential
+/// A verified caller. It acts for a user, within the permissions and the boundary of its credential
 /// and within that user's roles.
 #[derive(Clone, Debug)]
 pub struct Principal {
     /// Kind of the credential.
     pub kind: CallerKind,
-    /// The user for whom it acts: of a credential, its owner. Active when it was asked.
+    /// The user for whom it acts: the owner of the credential. The user was active when this was
+    /// checked.
     pub user: User,
-    /// The stored thing behind the credential; what is minted from it dies with it.
+    /// The stored object behind the credential. Tokens minted from it become invalid with it.
     pub source: Source,
-    /// The first credential of the chain that issued the one behind the caller; none for a session.
+    /// The first credential of the issuing chain; `None` for a session.
     pub root: Option<CredentialId>,
-    /// When that last changed.
+    /// Time of the last change of the source.
     pub source_updated_at: Timestamp,
-    /// Its permissions, its boundary and its end.
+    /// Its permissions, its boundary and its expiry.
     pub limits: Limits,
-    /// The boundary of `limits` as it is written in tokens; `None` where there is none.
+    /// The boundary of `limits` in the form of tokens; `None` if there is none.
     pub resources: Option<Value>,
 }
 
-/// What stands behind a caller in the store.
+/// The stored object behind a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A long-lived credential.
     Credential(CredentialId),
-    /// A person's session.
+    /// A user's session.
     Session(SessionId),
 }
 
@@ -46,7 +47,7 @@ impl Source {
         }
     }
 
-    /// The credential, for the audit.
+    /// The credential, for the audit log.
     pub fn credential(&self) -> Option<CredentialId> {
         match self {
             Self::Credential(id) => Some(*id),
@@ -56,20 +57,20 @@ impl Source {
 }
 
 impl Principal {
-    /// Whether the credential holds the permission. The user's role is asked apart, for the
-    /// workspace at hand ([`crate::access`]).
+    /// True if the credential has the permission. The user's role is checked separately for each
+    /// workspace ([`crate::access`]).
     pub fn allows(&self, permission: Permission) -> bool {
         self.limits.allows(permission)
     }
 
-    /// The permissions that the credential holds.
+    /// The permissions of the credential.
     pub fn held(&self) -> Permissions {
         self.limits.permissions().unwrap_or(Permissions::all())
     }
 
-    /// When the credential ends.
+    /// Expiry of the credential.
     pub fn expires_at(&self) -> Option<Timestamp> {
-        // An end that no calendar has is further away than any token lives.
+        // A time beyond the calendar's range is later than any token's expiry.
         let end = |seconds| Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
         self.limits.expires_at().map(end)
     }

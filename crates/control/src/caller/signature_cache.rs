@@ -1,8 +1,8 @@
-//! Signatures that were verified a moment ago.
+//! Cache of recently verified signatures.
 //!
-//! Only what the token's own bytes decide is kept: that a key signed them, and what they say.
-//! Whether the credential behind them is in force is asked of the database with each request, so
-//! that a revocation holds from the next one on, on every process.
+//! It only stores results that depend on the token's bytes: the signing key and the claims. Each
+//! request checks in the database that the credential is valid, so that a revocation takes effect
+//! with the next request in every process.
 
 use std::collections::HashMap;
 use std::mem;
@@ -14,8 +14,8 @@ use types::id::CredentialId;
 
 use super::token::UnverifiedClaims;
 
-/// A bounded memory of verdicts by the SHA-256 of the token: two generations, of which the old one
-/// goes when the young one is full. What is used moves to the young one, and so stays.
+/// A bounded cache of verified signatures by the SHA-256 of the token. It has two generations. The
+/// old one is dropped when the young one is full. A used entry moves to the young one and so stays.
 #[derive(Debug, Default)]
 pub struct SignatureCache(Mutex<Generations>);
 
@@ -25,60 +25,60 @@ struct Generations {
     old: HashMap<[u8; 32], CachedSignature>,
 }
 
-/// A signature that was good.
+/// A verified signature.
 #[derive(Clone, Debug)]
 pub(super) struct CachedSignature {
     pub(super) said: Arc<UnverifiedClaims>,
     pub(super) verified: Arc<Verified>,
-    /// With which key. A verdict holds for that key alone.
+    /// The key that verified it. The entry is only valid for that key.
     pub(super) signer: Signer,
 }
 
-/// Whose key verified a signature.
+/// Owner of the key that verified a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signer {
-    /// A key of the platform, out of the ring of this epoch.
+    /// A key of the platform, from the key ring of this epoch.
     Platform { epoch: u64 },
     /// The key of an application, by the SHA-256 of its text.
     Application { id: CredentialId, key: [u8; 32] },
 }
 
 impl SignatureCache {
-    /// The verdict about a token, whoever's key it was found with.
+    /// The entry of a token, for any key.
     pub(super) fn get(&self, digest: &[u8; 32]) -> Option<CachedSignature> {
         let mut generations = self.0.lock();
-        if let Some(verdict) = generations.young.get(digest) {
-            return Some(verdict.clone());
+        if let Some(entry) = generations.young.get(digest) {
+            return Some(entry.clone());
         }
-        let verdict = generations.old.remove(digest)?;
-        generations.put(*digest, verdict.clone());
-        Some(verdict)
+        let entry = generations.old.remove(digest)?;
+        generations.put(*digest, entry.clone());
+        Some(entry)
     }
 
-    /// Keeps the verdict about a token of this text, unless it is too long for that.
-    pub(super) fn put(&self, token: &str, verdict: CachedSignature) {
+    /// Stores the entry of a token, unless the token is too long.
+    pub(super) fn put(&self, token: &str, entry: CachedSignature) {
         if token.len() <= MAX_KEPT_BYTES {
-            let digest = verdict.verified.digest;
-            self.0.lock().put(digest, verdict);
+            let digest = entry.verified.digest;
+            self.0.lock().put(digest, entry);
         }
     }
 }
 
 impl Generations {
-    fn put(&mut self, digest: [u8; 32], verdict: CachedSignature) {
+    fn put(&mut self, digest: [u8; 32], entry: CachedSignature) {
         if self.young.len() >= GENERATION {
             self.old = mem::take(&mut self.young);
         }
-        self.young.insert(digest, verdict);
+        self.young.insert(digest, entry);
     }
 }
 
-/// Two generations are 8192 tokens, of some kilobytes each at the most: more than the callers of
-/// one process within a token's life, and far less memory than a process has.
+/// Two generations are 8192 tokens of some kilobytes each at most. This exceeds the number of
+/// callers of one process within a token's lifetime, and takes little memory.
 const GENERATION: usize = 4096;
 
 /// Tokens with boundaries of usual size are shorter. A longer one is verified each time, so that
-/// nobody fills the memory with them.
+/// long tokens cannot fill the memory.
 const MAX_KEPT_BYTES: usize = 2048;
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(number: u64) -> CachedSignature {
+    fn entry(number: u64) -> CachedSignature {
         let verified = Verified {
             kind: TokenKind::Pat,
             identity: Identity::User("ann".to_owned()),
@@ -119,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_the_rest_goes() {
+    fn used_entries_stay_and_others_are_dropped() {
         let verdicts = SignatureCache::default();
         for number in 0..20_000 {
-            verdicts.put("a.b.c", verdict(number));
+            verdicts.put("a.b.c", entry(number));
             assert!(verdicts.get(&digest(0)).is_some(), "used again and again");
             assert!(kept(&verdicts) <= 2 * GENERATION);
         }
@@ -131,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn a_long_token_is_not_kept() {
+    fn a_long_token_is_not_cached() {
         let verdicts = SignatureCache::default();
-        verdicts.put(&"a".repeat(MAX_KEPT_BYTES + 1), verdict(1));
+        verdicts.put(&"a".repeat(MAX_KEPT_BYTES + 1), entry(1));
         assert_eq!(kept(&verdicts), 0);
     }
 }

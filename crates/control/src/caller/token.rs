@@ -1,14 +1,14 @@
-//! What a token says of itself.
+//! Claims of a token before verification.
 
 use credentials::{BadAccessClaims, access_claims, inspect};
 use serde_json::Value;
 use types::id::CredentialId;
 
-/// What a token says of itself. Until its signature was verified, all that may follow from it is
-/// which key to ask.
+/// Unverified claims of a token. Before the signature is verified, they may only be used to select
+/// the key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct UnverifiedClaims {
-    /// Whether its `type` is `app`.
+    /// True if its `type` is `app`.
     pub(super) is_app: bool,
     /// The application that its `clientId` names.
     pub(super) application: Option<CredentialId>,
@@ -16,16 +16,16 @@ pub(super) struct UnverifiedClaims {
     pub(super) kid: Option<String>,
     /// `jti`.
     pub(super) id: Option<String>,
-    /// `resources`, as they are written.
+    /// `resources`, in the form of the token.
     pub(super) resources: Option<Value>,
-    /// The OAuth client that it was issued to, or what is wrong with what it says of one (OA-8).
-    /// None: it says nothing of a client.
+    /// The OAuth client that it was issued to, or the error in its access claims (OA-8). `None` if
+    /// it has no such claims.
     pub(super) client: Option<Result<String, BadAccessClaims>>,
 }
 
 impl UnverifiedClaims {
-    /// `base_url` is what access tokens of this platform are issued by and for. `None`: it is no
-    /// token.
+    /// `base_url` is the issuer and audience of this platform's access tokens. `None` if the text
+    /// is not a token.
     pub(super) fn read(token: &str, base_url: &str) -> Option<Self> {
         let mut parts = inspect(token)?;
         let kid = text(&parts, "/header/kid");

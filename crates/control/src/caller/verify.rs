@@ -1,4 +1,4 @@
-//! From a bearer token to a principal: the signature first, then what is stored of it.
+//! Verification of a bearer token: first the signature, then the stored credential.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ use crate::people::session;
 use crate::problem::{Answer, Refusal};
 use crate::rate_limit;
 
-/// The principal of a token. Every reason for a refusal looks alike from outside; the log has it.
+/// Verifies a token. All refusals look the same to the caller. The log has the reason.
 pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) -> Answer<Principal> {
     let now = app.now();
     let shown = PresentedToken::read(app, token, now)?;
-    // Who signed is decided by what the token says of itself; whether that is true, by the key.
+    // The unverified claims select the key. The key then proves that the selection is right.
     let found = if shown.said.is_app {
         of_application(app, &shown).await?
     } else {
@@ -41,11 +41,11 @@ pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) ->
     Ok(found.principal)
 }
 
-/// A token in the middle of its verification.
+/// A token during its verification.
 struct PresentedToken<'a> {
     token: &'a str,
     said: Arc<UnverifiedClaims>,
-    /// What was found of it a moment ago, with whichever key.
+    /// The cached signature for any key, if there is one.
     verdict: Option<CachedSignature>,
     now: Timestamp,
 }
@@ -71,7 +71,7 @@ impl<'a> PresentedToken<'a> {
         })
     }
 
-    /// What was verified with this signer's key, a moment ago or now.
+    /// The result of a verification with this signer's key, from the cache or new.
     fn verified(
         &self,
         app: &App,
@@ -95,14 +95,14 @@ impl<'a> PresentedToken<'a> {
     }
 }
 
-/// A token whose credential is in force.
+/// A token with a valid credential.
 struct AuthenticatedCaller {
     principal: Principal,
-    /// The credential whose use is to be noted.
+    /// The credential whose use is to be recorded.
     note_use: Option<CredentialId>,
 }
 
-/// A token that an application signed with its own key. That key is stored, so the store is asked
+/// A token that an application signed with its own key. The key is stored, so the store is read
 /// first.
 async fn of_application(app: &App, shown: &PresentedToken<'_>) -> Answer<AuthenticatedCaller> {
     let none = || refused("no such application");
@@ -135,8 +135,8 @@ async fn of_application(app: &App, shown: &PresentedToken<'_>) -> Answer<Authent
     of_credential(app, row, &verified, shown, CallerKind::App)
 }
 
-/// Nobody can take back what an application signed, but for ending the application: so it says
-/// when it ends, and that is soon.
+/// A token of an application cannot be revoked without revoking the application. So it must have an
+/// expiry, and a near one.
 fn is_short_lived(verified: &Verified) -> bool {
     verified.lives_at_most(i64::from(MAX_TTL_SECONDS))
 }
@@ -162,14 +162,14 @@ async fn of_platform(app: &App, shown: &PresentedToken<'_>) -> Answer<Authentica
     }
 }
 
-/// A personal access token is the secret of its credential: found by its hash alone, so that what
-/// was revoked is refused from then on, by every process (OA-8).
+/// A personal access token is the secret of its credential. It is only found by its hash, so that
+/// every process refuses it after its revocation (OA-8).
 async fn personal(
     app: &App,
     verified: &Verified,
     shown: &PresentedToken<'_>,
 ) -> Answer<AuthenticatedCaller> {
-    // What an access token says of itself is whole and consistent, and for this platform (MC-4).
+    // The claims of an access token must be complete, consistent, and for this platform (MC-4).
     let client = match &shown.said.client {
         Some(Err(bad)) => return Err(refused(bad)),
         Some(Ok(client)) => Some(client.as_str()),
@@ -190,7 +190,7 @@ async fn personal(
     of_credential(app, row, verified, shown, CallerKind::Pat)
 }
 
-/// A delegated token lives as long as what it was minted from.
+/// A delegated token is valid while its source is valid.
 async fn delegated(
     app: &App,
     verified: &Verified,
@@ -220,7 +220,7 @@ async fn delegated(
     of_session(row.ok_or_else(none)?, verified, shown)
 }
 
-/// What a token and the credential behind it allow together.
+/// Combines the permissions of a token and its credential.
 fn of_credential(
     app: &App,
     row: OfCredential,
@@ -238,8 +238,8 @@ fn of_credential(
     if !credential.is_live(shown.now) {
         return Err(refused("the credential behind the token is not in force"));
     }
-    // Of a client that was taken out of the configuration, nothing is in force, nor is what was
-    // minted from it.
+    // Credentials of a client that was removed from the configuration are not valid, and neither
+    // are tokens minted from them.
     if let Some(client) = &credential.oauth_client
         && app.config.oauth.client(client).is_none()
     {
@@ -274,7 +274,7 @@ fn of_credential(
             source_updated_at: credential.updated_at,
             limits: verified.limits.and(&limits),
             resources: match kind {
-                // What was delegated already says what its parent says.
+                // A delegated token already contains the boundary of its parent.
                 CallerKind::Auth => said_resources(shown),
                 _ => both_resources(own, said_resources(shown)),
             },
@@ -282,7 +282,7 @@ fn of_credential(
     })
 }
 
-/// What a token that was minted from a session allows.
+/// Permissions of a token that was minted from a session.
 fn of_session(
     row: SessionCaller,
     verified: &Verified,
@@ -327,10 +327,10 @@ fn said_resources(shown: &PresentedToken<'_>) -> Option<Value> {
     shown.said.resources.clone()
 }
 
-/// A use is noted once a minute at most: reads stay reads.
+/// A use is recorded at most once a minute, so that most read requests do not write.
 const NOTE_EVERY_SECONDS: i64 = 60;
 
-/// Best effort: a database that cannot be written does not keep anybody from reading.
+/// Best effort: requests work even if the database is read-only.
 async fn note_use(app: &App, credential: CredentialId, from: Option<ClientIp>, now: Timestamp) {
     let from = from.map(|ClientIp(ip)| ip.to_string());
     let noted = async {

@@ -1,4 +1,4 @@
-//! From the file's values to checked ones.
+//! Validation of the file's values.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -89,7 +89,8 @@ pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
     })
 }
 
-/// An origin: everything that is derived from it (issuer, cookies, callbacks) compares bytes.
+/// Parses an origin. Values that are derived from it (issuer, cookies, callbacks) are compared byte
+/// for byte.
 fn base_url(value: Option<String>) -> CheckResult<String> {
     let key = "platform.base_url";
     let value = value.ok_or_else(|| ConfigError::new(key, "this key is required"))?;
@@ -198,10 +199,10 @@ fn turn(section: TurnSection) -> CheckResult<TurnConfig> {
     })
 }
 
-/// What a process needs: one to write or to read, one that hears of changes, one that holds the lock
-/// of the purge, and one that reads long.
+/// Minimum connections of a process: one to write or to read, one that receives changes, one that
+/// holds the lock of the purge, and one for long reads.
 const MIN_CONNECTIONS: u32 = 4;
-/// More than a server serves well.
+/// More than a server handles well.
 const MAX_CONNECTIONS: u32 = 1000;
 
 fn connections(given: Option<u32>) -> CheckResult<Option<u32>> {
@@ -223,7 +224,7 @@ fn drain(seconds: u16) -> CheckResult<Duration> {
     Ok(Duration::from_secs(seconds.into()))
 }
 
-/// Ten years: a period that is longer is a mistake.
+/// Ten years. A longer period is a mistake.
 const MAX_ROTATE_DAYS: u16 = 3650;
 
 fn rotation(days: u16) -> CheckResult<Option<SignedDuration>> {

@@ -1,5 +1,5 @@
-//! The shape of the file: strings and numbers as they are written. The doc of a field is its
-//! description in the JSON Schema; its default comes from `Default`.
+//! The format of the configuration file, with unvalidated strings and numbers. The doc comment of a
+//! field is its description in the JSON Schema. Its default comes from `Default`.
 
 use daemon::config::SecretString;
 use daemon::logs::Level;
@@ -22,21 +22,22 @@ use crate::webhooks::WebhooksSection;
 pub(super) struct PlatformFile {
     /// The platform itself.
     pub(super) platform: PlatformSection,
-    /// The certificate of the listener. Without it TLS ends in front of the listener.
+    /// The certificate of the listener. Without it a proxy in front of the listener must terminate
+    /// TLS.
     pub(super) tls: TlsSection,
-    /// What the platform tells about itself.
+    /// The metrics of the platform.
     pub(super) metrics: MetricsSection,
-    /// How long things are kept. Request logs and events are kept as long as the plan of their
-    /// project says (`catalog.plans[].log_retention_days`); sessions, links, revoked tokens and
-    /// counted failures go when they have ended.
+    /// Retention periods. Request logs and events are kept for the period of their project's plan
+    /// (`catalog.plans[].log_retention_days`). Sessions, links, revoked tokens and failure counters
+    /// are deleted after they end.
     pub(super) retention: RetentionSection,
-    /// What callers may cause.
+    /// Rate limits of callers.
     pub(super) limits: LimitsSection,
     /// The keys that sign tokens.
     pub(super) keys: KeysSection,
     /// The engines of this platform.
     pub(super) engines: Vec<EngineSection>,
-    /// What can be created, where, and for how much.
+    /// Plans, regions and prices.
     pub(super) catalog: CatalogSection,
     /// The location of addresses.
     pub(super) geoip: GeoipSection,
@@ -44,11 +45,11 @@ pub(super) struct PlatformFile {
     pub(super) oauth: OauthSection,
     /// The TURN relay.
     pub(super) turn: TurnSection,
-    /// A provider by which people sign in.
+    /// A provider for sign-ins.
     pub(super) openid: OpenIdSection,
-    /// Mail to people.
+    /// Mail to users.
     pub(super) mail: MailSection,
-    /// Where webhooks may go.
+    /// Permitted targets of webhooks.
     pub(super) webhooks: WebhooksSection,
     /// Spellings of other platforms.
     pub(super) compat: CompatSection,
@@ -57,39 +58,38 @@ pub(super) struct PlatformFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct PlatformSection {
-    /// Where people and programs reach the platform, without a path. `https`, or `http` on
-    /// loopback. Required.
+    /// Public address of the platform, without a path. `https`, or `http` on loopback. Required.
     #[schemars(example = "https://svc.example.com")]
     pub(super) base_url: Option<String>,
-    /// Address and port of the listener. Without `tls` TLS ends in front of it, unless it is on
-    /// loopback.
+    /// Address and port of the listener. Without `tls` a proxy in front of it must terminate TLS,
+    /// unless it is on loopback.
     pub(super) listen_addr: String,
-    /// How much is logged to standard error: `error`, `warn`, `info` or `debug`.
+    /// Log level of standard error: `error`, `warn`, `info` or `debug`.
     pub(super) log_level: Level,
-    /// Where the embedded database and what is made at the first start are kept.
+    /// Directory of the embedded database and of files that are created at the first start.
     pub(super) data_dir: String,
     /// `postgres://user:password@host/database`; absent: the embedded database.
     #[schemars(example = "postgres://svc:password@db.example.com/svc")]
     pub(super) database_url: Option<SecretString>,
-    /// Connections to the database that this process has at most, 4 to 1000; absent: 16 to
-    /// PostgreSQL, 9 to the embedded database. A PostgreSQL server that allows fewer gets no more
-    /// than it allows. The connections of all platforms, and of whoever else uses the server, have
-    /// to fit into its `max_connections`.
+    /// Maximum number of database connections of this process, 4 to 1000; absent: 16 to PostgreSQL,
+    /// 9 to the embedded database. If a PostgreSQL server allows fewer, that number is used. The
+    /// connections of all platforms and of other users of the server must fit into its
+    /// `max_connections`.
     pub(super) database_connections: Option<u32>,
-    /// File of the secret, of at least 32 bytes, that seals what the database keeps of keys and
-    /// second factors. Every process on one database has the same; it belongs into backups.
-    /// Absent: `platform.secret` in the data directory, which is made for a new database.
+    /// File of the secret, of at least 32 bytes, that encrypts keys and second factors in the
+    /// database. Every process on one database needs the same secret. Include it in backups.
+    /// Absent: `platform.secret` in the data directory, which is created for a new database.
     pub(super) secret_file: Option<String>,
-    /// Private key files (PKCS#8 in PEM, Ed25519) that sign tokens. The first one signs, all
-    /// verify: to rotate, put the new one first. Empty: keys are made, kept in the
-    /// database under seal, and rotated.
+    /// Private key files (PKCS#8 in PEM, Ed25519) that sign tokens. The first one signs, and all
+    /// verify: to rotate, put the new one first. Empty: keys are generated, stored encrypted in the
+    /// database, and rotated.
     pub(super) signing_keys: Vec<String>,
-    /// Addresses (CIDR) of proxies whose `X-Forwarded-For` is believed.
+    /// Addresses (CIDR) of proxies whose `X-Forwarded-For` is trusted.
     pub(super) trusted_proxies: Vec<String>,
-    /// Seconds after a stop was asked for in which requests are still taken, while `/readyz`
-    /// answers 503 and answers close their connections: as long as a balancer needs to notice. Then
-    /// the listener is closed and what is under way is finished. 0 to 300; a second signal ends it
-    /// at once.
+    /// Seconds after a stop request in which requests are still accepted, while `/readyz` returns
+    /// 503 and responses close their connections: as long as a balancer needs to notice. Then the
+    /// listener is closed and requests in flight are finished. 0 to 300; a second signal stops the
+    /// process immediately.
     pub(super) drain_seconds: u16,
 }
 
@@ -105,7 +105,7 @@ impl Default for PlatformSection {
             secret_file: None,
             signing_keys: Vec::new(),
             trusted_proxies: Vec::new(),
-            // Two probes of a balancer that asks every two seconds.
+            // Two probes of a balancer that probes every two seconds.
             drain_seconds: 5,
         }
     }
@@ -114,7 +114,7 @@ impl Default for PlatformSection {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct KeysSection {
-    /// Days after which another key signs, from 1 to 3650; 0: only when an operator says so. Keys
+    /// Days after which another key signs, from 1 to 3650; 0: only on an operator's request. Keys
     /// of `platform.signing_keys` are rotated by hand.
     pub(super) rotate_days: u16,
 }
@@ -128,9 +128,9 @@ impl Default for KeysSection {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TlsSection {
-    /// The certificate chain, PEM, the platform's own certificate first. Both files are looked at
-    /// again when a handshake comes, at most once a second, so replacing them needs no restart; a
-    /// pair that is broken or does not belong together leaves the one before it in service.
+    /// The certificate chain, PEM, with the platform's own certificate first. Both files are
+    /// checked for changes at a handshake, at most once a second, so replacing them needs no
+    /// restart. If a pair is broken or does not match, the previous one stays in use.
     #[schemars(example = "/etc/svc/tls/fullchain.pem")]
     pub(super) cert_file: Option<String>,
     /// The private key, PEM.
@@ -141,19 +141,19 @@ pub(super) struct TlsSection {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EngineSection {
-    /// Projects are reached under `<endpoint>.<cluster_domain>`. Required.
+    /// Projects are available under `<endpoint>.<cluster_domain>`. Required.
     pub(super) cluster_domain: Option<String>,
-    /// File of the secret that an engine shows when it links up.
+    /// File of the secret with which an engine connects.
     pub(super) enrolment_secret_file: Option<String>,
-    /// File of the secret that a TURN relay of the cluster shows when it links up: it is told the
-    /// keys of TURN credentials, which engines are not, so it is another one than theirs.
+    /// File of the secret with which a TURN relay of the cluster connects. A relay receives the
+    /// keys of TURN credentials and engines do not, so this must be another secret than theirs.
     #[schemars(example = "/etc/svc/relay-secret")]
     pub(super) relay_secret_file: Option<String>,
-    /// Authorities (PEM) that vouch for the certificates of the engines, beside those of the
-    /// system: the platform asks engines for what is live in a project. Read at the start.
+    /// Certificate authorities (PEM) for the certificates of the engines, in addition to the
+    /// system's. The platform requests the live state of projects from engines. Read at startup.
     #[schemars(example = "/etc/svc/tls/engines-ca.pem")]
     pub(super) ca_file: Option<String>,
-    /// TCP ports that projects may reserve there, as `low-high`; absent: none. They lie within
+    /// TCP ports that projects may reserve there, as `low-high`; absent: none. They must be within
     /// the range that the engines of the cluster publish on (`tcp.port_range`).
     #[schemars(example = "20000-20999")]
     pub(super) tcp_ports: Option<String>,
@@ -162,8 +162,8 @@ pub(super) struct EngineSection {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct GeoipSection {
-    /// A file of the `MaxMind` database form with countries, and places for a recommended region;
-    /// if absent, no location is known.
+    /// A file in the `MaxMind` database format with countries, and coordinates for a recommended
+    /// region. If absent, no location is known.
     pub(super) file: Option<String>,
 }
 
@@ -179,7 +179,7 @@ pub(super) struct TurnSection {
     /// Port for TLS.
     pub(super) tls_port: u16,
     /// File of the secret that relay and platform share, of at least 32 bytes, the same on every
-    /// process; absent: one is made and kept in the database under seal.
+    /// process; absent: a secret is generated and stored encrypted in the database.
     pub(super) secret_file: Option<String>,
 }
 
@@ -198,7 +198,7 @@ impl Default for TurnSection {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct CompatSection {
-    /// Whether the spellings of the platform that the published SDKs come from are accepted and
-    /// sent beside ours.
+    /// Accept the spellings of the platform that the published SDKs come from, and send them
+    /// together with ours.
     pub(super) rstream: bool,
 }

@@ -1,5 +1,5 @@
-//! Keeps `docs/configuration.md` and `docs/platform.schema.json` true: both are made from the file's
-//! type. `BLESS=1 cargo test -p control config` writes them anew.
+//! Tests that `docs/configuration.md` and `docs/platform.schema.json` are current. Both are
+//! generated from the file's type. `BLESS=1 cargo test -p control config` regenerates them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

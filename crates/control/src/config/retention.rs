@@ -1,14 +1,14 @@
-//! `retention` of the configuration: how long things are kept.
+//! The `retention` section of the configuration.
 
 use daemon::config::ConfigError;
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How long things are kept. Logs and events are kept as long as the plan of their project says.
+/// Retention periods. Logs and events are kept for the period of their project's plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Entries of the audit log; `None`: for ever.
+    /// Entries of the audit log; `None` for ever.
     pub audit: Option<SignedDuration>,
     /// Credentials, after they ended.
     pub credentials: SignedDuration,
@@ -16,13 +16,13 @@ pub struct Retention {
     pub deleted: SignedDuration,
     /// Deliveries of webhooks, after they ended, and webhooks that were deleted.
     pub deliveries: SignedDuration,
-    /// Keys of creations.
+    /// Idempotency keys of creations.
     pub idempotency_keys: SignedDuration,
     /// Invitations, after they ended.
     pub invitations: SignedDuration,
-    /// TCP ports that a project gave back, from other projects.
+    /// Period in which returned TCP ports are kept from other projects.
     pub released_ports: SignedDuration,
-    /// Usage by the hour.
+    /// Hourly usage.
     pub usage: SignedDuration,
 }
 
@@ -33,38 +33,38 @@ pub(super) struct RetentionSection {
     audit_days: u32,
     /// Days that credentials are shown after they were revoked or have expired. 1 to 36500.
     credentials_days: u32,
-    /// Days that a deleted project or workspace stays in the database, where operators find it. It goes
-    /// after its records, webhooks, ports and credentials; a workspace that ever paid stays. 1 to
-    /// 36500.
+    /// Days that a deleted project or workspace stays in the database, where operators can find it.
+    /// Its records, webhooks, ports and credentials are deleted before it. A workspace that ever
+    /// paid is never deleted. 1 to 36500.
     deleted_days: u32,
-    /// Days that deliveries of webhooks are kept after they have succeeded or were given up, and
+    /// Days that deliveries of webhooks are kept after they succeeded or finally failed, and
     /// webhooks after they were deleted. 1 to 36500.
     deliveries_days: u32,
     /// Days that a creation is recognised by its idempotency key. 1 to 36500.
     idempotency_keys_days: u32,
-    /// Days that invitations are kept after they could be used. 0 to 36500.
+    /// Days that invitations are kept after they ended. 0 to 36500.
     invitations_days: u32,
-    /// Hours that a reserved TCP port is kept from other projects after its project gave it back:
-    /// whoever still dials it reaches nobody instead of somebody else. The project itself can have
-    /// it again at once. 0 to 8760.
+    /// Hours that a reserved TCP port is kept from other projects after its project returned it. A
+    /// client that still connects to it then gets no connection instead of another project's. The
+    /// project itself can reserve it again immediately. 0 to 8760.
     released_ports_hours: u32,
-    /// Days that usage by the hour is kept, 31 to 36500.
+    /// Days that hourly usage is kept, 31 to 36500.
     usage_days: u32,
 }
 
 impl Default for RetentionSection {
     fn default() -> Self {
         Self {
-            // A year, and the time to look back at it.
+            // A year, plus time to review it.
             audit_days: 400,
             credentials_days: 90,
             deleted_days: 90,
             deliveries_days: 30,
-            // A client that tries again does so within hours; a script's journal lives longer.
+            // A client retries within hours. A script's journal lives longer.
             idempotency_keys_days: 30,
             invitations_days: 90,
-            // A port that was given back by mistake is missed within a day, and so is a client
-            // that was forgotten; ports are few, so not longer.
+            // A port that was returned by mistake, or a forgotten client, is noticed within a day.
+            // Ports are few, so the period is not longer.
             released_ports_hours: 24,
             usage_days: 400,
         }
@@ -107,9 +107,9 @@ fn hours(given: u32) -> Result<SignedDuration, ConfigError> {
     Ok(SignedDuration::from_hours(given.into()))
 }
 
-/// The longest time that usage is asked for.
+/// The longest period of usage queries.
 const MIN_USAGE_DAYS: u32 = 31;
 /// A year.
 const MAX_HOURS: u32 = 8_760;
-/// A century: what is to be kept for longer is kept for ever.
+/// A century. Use 0 for longer periods.
 const MAX_DAYS: u32 = 36_500;

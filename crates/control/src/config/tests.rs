@@ -27,7 +27,7 @@ fn the_examples_of_the_documentation_are_accepted() {
     let text = std::fs::read_to_string(docs).unwrap();
     let heading = "\n# Configuration of a platform\n";
     let (_, platform) = text.split_once(heading).unwrap();
-    // What follows is the relay's.
+    // The rest of the example belongs to the relay.
     let (platform, _) = platform.split_once("\n# ").unwrap();
     let examples = platform.split("```yaml\n").skip(1);
     let examples: Vec<_> = examples
@@ -71,7 +71,7 @@ fn without_tls_only_loopback_listens() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_neighbour() {
+fn an_unknown_key_is_named_with_a_similar_one() {
     let error = load("platform: {base_urll: 'x'}").unwrap_err();
     assert!(
         error.contains("base_urll") && error.contains("base_url"),
@@ -80,7 +80,7 @@ fn an_unknown_key_is_named_with_its_neighbour() {
 }
 
 #[test]
-fn bad_values_are_named_by_their_key() {
+fn errors_name_the_key_of_a_bad_value() {
     for (yaml, key) in [
         ("trusted_proxies: ['x']", "platform.trusted_proxies.0"),
         ("listen_addr: ':80'", "platform.listen_addr"),
@@ -217,7 +217,7 @@ fn a_provider_is_named_in_full_or_not_at_all() {
 }
 
 #[test]
-fn numbers_of_the_platform_have_bounds() {
+fn numbers_of_the_platform_have_limits() {
     for (bad, key) in [
         ("database_connections: 3", "platform.database_connections"),
         (

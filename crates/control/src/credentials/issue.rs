@@ -68,7 +68,7 @@ pub(super) async fn create(
         access: None,
         issuer: Issuer::of(&who),
     };
-    // A public id of 32 bits is drawn again where it is taken.
+    // A public id has 32 bits. If it is taken, another one is drawn.
     for _ in 0..MAX_DRAWS {
         let issued = issue(&app, draft.clone(), now)?;
         let mut tx = app.store.begin().await?;
@@ -80,7 +80,7 @@ pub(super) async fn create(
             Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
             other => other?,
         }
-        require_room(&mut tx, who.user.id, now).await?;
+        require_credential_quota(&mut tx, who.user.id, now).await?;
         let actor = Actor::caller(&who).at(ip);
         let target = Target::Credential(issued.credential.id);
         audit::record(&mut tx, &actor, None, Action::CredentialIssued, target, now).await?;
@@ -94,8 +94,8 @@ pub(super) async fn create(
     Err(Problem::internal().into())
 }
 
-/// Makes sure, in the transaction that issues, that the credential of the caller is in force, and
-/// stays so until the end of the transaction: nothing is issued behind a revocation.
+/// Checks in the issuing transaction that the caller's credential is valid, and locks it until the
+/// transaction ends. So no credential is issued after a revocation.
 pub(super) async fn lock_issuer(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
     let Some(issuer) = who.source.credential() else {
         return Ok(());
@@ -107,8 +107,9 @@ pub(super) async fn lock_issuer(tx: &mut Tx, who: &Principal, now: Timestamp) ->
     }
 }
 
-/// A session that was left open issues nothing that has no end: the person proves again to be there.
-/// Tokens that were minted from a session end, and so does what they issue.
+/// An unattended session must not issue a credential without expiry, so the user has to
+/// authenticate again. Tokens that were minted from a session expire, and so do the credentials
+/// that they issue.
 async fn require_proof(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
     let Source::Session(session) = who.source else {
         return Ok(());
@@ -125,9 +126,9 @@ async fn require_proof(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<(
         .into())
 }
 
-/// Refuses what would be one credential too many: it is counted with what the transaction has
-/// added.
-pub(crate) async fn require_room(tx: &mut Tx, owner: UserId, now: Timestamp) -> Answer<()> {
+/// Refuses a credential beyond the limit. It is counted together with those that the transaction
+/// has added.
+pub(crate) async fn require_credential_quota(tx: &mut Tx, owner: UserId, now: Timestamp) -> Answer<()> {
     if stored::count_good(tx, owner, now).await? <= u64::from(MAX_CREDENTIALS) {
         return Ok(());
     }
@@ -135,17 +136,17 @@ pub(crate) async fn require_room(tx: &mut Tx, owner: UserId, now: Timestamp) -> 
     Err(Problem::conflict().with_detail(detail).into())
 }
 
-/// Four draws in a row that are taken would need billions of tokens.
+/// Four duplicate draws in a row would need billions of tokens.
 const MAX_DRAWS: u32 = 4;
 
-/// A credential that is to be.
+/// A new credential before it is issued.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) owner: UserId,
     pub(super) name: String,
     pub(super) grant: Grant,
     pub(super) material: Material,
-    /// The OAuth client that gets the token, where it is one.
+    /// The access claims, if an OAuth client gets the token.
     pub(super) access: Option<AccessClaims>,
     pub(super) issuer: Issuer,
 }
@@ -153,14 +154,14 @@ pub(super) struct Draft {
 /// The chain of credentials that a new one continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Issuer {
-    /// The credential that was shown, itself or by a token that was minted from it.
+    /// The caller's credential, used directly or through a token that was minted from it.
     pub(super) issued_by: Option<CredentialId>,
-    /// The first of the chain.
+    /// The first credential of the chain.
     pub(super) root: Option<CredentialId>,
 }
 
 impl Issuer {
-    /// The caller. A person in a browser begins a chain.
+    /// The caller as issuer. A user in a browser starts a new chain.
     pub(super) fn of(who: &Principal) -> Self {
         Self {
             issued_by: who.source.credential(),
@@ -168,8 +169,8 @@ impl Issuer {
         }
     }
 
-    /// The caller, or, where that is a person in a browser, whoever issued the one that is
-    /// replaced: a successor stays in the chain.
+    /// The caller as issuer of a successor. If the caller is a user in a browser, the successor
+    /// keeps the issuer of the old credential and stays in its chain.
     pub(super) fn of_successor(who: &Principal, old: &Credential) -> Self {
         match who.source.credential() {
             Some(_) => Self::of(who),
@@ -181,12 +182,12 @@ impl Issuer {
     }
 }
 
-/// A credential and, where it has one, its secret.
+/// A credential and its secret, if it has one.
 #[derive(Clone, Debug)]
 pub struct CredentialWithSecret {
-    /// What is stored.
+    /// The stored credential.
     pub credential: Credential,
-    /// The token of a personal access token: to be shown once.
+    /// The secret of a personal access token, which is shown once.
     pub token: Option<Secret>,
 }
 
@@ -199,7 +200,7 @@ impl CredentialWithSecret {
     }
 }
 
-/// A personal access token of a user, which is not stored yet: for the first administrator.
+/// A personal access token of a user that is not stored yet: for the first administrator.
 pub fn issue_pat(
     app: &App,
     owner: UserId,
@@ -237,8 +238,8 @@ pub fn issue_access_token(
     issue(app, draft, now)
 }
 
-/// Issues a personal access token to the operator of the installation: every permission, no
-/// boundary.
+/// Issues a personal access token with every permission and no boundary to the operator of the
+/// installation.
 pub(crate) async fn issue_admin_pat(
     app: &App,
     owner: UserId,
@@ -262,7 +263,7 @@ pub(crate) async fn issue_admin_pat(
     Err(Problem::internal().into())
 }
 
-/// Makes a credential out of a draft, and its token where it is a personal access token.
+/// Creates a credential from a draft, with a token if it is a personal access token.
 pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<CredentialWithSecret> {
     let Draft {
         owner,
@@ -361,7 +362,7 @@ fn hash(token: &Secret) -> Answer<SecretHash> {
     Ok(SecretHash(digest(text)))
 }
 
-/// The boundaries, under whichever name they were sent.
+/// The boundary, from either name in the request.
 fn resources(resources: Option<Value>, grants: Option<Value>) -> Answer<Option<Value>> {
     match (resources, grants) {
         (Some(_), Some(_)) => Err(bad("tunnelsGrants", "is not sent beside resources")),
@@ -370,7 +371,7 @@ fn resources(resources: Option<Value>, grants: Option<Value>) -> Answer<Option<V
     }
 }
 
-/// The permissions, in whichever form they were sent.
+/// The permissions, from either form in the request.
 fn permissions(
     permissions: Option<Vec<Permission>>,
     policy: Option<PermissionPolicy>,
@@ -401,7 +402,7 @@ fn permissions(
     Ok(Some(chosen))
 }
 
-/// Whether an engine checks it, and not the control plane.
+/// True if an engine checks the permission, and not the control plane.
 fn is_of_engine(permission: Permission) -> bool {
     let of_engine = |resource: &str| resource.starts_with("engine.") || resource == "turn.relay";
     permission
@@ -410,7 +411,7 @@ fn is_of_engine(permission: Permission) -> bool {
         .all(|rule| of_engine(rule.resource))
 }
 
-/// When it ends: in the future, in whole seconds, and not after the credential that makes it.
+/// The expiry: in the future, in whole seconds, and not after that of the issuing credential.
 fn expiry(given: Option<&str>, who: &Principal, now: Timestamp) -> Answer<Option<Timestamp>> {
     let Some(text) = given else {
         return Ok(None);

@@ -46,7 +46,7 @@ pub(super) async fn list(
     }))
 }
 
-/// A parameter that is one of some words; `expected` ends the sentence "`name` is not …".
+/// A parameter with a fixed set of values. `expected` ends the sentence "`name` is not …".
 fn one_of<T>(
     query: &mut Query,
     name: &str,
@@ -61,7 +61,7 @@ fn one_of<T>(
     Ok(Some(value))
 }
 
-/// Whether what is in this status is in force.
+/// True if credentials with this status are valid.
 fn status(word: &str) -> Option<bool> {
     match word {
         "active" => Some(true),

@@ -1,4 +1,4 @@
-//! What a credential proves itself with: a token of ours, a key, or a certificate.
+//! Key material of a credential: a token of the platform, a key, or a certificate.
 
 use api::control::credentials::CredentialKind;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -11,20 +11,20 @@ use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
 
 use crate::problem::{Answer, bad};
 
-/// A proof, checked.
+/// Validated key material.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Material {
-    /// We make the token.
+    /// The platform issues the token.
     Token,
     /// The public key of an application, in PEM.
     PublicKey(String),
     /// One client certificate.
     Certificate { pem: String, fingerprint: [u8; 32] },
-    /// The authority of client certificates.
+    /// The certificate authority of client certificates.
     Issuer { pem: String, fingerprint: [u8; 32] },
 }
 
-/// What was sent of it, in PEM.
+/// Submitted key material, in PEM.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SubmittedMaterial<'a> {
     pub(super) public_key: Option<&'a str>,
@@ -33,7 +33,7 @@ pub(super) struct SubmittedMaterial<'a> {
 }
 
 impl Material {
-    /// Takes what belongs to the kind, and refuses what belongs to another.
+    /// Accepts the field that the kind requires, and refuses the others.
     pub(super) fn of(
         kind: CredentialKind,
         sent: SubmittedMaterial<'_>,
@@ -75,7 +75,8 @@ impl Material {
     }
 }
 
-/// RFC 5480 section 2.1.1 and RFC 8410 section 3: what ES256, ES512 and `EdDSA` sign with.
+/// RFC 5480 section 2.1.1 and RFC 8410 section 3: identifiers of the keys for ES256, ES512 and
+/// `EdDSA`.
 const EC_PUBLIC_KEY: &str = "1.2.840.10045.2.1";
 const P_256: &str = "1.2.840.10045.3.1.7";
 const P_521: &str = "1.3.132.0.35";
@@ -105,14 +106,14 @@ fn public_key(pem: &str) -> Answer<Material> {
         ED25519 => true,
         _ => false,
     };
-    // The key itself is judged by who will verify with it.
+    // The code that will verify signatures also checks the key itself.
     if !offered || Keyring::new().with_pem(pem).is_err() {
         return Err(unusable());
     }
     Ok(Material::PublicKey(pem.to_owned()))
 }
 
-/// SHA-256 of one certificate that is good now.
+/// SHA-256 of one certificate that is currently valid.
 fn certificate(field: &str, pem: &str, is_issuer: bool, now: Timestamp) -> Answer<[u8; 32]> {
     let unusable = || bad(field, format!("{field} is not one certificate in PEM"));
     let sections: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
@@ -133,7 +134,7 @@ fn certificate(field: &str, pem: &str, is_issuer: bool, now: Timestamp) -> Answe
     <[u8; 32]>::try_from(fingerprint.as_ref()).map_err(|_| Problem::internal().into())
 }
 
-/// The kind, for messages.
+/// The kind as a word in messages.
 const fn kind_word(kind: CredentialKind) -> &'static str {
     match kind {
         CredentialKind::Pat => "pat",

@@ -1,5 +1,5 @@
-//! The credentials of the caller's user that the caller may change: one rule for every operation that
-//! replaces or revokes one.
+//! Lookup of credentials that the caller may change. Every operation that replaces or revokes one
+//! uses this rule.
 
 use api::control::whoami::CallerKind;
 use store::Tx;
@@ -11,11 +11,12 @@ use crate::caller::Principal;
 use crate::delegation;
 use crate::problem::{Answer, Refusal};
 
-/// The credential with this id, revoked or not, which the caller may change: its own, or one that
-/// holds no more than the caller does (CP-11).
+/// The credential with this id, revoked or not, if the caller may change it: its own, or one with
+/// no more permissions than the caller has (CP-11).
 ///
 /// # Errors
-/// 404 where the caller's user has none of this id; 403 where it holds more.
+/// 404 if the caller's user has no credential with this id; 403 if it has more permissions than the
+/// caller.
 pub(super) async fn find(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Credential> {
     let not_found = || Refusal::from(Problem::not_found());
     let id: CredentialId = id.parse().map_err(|_| not_found())?;

@@ -15,9 +15,9 @@ use crate::caller::{Caller, CredentialsWrite};
 use crate::extract::{ClientIp, Path, Query};
 use crate::problem::{Answer, bad};
 
-/// Tokens that were minted from it are no good from here on: every verification asks for their
-/// source. Credentials that it issued stay, unless the caller asks for them too; then the first one
-/// may have been revoked before.
+/// Revokes a credential. Tokens that were minted from it become invalid, because every verification
+/// checks their source. Credentials that it issued stay valid, unless the caller requests their
+/// revocation. In that case the credential itself may have been revoked before.
 pub(super) async fn revoke(
     Caller { who, .. }: Caller<CredentialsWrite>,
     State(app): State<Arc<App>>,

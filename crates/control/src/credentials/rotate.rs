@@ -22,8 +22,8 @@ use crate::extract::{ClientIp, OptionalBody, Path};
 use crate::people::notices::{self, Notice};
 use crate::problem::Answer;
 
-/// The successor is a credential of its own, with what the old one had; the old one ends with the
-/// overlap. Of two that rotate at once, one does.
+/// Replaces a credential. The successor is a separate credential with the same permissions. The old
+/// one ends with the overlap. Of two concurrent rotations, only one succeeds.
 pub(super) async fn rotate(
     Caller { who, .. }: Caller<CredentialsWrite>,
     State(app): State<Arc<App>>,
@@ -48,7 +48,7 @@ pub(super) async fn rotate(
     }
     let id = old.id;
     if old.oauth_client.is_some() {
-        // A successor by hand would outlive what was approved (OA-7).
+        // A manual successor would outlive the approval (OA-7).
         let detail = "An OAuth client holds this token: the client is linked anew instead.";
         return Err(Problem::conflict().with_detail(detail).into());
     }
@@ -58,7 +58,7 @@ pub(super) async fn rotate(
         issuer: body.issuer_pem.as_deref(),
     };
     let material = Material::of(kind(old.kind), sent, now)?;
-    // Seconds, as tokens have them: a successor that would not live one is none.
+    // Tokens have whole seconds. A successor with less than a second left is useless.
     let has_ended = |end: Timestamp| end.as_second() <= now.as_second();
     if old.expires_at.is_some_and(has_ended) {
         return Err(Problem::conflict().with_detail(ENDED).into());

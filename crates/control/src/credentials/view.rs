@@ -1,4 +1,4 @@
-//! A stored credential as the API shows it.
+//! Conversion of a stored credential into an API response.
 
 use api::control::credentials::{Credential, CredentialKind, CredentialStatus};
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ pub(super) fn view(credential: &stored::Credential, now: Timestamp) -> Credentia
             .map(hex::encode),
         issuer_fingerprint: credential.issuer_fingerprint.as_deref().map(hex::encode),
         public_key_pem: credential.public_key.clone(),
-        // A name that this version does not know gives nothing, and is not shown.
+        // A permission that this version does not have grants nothing, and is not shown.
         permissions: credential
             .permissions
             .as_ref()

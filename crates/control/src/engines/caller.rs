@@ -1,4 +1,4 @@
-//! Who speaks on the link: an extractor, so that no handler can forget to ask.
+//! Authentication of engines on the link. It is an extractor, so that no handler can forget it.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::metrics;
 use crate::people::throttle::TooSoon;
 use crate::problem::{Answer, Refusal};
 
-/// Version of the shapes, in both directions.
+/// Version of the message formats, in both directions.
 pub(super) const LINK_VERSION: HeaderName = HeaderName::from_static("svc-link-version");
 
-/// An engine of a cluster.
+/// An authenticated engine of a cluster.
 pub(super) struct Engine {
     pub(super) cluster: Arc<Cluster>,
 }
@@ -36,7 +36,8 @@ impl FromRequestParts<Arc<App>> for Engine {
         };
         let Some(cluster) = cluster else {
             metrics::link_refused();
-            // Right secrets never wait, so that a stranger at the same address keeps no engine out.
+            // Right secrets are never throttled, so that a stranger at the same address cannot
+            // block an engine.
             return Err(
                 match app.engines.failures.begin(&source_network(ip), app.now()) {
                     Ok(()) => Problem::unauthenticated().into(),

@@ -1,4 +1,4 @@
-//! `GET /link/v1/changes`: the stream, from its head on.
+//! `GET /link/v1/changes`: opening the stream of changes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::extract::{ClientIp, Query};
 use crate::problem::Answer;
 
-/// Opens a link. Where the database does not answer it is not opened.
+/// Opens a link. It fails if the database does not respond.
 pub(super) async fn stream(
     engine: Engine,
     State(app): State<Arc<App>>,
@@ -59,12 +59,12 @@ pub(super) async fn stream(
     Ok(response)
 }
 
-/// The place as an engine gives it back.
+/// The cursor for the engine.
 pub(super) fn cursor(cluster: &Cluster, at: &Version) -> Cursor {
     Cursor(format!("{}.{}{}", at.version, at.mark, cluster.fingerprint))
 }
 
-/// The place that a cursor of this configuration means. `None`: of another one, or none of ours.
+/// The log position of a cursor. `None` if the cursor is from another configuration or invalid.
 fn read(cluster: &Cluster, cursor: &str) -> Option<Version> {
     let (version, mark) = cursor.split_once('.')?;
     let mark = mark.strip_suffix(cluster.fingerprint.as_str())?;
@@ -76,5 +76,5 @@ fn read(cluster: &Cluster, cursor: &str) -> Option<Version> {
     })
 }
 
-/// A number of 64 bits, a mark and a fingerprint have less.
+/// Upper bound for a 64-bit number, a mark and a fingerprint.
 const MAX_CURSOR_BYTES: usize = 64;

@@ -1,4 +1,4 @@
-//! A cluster of engines: which projects it serves, and on what terms.
+//! A cluster of engines: the projects that it serves, and their limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,28 +10,28 @@ use store::{credentials, directory};
 use crate::config::Config;
 use crate::plans::Region;
 
-/// A cluster, as the configuration has it.
+/// A cluster of the configuration.
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// Projects are at `<endpoint>.<domain>`.
     pub(super) domain: String,
-    /// Its projects in the database.
+    /// Selects its projects in the database.
     pub(super) directory: directory::Cluster,
-    /// What each plan allows.
+    /// Limits of each plan.
     limits: BTreeMap<Plan, Limits>,
-    /// The clients of OAuth that are registered.
+    /// The registered OAuth clients.
     clients: BTreeSet<String>,
     /// Address of the platform.
     base_url: String,
-    /// The realm of TURN credentials, where those who are told are relays.
+    /// The realm of TURN credentials, if the receivers are relays.
     pub(super) relay_realm: Option<String>,
-    /// Stands for all of the above: an engine that was told under another configuration is told
-    /// everything again.
+    /// Fingerprint of all fields above. An engine that connected under another configuration
+    /// receives the whole state again.
     pub(super) fingerprint: String,
 }
 
 impl Cluster {
-    /// The cluster as its relays see it: what engines know, and the keys of TURN credentials.
+    /// The cluster for its relays: the same as for engines, and the keys of TURN credentials.
     pub(super) fn of_relays(config: &Config, domain: &str) -> Self {
         let realm = config.turn.realm.clone();
         Self::with(
@@ -41,7 +41,7 @@ impl Cluster {
         )
     }
 
-    /// The cluster as its engines see it.
+    /// The cluster for its engines.
     pub(super) fn of(config: &Config, domain: &str) -> Self {
         Self::with(config, domain, None)
     }
@@ -50,7 +50,7 @@ impl Cluster {
         let regions = config.catalogue.regions();
         let name = |region: &Region| format!("{}/{}", region.provider.as_str(), region.region);
         let own = regions.iter().filter(|region| region.domain == domain);
-        // As in `projects::region_of`: what is in no region that is sold stands in the first.
+        // As in `projects::region_of`: projects of unknown regions belong to the first region.
         let is_first = regions
             .first()
             .is_some_and(|region| region.domain == domain);
@@ -89,14 +89,14 @@ impl Cluster {
         }
     }
 
-    /// Whether engines are told of a credential: of a client that was taken out of the configuration
-    /// none is in force (OA-8).
+    /// True if engines receive the credential. Credentials of a client that was removed from the
+    /// configuration are not valid (OA-8).
     pub(super) fn knows(&self, credential: &credentials::Credential) -> bool {
         let client = credential.oauth_client.as_ref();
         client.is_none_or(|client| self.clients.contains(client))
     }
 
-    /// What holds for the whole cluster.
+    /// Settings for the whole cluster.
     pub(super) fn platform(&self) -> Platform {
         Platform {
             base_url: self.base_url.clone(),
@@ -104,7 +104,7 @@ impl Cluster {
         }
     }
 
-    /// What a plan allows to one project; one that is not known, what the free one does.
+    /// Limits of a plan for one project. An unknown plan has the limits of the free one.
     pub(super) fn limits(&self, plan: &str) -> Limits {
         let plan = plan.parse().unwrap_or(Plan::Basic);
         self.limits.get(&plan).copied().unwrap_or_default()

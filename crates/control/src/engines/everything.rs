@@ -1,4 +1,4 @@
-//! Everything that a cluster serves, as it is at one moment.
+//! The whole state that a cluster serves, at one moment.
 
 use api::link::{Down, Item};
 use store::{Snapshot, changes, directory};
@@ -8,12 +8,13 @@ use super::items;
 use super::link::{Link, LinkEnd};
 use crate::metrics;
 
-/// Tells everything, in pages: what is kept of it here is one page.
+/// Sends the whole state in pages. At most one page is in memory.
 pub(super) async fn tell(link: &mut Link) -> Result<(), LinkEnd> {
-    let _turn = turn(link).await?;
+    let _turn = wait_for_permit(link).await?;
     let mut at = link.app.store.snapshot().await?;
     let head = changes::head(&mut at).await?;
-    // After the place was read: a key that another process made before it is among them.
+    // The keys are read after the log position, so that a key which another process made before it
+    // is included.
     link.reload_keys().await?;
     at.next_page();
     let platform = link.cluster.platform();
@@ -36,12 +37,13 @@ pub(super) async fn tell(link: &mut Link) -> Result<(), LinkEnd> {
     Ok(())
 }
 
-/// Waits until few enough others are told everything; the engine hears that the link stands.
-async fn turn(link: &mut Link) -> Result<tokio::sync::OwnedSemaphorePermit, LinkEnd> {
-    let mut turn = std::pin::pin!(std::sync::Arc::clone(&link.app.engines.telling).acquire_owned());
+/// Waits for a permit to send the whole state. The engine receives keep-alives meanwhile.
+async fn wait_for_permit(link: &mut Link) -> Result<tokio::sync::OwnedSemaphorePermit, LinkEnd> {
+    let mut permit =
+        std::pin::pin!(std::sync::Arc::clone(&link.app.engines.telling).acquire_owned());
     loop {
         tokio::select! {
-            turn = &mut turn => return turn.map_err(|_| LinkEnd::Stopped),
+            permit = &mut permit => return permit.map_err(|_| LinkEnd::Stopped),
             ended = link.pause() => ended?,
         }
         link.keep_alive().await?;
@@ -145,11 +147,11 @@ async fn ended(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
     }
 }
 
-/// Whether a page with so many rows is the last one.
+/// True if a page with so many rows is the last one.
 fn is_last(rows: usize) -> bool {
     u32::try_from(rows).is_ok_and(|rows| rows < PAGE)
 }
 
-/// Rows that are held at once: some hundred kilobytes, and a few megabytes of certificates at
-/// worst.
+/// Rows in memory at one time: some hundred kilobytes, and at worst a few megabytes of
+/// certificates.
 const PAGE: u32 = 500;

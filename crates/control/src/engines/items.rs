@@ -1,4 +1,4 @@
-//! Rows of the store as the link has them.
+//! Conversion of store rows into items of the link.
 
 use api::control::settings::ProjectSettings;
 use api::link::{
@@ -17,14 +17,14 @@ use super::cluster::Cluster;
 use crate::app::App;
 use crate::workspaces::role::Role;
 
-/// The public keys, as this process has them.
+/// The public keys that this process currently has.
 pub(super) fn keys(app: &App) -> Item {
-    // The document was made here, of values.
+    // The document was made from values in this process.
     let jwks = serde_json::from_slice(app.keys.ring().jwks()).unwrap_or_default();
     Item::Keys(api::link::Keys { jwks })
 }
 
-/// What makes the passwords of TURN credentials, for relays.
+/// The keys for the passwords of TURN credentials, for relays.
 pub(super) fn relay_keys(app: &App, cluster: &Cluster) -> Option<Item> {
     let realm = cluster.relay_realm.as_deref()?;
     let relay = app.keys.turn_relay(realm)?;
@@ -35,7 +35,7 @@ pub(super) fn relay_keys(app: &App, cluster: &Cluster) -> Option<Item> {
     }))
 }
 
-/// Projects, each with its ports.
+/// Projects with their ports.
 pub(super) fn projects<'a>(
     cluster: &'a Cluster,
     rows: Vec<directory::Project>,
@@ -46,7 +46,7 @@ pub(super) fn projects<'a>(
 }
 
 fn project(cluster: &Cluster, row: directory::Project, ports: &[directory::Port]) -> Project {
-    // A policy that cannot be read may have been a strict one.
+    // A policy that cannot be parsed may have been a strict one.
     let settings = ProjectSettings::deserialize(&row.settings);
     if settings.is_err() {
         tracing::error!(project.id = %row.id, "the settings of a project are not what was written");
@@ -75,7 +75,7 @@ fn ports_of(ports: &[directory::Port], of: ProjectId) -> impl Iterator<Item = Ad
     })
 }
 
-/// People, each with their parts.
+/// Users with their memberships.
 pub(super) fn people(
     rows: Vec<directory::Person>,
     parts: &[directory::Part],
@@ -91,7 +91,7 @@ pub(super) fn people(
 }
 
 fn memberships(parts: &[directory::Part], of: UserId) -> impl Iterator<Item = Membership> {
-    // By user, as the store has sorted them.
+    // Sorted by user in the store.
     let first = parts.partition_point(|part| part.user_id < of);
     let own = parts.iter().skip(first);
     own.take_while(move |part| part.user_id == of)
@@ -101,7 +101,7 @@ fn memberships(parts: &[directory::Part], of: UserId) -> impl Iterator<Item = Me
         })
 }
 
-/// What a role allows at an engine. There, too, a registered server may be for those alone who
+/// Permissions of a role at an engine. An engine may also restrict a registered server to users who
 /// manage such servers.
 fn permissions(role: Role) -> Vec<String> {
     let engines = |permission: &&Permission| {
@@ -117,13 +117,14 @@ fn permissions(role: Role) -> Vec<String> {
         .collect()
 }
 
-/// A session that began in this very second is over too: who has one signs in again.
+/// Rounds up, so that a session which started in this very second counts as ended. Its user has to
+/// sign in again.
 fn whole_second(at: Timestamp) -> i64 {
     let second = at.as_second();
     second.saturating_add(i64::from(at.subsec_nanosecond() > 0))
 }
 
-/// A credential; `None` for one that proves nothing.
+/// A credential; `None` if it does not authenticate.
 pub(super) fn credential(row: credentials::Credential) -> Option<Item> {
     let proof = match row.kind {
         credentials::Kind::Pat => CredentialProof::Pat {
@@ -175,7 +176,7 @@ pub(super) fn webtty_server(row: webtty_servers::WebttyServer) -> Item {
     }))
 }
 
-/// What was ended before its time.
+/// An object that ended before its expiry.
 pub(super) fn ended(row: directory::EndedObject) -> Item {
     Item::Ended(Ended {
         id: row.jti,
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_allows_at_engines_what_it_allows_there() {
+    fn a_role_has_its_engine_permissions() {
         assert_eq!(
             permissions(Role::Viewer),
             ["tunnels.resources.read-only", "webtty.sessions.read-only"]
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_in_which_sessions_ended_is_over() {
+    fn the_second_in_which_sessions_ended_counts_as_over() {
         let at = |text: &str| whole_second(text.parse().unwrap());
         assert_eq!(at("1970-01-01T00:00:07Z"), 7);
         assert_eq!(at("1970-01-01T00:00:07.000001Z"), 8);

@@ -1,4 +1,4 @@
-//! Lines of JSON on their way to an engine, within bounds: whoever does not read is let go of.
+//! JSON lines for an engine, with limited buffers. Engines that do not read are disconnected.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use hyper::body::{Body, Frame};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-/// The writing end, and the body of the response.
+/// Creates the writer, and the body of the response.
 pub(super) fn lines() -> (Lines, Stream) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let lines = Lines {
@@ -21,16 +21,16 @@ pub(super) fn lines() -> (Lines, Stream) {
     (lines, Stream(receiver))
 }
 
-/// Why nothing can be written any more.
+/// Reasons that the engine cannot receive lines any more.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// The engine went away.
+    /// The engine disconnected.
     Gone,
     /// It did not read for [`STALLED`].
     Slow,
 }
 
-/// The writing end.
+/// The writer.
 pub(super) struct Lines {
     sender: mpsc::Sender<Bytes>,
     buffer: Vec<u8>,
@@ -38,7 +38,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Adds a line; it goes out when there are enough, or with [`Lines::flush`].
+    /// Adds a line. It is sent when the buffer is full, or with [`Lines::flush`].
     pub(super) async fn push(&mut self, line: &Down) -> Result<(), Unread> {
         // Values with string keys always serialise, and into memory.
         serde_json::to_writer(&mut self.buffer, line).map_err(|_| Unread::Gone)?;
@@ -49,7 +49,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Sends what there is.
+    /// Sends the buffered lines.
     pub(super) async fn flush(&mut self) -> Result<(), Unread> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -65,12 +65,12 @@ impl Lines {
         }
     }
 
-    /// How long the engine has heard nothing.
+    /// Time since the last line was sent.
     pub(super) fn silence(&self) -> Duration {
         self.flushed.elapsed()
     }
 
-    /// Until the engine goes away.
+    /// Waits until the engine disconnects.
     pub(super) async fn gone(&self) {
         self.sender.closed().await;
     }
@@ -92,13 +92,13 @@ impl Body for Stream {
     }
 }
 
-/// Small lines go out together.
+/// Small lines are sent together in chunks of about this size.
 const CHUNK_BYTES: usize = 32 * 1024;
-/// Chunks that wait for an engine that reads slowly. A chunk is longer than [`CHUNK_BYTES`] by one
-/// line at most.
+/// Number of chunks that can wait for an engine that reads slowly. A chunk exceeds [`CHUNK_BYTES`]
+/// by one line at most.
 const QUEUE: usize = 4;
-/// An engine reads as fast as it can and does nothing else with the line; one that is silent for
-/// twice as long believes the link broken anyway.
+/// Time limit for a write. Engines process lines immediately. An engine that receives nothing for
+/// twice as long considers the link broken anyway.
 const STALLED: Duration = Duration::from_secs(8);
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_go_out_together_and_in_order() {
+    async fn lines_are_sent_together_and_in_order() {
         let (mut out, body) = lines();
         out.push(&Down::Alive {}).await.unwrap();
         out.push(&Down::Alive {}).await.unwrap();
@@ -119,9 +119,9 @@ mod tests {
         assert_eq!(all, "{\"type\":\"alive\"}\n{\"type\":\"alive\"}\n");
     }
 
-    /// The clock runs by itself where everybody waits.
+    /// Tokio's paused clock advances when all tasks wait.
     #[tokio::test(start_paused = true)]
-    async fn whoever_does_not_read_is_let_go_of() {
+    async fn an_engine_that_does_not_read_is_disconnected() {
         let (mut out, body) = lines();
         for _ in 0..QUEUE {
             out.push(&Down::Alive {}).await.unwrap();

@@ -1,4 +1,4 @@
-//! One link: the task that tells an engine what changes.
+//! One link: the task that sends changes to an engine.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,31 +19,32 @@ use crate::metrics;
 use crate::problem::Answer;
 use crate::random;
 
-/// A link that stands.
+/// An open link.
 pub(super) struct Link {
     pub(super) app: Arc<App>,
     pub(super) cluster: Arc<Cluster>,
     pub(super) out: Lines,
-    /// How far the engine was told; `None`: it has yet to be told everything.
+    /// Log position up to which the engine has the changes. `None` if it still needs the whole
+    /// state.
     pub(super) told: Option<Version>,
     id: String,
     from: IpAddr,
     since: Timestamp,
-    /// When the database last heard that the link stands.
+    /// Time at which the link was last recorded in the database.
     seen_at: Option<Timestamp>,
 }
 
-/// Why a link ends.
+/// Reasons that a link ends.
 #[derive(Debug)]
 pub(super) enum LinkEnd {
-    /// The engine went away, or did not read.
+    /// The engine disconnected, or did not read.
     Unread(Unread),
-    /// The platform ends.
+    /// The platform stops.
     Stopped,
-    /// The database failed. Nobody knows what changed: an engine that has lost its link says so,
-    /// one that is told that nothing changed does not.
+    /// The database failed, so changes may be missing. An engine without a link reports this state.
+    /// An engine with an open link would assume that nothing changed.
     Database(store::Error),
-    /// The same, of the keys.
+    /// The keys could not be read, with the same effect.
     Keys(KeyError),
 }
 
@@ -80,7 +81,7 @@ impl Link {
         })
     }
 
-    /// Tells what there is to tell, until the end.
+    /// Sends the state and its changes, until the link ends.
     pub(super) async fn run(mut self) {
         metrics::links(1);
         let (cluster, from) = (Arc::clone(&self.cluster), self.from);
@@ -94,8 +95,8 @@ impl Link {
             Err(LinkEnd::Unread(Unread::Slow)) => {
                 tracing::warn!(cluster = %cluster.domain, %from, "an engine did not read; its link was cut");
             }
-            Err(LinkEnd::Database(error)) => is_cut(&cluster, error),
-            Err(LinkEnd::Keys(error)) => is_cut(&cluster, error),
+            Err(LinkEnd::Database(error)) => log_failure(&cluster, error),
+            Err(LinkEnd::Keys(error)) => log_failure(&cluster, error),
         }
         if self.seen_at.is_some() {
             self.forget().await;
@@ -105,7 +106,7 @@ impl Link {
     async fn tell(&mut self) -> Result<(), LinkEnd> {
         let mut wakes = self.app.store.wakes();
         if let Some(told) = self.told.clone() {
-            // The keys of the configuration have no log.
+            // The keys of the configuration are not in the log.
             let relay_keys = items::relay_keys(&self.app, &self.cluster);
             let items = [Some(items::keys(&self.app)), relay_keys];
             let items = items.into_iter().flatten().collect();
@@ -123,7 +124,7 @@ impl Link {
         }
     }
 
-    /// Tells what changed since the last step, if anything did.
+    /// Sends the changes since the last step, if there are any.
     async fn step(&mut self) -> Result<(), LinkEnd> {
         let Some(told) = self.told.clone() else {
             return everything::tell(self).await;
@@ -160,14 +161,14 @@ impl Link {
         Ok(())
     }
 
-    /// Reads the keys again, so that what is told of them is at least as new as the change.
+    /// Reads the keys again, so that the keys which are sent are at least as new as the change.
     pub(super) async fn reload_keys(&self) -> Result<(), LinkEnd> {
         let reloaded = self.app.keys.reload(&self.app.store).await;
         reloaded.map_err(LinkEnd::Keys)
     }
 
-    /// Sends a step: one line, or several where it is long. Who has not heard the last of them
-    /// begins again where the step did.
+    /// Sends a step, in several lines if it is long. An engine that did not receive the last line
+    /// starts again at the beginning of the step.
     async fn send(
         &mut self,
         from: Option<Version>,
@@ -199,7 +200,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for a while.
+    /// Waits for the poll interval.
     pub(super) async fn pause(&self) -> Result<(), LinkEnd> {
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => Ok(()),
@@ -208,7 +209,7 @@ impl Link {
         }
     }
 
-    /// Says that the link stands, where nothing else was said for long.
+    /// Sends a keep-alive if no line was sent for a while.
     pub(super) async fn keep_alive(&mut self) -> Result<(), LinkEnd> {
         if self.out.silence() + LOOK_EVERY >= Duration::from_secs(ALIVE_SECONDS) {
             self.out.push(&Down::Alive {}).await?;
@@ -217,7 +218,7 @@ impl Link {
         Ok(())
     }
 
-    /// Lets operators see the link, from any process.
+    /// Records the link in the database, so that operators see it from any process.
     async fn note_seen(&mut self) {
         let now = self.app.now();
         let is_new = |at: Timestamp| now.duration_since(at).abs() < SEEN_EVERY;
@@ -238,7 +239,7 @@ impl Link {
             engines::seen(&mut tx, &link).await?;
             tx.commit().await
         };
-        // It is for looking at: a database that cannot be written keeps nobody from reading it.
+        // The record is for display only. The link works even if the database is read-only.
         if let Err(error) = noted.await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
@@ -254,19 +255,19 @@ impl Link {
             engines::gone(&mut tx, &self.id).await?;
             tx.commit().await
         };
-        // If it stays, it is not shown for long.
+        // A record that stays is only displayed for a short time.
         forgotten.await.ok();
     }
 }
 
-fn is_cut(cluster: &Cluster, error: &(dyn std::error::Error + 'static)) {
+fn log_failure(cluster: &Cluster, error: &(dyn std::error::Error + 'static)) {
     tracing::warn!(cluster = %cluster.domain, error, "a link was cut: what changed is not known");
 }
 
-/// How often a link looks by itself.
+/// Poll interval of a link.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often the database hears that a link stands.
+/// Interval for recording an open link in the database.
 pub(super) const SEEN_EVERY: SignedDuration = SignedDuration::from_secs(30);
-/// Half of what a line may have, so that one more item does not make it too long: the largest is
-/// far smaller.
+/// Half of the line limit, so that one more item does not exceed it. The largest item is far
+/// smaller.
 const LONG_LINE: usize = MAX_LINE_BYTES / 2;

@@ -1,4 +1,4 @@
-//! From what changed to what is so now.
+//! Conversion of changes into the current items of the link.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use types::id::{CredentialId, ProjectId, UserId, WebttyServerId, WorkspaceId};
 use super::cluster::Cluster;
 use super::items;
 
-/// What is to be told, by what it is about.
+/// Ids of changed objects, by kind.
 #[derive(Debug, Default)]
 struct ChangedIds {
     projects: BTreeSet<ProjectId>,
@@ -22,9 +22,9 @@ struct ChangedIds {
     ended: Vec<String>,
 }
 
-/// The items of a cluster that these changes are about, but for the keys: what is gone first, so
-/// that nobody has more in the middle of it than before or after. `None`: there are so many that
-/// everything is told instead.
+/// The current items for these changes, without the keys. Removals come first, so that no user has
+/// more access in between than before or after. `None` if there are so many changes that the whole
+/// state has to be sent instead.
 pub(super) async fn items(
     conn: &mut Conn,
     cluster: &Cluster,
@@ -94,7 +94,7 @@ impl ChangedIds {
         }
         let changed: Vec<_> = about.projects.iter().copied().collect();
         for workspace in joined {
-            // With another project there, its members had a part before and have one still.
+            // If the workspace has another project there, its members already have their items.
             if !cluster
                 .directory
                 .serves_other(conn, workspace, &changed)
@@ -134,10 +134,11 @@ impl ChangedIds {
     }
 }
 
-/// The id that a change is about. What is none names nothing that there could be.
+/// Parses the id in a change. An invalid id matches no object.
 fn id<T: FromStr>(change: &Change) -> Option<T> {
     change.key.parse().ok()
 }
 
-/// Things that are told in one step; of more, everything is told, which is read in pages.
+/// Maximum number of objects in one step. For more, the whole state is sent, which is read in
+/// pages.
 pub(super) const MOST: u32 = 2_000;

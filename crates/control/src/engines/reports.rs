@@ -1,9 +1,9 @@
-//! `POST /link/v1/reports`: what engines say happened.
+//! `POST /link/v1/reports`: reports from engines.
 //!
-//! A batch is one transaction with the note that it arrived, so that whatever breaks off on the way
-//! leaves nothing of it or all of it. What is malformed refuses the batch; what is about a project
-//! that the engine does not serve is left out of it, because the project may have been deleted or
-//! moved while the batch waited at the engine.
+//! A batch and the record of its arrival are one transaction. An interruption therefore stores
+//! either all of it or nothing. A malformed record rejects the batch. Records about a project that
+//! the engine does not serve are skipped, because the project may have been deleted or moved while
+//! the batch waited at the engine.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use crate::random;
 use crate::webhooks;
 use crate::wire::unix_millis;
 
-/// Takes a batch, or finds that it has it.
+/// Stores a batch, unless it was stored before.
 pub(super) async fn take(
     engine: Engine,
     State(app): State<Arc<App>>,
@@ -48,7 +48,7 @@ pub(super) async fn take(
     let body = read_body(request.into_body(), MAX_REPORT_BYTES).await?;
     let report: Report = read_json_within(&body, LIMITS)?;
     drop(body);
-    // A relay stands in the open and knows of nothing else.
+    // Relays are exposed to the internet and report only TURN usage.
     let is_relay = engine.cluster.relay_realm.is_some();
     let other = |record: &Record| !matches!(record, Record::TurnUsage(_) | Record::Unknown);
     if is_relay && let Some(index) = report.records.iter().position(other) {
@@ -63,18 +63,18 @@ pub(super) async fn take(
     Ok(response)
 }
 
-/// A report in which every value is one that can be stored.
+/// A report with validated values that can be stored.
 struct Batch {
     reporter: String,
     sequence: i64,
     now: Timestamp,
     streams: Vec<Stream>,
     events: Vec<(ProjectId, Event)>,
-    /// By project and time, so that two batches that come at once take rows in one order.
+    /// Sorted by project and time, so that two concurrent batches lock rows in the same order.
     usage: BTreeMap<(ProjectId, Timestamp), Usage>,
     turn: BTreeMap<(ProjectId, Timestamp), TurnUsage>,
     inventory: BTreeMap<ProjectId, (u32, u32)>,
-    /// Sessions at tunnels that have ended.
+    /// Ended sessions at tunnels.
     sessions: BTreeSet<(ProjectId, String)>,
 }
 
@@ -160,7 +160,7 @@ impl Batch {
             tunnel,
             user: record.user_id,
             outcome: record.outcome,
-            // An engine whose clock is ahead keeps nothing for longer than another.
+            // An engine with a fast clock must not extend the retention.
             created_at: record.created_at.min(self.now),
             summary: record.summary,
         });
@@ -232,7 +232,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Stores it, unless it is there. Returns how far the reporter has come.
+    /// Stores the batch, unless it was stored before. Returns the last stored sequence number of
+    /// the reporter.
     async fn store(self, app: &App, cluster: &Cluster) -> Answer<u64> {
         let now = self.now;
         let mut tx = app.store.begin().await?;
@@ -264,7 +265,7 @@ impl Batch {
             }
         }
         logs::index(&mut tx, INDEXED).await?;
-        // After all rows are there, and in the order of projects, as the purge takes them.
+        // After all rows are inserted, and in the order of projects, as the purge takes them.
         let most = StoredRecords {
             logs: app.config.limits.log_rows_per_project.into(),
             events: app.config.limits.event_rows_per_project.into(),
@@ -303,7 +304,7 @@ impl Batch {
         Ok(sequence)
     }
 
-    /// The projects of it that the cluster serves.
+    /// The projects of the batch that the cluster serves.
     async fn served(&self, tx: &mut Tx, cluster: &Cluster) -> Answer<ServedProjects> {
         let mut ids: BTreeSet<ProjectId> = BTreeSet::new();
         ids.extend(self.streams.iter().map(|stream| stream.project));
@@ -319,14 +320,14 @@ impl Batch {
 }
 
 const NO_RECORDS: StoredRecords = StoredRecords { logs: 0, events: 0 };
-/// Rows that one report puts into the index at most: more than it adds, so that what a platform of the
-/// version before added gets there as well.
+/// Maximum number of rows that one report adds to the index. It exceeds the rows of a report, so
+/// that rows of earlier platform versions are indexed over time.
 const INDEXED: u32 = 2 * 1_000;
-/// Rows that one report removes at most: more than it adds, so that a lower limit comes into force
-/// step by step.
+/// Maximum number of rows that one report removes. It exceeds the rows of a report, so that a lower
+/// limit takes effect step by step.
 const TRIMMED: u32 = 2 * 1_000;
 
-/// The longest id of a session at a tunnel: those of codes have 26 characters behind a prefix.
+/// The longest id of a session at a tunnel. Ids from codes have 26 characters after a prefix.
 const MAX_ID: usize = 64;
 
 type ServedProjects = HashMap<ProjectId, directory::Project>;
@@ -361,7 +362,7 @@ async fn store_event(
     event: Event,
     now: Timestamp,
 ) -> Answer<bool> {
-    // Whose it is, is known here, and not left to the engine to say.
+    // The platform determines the owner and does not rely on the engine for it.
     let event = Event {
         created_at: event.created_at.min(now),
         workspace_id: Some(project.workspace_id.to_string()),
@@ -381,7 +382,7 @@ async fn store_event(
         created_at: event.created_at,
         expires_at: kept_until(catalogue, project, now),
     };
-    // One that is there has gone its way already.
+    // An existing event was already handled.
     let is_new = events::insert(tx, &row).await?;
     if is_new {
         webhooks::on_event(tx, &event, now).await?;
@@ -389,7 +390,7 @@ async fn store_event(
     Ok(is_new)
 }
 
-/// How long the plan of a project keeps what happens now.
+/// The time until which the plan of a project keeps a record of now.
 fn kept_until(catalogue: &Catalogue, project: &directory::Project, now: Timestamp) -> Timestamp {
     let plan = project
         .plan
@@ -400,7 +401,7 @@ fn kept_until(catalogue: &Catalogue, project: &directory::Project, now: Timestam
     now.saturating_add(kept).unwrap_or(Timestamp::MAX)
 }
 
-/// What a search looks into: host, path, method and addresses, and nothing that may be a secret.
+/// The searchable text: host, path, method and addresses, and nothing that may be secret.
 fn searched(summary: &Value) -> String {
     let found = SEARCHED
         .iter()
@@ -411,7 +412,7 @@ fn searched(summary: &Value) -> String {
     text
 }
 
-/// Records that were counted, and those that were left out.
+/// Numbers of stored records and of skipped ones.
 #[derive(Default)]
 struct ReportCounts {
     kinds: BTreeMap<&'static str, u64>,
@@ -450,7 +451,7 @@ impl ReportCounts {
     }
 }
 
-/// A record's place in the report.
+/// Position of a record in the report.
 #[derive(Clone, Copy)]
 struct RecordPosition(usize);
 
@@ -479,7 +480,7 @@ fn bad(field: &str, message: &str) -> Refusal {
 
 const OUTCOMES: [&str; 3] = ["connected", "failed", "denied"];
 
-/// Where a summary has what is searched: of `stream.summary`, and of the short form.
+/// Members of a summary that are searchable: of `stream.summary`, and of the short form.
 const SEARCHED: [&str; 8] = [
     "/request/http/request/method",
     "/request/http/request/host",
@@ -491,11 +492,12 @@ const SEARCHED: [&str; 8] = [
     "/source_ip",
 ];
 const MAX_SEARCHED_BYTES: usize = 4 * 1024;
-/// As in tokens.
+/// The same limit as in tokens.
 const MAX_ID_BYTES: usize = 256;
-/// A pebibyte in an hour: a thousand of them in each hour of a century do not overflow.
+/// A pebibyte per hour. The sum of a thousand such values in each hour of a century does not
+/// overflow.
 const MAX_COUNT: i64 = 1 << 50;
-/// As deep as a summary with headers.
+/// The depth of a summary with headers.
 const LIMITS: Limits = Limits {
     bytes: MAX_REPORT_BYTES,
     depth: 32,
@@ -515,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_member() {
         let project = ProjectId::new(1, [1; 10]).to_string();
         let at = "1970-01-01T00:00:00Z";
         let stream = |name: &str, value: Value| {
@@ -537,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_finds_hosts_and_paths_and_no_queries() {
+    fn the_searchable_text_has_hosts_and_paths_and_no_queries() {
         let summary = json!({"request": {"downstream": {"ip": "192.0.2.1"}, "http": {"request": {
             "host": "a.example", "path": "/b", "query": "token=c", "url": "https://a/?token=c"}}}});
         assert_eq!(searched(&summary), "a.example /b 192.0.2.1");

@@ -1,9 +1,10 @@
-//! `GET /edge/sign-in`: a browser that an engine does not know proves here whose it is.
+//! `GET /edge/sign-in`: sign-in for visitors of tunnels. A browser that an engine does not
+//! recognise authenticates here.
 //!
-//! The engine sends it with the name of the tunnel, and gets it back with a code that is good for a
-//! minute, at that name, in that browser. The name comes from the address, which anybody can write:
-//! nobody is sent anywhere but to a tunnel of a project that they may use, on the cluster and at
-//! the port where that project is.
+//! The engine redirects it here with the name of the tunnel. The browser returns with a code that
+//! is valid for a minute, at that name, in that browser. The name comes from the address, which
+//! anyone can write. So the browser is only redirected to a tunnel of a project that the user may
+//! use, on the cluster and at the port of that project.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::problem::Answer;
 use crate::projects::region_of;
 use crate::tokens;
 
-/// Sends the browser back with a code, once the person has signed in.
+/// Redirects the browser back with a code, once the user has signed in.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -38,7 +39,7 @@ pub(super) async fn show(
     let Some((asked, host)) = read(&query) else {
         return Ok(wrong_link());
     };
-    // Before anybody signs in for it: what is none of our clusters is nobody's project.
+    // Checked before the sign-in: a host that is not in a cluster belongs to no project.
     let mut regions = app.shop.catalogue().regions().iter();
     if !regions.any(|region| region.domain == host.domain && region.engine_port == host.port) {
         return Ok(nothing_there());
@@ -57,7 +58,7 @@ pub(super) async fn show(
     }
 }
 
-/// Whether the person may open streams to the tunnels of the project that is there.
+/// Checks that the user may open streams to the tunnels of the project.
 async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> Answer<()> {
     const PERMISSION: Permission = Permission::TunnelsStreamsCreateDelete;
     let principal = who.principal();
@@ -78,9 +79,9 @@ async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> Answer<()> {
     Ok(())
 }
 
-/// To the tunnel, with the code; nothing of the address is kept or told on. A 303, but by a page
-/// where a form led here: browsers hold the redirects after a form to its page's `form-action`, and
-/// a tunnel's host is in none.
+/// Redirects to the tunnel with the code. The address is not cached, and not sent as a referrer.
+/// This is a 303, except after a form: browsers apply the `form-action` of a form's page to
+/// redirects, and no page allows a tunnel's host. Then a page redirects.
 fn back(app: &App, who: &SignedIn, asked: &SignIn, by_page: bool) -> Answer<Response> {
     let now = app.now();
     let host = &asked.host;
@@ -113,7 +114,7 @@ fn back(app: &App, who: &SignedIn, asked: &SignIn, by_page: bool) -> Answer<Resp
     Ok(response)
 }
 
-/// Sends a browser on by itself, without a script.
+/// A page that redirects the browser without a script.
 #[derive(Template)]
 #[template(path = "onward.html")]
 struct OnwardPage<'a> {
@@ -121,7 +122,7 @@ struct OnwardPage<'a> {
     address: &'a str,
 }
 
-/// The query, if it is what an engine sends.
+/// The query, if it has the form that engines send.
 fn read(query: &str) -> Option<(SignIn, TunnelHost)> {
     let mut form = Form::parse(query).ok()?;
     let asked = SignIn {
@@ -141,8 +142,7 @@ fn read(query: &str) -> Option<(SignIn, TunnelHost)> {
     fits.then_some((asked, host))
 }
 
-/// Name and port of a published tunnel: `<slug>-<endpoint>.t.<domain>[:<port>]`, in the one
-/// spelling that it has.
+/// Name and port of a published tunnel: `<slug>-<endpoint>.t.<domain>[:<port>]`, in canonical form.
 #[derive(Debug, PartialEq, Eq)]
 struct TunnelHost {
     endpoint: String,
@@ -151,8 +151,9 @@ struct TunnelHost {
 }
 
 impl TunnelHost {
-    /// Reads what is compared byte by byte afterwards and goes into an address as it is: so only
-    /// letters, digits, dashes and dots, no user, no escape, no second spelling of anything.
+    /// Parses a host strictly. The result is compared byte by byte and used in an address
+    /// unchanged. So it has only letters, digits, dashes and dots, without a user, escapes or
+    /// alternative spellings.
     fn parse(authority: &str) -> Option<Self> {
         let (name, port) = match authority.split_once(':') {
             None => (authority, HTTPS),
@@ -183,7 +184,7 @@ impl TunnelHost {
     }
 }
 
-/// The request once more, for after the sign-in.
+/// The request as a path, for the time after the sign-in.
 fn path(asked: &SignIn) -> String {
     let query = form::encode([
         ("host", asked.host.as_str()),
@@ -194,7 +195,7 @@ fn path(asked: &SignIn) -> String {
     format!("{SIGN_IN}?{query}")
 }
 
-/// Whether a sign-in led here, with its forms.
+/// True if the sign-in forms of the platform led here.
 fn comes_from_form(query: &str) -> bool {
     let after = Form::parse(query)
         .ok()
@@ -235,7 +236,7 @@ fn said(status: StatusCode, title: &str, text: &str) -> Response {
     unnamed(page_with(status, &MessagePage { title, text, link }))
 }
 
-/// The address that the browser is at, or goes to, is nobody else's to learn.
+/// Addresses before and after the redirect must not be sent to other sites.
 fn unnamed(mut response: Response) -> Response {
     response
         .headers_mut()
@@ -243,20 +244,21 @@ fn unnamed(mut response: Response) -> Response {
     response
 }
 
-/// Parameter of ours that says where the browser comes from.
+/// Parameter of the platform that states the previous page.
 const AFTER: &str = "after";
 const AFTER_SIGN_IN: &str = "sign-in";
 
-/// How long a code is good: a browser is there at once.
+/// Lifetime of a code. A browser uses it immediately.
 const CODE_SECONDS: i64 = 60;
 /// Base64url of 32 bytes.
 const DIGEST_CHARACTERS: usize = 43;
-/// An engine's own: where the browser wanted to go, sealed. It comes back beside a code of less than
-/// a kilobyte, in an address that stays far below the eight kilobytes that servers take.
+/// Limit for the engine's own state: the sealed address that the visitor requested. It is returned
+/// with a code of less than a kilobyte, in an address far below the eight kilobytes that servers
+/// accept.
 const MAX_STATE_BYTES: usize = 2048;
 /// Longest DNS name (RFC 1035 section 2.3.4).
 const MAX_NAME_BYTES: usize = 253;
-/// The port that an address of `https` does not name.
+/// The default port of `https`.
 const HTTPS: u16 = 443;
 
 #[cfg(test)]
@@ -264,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_has_one_spelling() {
+    fn a_host_is_parsed_in_canonical_form_only() {
         let host = TunnelHost::parse("my-app-0a1b2c3d.t.engine.example").unwrap();
         let wanted = TunnelHost {
             endpoint: "0a1b2c3d".to_owned(),
@@ -311,14 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_fits_into_the_path_that_is_gone_on_to() {
+    fn the_longest_request_fits_into_a_next_path() {
         let label = "a".repeat(54);
         let host = format!("{label}-0a1b2c3d.t.{}", ["b"; 90].join("."));
         let query = |state: &str| format!("host={host}&nonce={}&state={state}", "n".repeat(43));
         let (asked, _) = read(&query(&"s".repeat(MAX_STATE_BYTES))).unwrap();
         assert_eq!(NextPath::parse(&path(&asked)).as_str(), path(&asked));
         assert!(read(&query(&"s".repeat(MAX_STATE_BYTES + 1))).is_none());
-        // What has to be written in three characters each.
+        // Characters that need an escape of three characters each.
         let (asked, _) = read(&query(&"%25".repeat(MAX_STATE_BYTES))).unwrap();
         assert_eq!(NextPath::parse(&path(&asked)).as_str(), path(&asked));
     }

@@ -16,15 +16,14 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::problem::{Answer, Refusal};
 
-/// A JSON body that must be there.
+/// A required JSON body.
 ///
-/// Strict: integers are integer literals, members are not repeated, and with
-/// `deny_unknown_fields` on the type an unknown one is refused by name. The error names the member
-/// at fault.
+/// Strict: integers are integer literals, members are not repeated, and with `deny_unknown_fields`
+/// on the type an unknown one is refused by name. The error names the invalid member.
 #[derive(Debug)]
 pub struct Body<T>(pub T);
 
-/// A JSON body that may be absent.
+/// An optional JSON body.
 #[derive(Debug)]
 pub struct OptionalBody<T>(pub Option<T>);
 
@@ -51,28 +50,28 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for OptionalBody<T> {
     }
 }
 
-/// Reads a strict JSON document into a type.
+/// Parses a strict JSON document into a type.
 ///
 /// # Errors
-/// 400 with the member at fault.
+/// 400 with the invalid member.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
     read_within(bytes, LIMITS)
 }
 
-/// The same within other limits.
+/// [`read`] with other limits.
 pub(crate) fn read_within<T: DeserializeOwned>(bytes: &[u8], limits: Limits) -> Answer<T> {
     let value = json::parse(bytes, limits).map_err(|error| at(&error.field, error.message))?;
-    // A list would be read as the members in their order.
+    // Serde would accept a list as the members in their order.
     if !value.is_object() {
         return Err(at("", "the body must be a JSON object".to_owned()));
     }
     json::typed(value).map_err(|error| at(&error.field, error.message))
 }
 
-/// What the largest body of this API needs: two certificates and a boundary.
+/// Size of the largest body of this API: two certificates and a boundary.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// As deep as any JSON of ours.
+/// As deep as any JSON of the platform.
 const LIMITS: Limits = Limits {
     bytes: MAX_BODY_BYTES,
     depth: 32,
@@ -92,8 +91,8 @@ async fn collect(request: Request) -> Answer<(HeaderMap, Bytes)> {
     Ok((parts.headers, read_body(body, MAX_BODY_BYTES).await?))
 }
 
-/// A body to its end, within bounds of size and time: one that never ends would keep its
-/// connection's place for good.
+/// Reads a whole body, with limits of size and time. A body that never ends would occupy its
+/// connection's slot forever.
 pub(crate) async fn read_body(body: axum::body::Body, most: usize) -> Result<Bytes, Problem> {
     match timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
@@ -103,11 +102,11 @@ pub(crate) async fn read_body(body: axum::body::Body, most: usize) -> Result<Byt
     }
 }
 
-/// Enough for the largest body over the slowest line that a person would bear.
+/// Enough for the largest body over the slowest line that a user would tolerate.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `application/json`, or a type whose suffix says JSON (RFC 6838 section 4.2.8). What a form of
-/// another site can send is neither.
+/// Requires `application/json`, or a type with a JSON suffix (RFC 6838 section 4.2.8). A form of
+/// another site cannot send these types.
 fn require_json(headers: &HeaderMap) -> Answer<()> {
     let declared = headers
         .get(CONTENT_TYPE)
@@ -153,9 +152,9 @@ mod tests {
         refusal.problem().field.clone().unwrap_or_default()
     }
 
-    /// The clock runs by itself where everybody waits: without a bound this would wait for good.
+    /// Tokio's paused clock advances when all tasks wait. Without a limit this would wait forever.
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_never_ends_is_given_up() {
+    async fn a_body_that_never_ends_is_aborted() {
         let never = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
         let refused = read_body(axum::body::Body::from_stream(never), 1).await;
         assert_eq!(refused.unwrap_err().detail, "the body took too long");
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_member_at_fault_is_named() {
+    fn errors_name_the_invalid_member() {
         assert_eq!(
             read::<Sample>(br#"{"ttlSeconds":60}"#).unwrap().ttl,
             Some(60)
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_json_is_json() {
+    fn only_json_content_types_are_accepted() {
         let mut headers = HeaderMap::new();
         assert!(require_json(&headers).is_err());
         for (declared, good) in [

@@ -1,4 +1,4 @@
-//! The address of whoever is calling.
+//! The network address of the caller.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::problem::{Answer, Refusal};
 
-/// The address of the caller: of the peer, or the one that a trusted proxy names.
+/// The network address of the caller: the peer's, or the one that a trusted proxy reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientIp(pub IpAddr);
 
@@ -20,13 +20,13 @@ impl FromRequestParts<Arc<App>> for ClientIp {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Answer<Self> {
-        // The listener always puts it there.
+        // The listener always adds it.
         Self::of(parts, app).ok_or_else(|| Problem::internal().into())
     }
 }
 
 impl ClientIp {
-    /// The address, where the listener has put the peer's one into the request.
+    /// The address, if the listener has added the peer's address to the request.
     pub(crate) fn of(parts: &Parts, app: &App) -> Option<Self> {
         let ConnectInfo(peer) = parts.extensions.get::<ConnectInfo<SocketAddr>>()?;
         let trusted = &app.config.trusted_proxies;
@@ -34,8 +34,8 @@ impl ClientIp {
     }
 }
 
-/// The rightmost address of `X-Forwarded-For` that no trusted proxy has: whatever stands left of
-/// it was written by somebody who is not trusted.
+/// The rightmost address of `X-Forwarded-For` that is not a trusted proxy. An untrusted client may
+/// have written everything to the left of it.
 fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |address: &IpAddr| {
         trusted
@@ -44,8 +44,8 @@ fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     };
     let mut client = peer.to_canonical();
     let fields: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
-    // In bytes: a field that is no text is not passed over, or what a stranger wrote into the one
-    // before it would count.
+    // Parsed as bytes. A field that is not text must not be skipped, because the field before it
+    // may be from an untrusted client.
     let hops = fields
         .iter()
         .rev()
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_proxy_is_believed() {
+    fn only_a_trusted_proxy_is_trusted() {
         assert_eq!(client("192.0.2.1", &["198.51.100.7"]), "192.0.2.1");
         assert_eq!(client("10.0.0.1", &[]), "10.0.0.1");
         assert_eq!(client("10.0.0.1", &["198.51.100.7"]), "198.51.100.7");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_wrote_is_not_believed() {
+    fn an_address_from_an_untrusted_client_is_ignored() {
         assert_eq!(
             client("10.0.0.1", &["1.1.1.1, 198.51.100.7, 10.0.0.2"]),
             "198.51.100.7"

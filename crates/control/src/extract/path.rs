@@ -1,4 +1,4 @@
-//! What varies in a path.
+//! Path parameters.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::problem::{Answer, Refusal};
 
-/// The varying parts of a path, in order. What cannot be read names nothing: 404.
+/// The parameters of a path, in order. A parameter that cannot be parsed gives 404.
 #[derive(Debug)]
 pub struct Path<T>(pub T);
 

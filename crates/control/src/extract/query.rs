@@ -1,4 +1,4 @@
-//! Queries of an address.
+//! Query parameters.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,12 +11,12 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::problem::{Answer, Refusal};
 
-/// The parameters of a query. A handler takes out what it knows and calls [`Query::finish`]: what
-/// is left, or was there twice, is refused by name.
+/// The parameters of a query. A handler removes the parameters that it supports and calls
+/// [`Query::finish`]. Unknown and repeated parameters are refused by name.
 #[derive(Debug)]
 pub struct Query(BTreeMap<String, String>);
 
-/// Which page of a list is wanted.
+/// The requested page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     /// From 1.
@@ -26,7 +26,7 @@ pub struct Page {
 }
 
 impl Query {
-    /// Reads `a=b&c=d`, percent-encoded, with `+` for a space (WHATWG URL, section 5.1).
+    /// Parses `a=b&c=d`, percent-encoded, with `+` for a space (WHATWG URL, section 5.1).
     pub fn parse(text: &str) -> Answer<Self> {
         let mut parameters = BTreeMap::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -41,17 +41,17 @@ impl Query {
         Ok(Self(parameters))
     }
 
-    /// Whether a parameter is there still.
+    /// True if a parameter has not been removed yet.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Takes a text out.
+    /// Removes and returns a text.
     pub fn text(&mut self, name: &str) -> Option<String> {
         self.0.remove(name)
     }
 
-    /// Takes a value out; `expected` ends the sentence "`name` is not …".
+    /// Removes and parses a value. `expected` ends the sentence "`name` is not …".
     pub fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Answer<Option<T>> {
         self.text(name)
             .map(|text| {
@@ -61,7 +61,7 @@ impl Query {
             .transpose()
     }
 
-    /// Takes an integer within bounds out, both included.
+    /// Removes and returns an integer within limits, both included.
     pub fn integer(&mut self, name: &str, least: u32, most: u32) -> Answer<Option<u32>> {
         let expected = format!("an integer from {least} to {most}");
         let digits = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -76,7 +76,7 @@ impl Query {
             .transpose()
     }
 
-    /// Takes a word of a closed set out.
+    /// Removes and returns a value from a fixed set.
     pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Answer<Option<T>> {
         let Some(given) = self.text(name) else {
             return Ok(None);
@@ -88,7 +88,7 @@ impl Query {
         Err(bad(name, &format!("is not one of {}", known.join(", "))))
     }
 
-    /// Takes `page` and `pageSize` out.
+    /// Removes `page` and `pageSize`.
     pub fn page(&mut self) -> Answer<Page> {
         let page = self.integer("page", 1, MAX_PAGE)?.unwrap_or(1);
         let size = self
@@ -97,7 +97,7 @@ impl Query {
         Ok(Page { page, size })
     }
 
-    /// Refuses what nobody took.
+    /// Refuses the remaining parameters.
     pub fn finish(self) -> Answer<()> {
         match self.0.into_keys().next() {
             None => Ok(()),
@@ -116,11 +116,11 @@ impl FromRequestParts<Arc<App>> for Query {
 
 const DEFAULT_PAGE_SIZE: u32 = 20;
 
-/// Keeps `page * pageSize` far within what databases count with.
+/// Keeps `page * pageSize` far below the integer limits of databases.
 const MAX_PAGE: u32 = 1_000_000;
 
 fn bad(name: &str, problem: &str) -> Refusal {
-    // A name that nobody knows comes from a stranger: what is repeated of it is bounded.
+    // An unknown name is untrusted text, so only a part of it is repeated.
     let name: String = name.chars().take(64).collect();
     Problem::invalid_request(format!("{name} {problem}"))
         .with_field(name)
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_taken_out() {
+    fn parameters_are_removed_when_read() {
         let mut query = Query::parse("q=a+b%2Bc&page=2&order=desc").unwrap();
         assert_eq!(query.text("q").as_deref(), Some("a b+c"));
         assert_eq!(query.page().unwrap(), Page { page: 2, size: 20 });
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_named() {
+    fn errors_name_the_malformed_parameter() {
         assert_eq!(field(Query::parse("a=1&%61=2")), "a");
         assert_eq!(field(Query::parse("a=%zz")), "a");
         assert_eq!(field(Query::parse("a=%ff")), "a");

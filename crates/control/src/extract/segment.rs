@@ -1,4 +1,4 @@
-//! The part of a path that varies.
+//! A single path parameter.
 
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
@@ -6,8 +6,7 @@ use types::problem::Problem;
 
 use crate::problem::{Answer, Refusal};
 
-/// The one variable segment of a path, percent-decoded. One that is not UTF-8 names nothing that
-/// there is.
+/// The one parameter of a path, percent-decoded. If it is not UTF-8, it matches no resource.
 #[derive(Debug)]
 pub struct Segment(pub String);
 

@@ -1,4 +1,4 @@
-//! `GET` and `POST /oauth/authorize` (OA-2): consent, and the way back with a code.
+//! `GET` and `POST /oauth/authorize` (OA-2): the consent page, and the redirect with a code.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ use crate::people::secret_link::LinkSecret;
 use crate::people::session::{SignedIn, Visitor, later};
 use crate::problem::Answer;
 
-/// The consent page. There is no approval without it, also not for a client that was approved
-/// before: a public client cannot prove to be the one that was (RFC 9700 section 4.14).
+/// The consent page. It is never skipped, even for a client that was approved before: a public
+/// client cannot prove that it is the same client (RFC 9700 section 4.14).
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -52,8 +52,8 @@ pub(super) async fn show(
     Ok(consent_page(&app, &who, &request).await?)
 }
 
-/// What the person decided about the request that the page showed, which is kept here: it is decided
-/// once, and nothing that the browser sends changes it.
+/// Handles the user's decision about the request that the page showed. The request is stored on the
+/// server. It is decided once, and the browser cannot change it.
 pub(super) async fn submit(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -68,7 +68,8 @@ pub(super) async fn submit(
         Err(refused) => return Ok(refused_response(&app, refused)),
     };
     let who = signed_in(visitor, &path(&request))?;
-    // Somebody else signed in since the page was made: it showed what another could give.
+    // Another user has signed in since the page was made. The page lists what the first user could
+    // grant.
     if shown.session_id != who.session.id {
         return Ok(consent_page(&app, &who, &request).await?);
     }
@@ -97,7 +98,7 @@ pub(super) async fn submit(
     Ok(refused_response(&app, refused))
 }
 
-/// The request that a page showed, by the secret that it sends along.
+/// Finds the request that a page showed, by the secret in the submitted form.
 async fn find(app: &App, secret: &str) -> Answer<Option<ShownRequest>> {
     let Some(secret) = LinkSecret::parse(secret) else {
         return Ok(None);
@@ -107,7 +108,7 @@ async fn find(app: &App, secret: &str) -> Answer<Option<ShownRequest>> {
     Ok(oauth_requests::find(&mut read, hash, app.now()).await?)
 }
 
-/// A page that was answered already, or too late.
+/// The page for a form that was submitted before, or too late.
 fn decided() -> Response {
     let page = MessagePage {
         title: "This page was answered already",
@@ -118,7 +119,8 @@ fn decided() -> Response {
     page_with(StatusCode::BAD_REQUEST, &page)
 }
 
-/// Draws a code and notes all that it is bound to, in the transaction that used the request up.
+/// Draws a code and stores everything that it is bound to, in the transaction that used the
+/// request.
 async fn give_code(
     app: &App,
     mut tx: Tx,
@@ -204,10 +206,10 @@ async fn consent_page(
     Ok(page_leading_to(&page, request.callback))
 }
 
-/// The workspaces that a client gets into with a person.
+/// The workspaces that a client can access for a user.
 pub(super) struct Workspaces {
     pub(super) names: Vec<String>,
-    /// How many more there are.
+    /// Number of further workspaces that are not listed.
     pub(super) more: usize,
 }
 
@@ -255,8 +257,8 @@ fn refused_response(app: &App, refused: AuthorizationError<'_>) -> Response {
     }
 }
 
-/// 303, so that the browser never sends the consent form on (RFC 9700 section 4.12), and no word
-/// of where it comes from (section 4.2).
+/// Responds with 303, so that the browser does not send the consent form again (RFC 9700 section
+/// 4.12), and without a `Referer` (section 4.2).
 fn to_callback(address: &str) -> Response {
     let mut response = see_other(address).into_response();
     let policy = HeaderValue::from_static("no-referrer");
@@ -264,17 +266,18 @@ fn to_callback(address: &str) -> Response {
     response
 }
 
-/// A person reads, and perhaps asks somebody; a page that stays open all night is no consent.
+/// Time for the user to read the page and perhaps ask a colleague. A page that was open all night
+/// is not consent.
 const PAGE_LIFETIME: SignedDuration = SignedDuration::from_mins(30);
 
-/// Pages of one person that can be answered at once: a few tabs.
+/// Maximum number of open consent pages per user: a few tabs.
 const MOST_PAGES: u32 = 20;
 
 /// OA-3.
 const CODE_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
-/// For so long a used code still revokes what was issued for it.
+/// A used code can revoke the token that was issued for it for this long.
 pub(crate) const REUSE_IS_SEEN_FOR: SignedDuration = SignedDuration::from_hours(24);
 
-/// What a page can list and a person reads.
+/// Maximum number of listed names, so that the page stays readable.
 const MOST_NAMES: usize = 12;

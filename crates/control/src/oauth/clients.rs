@@ -1,4 +1,4 @@
-//! OAuth clients: registered in the configuration, checked at start.
+//! OAuth clients: registered in the configuration, and validated at startup.
 
 use daemon::config::ConfigError;
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use types::callback::Callback;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OauthSection {
-    /// Clients that people may let in. `svc-cli` is built in.
+    /// Clients that users may approve. `svc-cli` is built in.
     pub(super) clients: Vec<ClientSection>,
 }
 
@@ -19,15 +19,15 @@ pub(super) struct ClientSection {
     /// Its `client_id`: 1 to 64 letters, digits, dots, dashes and underscores. Required.
     #[schemars(example = &"claude")]
     pub(super) id: Option<String>,
-    /// Name that people are shown; absent: the id.
+    /// Name that users see; absent: the id.
     pub(super) name: Option<String>,
-    /// Where browsers are sent with a code: `https`, or `http` on the person's own machine.
-    /// Compared byte for byte. Without one, the client has the device grant.
+    /// Addresses to which browsers are sent with a code: `https`, or `http` on the user's own
+    /// machine. Compared byte for byte. A client without one uses the device grant.
     #[schemars(example = ["https://client.example/callback"])]
     pub(super) redirect_uris: Vec<String>,
 }
 
-/// A client that people may let in. All are public: none has a secret.
+/// A client that users may approve. All clients are public: none has a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     id: String,
@@ -41,20 +41,20 @@ impl Client {
         &self.id
     }
 
-    /// Name for people.
+    /// Name for users.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The registered callback that is this text, byte for byte (OA-2).
+    /// The registered callback that equals this text, byte for byte (OA-2).
     pub fn callback(&self, text: &str) -> Option<&Callback> {
         self.callbacks
             .iter()
             .find(|callback| callback.as_str() == text)
     }
 
-    /// Whether it is let in by device codes. Those who have a browser to come back to do not need
-    /// them, and a grant that nobody needs is one more to be phished with.
+    /// True if the client may use the device grant. Clients with a browser redirect do not need it,
+    /// and each unneeded grant is another target for phishing.
     pub fn is_device(&self) -> bool {
         self.callbacks.is_empty()
     }
@@ -70,17 +70,17 @@ impl Clients {
         self.0.iter().find(|client| client.id == id)
     }
 
-    /// The ids of all.
+    /// The ids of all clients.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(Client::id)
     }
 }
 
 impl OauthSection {
-    /// The clients, with those that are built in. `compat` adds the CLI of the other brand.
+    /// Validates the clients and adds the built-in ones. `compat` adds the CLI of the other brand.
     ///
     /// # Errors
-    /// The first client that cannot be registered.
+    /// The first client that is invalid.
     pub fn check(self, compat: bool) -> Result<Clients, ConfigError> {
         let mut clients = vec![cli("svc-cli", "svc on the command line")];
         if compat {
@@ -141,7 +141,7 @@ fn cli(id: &str, name: &str) -> Client {
     }
 }
 
-/// Ids of built-in clients, whether they are on or not.
+/// Ids of built-in clients, enabled or not.
 const RESERVED: [&str; 2] = ["svc-cli", "rstream-cli"];
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_cannot_be_registered_ends_the_start() {
+    fn an_invalid_client_is_a_configuration_error() {
         let cb = "https://client.example/cb";
         for (client, key) in [
             (serde_json::json!([{}]), "oauth.clients.0.id"),

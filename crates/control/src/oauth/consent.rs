@@ -1,20 +1,23 @@
-//! The words of consent: which permissions a client gets, for people who read once.
+//! The texts of the consent page: the permissions that a client gets, in groups that are easy to
+//! read.
 
 use types::permission::{CONTROL_PLANE_BUNDLES, Permission, Permissions};
 
 use super::metadata::manages_access;
 
-/// Permissions that belong together, under words of their own.
+/// Permissions that belong together, with a title.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) title: &'static str,
     pub(super) permissions: Vec<Permission>,
-    /// Whether it is to stand out: it gives power over who else gets in.
+    /// True if the page must emphasise the group, because it permits the client to grant access to
+    /// others.
     pub(super) is_grave: bool,
 }
 
-/// The permissions in groups: what manages access comes first and stands out, then the largest of
-/// the interface's bundles that is asked for in full, then the rest. Each permission is there once.
+/// Groups the permissions. Access management comes first and is emphasised. The largest bundle of
+/// the web interface that is requested in full comes next, and then the rest. Each permission
+/// appears once.
 pub(super) fn groups(permissions: Permissions) -> Vec<Group> {
     let mut groups = Vec::new();
     let mut rest: Vec<_> = permissions.iter().collect();
@@ -65,7 +68,7 @@ mod tests {
         groups.iter().map(line).collect()
     }
 
-    /// CP-14: the bundles as they stand, and what manages access apart from them.
+    /// CP-14: the bundles are unchanged, and access management is a separate group.
     #[test]
     fn cp_14_scopes_are_grouped_by_the_bundles() {
         for bundle in CONTROL_PLANE_BUNDLES {

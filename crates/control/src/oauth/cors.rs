@@ -1,4 +1,5 @@
-//! What browsers may read from elsewhere: metadata, keys, and the endpoints without credentials.
+//! CORS for pages of other origins: they may read metadata, keys, and the endpoints that need no
+//! cookies.
 
 use axum::Router;
 use axum::extract::Request;
@@ -32,7 +33,7 @@ async fn asks_first() -> Response {
     let headers = response.headers_mut();
     let fixed = HeaderValue::from_static;
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, fixed("GET, POST"));
-    // MCP clients send the version of their protocol with each request.
+    // MCP clients send their protocol version with each request.
     let names = "authorization, content-type, mcp-protocol-version";
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, fixed(names));
     headers.insert(ACCESS_CONTROL_MAX_AGE, fixed("3600"));
@@ -45,7 +46,7 @@ async fn allow(request: Request, next: Next) -> Response {
     response
 }
 
-/// Lets pages of any origin read this answer.
+/// Lets pages of any origin read this response.
 pub(super) fn allow_any_origin(response: &mut Response) {
     response
         .headers_mut()

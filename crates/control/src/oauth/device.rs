@@ -1,7 +1,9 @@
-//! `/device` (OA-4): a person types the code of a device, looks at who asks, and decides.
+//! `/device` (OA-4): a user types the code of a device, checks which client requests access, and
+//! decides.
 //!
-//! Two screens, and the second is never skipped, also not with an address that has the code in it:
-//! whoever sends such an address around hopes that nobody looks (RFC 8628 section 5.4).
+//! There are two screens. The second is never skipped, even if the address contains the code: an
+//! attacker who distributes such an address hopes that users approve without reading (RFC 8628
+//! section 5.4).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -55,7 +57,7 @@ pub(super) async fn show(visitor: Visitor, mut query: Query) -> Result<Response,
     }))
 }
 
-/// The code as it was typed: the approval screen.
+/// Handles the submitted code and shows the approval screen.
 pub(super) async fn submit(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -95,7 +97,7 @@ pub(super) async fn submit(
     }
 }
 
-/// What the person decided.
+/// Handles the user's decision.
 pub(super) async fn decide(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -112,7 +114,8 @@ pub(super) async fn decide(
     else {
         return Ok(gone());
     };
-    // Somebody else signed in since the screen was made: it showed what another could give.
+    // Another user has signed in since the screen was made. The screen lists what the first user
+    // could grant.
     if form.text("session") != who.session.id.as_str() {
         return Ok(approval_page(&app, &who, ip, code, &grant, client).await?);
     }
@@ -147,9 +150,9 @@ enum DeviceGrantLookup<'a> {
     TooSoon(TooSoon),
 }
 
-/// Looks a code up, and counts it as a guess where there is none: by person, whichever session it
-/// comes from, and by place (RFC 8628 section 5.1). A guess counts when it begins, so that many at
-/// once are not one; a code that is there takes its own attempt back and forgives no other.
+/// Looks a code up. A code that does not exist counts as a guess of the user, over all sessions,
+/// and of the network (RFC 8628 section 5.1). A guess counts when it starts, so that parallel
+/// guesses all count. A code that exists takes back its own attempt and no other.
 async fn find<'a>(
     app: &'a App,
     who: &SignedIn,
@@ -184,7 +187,7 @@ async fn find<'a>(
     }))
 }
 
-/// Writes the decision down, once. False when another one was first, or it is too late.
+/// Stores the decision, once. False if another decision was first, or the code has expired.
 async fn note(
     app: &App,
     who: &SignedIn,
@@ -273,7 +276,7 @@ fn asked(grant: &DeviceGrant) -> Permissions {
     names.flat_map(|name| name.parse()).collect()
 }
 
-/// How long ago, in words.
+/// The age of a request, as text.
 fn age(then: Timestamp, now: Timestamp) -> String {
     match now.duration_since(then).as_secs() {
         ..60 => "less than a minute ago".to_owned(),

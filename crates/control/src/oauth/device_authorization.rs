@@ -55,7 +55,7 @@ pub(super) async fn device_authorization(
         return Err(refused.with_retry_after(wait.0));
     }
     let device_code = LinkSecret::draw()?;
-    // A code of 34 bits that another device waits under is drawn again.
+    // A code has 34 bits. If another device waits with the same code, it is drawn again.
     for _ in 0..MAX_DRAWS {
         let user_code = UserCode::draw()?;
         let grant = DeviceGrant {
@@ -80,7 +80,7 @@ pub(super) async fn device_authorization(
             let refused = Code::TemporarilyUnavailable.because("too many devices ask from there");
             return Err(refused.with_retry_after(INTERVAL_SECONDS));
         }
-        // Nobody keeps others out: those make room who have most.
+        // Removing rows of the networks with the most codes keeps the endpoint available to others.
         if device_grants::count(&mut tx, now).await? >= MOST_WAITING {
             device_grants::make_room(&mut tx, now, ROOM).await?;
         }
@@ -109,27 +109,28 @@ fn answer(app: &App, device_code: &LinkSecret, user_code: UserCode) -> Json<Devi
     })
 }
 
-/// Time to find the browser, the password and the second factor, and no more: while a code waits,
-/// somebody can be talked into approving it.
+/// Time to find the browser, the password and the second factor. It is short, because an attacker
+/// can persuade a user to approve the code while it is pending.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
-/// For so long a device is told that its code expired, and not that there is none.
+/// For this long a device receives the error that its code has expired, instead of an unknown code.
 pub(crate) const EXPIRY_IS_TOLD_FOR: SignedDuration = SignedDuration::from_hours(1);
 
-/// RFC 8628 section 3.2's own default.
+/// The default of RFC 8628 section 3.2.
 pub(super) const INTERVAL_SECONDS: u32 = 5;
 
-/// With more codes that wait, a guess would meet one more often; with this many, it meets one in a
-/// quarter of a million.
+/// Maximum number of pending codes. More codes would make a guess more likely to match. With this
+/// many it matches one time in a quarter of a million.
 const MOST_WAITING: u64 = 100_000;
 
-/// Of one network: a company whose machines are set up at once, and a hundredth of all.
+/// Maximum for one network, a hundredth of all codes. It allows a company to set up its machines
+/// together.
 const MOST_OF_NETWORK: u64 = 1_000;
 
-/// How many make room at once, so that they are not counted for each device.
+/// Number of rows that are removed together, so that the rows are not counted for each device.
 const ROOM: u32 = 100;
 
-/// The network of an address, as large as one owner has them: a /24, or a /48 of IPv6.
+/// The network of an address, in the size that one owner usually has: a /24, or a /48 of IPv6.
 fn network(address: IpAddr) -> IpNet {
     let (address, length) = match address.to_canonical() {
         address @ IpAddr::V4(_) => (address, 24),
@@ -138,5 +139,5 @@ fn network(address: IpAddr) -> IpNet {
     IpNet::new(address, length).map_or(IpNet::from(address), |network| network.trunc())
 }
 
-/// Four draws in a row that are taken are no accident.
+/// Four duplicate draws in a row are not an accident.
 const MAX_DRAWS: u32 = 4;

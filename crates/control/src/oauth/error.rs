@@ -1,4 +1,4 @@
-//! Refusals of the OAuth endpoints (RFC 6749 section 5.2, RFC 8628 section 3.5).
+//! Error responses of the OAuth endpoints (RFC 6749 section 5.2, RFC 8628 section 3.5).
 
 use api::control::oauth::OauthError as Body;
 use axum::Json;
@@ -9,7 +9,7 @@ use types::form::BadForm;
 
 use crate::problem::Refusal;
 
-/// Why an endpoint refuses.
+/// An error response of an endpoint.
 #[derive(Debug)]
 pub(super) struct OauthError {
     code: Code,
@@ -22,7 +22,7 @@ pub(super) struct OauthError {
 pub(super) enum Code {
     InvalidRequest,
     InvalidClient,
-    /// The client tried to prove itself in the `Authorization` header.
+    /// The client sent credentials in the `Authorization` header.
     InvalidClientAuthentication,
     InvalidGrant,
     UnauthorizedClient,
@@ -74,7 +74,7 @@ impl Code {
         }
     }
 
-    /// The refusal, with a sentence for whoever builds the client.
+    /// Creates the error with a description for the developer of the client.
     pub(super) fn because(self, description: impl Into<String>) -> OauthError {
         OauthError {
             code: self,
@@ -105,8 +105,8 @@ impl From<BadForm> for OauthError {
     }
 }
 
-/// A text of RFC 6749's characters for `error_description` (section 5.2), of what may repeat a
-/// name that a stranger chose.
+/// Converts a text to the characters that RFC 6749 allows in `error_description` (section 5.2). The
+/// text may repeat an untrusted name.
 pub(super) fn description(error: &impl ToString) -> String {
     let is_plain =
         |character: &char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
@@ -139,7 +139,8 @@ impl IntoResponse for OauthError {
         let mut response = no_store((self.code.status(), Json(body)).into_response());
         let headers = response.headers_mut();
         if self.code == Code::InvalidClientAuthentication {
-            // RFC 6749 section 5.2 wants the scheme that was tried. There is none that would do.
+            // RFC 6749 section 5.2 requires the scheme that the client tried. No scheme is
+            // supported, so this is only a formality.
             let challenge = HeaderValue::from_static("Basic realm=\"svc\"");
             headers.insert(WWW_AUTHENTICATE, challenge);
         }
@@ -150,7 +151,7 @@ impl IntoResponse for OauthError {
     }
 }
 
-/// Tokens and codes are nobody's to keep (RFC 6749 section 5.1).
+/// Responses with tokens and codes must not be stored (RFC 6749 section 5.1).
 pub(super) fn no_store(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,4 +1,4 @@
-//! The forms of the endpoints that programs call.
+//! Forms that programs send to the OAuth endpoints.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use super::error::{Code, OauthError};
 use crate::app::App;
 use crate::extract::read_body;
 
-/// A form that a client sent. Clients are public: whatever would prove one is refused, so that
-/// nobody believes to have been proved.
+/// A form from a client. Clients are public. Client secrets are refused, so that no client assumes
+/// that they were verified.
 #[derive(Debug)]
 pub(super) struct ClientForm(Form);
 
 impl ClientForm {
-    /// Takes a parameter out.
+    /// Removes and returns a parameter.
     pub(super) fn take(&mut self, name: &str) -> Option<String> {
         self.0.take(name)
     }
 
-    /// Takes a parameter out that has to be there.
+    /// Removes and returns a required parameter.
     pub(super) fn need(&mut self, name: &str) -> Result<String, OauthError> {
         self.take(name)
             .ok_or_else(|| Code::InvalidRequest.because(format!("{name} is missing")))
@@ -34,7 +34,7 @@ impl ClientForm {
         registered(app, &id)
     }
 
-    /// The client that the form names, where it names one.
+    /// The client that the form names, if it names one.
     pub(super) fn optional_client<'a>(
         &mut self,
         app: &'a App,
@@ -63,7 +63,8 @@ impl FromRequest<Arc<App>> for ClientForm {
                 .next();
             scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer"))
         };
-        // A bearer token proves no client; it is passed over, as everywhere it is not asked for.
+        // A bearer token does not authenticate a client. It is ignored, as on every endpoint that
+        // does not require one.
         if !tried.into_iter().all(is_bearer) {
             let description = "clients are public and have no secret: send client_id in the form";
             return Err(Code::InvalidClientAuthentication.because(description));
@@ -91,5 +92,5 @@ impl FromRequest<Arc<App>> for ClientForm {
     }
 }
 
-/// The longest is a token to revoke, or what a device says of itself.
+/// The longest forms contain a token to revoke or a device's description of itself.
 const MAX_FORM_BYTES: usize = 16 * 1024;

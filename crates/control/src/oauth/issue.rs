@@ -1,4 +1,4 @@
-//! From an approval to a token: the same for both grants.
+//! Issuing a token for an approval. Both grants use this.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::people::notices::{self, Notice};
 use crate::people::session::{is_idle, later};
 use crate::tokens::text;
 
-/// What a person approved, as it was stored.
+/// An approval of a user, as it was stored.
 pub(super) struct ApprovedGrant {
     pub(super) user: UserId,
     pub(super) session: SessionId,
@@ -30,11 +30,11 @@ pub(super) struct ApprovedGrant {
     pub(super) resources: Option<Value>,
 }
 
-/// Issues the token in the transaction that used the approval up. `None`: the token's public id of
-/// 32 bits is taken, and the caller begins again.
+/// Issues the token in the transaction that used the approval. `None` means that the token's public
+/// id of 32 bits is taken, and the caller has to try again.
 ///
-/// The person has to be there still, and signed in as when approving: whoever ends a session ends
-/// what it was about to give away.
+/// The session of the approval must still exist. A user who ends a session also ends pending
+/// approvals of that session.
 pub(super) async fn issue(
     app: &Arc<App>,
     mut tx: Tx,
@@ -64,7 +64,7 @@ pub(super) async fn issue(
         resource: app.config.base_url.clone(),
         scope,
     };
-    // Whole seconds, as in the token.
+    // The token has whole seconds.
     let begins = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let times = (now, later(begins, LIFETIME));
     let name = client.name();
@@ -93,5 +93,5 @@ pub(super) async fn issue(
     }))
 }
 
-/// OA-7: after 90 days a client is linked anew.
+/// OA-7: after 90 days the user has to approve the client again.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(90 * 24);

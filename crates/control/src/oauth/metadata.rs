@@ -43,8 +43,7 @@ pub(super) async fn authorization_server(
     document(&metadata, &headers)
 }
 
-/// RFC 9728 section 3. The resource is the origin (OA-6), at whichever of the two addresses the
-/// document is asked for.
+/// RFC 9728 section 3. The resource is always the origin (OA-6), at both addresses of the document.
 pub(super) async fn protected_resource(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
@@ -54,7 +53,8 @@ pub(super) async fn protected_resource(
         resource: config.base_url.clone(),
         authorization_servers: vec![config.base_url.clone()],
         jwks_uri: config.url(JWKS.path),
-        // MCP clients ask for all that stands here: CP-14 leaves the rest to the person.
+        // MCP clients request every scope in this list. CP-14 leaves the others to the user's
+        // choice.
         scopes_supported: names(|permission| !manages_access(permission)),
         bearer_methods_supported: words(&["header"]),
         resource_name: "svc".to_owned(),
@@ -62,7 +62,7 @@ pub(super) async fn protected_resource(
     document(&metadata, &headers)
 }
 
-/// Whether a permission gives power over tokens and credentials (CP-14).
+/// True if a permission allows changes to tokens and credentials (CP-14).
 pub(super) fn manages_access(permission: Permission) -> bool {
     matches!(
         permission,

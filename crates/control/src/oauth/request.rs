@@ -1,4 +1,4 @@
-//! Authorization requests, read strictly (OA-2).
+//! Authorization requests and their strict validation (OA-2).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -11,7 +11,7 @@ use super::error::{Code, OauthError};
 use super::scope::{resource, scope};
 use crate::config::Config;
 
-/// What a client asks for, all of it checked.
+/// A validated authorization request of a client.
 #[derive(Clone, Debug)]
 pub(super) struct AuthorizationRequest<'a> {
     pub(super) client: &'a Client,
@@ -20,17 +20,18 @@ pub(super) struct AuthorizationRequest<'a> {
     /// SHA-256 of the client's verifier (RFC 7636, S256).
     pub(super) challenge: [u8; 32],
     pub(super) scope: Permissions,
-    /// `prompt=none`: nothing may be shown.
+    /// `prompt=none`: no page may be shown.
     pub(super) is_silent: bool,
 }
 
-/// Why a request goes no further.
+/// Errors of an authorization request.
 #[derive(Debug)]
 pub(super) enum AuthorizationError<'a> {
-    /// Where the answer would go is not known: a page of ours and never a redirect, or the address
-    /// of this server would lead wherever a stranger likes (RFC 9700 section 4.11).
+    /// The client or its callback is unknown. The error is shown as a page and never as a redirect.
+    /// Otherwise this server would redirect to any address that a stranger chooses (RFC 9700
+    /// section 4.11).
     Page(String),
-    /// The client is told.
+    /// The client receives the error at its callback.
     Callback {
         callback: &'a Callback,
         state: Option<String>,
@@ -39,7 +40,7 @@ pub(super) enum AuthorizationError<'a> {
 }
 
 impl<'a> AuthorizationRequest<'a> {
-    /// Reads the query of a request.
+    /// Parses the query of a request.
     pub(super) fn parse(query: &str, config: &'a Config) -> Result<Self, AuthorizationError<'a>> {
         if query.len() > MAX_QUERY_BYTES {
             return Err(AuthorizationError::Page("it is too long".to_owned()));
@@ -52,7 +53,7 @@ impl<'a> AuthorizationRequest<'a> {
             .ok_or_else(|| {
                 AuthorizationError::Page("its client is not registered here".to_owned())
             })?;
-        // Always named, also where one is registered: nothing is left to guess.
+        // The callback is required even if only one is registered, so that it need not be guessed.
         let callback = form
             .take("redirect_uri")
             .and_then(|text| client.callback(&text))
@@ -91,7 +92,7 @@ impl<'a> AuthorizationRequest<'a> {
         {
             return Err(Code::InvalidRequest.because("response_mode has to be query"));
         }
-        // Request objects would say all of this once more, in another way (RFC 9101).
+        // Request objects could repeat these parameters with other values (RFC 9101).
         if form.take("request").is_some() || form.take("request_uri").is_some() {
             return Err(Code::InvalidRequest.because("request objects are not read here"));
         }
@@ -113,8 +114,8 @@ impl<'a> AuthorizationRequest<'a> {
         })
     }
 
-    /// The request once more, in one spelling: what a sign-in comes back to and what the consent
-    /// page sends along.
+    /// The request as a query in canonical form. The browser returns to it after a sign-in, and the
+    /// consent page sends it back.
     pub(super) fn query(&self) -> String {
         let scope = self.scope.to_string();
         let challenge = BASE64_URL_SAFE_NO_PAD.encode(self.challenge);
@@ -130,7 +131,7 @@ impl<'a> AuthorizationRequest<'a> {
         form::encode(fixed.into_iter().chain(state))
     }
 
-    /// The refusal, sent to the callback.
+    /// Creates the error for the callback.
     pub(super) fn refuse(&self, error: OauthError) -> AuthorizationError<'a> {
         AuthorizationError::Callback {
             callback: self.callback,
@@ -139,7 +140,7 @@ impl<'a> AuthorizationRequest<'a> {
         }
     }
 
-    /// Where the browser goes with a code.
+    /// Address for the redirect with a code.
     pub(super) fn answer(&self, code: &str, issuer: &str) -> String {
         let parameters = [("code", code), ("iss", issuer)];
         let state = self.state.as_deref().map(|state| ("state", state));
@@ -147,7 +148,7 @@ impl<'a> AuthorizationRequest<'a> {
     }
 }
 
-/// Where the browser goes with a refusal; RFC 9207 section 2 wants the issuer there too.
+/// Address for the redirect with an error. RFC 9207 section 2 requires the issuer there as well.
 pub(super) fn refusal(
     callback: &Callback,
     state: Option<&str>,
@@ -166,8 +167,8 @@ pub(super) fn refusal(
     )
 }
 
-/// RFC 7636 with S256 alone: with `plain`, which is meant where no method is said, whoever sees the
-/// request can redeem the code.
+/// Parses the challenge (RFC 7636), with S256 only. The default method is `plain`. With it, anyone
+/// who sees the request can redeem the code.
 fn challenge(form: &mut Form) -> Result<[u8; 32], OauthError> {
     let refused = |description: &str| Err(Code::InvalidRequest.because(description));
     let method = form.take("code_challenge_method");
@@ -184,9 +185,9 @@ fn challenge(form: &mut Form) -> Result<[u8; 32], OauthError> {
     }
 }
 
-/// A `state` of 4 KiB, each byte percent-encoded, and the rest of a request. With the path and a sign-in
-/// in between, the longest query still is a path that [`NextPath`](crate::pages::layout::NextPath)
-/// takes.
+/// Limit for a `state` of 4 KiB, each byte percent-encoded, and the rest of a request. With the
+/// path and a sign-in in between, the longest query is still a path that
+/// [`NextPath`](crate::pages::layout::NextPath) accepts.
 const MAX_QUERY_BYTES: usize = 14 * 1024;
 
 #[cfg(test)]
@@ -226,7 +227,7 @@ mod tests {
         ]
     }
 
-    /// A good request with one parameter changed, or left out where the value is empty.
+    /// A valid request with one parameter changed, or left out if the value is empty.
     fn with(name: &'static str, value: &'static str) -> String {
         let mut pairs = good();
         pairs.retain(|(other, _)| *other != name);
@@ -245,8 +246,7 @@ mod tests {
         }
     }
 
-    /// OA-2, RFC 9700 section 4.1: where the client or the callback is not known, nothing is
-    /// redirected.
+    /// OA-2, RFC 9700 section 4.1: nothing is redirected if the client or the callback is unknown.
     #[test]
     fn oa_2_an_unknown_client_or_callback_is_a_page() {
         for (name, value) in [
@@ -276,9 +276,9 @@ mod tests {
         );
     }
 
-    /// OA-2, OA-6: everything else is told to the client.
+    /// OA-2, OA-6: the client receives every other error.
     #[test]
-    fn oa_2_what_else_is_wrong_is_told_to_the_client() {
+    fn oa_2_other_errors_are_sent_to_the_client() {
         for (name, value, expected) in [
             ("state", "", "good"),
             ("response_type", "", "invalid_request"),
@@ -328,15 +328,15 @@ mod tests {
     }
 
     proptest! {
-        /// The one spelling says what was asked for, and survives a sign-in in between.
+        /// The canonical form represents the request exactly, and survives a sign-in in between.
         #[test]
-        fn a_request_comes_back_from_the_sign_in_as_it_was(state in "[^\\x00]{0,300}") {
+        fn a_request_survives_the_sign_in_unchanged(state in "[^\\x00]{0,300}") {
             let config = config();
             let mut pairs = good();
             pairs.retain(|(name, _)| *name != "state");
             pairs.push(("state", &state));
             let request = AuthorizationRequest::parse(&form::encode(pairs), &config);
-            // A state of many bytes outgrows its bound; then there is no request.
+            // A state of many bytes exceeds the limit. Then there is no request.
             let Ok(request) = request else {
                 return Err(TestCaseError::reject("too long"));
             };
@@ -351,7 +351,7 @@ mod tests {
         }
 
         #[test]
-        fn any_query_is_read_or_refused(query in ".{0,128}") {
+        fn any_query_is_parsed_or_refused(query in ".{0,128}") {
             drop(AuthorizationRequest::parse(&query, &config()));
         }
     }

@@ -16,11 +16,11 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::extract::ClientIp;
 use crate::problem::Refusal;
 
-/// Ends the token that is shown. What is no token of a client, or no token any more, is as the
-/// client wants it already (section 2.2).
+/// Revokes the given token. Texts that are not a client's token, or not valid any more, count as
+/// success, because the token does not work (section 2.2).
 ///
-/// `client_id` may be missing, as it is with the published SDKs: whoever has the token can do more
-/// with it than end it.
+/// `client_id` may be missing, as it is with the published SDKs. A holder of the token could do
+/// worse with it than revoke it.
 pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     ip: Result<ClientIp, Refusal>,

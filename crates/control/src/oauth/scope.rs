@@ -1,12 +1,12 @@
-//! Scopes and resources of requests.
+//! The `scope` and `resource` parameters of requests.
 
 use types::permission::Permissions;
 
 use super::error::{Code, OauthError};
 use crate::config::Config;
 
-/// Reads a `scope` (RFC 6749 section 3.3): names of permissions with one space between. What is
-/// not said is not guessed: absent is refused.
+/// Parses a `scope` (RFC 6749 section 3.3): names of permissions with one space between. An absent
+/// scope is refused, because there is no default.
 pub(super) fn scope(text: Option<&str>) -> Result<Permissions, OauthError> {
     let text = text.ok_or_else(|| Code::InvalidScope.because("scope is missing"))?;
     text.split(' ')
@@ -17,14 +17,15 @@ pub(super) fn scope(text: Option<&str>) -> Result<Permissions, OauthError> {
         .collect()
 }
 
-/// Checks a `resource` (RFC 8707). There is one: the whole origin (OA-6), which is meant where none
-/// is said. Its address with an empty path is the same address (RFC 3986 section 6.2.3), and what
-/// many libraries make of it; the MCP endpoint's is what a client knows that asked nobody.
+/// Checks a `resource` (RFC 8707). The only resource is the whole origin (OA-6), which is also the
+/// default. Its address with an empty path is the same address (RFC 3986 section 6.2.3), and many
+/// libraries write it so. The address of the MCP endpoint is accepted for clients that did not read
+/// the metadata.
 pub(super) fn resource(config: &Config, text: Option<&str>) -> Result<(), OauthError> {
     let Some(text) = text else {
         return Ok(());
     };
-    // Scheme and host are the same in any case (RFC 3986 section 6.2.2.1); the rest is not.
+    // Scheme and host are case-insensitive (RFC 3986 section 6.2.2.1). The rest is not.
     let parts = text.split_at_checked(config.base_url.len());
     let rest = parts.filter(|(origin, _)| origin.eq_ignore_ascii_case(&config.base_url));
     match rest.map(|(_, rest)| rest) {

@@ -1,36 +1,37 @@
-//! What a device says of itself when it asks: shown to the person who approves, never believed.
+//! Attributes that a device reports about itself. They are shown to the user who approves, and
+//! never trusted.
 
 use serde::{Deserialize, Serialize};
 use types::json::{self, Limits};
 
 use super::error::{Code, OauthError};
 
-/// One thing that it says, for example that its `os` is `linux`.
+/// One attribute, for example `os` with the value `linux`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SourceField {
     pub(super) key: String,
     pub(super) value: String,
-    /// The key in words.
+    /// Label of a known key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) label: Option<String>,
 }
 
 impl SourceField {
-    /// The key in words for people.
+    /// The label of the key, for users.
     pub(super) fn label(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.key)
     }
 }
 
-/// Reads the JSON list of a form. It is bounded in all directions: it comes from anybody and stands
-/// on a page on which somebody decides.
+/// Parses the JSON list of a form. All sizes are limited, because the input is untrusted and is
+/// shown on an approval page.
 pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
     let refused = |why: &str| Code::InvalidRequest.because(format!("source {why}"));
     let value = json::parse(text.as_bytes(), LIMITS).map_err(|_| refused("is not JSON"))?;
     let sayings: Vec<SourceField> = serde_json::from_value(value)
         .map_err(|_| refused("is not a list of objects with key, value and label"))?;
-    if sayings.len() > MOST_SAYINGS {
+    if sayings.len() > MAX_ATTRIBUTES {
         return Err(refused("has too many members"));
     }
     let is_plain = |text: &str| text.chars().count() <= MAX_CHARACTERS && !has_tricks(text);
@@ -46,8 +47,8 @@ pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
     Ok(sayings)
 }
 
-/// Control characters, and those that turn the direction of what is around them: on an approval
-/// page they would let a device write into its neighbours' lines.
+/// True for control characters and for characters that change the direction of text. A device could
+/// use them to change neighbouring lines of an approval page.
 fn has_tricks(text: &str) -> bool {
     let turns = |character| matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}');
     text.chars()
@@ -58,8 +59,8 @@ const LIMITS: Limits = Limits {
     bytes: 4096,
     depth: 3,
 };
-/// Agent, channel, version, system, architecture, host, and as many that we do not know.
-const MOST_SAYINGS: usize = 12;
+/// Agent, channel, version, system, architecture, host, and as many unknown attributes.
+const MAX_ATTRIBUTES: usize = 12;
 /// As long as a host name.
 const MAX_CHARACTERS: usize = 253;
 
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_device_says_is_read_within_bounds() {
+    fn device_attributes_are_parsed_within_limits() {
         let text = r#"[{"key":"os","value":"linux","label":"System"},{"key":"host","value":""}]"#;
         let read_back = read(text).unwrap();
         assert_eq!(

@@ -71,8 +71,8 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Redeems a code. One that comes again was seen by somebody else: what was issued for it is
-    /// revoked (OA-3, RFC 6749 section 4.1.2), whoever it is that shows it.
+    /// Redeems a code. If a code is used again, another party has seen it. Then the token that was
+    /// issued for it is revoked (OA-3, RFC 6749 section 4.1.2), whichever client sends it.
     async fn code(
         &self,
         code: &str,
@@ -95,7 +95,7 @@ impl Request<'_> {
             let found = oauth_codes::redeem(&mut tx, SecretHash(hash), by, id, app.now()).await?;
             let Some(found) = found else {
                 drop(tx);
-                self.revoke_what_was_issued(SecretHash(hash)).await?;
+                self.revoke_issued_token(SecretHash(hash)).await?;
                 return Err(refused());
             };
             let approved = ApprovedGrant {
@@ -111,7 +111,7 @@ impl Request<'_> {
         Err(no_free_id())
     }
 
-    async fn revoke_what_was_issued(&self, hash: SecretHash) -> Answer<()> {
+    async fn revoke_issued_token(&self, hash: SecretHash) -> Answer<()> {
         let app = self.app;
         let now = app.now();
         let mut tx = app.store.begin().await?;
@@ -133,7 +133,7 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Answers a device that asks whether somebody approved it (RFC 8628 section 3.5).
+    /// Handles the poll of a device for its approval (RFC 8628 section 3.5).
     async fn device(&self, code: &str) -> Result<TokenResponse, OauthError> {
         let refused = || Code::InvalidGrant.because("this device code is not good");
         let hash = LinkSecret::parse(code).ok_or_else(refused)?.hash();
@@ -202,7 +202,7 @@ fn is_verifier(text: &str) -> bool {
     (43..=128).contains(&text.len()) && text.bytes().all(is_unreserved)
 }
 
-/// What the challenge of a verifier is with S256 (RFC 7636 section 4.6).
+/// Computes the S256 challenge of a verifier (RFC 7636 section 4.6).
 fn sha_256(text: &str) -> SecretHash {
     let mut hash = [0; 32];
     let digest = digest::digest(&digest::SHA256, text.as_bytes());
@@ -212,5 +212,5 @@ fn sha_256(text: &str) -> SecretHash {
     SecretHash(hash)
 }
 
-/// Four draws in a row that are taken would need billions of tokens.
+/// Four duplicate draws in a row would need billions of tokens.
 const MAX_DRAWS: u32 = 4;

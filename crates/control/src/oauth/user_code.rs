@@ -1,4 +1,4 @@
-//! The code that a person types from one screen into another (RFC 8628 section 6.1).
+//! The code that a user copies from a device into a browser (RFC 8628 section 6.1).
 
 use aws_lc_rs::hmac;
 use store::SecretHash;
@@ -7,13 +7,12 @@ use crate::app::App;
 use crate::problem::Answer;
 use crate::random;
 
-/// Eight letters: 34 bits, which is enough for ten minutes behind a throttle and little enough to
-/// type.
+/// Eight letters, 34 bits: enough for ten minutes behind a throttle, and short enough to type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct UserCode([u8; LETTERS]);
 
 impl UserCode {
-    /// Draws one. Bytes that would make some letters likelier than others are drawn again.
+    /// Draws a code. Bytes that would make some letters more likely than others are drawn again.
     pub(super) fn draw() -> Answer<Self> {
         let mut letters = [0; LETTERS];
         let mut at = 0;
@@ -30,7 +29,7 @@ impl UserCode {
         }
     }
 
-    /// Reads what a person typed: any case, with dashes and spaces anywhere.
+    /// Parses a code that a user typed: any case, with dashes and spaces anywhere.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text.len() > MAX_TYPED_BYTES {
             return None;
@@ -47,15 +46,15 @@ impl UserCode {
             .then_some(Self(letters))
     }
 
-    /// As it is shown: `XXXX-XXXX`.
+    /// The code as users see it: `XXXX-XXXX`.
     pub(super) fn reveal(self) -> String {
         let text = String::from_utf8_lossy(&self.0);
         let (left, right) = text.split_at_checked(LETTERS / 2).unwrap_or((&text, ""));
         format!("{left}-{right}")
     }
 
-    /// What is kept. All codes can be tried against a plain hash in a minute, so it is keyed: a
-    /// copy of the database approves nothing.
+    /// The keyed hash to store. All codes can be tried against a plain hash within a minute. With
+    /// the key, a copy of the database approves nothing.
     pub(super) fn hash(self, app: &App) -> Answer<SecretHash> {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &app.keys.derive("oauth-user-code")?);
         let mut hash = [0; 32];
@@ -66,22 +65,23 @@ impl UserCode {
     }
 }
 
-/// A code is a secret while it waits.
+/// A pending code is a secret.
 impl std::fmt::Debug for UserCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("UserCode")
     }
 }
 
-/// The letter of a byte: twelve bytes for each of the twenty letters, none for the rest.
+/// The letter for a byte. Each of the twenty letters has twelve bytes, and the remaining bytes have
+/// none.
 fn letter_of(byte: u8) -> Option<u8> {
     ALPHABET.get(usize::from(byte / 12)).copied()
 }
 
-/// RFC 8628 section 6.1: no vowels, so no words, and nothing that looks like something else.
+/// RFC 8628 section 6.1: no vowels, which avoids words, and no letters that look alike.
 const ALPHABET: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const LETTERS: usize = 8;
-/// Room for dashes and spaces wherever a person puts them.
+/// Allows for dashes and spaces at any position.
 const MAX_TYPED_BYTES: usize = 32;
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_read_however_it_is_typed() {
+    fn a_code_is_parsed_in_any_typed_form() {
         let code = UserCode::draw().unwrap();
         let shown = code.reveal();
         assert_eq!((shown.len(), &shown[4..5]), (9, "-"));

@@ -1,4 +1,4 @@
-//! What a person sees of the own account.
+//! The account page of a user.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ struct AccountPage<'a> {
     email_verified: bool,
     pending_email: Option<String>,
     has_password: bool,
-    /// Providers by which the person signs in.
+    /// Names of the providers that the user signs in with.
     identities: Vec<String>,
     workspaces: Vec<WorkspaceLine>,
     projects: Vec<ProjectLine>,
@@ -47,7 +47,7 @@ struct AccountPage<'a> {
     can_have_passkeys: bool,
     passkeys: Vec<PasskeyLine>,
     sessions: Vec<SessionLine>,
-    /// What was done lately, newest first.
+    /// Recent activity, newest first.
     entries: Vec<EntryLine>,
     note: Option<&'a str>,
     error: Option<&'a str>,
@@ -67,7 +67,7 @@ struct WorkspaceLine {
     role: &'static str,
 }
 
-/// A project whose terminals can be looked at.
+/// A project with terminals that the user may see.
 struct ProjectLine {
     id: String,
     name: String,
@@ -81,21 +81,20 @@ struct SessionLine {
     is_this: bool,
 }
 
-/// An entry of the person's own audit log.
+/// An entry of the user's own audit log.
 struct EntryLine {
     action: String,
     at: String,
     place: String,
-    /// The credential that did it.
+    /// The credential that performed the action.
     credential: Option<String>,
 }
 
-/// The front door.
+/// The start page.
 pub(super) async fn home() -> Response {
     see_other("/account")
 }
 
-/// The page.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -120,7 +119,7 @@ pub(super) async fn show(
     Ok(page(&account))
 }
 
-/// Changes the password, for who knows the old one.
+/// Changes the password of a user with the old one.
 pub(super) async fn change_password(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -152,7 +151,7 @@ pub(super) async fn change_password(
     })
 }
 
-/// Changes the name.
+/// Changes the display name.
 pub(super) async fn change_name(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -168,7 +167,7 @@ pub(super) async fn change_name(
     }
 }
 
-/// Sends a link to another address, for who proved a moment ago to be the person.
+/// Sends a link to another address. The user must have authenticated recently.
 pub(super) async fn change_email(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -182,7 +181,7 @@ pub(super) async fn change_email(
     }
 }
 
-/// Sends a link to the person's own address.
+/// Sends a link to the user's current address.
 pub(super) async fn confirm_email(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -206,7 +205,7 @@ async fn send_link(
     Ok(see_other("/account?done=email-sent"))
 }
 
-/// Ends all of the person's sessions.
+/// Ends all of the user's sessions.
 pub(super) async fn end_sessions(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -218,7 +217,7 @@ pub(super) async fn end_sessions(
     Ok(with_cookie(see_other("/login"), &cleared))
 }
 
-/// Ends one of the person's sessions.
+/// Ends one of the user's sessions.
 pub(super) async fn end_session(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -232,7 +231,7 @@ pub(super) async fn end_session(
     Ok(see_other("/account?done=session"))
 }
 
-/// The page again, with what is wrong in a form.
+/// Shows the page again, with the error of a form.
 async fn wrong(app: &App, who: &SignedIn, text: &str) -> Result<Response, PageRefusal> {
     let mut again = account_page(app, who).await?;
     again.error = Some(text);
@@ -283,8 +282,8 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> 
     })
 }
 
-/// The first projects by name. A session that is narrowed to some things is shown none: which ones it
-/// reaches is for the pages of each to say.
+/// The first projects by name. A session that is restricted to some resources gets none, because
+/// the pages of each project decide about access.
 async fn projects_of(
     read: &mut Conn,
     who: &SignedIn,
@@ -329,10 +328,10 @@ fn entry_line(entry: Entry) -> EntryLine {
     }
 }
 
-/// Entries on the page; `GET /api/user/audit` has all of them.
+/// Number of entries on the page. `GET /api/user/audit` lists all of them.
 const ENTRIES: u32 = 20;
 
-/// A provider's name, for people; its issuer where it is not the one of today.
+/// A provider's name, for users. If the provider is not the configured one, this is its issuer.
 fn provider_name(app: &App, issuer: String) -> String {
     let today = app.config.openid.as_ref();
     match today.filter(|config| config.issuer == issuer) {
@@ -354,8 +353,8 @@ fn line(session: Session, this: SessionId) -> SessionLine {
     }
 }
 
-/// What people call their browser, from what it calls itself. Every browser claims to be those that
-/// came before it, so the first that is found is the one; what is not known is shown as it is.
+/// The common name of a browser, from its `User-Agent`. Every browser claims to be its
+/// predecessors, so the first match is used. An unknown browser is shown unchanged.
 fn browser_name(user_agent: &str) -> String {
     let first = |known: &[(&str, &'static str)]| {
         let found = known.iter().find(|(mark, _)| user_agent.contains(mark));
@@ -390,7 +389,7 @@ mod tests {
     use super::browser_name;
 
     #[test]
-    fn a_browser_has_the_name_that_people_know() {
+    fn a_browser_is_shown_with_its_common_name() {
         for (user_agent, name) in [
             (
                 "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36",

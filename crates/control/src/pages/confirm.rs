@@ -1,4 +1,4 @@
-//! Proving again to be who one is, before what changes how one signs in.
+//! Reauthentication page, shown before a change of sign-in settings.
 
 use std::sync::Arc;
 
@@ -29,15 +29,15 @@ struct ConfirmPage<'a> {
     has_password: bool,
     has_codes: bool,
     has_passkeys: bool,
-    /// The provider, for who signs in by it.
+    /// The provider, for users who sign in with it.
     openid: Option<Button<'a>>,
     password_error: Option<&'a str>,
     code_error: Option<&'a str>,
     passkey_error: Option<&'a str>,
 }
 
-/// The person, where the last proof is recent; else the page that asks for one comes first, and
-/// then `path`.
+/// The user, if the last authentication is recent. Otherwise a redirect to the page that
+/// authenticates again and then returns to `path`.
 pub(super) fn proved(app: &App, who: SignedIn, path: &str) -> Result<SignedIn, PageRefusal> {
     if who.is_proved(app.now()) {
         return Ok(who);
@@ -45,7 +45,6 @@ pub(super) fn proved(app: &App, who: SignedIn, path: &str) -> Result<SignedIn, P
     Err(PageRefusal::SeeOther(with_next("/account/confirm", path)))
 }
 
-/// The page.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -59,7 +58,7 @@ pub(super) async fn show(
     ))
 }
 
-/// A password, or a code.
+/// Handles a submitted password or code.
 pub(super) async fn submit(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -90,7 +89,7 @@ pub(super) async fn submit(
     })
 }
 
-/// What the page hands to the browser's passkeys.
+/// Options for the browser's passkey API.
 pub(super) async fn options(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -103,7 +102,7 @@ pub(super) async fn options(
     Ok(json(&options))
 }
 
-/// A passkey.
+/// Handles a passkey response.
 pub(super) async fn passkey(
     State(app): State<Arc<App>>,
     visitor: Visitor,

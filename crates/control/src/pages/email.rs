@@ -1,4 +1,4 @@
-//! The link that proves a mail address.
+//! The page of a link that verifies a mail address.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ struct NewEmailPage<'a> {
     is_change: bool,
 }
 
-/// Asks once more: programs that look into mails follow links too.
+/// Requires a click, because mail scanners follow links as well.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -45,7 +45,7 @@ pub(super) async fn show(
     }))
 }
 
-/// Puts the address into force.
+/// Sets the address.
 pub(super) async fn submit(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -68,7 +68,7 @@ fn path(secret: &LinkSecret) -> String {
     format!("/account/email/{}", secret.reveal())
 }
 
-/// A link that never was, was used, is too old, or is another person's: one answer for all.
+/// The page for a link that is unknown, used, expired, or another user's. It does not reveal which.
 fn gone() -> Response {
     page_with(
         StatusCode::NOT_FOUND,

@@ -1,4 +1,4 @@
-//! Forms of our pages.
+//! Parsing of the platform's HTML forms.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::layout::PageRefusal;
 use crate::app::App;
 use crate::extract::{Query, read_body};
 
-/// The fields of a form that was sent from a page of ours. Other sites' forms are kept out by a layer
-/// over all routes ([`super::same_origin::require`]).
+/// The fields of a form that was sent from a page of the platform. A layer over all routes refuses
+/// forms of other sites ([`super::same_origin::require`]).
 #[derive(Debug)]
 pub struct Form(Query);
 
 impl Form {
-    /// Takes a field out; one that is not there is empty.
+    /// Removes and returns a field. A missing field is empty.
     pub fn text(&mut self, name: &str) -> String {
         self.0.text(name).unwrap_or_default()
     }
@@ -32,7 +32,7 @@ impl FromRequest<Arc<App>> for Form {
             .get(CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok());
         let bytes = read_body(body, MAX_FORM_BYTES).await?;
-        // A form without fields may come without a type.
+        // A form without fields may have no content type.
         if !bytes.is_empty() && !declared.is_some_and(is_form) {
             return Err(Problem::invalid_request("This is not a form.").into());
         }
@@ -48,5 +48,5 @@ fn is_form(declared: &str) -> bool {
     kind.eq_ignore_ascii_case("application/x-www-form-urlencoded")
 }
 
-/// The longest field is the address to go on to; the others are short.
+/// The longest field is the path to continue at. The others are short.
 const MAX_FORM_BYTES: usize = 32 * 1024;

@@ -1,4 +1,4 @@
-//! An invitation into a workspace.
+//! The page of an invitation to a workspace.
 
 use std::sync::Arc;
 
@@ -33,24 +33,24 @@ struct InvitationPage<'a> {
     openid: Option<Button<'a>>,
 }
 
-/// Who looks at the invitation.
+/// Visitor of an invitation page, which determines the form that it shows.
 enum InvitationViewer<'a> {
-    /// Whom it is for.
+    /// The invited user.
     Invited,
-    /// Somebody else, signed in.
+    /// Another signed-in user.
     Other { signed_in_as: &'a str },
-    /// Somebody who has the mail; the address has an account.
+    /// A visitor with the link from the mail. The address has an account.
     HasAccount,
-    /// Somebody who has the mail; the address has no account yet.
+    /// A visitor with the link from the mail. The address has no account yet.
     New { name: &'a str },
-    /// Somebody who has a copy of the link, such as whoever wrote the invitation: not told whether
-    /// the address has an account.
+    /// A visitor with a copy of the link, such as the author of the invitation. The page does not
+    /// reveal if the address has an account.
     Unknown { name: &'a str },
-    /// The same, where that link creates no account.
+    /// As [`Unknown`](Self::Unknown), with a link that creates no account.
     Copied,
 }
 
-/// The invitation.
+/// Shows the invitation.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -65,7 +65,7 @@ pub(super) async fn show(
     Ok(page(&shown(&app, &action, &open, &visitor, "")))
 }
 
-/// Joins: as the person who is signed in, or with a new account.
+/// Joins the workspace, as the signed-in user or with a new account.
 pub(super) async fn accept(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -93,9 +93,9 @@ pub(super) async fn accept(
         );
     }
     let (name, password) = (form.text("name"), form.text("password"));
-    // The same answers for every address, where the link cannot create an account.
+    // If the link cannot create an account, the response is the same for every address.
     if open.has_account || !open.creates_accounts {
-        // The same form made the account a moment ago.
+        // The same form created the account a moment ago.
         if invitations::has_joined_as_new(&app, &secret, &open).await? {
             return Ok(joined());
         }
@@ -103,7 +103,7 @@ pub(super) async fn accept(
     }
     match invitations::accept_as_new(&app, &secret, &open, &name, &password, &browser).await {
         Ok(Some(begun)) => Ok(with_cookie(see_other("/account"), &begun.set_cookie)),
-        // The same form, sent twice: one of the two made the account.
+        // The form was sent twice, and the other request created the account.
         Ok(None) if invitations::has_joined_as_new(&app, &secret, &open).await? => Ok(joined()),
         Ok(None) => Ok(gone()),
         Err(refusal)
@@ -126,8 +126,8 @@ pub(super) async fn accept(
     }
 }
 
-/// The password for an address that has an account already: it signs in, counted like any other, and
-/// comes back to the invitation.
+/// Handles the password for an address that already has an account. It signs the user in, counts
+/// like any other attempt, and returns to the invitation.
 async fn sign_in(
     app: &App,
     open: &Open,
@@ -205,7 +205,7 @@ fn path(secret: &LinkSecret, open: &Open, proof: &str) -> String {
     }
 }
 
-/// A link that was used up: by whoever asks again, or not.
+/// The page for a used link. It depends on the visitor being the user who joined.
 async fn used(app: &App, visitor: &Visitor, secret: &str) -> Result<Response, PageRefusal> {
     let Some(secret) = LinkSecret::parse(secret) else {
         return Ok(gone());

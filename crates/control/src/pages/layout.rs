@@ -1,4 +1,4 @@
-//! What every page has: its style, its headers, and the page that says no.
+//! Common parts of all pages: the style, the headers, and the error page.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ use types::problem::Problem;
 
 use crate::problem::Refusal;
 
-/// The style sheet, inline in each page: a page is one request, an error page too.
+/// The style sheet. It is inline, so that a page (also an error page) is one request.
 pub const STYLE: &str = include_str!("templates/style.css");
 
 /// A page with status 200.
@@ -43,9 +43,9 @@ pub fn page_with(status: StatusCode, template: &impl Template) -> Response {
 
 /// A page with status 200 whose form ends at a client's callback.
 ///
-/// Browsers hold the redirects after a form to `form-action` as well, so the callback has to be
-/// allowed; and what it redirects to, which is the client's business: hence its scheme and not its
-/// host.
+/// Browsers apply `form-action` to redirects after a form as well, so the policy has to allow the
+/// callback. It also has to allow redirects of the callback, which depend on the client. So it
+/// allows the callback's scheme and not its host.
 pub fn page_leading_to(template: &impl Template, callback: &Callback) -> Response {
     let schemes = if callback.as_str().starts_with("https:") {
         "https:"
@@ -60,7 +60,7 @@ pub fn page_leading_to(template: &impl Template, callback: &Callback) -> Respons
     response
 }
 
-/// A page with the script of passkeys.
+/// A page with the passkey script.
 pub fn script_page(status: StatusCode, template: &impl Template) -> Response {
     let mut response = page_with(status, template);
     response
@@ -69,10 +69,10 @@ pub fn script_page(status: StatusCode, template: &impl Template) -> Response {
     response
 }
 
-/// A page with a terminal, which talks to the engine of its project.
+/// A page with a terminal, which connects to the engine of its project.
 ///
-/// Scripts are files of ours, and text cannot become markup or code. Styles may be written by them,
-/// because that is how the terminal draws; with them nothing can be loaded from anywhere.
+/// Scripts are files of the platform, and text cannot become markup or code. Scripts may write
+/// styles, because the terminal draws that way. Styles cannot load anything from other origins.
 pub fn terminal_page(template: &impl Template, connect: &[String]) -> Response {
     let mut response = page(template);
     let policy = format!(
@@ -81,7 +81,7 @@ pub fn terminal_page(template: &impl Template, connect: &[String]) -> Response {
          require-trusted-types-for 'script'",
         connect.join(" ")
     );
-    // Domains of the configuration are host names; were one not, nothing at all would be allowed.
+    // Domains of the configuration are host names. If one were not, the policy would allow nothing.
     let policy = HeaderValue::try_from(policy);
     response.headers_mut().insert(
         CONTENT_SECURITY_POLICY,
@@ -90,7 +90,7 @@ pub fn terminal_page(template: &impl Template, connect: &[String]) -> Response {
     response
 }
 
-/// 303 to a path of ours, after a form (RFC 9110 section 15.4.4).
+/// Redirects to a path of the platform with 303, after a form (RFC 9110 section 15.4.4).
 pub fn see_other(path: &str) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
@@ -101,22 +101,22 @@ pub fn see_other(path: &str) -> Response {
     response
 }
 
-/// A page with a sentence, and perhaps a link on.
+/// A page with one sentence and an optional link.
 #[derive(Template)]
 #[template(path = "message.html")]
 pub struct MessagePage<'a> {
     pub title: &'a str,
     pub text: &'a str,
-    /// Path and label.
+    /// Path and label of the link.
     pub link: Option<(&'a str, &'a str)>,
 }
 
-/// A refusal that a person sees: the error of a page's handler, with `?`.
+/// A refusal that is shown as a page. It is the error type of page handlers, for use with `?`.
 #[derive(Debug)]
 pub enum PageRefusal {
-    /// A page that says what is wrong.
+    /// A page with the error.
     Problem(Box<Problem>),
-    /// Something else comes first, at this path of ours.
+    /// A redirect to a path of the platform that the visitor has to visit first.
     SeeOther(String),
 }
 
@@ -163,21 +163,21 @@ impl IntoResponse for PageRefusal {
     }
 }
 
-/// A path of ours to go on to after signing in: never another host, however a browser might read
-/// it.
+/// A path of the platform to continue at after signing in. It never leads to another host, however
+/// a browser parses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextPath(String);
 
 impl NextPath {
-    /// Longest path, in bytes. Authorization requests come back through here, with a `state` of 4 KiB
-    /// each byte of which may be percent-encoded.
+    /// Longest path, in bytes. Authorization requests pass through here, with a `state` of 4 KiB in
+    /// which each byte may be percent-encoded.
     pub const MAX_BYTES: usize = 15 * 1024;
 
-    /// The path that was asked for, or the account page where it is none of ours.
+    /// The requested path, or the account page if it is not a path of the platform.
     pub fn parse(asked: &str) -> Self {
         let mut bytes = asked.bytes();
         let rooted = bytes.next() == Some(b'/') && !matches!(bytes.next(), Some(b'/' | b'\\'));
-        // Browsers drop tabs and line ends and read a backslash as a slash.
+        // Browsers drop tabs and line ends, and read a backslash as a slash.
         let plain = asked
             .bytes()
             .all(|byte| (0x21..=0x7e).contains(&byte) && byte != b'\\');
@@ -200,22 +200,25 @@ fn html_response(status: StatusCode, html: String) -> Response {
     let headers = response.headers_mut();
     let fixed = HeaderValue::from_static;
     headers.insert(CONTENT_TYPE, fixed("text/html; charset=utf-8"));
-    // Pages are about the person who asks.
+    // Pages contain data of the visitor.
     headers.insert(CACHE_CONTROL, fixed("no-store"));
     headers.insert(CONTENT_SECURITY_POLICY, POLICY.clone());
     headers.insert(X_CONTENT_TYPE_OPTIONS, fixed("nosniff"));
-    // Addresses hold reset secrets, which no other site may learn. Not `no-referrer`: with it a
-    // browser sends `Origin: null` with our own forms (Fetch, "serializing a request origin").
+    // Addresses contain reset secrets, which other sites must not see. The value is not
+    // `no-referrer`: with it a browser sends `Origin: null` with the platform's own forms (Fetch,
+    // "serializing a request origin").
     headers.insert(REFERRER_POLICY, fixed("same-origin"));
     headers.insert("cross-origin-opener-policy", fixed("same-origin"));
     response
 }
 
-/// No scripts, no frames, nothing from elsewhere; the one style by its hash (CSP level 3).
+/// The policy forbids scripts, frames and external resources. It allows the one style by its hash
+/// (CSP level 3).
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| policy("'self'", ""));
 
-/// The same, and what the script of passkeys needs: to be loaded from its file, and to ask us for a
-/// challenge. Nothing that it does can make text into markup or code (Trusted Types).
+/// The policy for pages with the passkey script. It also allows to load the script from its file
+/// and to fetch a challenge from the platform. The script cannot turn text into markup or code
+/// (Trusted Types).
 static SCRIPT_POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let more = "; script-src 'self'; connect-src 'self'; require-trusted-types-for 'script'";
     policy("'self'", more)
@@ -227,7 +230,7 @@ fn policy(form_action: &str, more: &str) -> HeaderValue {
         "default-src 'none'; style-src 'sha256-{hash}'; form-action {form_action}; \
          frame-ancestors 'none'; base-uri 'none'{more}"
     );
-    // Base64 is visible ASCII; were it not, nothing at all would be allowed.
+    // Base64 is visible ASCII. If it were not, the policy would allow nothing.
     HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
 
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_people_wrote_is_escaped() {
+    async fn user_text_is_escaped() {
         let page = page(&MessagePage {
             title: "<b>",
             text: "a & \"b\" <script>",
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn only_paths_of_ours_are_gone_on_to() {
+    fn redirects_lead_only_to_paths_of_the_platform() {
         for good in ["/", "/account", "/oauth/authorize?client_id=a&state=%2F%2F"] {
             assert_eq!(NextPath::parse(good).as_str(), good);
         }

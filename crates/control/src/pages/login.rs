@@ -1,4 +1,4 @@
-//! Signing in and out.
+//! Sign-in and sign-out pages.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) struct LoginPage<'a> {
 }
 
 impl<'a> LoginPage<'a> {
-    /// The form as it is shown first.
+    /// The initial form.
     pub(super) fn new(app: &'a App, next: &'a str) -> Self {
         Self {
             next,
@@ -47,7 +47,7 @@ impl<'a> LoginPage<'a> {
         }
     }
 
-    /// The form, after a passkey that was refused.
+    /// The form after a refused passkey.
     pub(super) fn after_passkey(self, error: &'a str) -> Self {
         Self {
             passkey_error: Some(error),
@@ -56,7 +56,7 @@ impl<'a> LoginPage<'a> {
     }
 }
 
-/// The form. Who is signed in already goes on.
+/// Shows the form. A user who is already signed in is redirected.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -75,7 +75,7 @@ pub(super) async fn show(
     script_page(StatusCode::OK, &login)
 }
 
-/// The form as it was sent. Wrong addresses and wrong passwords look the same.
+/// Handles the form. Wrong addresses and wrong passwords get the same response.
 pub(super) async fn submit(
     State(app): State<Arc<App>>,
     browser: Browser,
@@ -100,7 +100,7 @@ pub(super) async fn submit(
     }
 }
 
-/// Ends the session, whatever state it is in.
+/// Ends the session, also a pending one.
 pub(super) async fn sign_out(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
@@ -122,8 +122,9 @@ pub(super) async fn sign_out(
     Ok(with_cookie(see_other("/login"), &cleared))
 }
 
-/// The page again, with what went wrong: 401 for a wrong proof, which is `wrong`, 429 for too many.
-/// A 401 of a page has no challenge: there is no scheme by which a browser could answer it.
+/// Shows the page again with an error: 401 and the text `wrong` for wrong credentials, 429 for too
+/// many attempts. The 401 has no challenge header, because there is no scheme that a browser could
+/// use.
 pub(super) fn refusal<'a, T: Template>(
     error: SignInError,
     wrong: &'a str,
@@ -143,5 +144,5 @@ pub(super) fn refusal<'a, T: Template>(
     }
 }
 
-/// What a person learns of a password or a code that is wrong.
+/// Message for a wrong password or code.
 pub(super) const WRONG: &str = "That is not right. Look at what you typed and try again.";

@@ -1,4 +1,4 @@
-//! Signing in through the OpenID provider: the way there, and the way back.
+//! Sign-in through the OpenID provider: the redirect to the provider and the callback.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::people::openid::{Provider, ProviderError};
 use crate::people::session::{Browser, Visitor, cookie_of};
 use types::problem::Problem;
 
-/// The provider as pages show it.
+/// The button of the provider on a page.
 pub(super) struct Button<'a> {
     /// Its name.
     pub(super) name: &'a str,
-    /// Where the way to it begins.
+    /// Path that starts the sign-in.
     pub(super) href: String,
 }
 
 impl<'a> Button<'a> {
-    /// For a sign-in that goes on to `next`; `None` where there is no provider.
+    /// A button for a sign-in that continues at `next`. `None` if there is no provider.
     pub(super) fn new(app: &'a App, next: &str) -> Option<Self> {
         let provider = app.people.openid.as_ref()?;
         Some(Self {
@@ -36,7 +36,7 @@ impl<'a> Button<'a> {
         })
     }
 
-    /// For a proof once more, of somebody who is signed in.
+    /// A button that makes a signed-in user authenticate again.
     pub(super) fn anew(app: &'a App, next: &str) -> Option<Self> {
         let mut button = Self::new(app, next)?;
         button.href.push_str("&anew=yes");
@@ -44,8 +44,8 @@ impl<'a> Button<'a> {
     }
 }
 
-/// To the provider. A link and no form: the policy of our pages lets no form end at another site,
-/// and browsers apply it to where a form is sent on to.
+/// Redirects to the provider. The button is a link and not a form. The policy of the pages allows
+/// no form that ends at another site, and browsers apply it to redirects of a form as well.
 pub(super) async fn begin(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -56,7 +56,8 @@ pub(super) async fn begin(
     let provider = provider(&app)?;
     let next = NextPath::parse(&query.text("next").unwrap_or_default());
     let anew = query.text("anew").is_some();
-    // Another site can lead people to the button; it does not press it.
+    // Another site may show the user a link to the button's page, but must not start the sign-in
+    // itself.
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     if !matches!(site, None | Some(b"same-origin" | b"none")) {
         return Ok(see_other(&with_next("/login", next.as_str())));
@@ -70,7 +71,7 @@ pub(super) async fn begin(
     }
 }
 
-/// Back from the provider.
+/// Handles the callback from the provider.
 pub(super) async fn callback(
     State(app): State<Arc<App>>,
     browser: Browser,
@@ -91,7 +92,8 @@ pub(super) async fn callback(
             let response = with_cookie(see_other(&on), &arrived.begun.set_cookie);
             Ok(with_cookie(response, &cookie.clear()))
         }
-        // The sign-in of this browser, if there is one, is not the one that was answered.
+        // The callback does not belong to the sign-in of this browser. If the browser has one, it
+        // stays valid.
         Err(error @ FlowError::NotBegun) => refused(&app, provider, error),
         Err(error) => Ok(with_cookie(
             refused(&app, provider, error)?,
@@ -104,7 +106,7 @@ fn provider(app: &App) -> Result<&Provider, PageRefusal> {
     Ok(app.people.openid.as_ref().ok_or_else(Problem::not_found)?)
 }
 
-/// A page that says what happened and what can be done.
+/// A page with the failure and a way to continue.
 fn refused(app: &App, provider: &Provider, error: FlowError) -> Result<Response, PageRefusal> {
     let name = &provider.config().name;
     let (status, title, text) = match error {

@@ -1,7 +1,7 @@
-//! The one script of the platform: a browser gives passkeys to scripts alone.
+//! The passkey script. Browsers offer passkeys only to scripts.
 //!
-//! It is a file of ours, named in the policy of the pages that need it and of no others. It sends
-//! the forms of those pages: what comes back is a page, as from any other form.
+//! It is a file of the platform. Only the policies of the pages that need it allow it. It submits
+//! the forms of those pages, and the response is a page as for any other form.
 
 use axum::response::{IntoResponse as _, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -10,7 +10,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 pub(super) async fn serve() -> Response {
     let headers = [
         (CONTENT_TYPE, "text/javascript; charset=utf-8"),
-        // Small, and to be of the same version as the page that names it.
+        // The script is small and must have the same version as the page that loads it.
         (CACHE_CONTROL, "no-cache"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];

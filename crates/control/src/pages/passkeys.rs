@@ -1,4 +1,4 @@
-//! Passkeys: signing in with one, adding one, removing one.
+//! Passkey pages: signing in with one, adding one, removing one.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ struct AddPage<'a> {
     error: Option<&'a str>,
 }
 
-/// What the sign-in page hands to the browser's passkeys. The challenge is bound to a cookie: there
-/// is no session yet.
+/// Passkey options for the sign-in page. The challenge is bound to a cookie, because there is no
+/// session yet.
 pub(super) async fn sign_in_options(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
@@ -72,7 +72,7 @@ pub(super) async fn sign_in(
     }
 }
 
-/// What the page of the second step hands to the browser's passkeys.
+/// Passkey options for the page of the second factor.
 pub(super) async fn step_options(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -112,7 +112,7 @@ pub(super) async fn step(
     }
 }
 
-/// The page on which a passkey is made.
+/// Shows the page that creates a passkey.
 pub(super) async fn show_new(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -125,7 +125,7 @@ pub(super) async fn show_new(
     Ok(script_page(StatusCode::OK, &page))
 }
 
-/// What that page hands to the browser's passkeys.
+/// Passkey options for that page.
 pub(super) async fn creation_options(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -135,7 +135,7 @@ pub(super) async fn creation_options(
     Ok(json(&passkeys::creation(&app, &who).await?))
 }
 
-/// The passkey that was made.
+/// Stores the created passkey.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -169,7 +169,7 @@ pub(super) async fn create(
     Ok(script_page(StatusCode::UNPROCESSABLE_ENTITY, &again))
 }
 
-/// Takes one away.
+/// Removes a passkey.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -184,7 +184,8 @@ pub(super) async fn remove(
     Ok(see_other("/account?done=passkey-off"))
 }
 
-/// The fields that the script adds. One that is not well encoded is empty, and verifies nothing.
+/// The fields that the script adds. A field with an invalid encoding becomes empty, and its
+/// verification fails.
 pub(super) fn sent(form: &mut Form) -> PasskeyResponse {
     let mut field = |name: &str| bytes(&form.text(name));
     PasskeyResponse {
@@ -204,7 +205,7 @@ fn bytes(text: &str) -> Vec<u8> {
     BASE64_URL_SAFE_NO_PAD.decode(text).unwrap_or_default()
 }
 
-/// What a person learns of a passkey that was refused.
+/// Message for a refused passkey.
 pub(super) const WRONG: &str =
     "That passkey was not accepted. Try once more, or go on in another way.";
 

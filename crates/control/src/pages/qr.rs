@@ -1,4 +1,4 @@
-//! QR codes in pages: vector images whose size the style decides.
+//! QR codes in pages: vector images with a size that the style sets.
 
 use std::fmt::Write as _;
 
@@ -7,14 +7,14 @@ use qrcode::{Color, EcLevel, QrCode};
 /// A QR code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Qr {
-    /// Modules of a side, with the quiet zone.
+    /// Number of modules of a side, with the quiet zone.
     pub(super) side: usize,
     /// The dark modules as the path of an SVG whose unit is a module.
     pub(super) path: String,
 }
 
 impl Qr {
-    /// The code of a text. `None`: the text is longer than what a code holds.
+    /// The QR code of a text. `None` if the text is too long.
     pub(super) fn of(text: &str) -> Option<Self> {
         let code = QrCode::with_error_correction_level(text, EcLevel::M).ok()?;
         let width = code.width();

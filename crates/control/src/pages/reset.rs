@@ -1,4 +1,4 @@
-//! A new password by mail.
+//! Pages of the password reset by mail.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ struct NewPasswordPage<'a> {
     error: Option<&'a str>,
 }
 
-/// The form that asks for a link.
+/// Shows the form that requests a link.
 pub(super) async fn show() -> Response {
     page(&ResetPage {
         email: "",
@@ -40,7 +40,7 @@ pub(super) async fn show() -> Response {
     })
 }
 
-/// Sends the link; the answer is the same whoever has the address.
+/// Sends the link. The response is the same for every address.
 pub(super) async fn submit(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -66,7 +66,7 @@ pub(super) async fn submit(
     }))
 }
 
-/// The form of a link that works.
+/// Shows the form of a valid link.
 pub(super) async fn show_new(
     State(app): State<Arc<App>>,
     Path(secret): Path<String>,
@@ -119,7 +119,7 @@ fn path(secret: &LinkSecret) -> String {
     format!("/reset/{}", secret.reveal())
 }
 
-/// A link that never was, was used, or is too old: one answer for all.
+/// The page for a link that is unknown, used or expired. It does not reveal which.
 fn gone() -> Response {
     page_with(
         StatusCode::NOT_FOUND,

@@ -1,9 +1,9 @@
-//! Whether a write comes from a page of ours.
+//! Check that a write comes from a page of the platform.
 //!
-//! A browser sends the session cookie along with a request that another site made it send. What
-//! another site cannot do is lie in `Sec-Fetch-Site` and `Origin`: the browser writes them. So a
-//! write that carries only the cookie has to show one of them, and all that it shows must be ours.
-//! There is no token in the forms, nothing to store and nothing to leak.
+//! A browser sends the session cookie along with a request that another site triggered. Another
+//! site cannot forge `Sec-Fetch-Site` and `Origin`, because the browser writes them. So a write
+//! that is authenticated by the cookie must have one of these headers, and each that it has must
+//! name the platform. There is no token in the forms, so there is nothing to store or to leak.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use crate::app::App;
 use crate::people::session;
 use crate::problem::Refusal;
 
-/// Refuses every write that a page of another site may have sent: the layer over all routes of the
-/// platform, so that no handler can forget it.
+/// Refuses every write that a page of another site may have sent. This is a layer over all routes
+/// of the platform, so that no handler can forget it.
 ///
-/// A write with a bearer token is not the browser's own doing, and one to the endpoints of
-/// [`WITHOUT_COOKIES`] reads no cookie. An API call without a session cookie is refused by its handler.
+/// Other sites cannot make a browser send a bearer token, and the endpoints of [`WITHOUT_COOKIES`]
+/// read no cookie. An API handler refuses a call without a session cookie.
 pub(crate) async fn require(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let reads = matches!(
         *request.method(),
@@ -40,7 +40,7 @@ pub(crate) async fn require(State(app): State<Arc<App>>, request: Request, next:
     PageRefusal::from(refusal()).into_response()
 }
 
-/// Whether a route decides by the cookies of a request, also by whose browser it was.
+/// True if a route uses the cookies of a request for a decision, even only to identify the browser.
 fn is_for_cookies(app: &App, request: &Request) -> bool {
     let path = request.uri().path();
     if WITHOUT_COOKIES.contains(&path) {
@@ -57,8 +57,8 @@ fn is_api(path: &str) -> bool {
     path.starts_with("/api/")
 }
 
-/// Endpoints beside the API that take writes and read no cookie: a client, a device or an engine proves
-/// itself by what it sends.
+/// Endpoints outside the API that accept writes and read no cookie. Clients, devices and engines
+/// authenticate with the content of the request.
 pub const WITHOUT_COOKIES: [&str; 4] = [
     "/link/v1/reports",
     "/oauth/token",
@@ -66,10 +66,10 @@ pub const WITHOUT_COOKIES: [&str; 4] = [
     "/oauth/device_authorization",
 ];
 
-/// Whether the browser vouches that the request is from the origin `base_url` itself.
+/// True if the browser confirms that the request is from the origin `base_url` itself.
 ///
-/// `base_url` is `scheme://host[:port]`, without a path. False where neither header is there: a
-/// client that is no browser uses a bearer token.
+/// `base_url` is `scheme://host[:port]`, without a path. False if neither header is present. A
+/// client that is not a browser uses a bearer token.
 pub fn is_same_origin(headers: &HeaderMap, base_url: &str) -> bool {
     let site = one(headers, "sec-fetch-site");
     let origin = one(headers, header::ORIGIN.as_str());
@@ -84,7 +84,7 @@ pub fn is_same_origin(headers: &HeaderMap, base_url: &str) -> bool {
     }
 }
 
-/// What a write gets that is not.
+/// Response to a write from another origin.
 pub fn refusal() -> Problem {
     let detail = "This was not sent from a page of ours. Open the page again.";
     Problem::new(403, "foreign_origin", detail)
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_of_ours_is_taken() {
+    fn a_form_of_the_platform_is_accepted() {
         assert!(same(&[
             ("sec-fetch-site", "same-origin"),
             ("origin", "https://svc.example")
@@ -133,7 +133,7 @@ mod tests {
             &[][..],
             &[("sec-fetch-site", "cross-site")],
             &[("sec-fetch-site", "same-site")],
-            // A bookmark or an address typed by hand sends no form.
+            // A bookmark or a typed address does not submit a form.
             &[("sec-fetch-site", "none")],
             &[("origin", "null")],
             &[("origin", "https://svc.example.evil.example")],

@@ -1,4 +1,4 @@
-//! The second factor: the step at sign-in, and the authenticator app, set up and taken away.
+//! Pages of the second factor: the step at sign-in, and setup and removal of the authenticator app.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(super) struct CodesPage {
     pub(super) codes: Vec<String>,
 }
 
-/// The step at sign-in.
+/// Shows the step at sign-in.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -65,7 +65,7 @@ pub(super) async fn show(
     })
 }
 
-/// The code as it was sent.
+/// Handles the submitted code.
 pub(super) async fn submit(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -101,15 +101,15 @@ pub(super) async fn set_up(
     Ok(page(&enrol_page(&app, &who, &secret, None)))
 }
 
-/// A first code: puts the second factor in force, and shows the recovery codes.
+/// Activates the authenticator app with a first code, and shows the recovery codes.
 pub(super) async fn confirm(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    // A secret that was shown and never confirmed stays: without this, a browser that was left open
-    // could guess at it, and would be shown the recovery codes.
+    // A secret that was shown and not confirmed is kept. Without this check, an attacker at an
+    // unattended browser could guess its code and would see the recovery codes.
     let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
     match second_factor::confirm(&app, &who, &form.text("code"), ip).await? {
         ConfirmationOutcome::On(Some(codes)) => {
@@ -119,7 +119,7 @@ pub(super) async fn confirm(
         ConfirmationOutcome::On(None) => return Ok(see_other("/account?done=second-factor-on")),
         ConfirmationOutcome::No => {}
     }
-    // Set up in another window, or never: there is nothing to confirm here.
+    // The app was set up in another window, or never. There is nothing to confirm.
     let secret = secret_of(&app, &who.user)?.filter(|_| who.user.totp_confirmed_at.is_none());
     Ok(match secret {
         Some(secret) => {
@@ -131,7 +131,7 @@ pub(super) async fn confirm(
     })
 }
 
-/// Takes the authenticator app away.
+/// Removes the authenticator app.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
@@ -143,7 +143,7 @@ pub(super) async fn remove(
     Ok(see_other("/account?done=second-factor-off"))
 }
 
-/// The step at sign-in, for somebody who is half way.
+/// The step at sign-in, for a user whose second factor is pending.
 pub(super) async fn step_page<'a>(
     app: &App,
     who: &HalfSignedIn,

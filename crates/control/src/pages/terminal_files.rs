@@ -1,5 +1,5 @@
-//! What the pages with a terminal load: scripts of ours, and xterm.js, which the build took in or did
-//! not (`build.rs`).
+//! Files of the pages with a terminal: the platform's scripts, and xterm.js if the build includes
+//! it (`build.rs`).
 
 use axum::response::{IntoResponse as _, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -23,19 +23,19 @@ pub(super) async fn serve(Path(name): Path<String>) -> Result<Response, PageRefu
     };
     let headers = [
         (CONTENT_TYPE, kind),
-        // To be of the same version as the page that names it.
+        // The file must have the same version as the page that loads it.
         (CACHE_CONTROL, "no-cache"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     Ok((headers, bytes).into_response())
 }
 
-/// Whether this build has a terminal.
+/// True if this build includes the terminal.
 pub(super) const fn has_terminal() -> bool {
     !XTERM.is_empty()
 }
 
-/// The files of xterm.js: all of them or none.
+/// The files of xterm.js. Either all of them are included or none.
 const XTERM: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
 const OURS: [(&str, &str); 15] = [

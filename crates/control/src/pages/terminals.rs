@@ -1,9 +1,8 @@
-//! Terminals in a browser: what there is to open, one that is open, one that is watched, one that
-//! was recorded.
+//! Browser terminal pages: the list, an open terminal, a watched one, and a recording.
 //!
-//! A page says who looks, which project it is about and where that project's engine is; its script
-//! does the rest, with short-lived tokens that it asks for with the session's cookie. What of it the
-//! person may do is judged by the engine; the page only leaves out what it would refuse.
+//! A page contains the user, the project, and the address of the project's engine. Its script does
+//! the rest with short-lived tokens, which it requests with the session cookie. The engine decides
+//! what the user may do. The page only hides the actions that the engine would refuse.
 
 use std::sync::Arc;
 
@@ -34,11 +33,11 @@ struct ListPage {
 struct TerminalPage {
     place: Place,
     view: View,
-    /// The server or session that the address names.
+    /// The server or session in the page's path.
     subject: String,
 }
 
-/// What all of these pages say.
+/// Data of all terminal pages.
 struct Place {
     project: String,
     workspace: String,
@@ -46,13 +45,13 @@ struct Place {
     user: String,
     /// Origin of the engine, `https://<endpoint>.<domain>[:port]`.
     engine: String,
-    /// Permissions that the role of the person allows, by their names.
+    /// Names of the permissions that the user's role allows.
     may: String,
     has_terminal: bool,
     may_replay: bool,
 }
 
-/// What a terminal page is for.
+/// Kind of a terminal page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
     Open,
@@ -140,7 +139,7 @@ async fn show(
     Ok(terminal_page(&page, &connect))
 }
 
-/// The project, for a member who may see sessions, and the address of tunnels of its engine.
+/// The project, if the user is a member who may see sessions, and the tunnel address of its engine.
 async fn place(
     app: &App,
     visitor: Visitor,
@@ -180,8 +179,8 @@ async fn place(
     ))
 }
 
-/// Where the script of a page may connect to: the engine of the project, and where a terminal is
-/// opened, the tunnels beside it, whose names are known to the engine alone.
+/// Addresses that the script of a page may connect to: the engine of the project and, for opening a
+/// terminal, its tunnels. Only the engine has the names of the tunnels.
 fn connect(place: &Place, domain: &str, opens: bool) -> Vec<String> {
     let engine = &place.engine;
     let stream = engine.replacen("https:", "wss:", 1);
@@ -192,14 +191,14 @@ fn connect(place: &Place, domain: &str, opens: bool) -> Vec<String> {
     all
 }
 
-/// Part of an address of ours to come back to; what is no plain word names nothing, and so may be
-/// left out.
+/// Part of a path to return to. A text that is not a plain word cannot name a resource, and is left
+/// out.
 fn segment(text: &str) -> String {
     let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.chars().filter(plain).collect()
 }
 
-/// What the scripts ask tokens for, and what decides which buttons there are.
+/// Permissions that the scripts request in tokens, and that determine the buttons.
 const ASKED: [Permission; 7] = [
     Permission::TunnelsResourcesReadOnly,
     Permission::TunnelsStreamsCreateDelete,
@@ -215,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_to_come_back_to_has_plain_words_alone() {
+    fn a_return_path_has_only_plain_words() {
         assert_eq!(segment("wts_01J-a.b"), "wts_01J-a.b");
         assert_eq!(segment("../x?y#z%2f\"<>"), "..xyz2f");
     }

@@ -1,4 +1,4 @@
-//! Accounts: making people, their passwords, the sessions that they see.
+//! User accounts: creation, passwords, and the list of sessions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,22 +24,22 @@ use crate::random;
 use crate::wire::unix_millis;
 use crate::words::is_unseen;
 
-/// A person to be, with a password that was looked at.
+/// A user to create. The password has been checked.
 #[derive(Debug)]
 pub struct NewPerson {
-    /// The address. Whoever calls knows whether the person proved to read it.
+    /// The address. `email_verified` states if the user has proved to read it.
     pub email: Email,
     /// Name to show: see [`name`].
     pub name: String,
-    /// The password's hash; none for who signs in by an OpenID provider.
+    /// Hash of the password. `None` for users of an OpenID provider.
     pub password: Option<PasswordHash>,
-    /// What the person is to the installation.
+    /// Role of the user in the installation.
     pub role: Role,
-    /// Whether the address was proved.
+    /// True if the user has proved to read mail to the address.
     pub email_verified: bool,
 }
 
-/// Makes a person and the workspace that is the person's own.
+/// Creates a user and the user's personal workspace.
 ///
 /// # Errors
 /// [`store::Conflict::EmailTaken`].
@@ -67,7 +67,7 @@ pub async fn create(
     Ok((id, workspace))
 }
 
-/// Makes an operator of the installation: the first person, from the command line.
+/// Creates an operator of the installation. The command line creates the first user this way.
 pub async fn create_admin(
     store: &Store,
     passwords: &Passwords,
@@ -96,8 +96,8 @@ pub async fn create_admin(
     Ok(made)
 }
 
-/// The name of a person or a workspace as it may be shown: trimmed, on one line, of a length that
-/// a page can show.
+/// Validates the display name of a user or a workspace. It is trimmed, has one line, and is short
+/// enough for a page.
 pub fn name(given: &str) -> Answer<String> {
     let name = given.trim();
     let length = name.chars().count();
@@ -108,7 +108,7 @@ pub fn name(given: &str) -> Answer<String> {
     Ok(name.to_owned())
 }
 
-/// Changes the name to show.
+/// Changes the display name.
 pub async fn change_name(app: &App, who: &SignedIn, given: &str) -> Answer<()> {
     let now = app.now();
     let name = name(given)?;
@@ -129,7 +129,7 @@ pub async fn change_name(app: &App, who: &SignedIn, given: &str) -> Answer<()> {
     Ok(())
 }
 
-/// Ends all of the person's sessions, this one too.
+/// Ends all sessions of the user, including the current one.
 pub async fn end_sessions(app: &App, who: &SignedIn) -> Answer<()> {
     let now = app.now();
     let id = who.user.id;
@@ -149,7 +149,7 @@ pub async fn end_sessions(app: &App, who: &SignedIn) -> Answer<()> {
     Ok(())
 }
 
-/// Whether the text is the password of somebody who is signed in; counted like a sign-in.
+/// Checks the password of a signed-in user. The attempt counts like a sign-in.
 pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), SignInError> {
     AttemptKey::password(&user.email)
         .begin(app, app.now())
@@ -169,17 +169,17 @@ pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), Si
     }
 }
 
-/// What becomes of credentials and linked applications when the password changes.
+/// Effect of a password change on credentials and linked applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// They stay.
+    /// They stay valid.
     Stay,
-    /// They are revoked: somebody else may have issued one.
+    /// They are revoked, because an attacker may have issued one.
     Revoked,
 }
 
 impl Credentials {
-    /// By the box of a form.
+    /// Reads the value of the form's checkbox.
     pub fn of_box(text: &str) -> Self {
         if text.is_empty() {
             Self::Stay
@@ -188,7 +188,7 @@ impl Credentials {
         }
     }
 
-    /// Does that for a person, in the transaction that sets the password.
+    /// Applies the choice in the transaction that sets the password.
     pub(super) async fn apply(
         self,
         tx: &mut Tx,
@@ -206,9 +206,9 @@ impl Credentials {
     }
 }
 
-/// Sets a new password, ends the person's other sessions, and gives this one another cookie, which is
-/// returned as the value of `Set-Cookie`. The caller has checked the old password. `None`: the session
-/// ended meanwhile, and nothing was changed.
+/// Sets a new password and ends the user's other sessions. The current session gets another cookie,
+/// which is returned as the value of `Set-Cookie`. The caller has checked the old password. `None`
+/// means that the session ended meanwhile and nothing was changed.
 pub async fn change_password(
     app: &Arc<App>,
     who: &SignedIn,
@@ -240,7 +240,7 @@ pub async fn change_password(
     Ok(Some(cookie))
 }
 
-/// Ends one of the person's sessions; one that is not there has ended already.
+/// Ends one of the user's sessions. A missing session has already ended, which is not an error.
 pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> Answer<()> {
     let mut tx = app.store.begin().await?;
     store::sessions::end_one(&mut tx, who.user.id, id, app.now()).await?;
@@ -248,8 +248,8 @@ pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> Answer<()>
     Ok(())
 }
 
-/// The person, as they are now, and until the transaction ends: what a decision depends on is read
-/// here, not before.
+/// Reads the user's current row and locks it until the transaction ends. Decisions must use this
+/// row and not an older copy.
 pub(super) async fn locked(tx: &mut Tx, id: UserId) -> Answer<User> {
     users::lock(tx, id).await?;
     let user = users::by_id(tx, id).await?;

@@ -1,11 +1,11 @@
-//! Attempts to prove who one is: a few at once, then with growing waits, counted in the database, so
-//! that neither a restart nor a second process forgives.
+//! Authentication attempts. The first few need no wait, later ones need growing waits. They are
+//! counted in the database, so that neither a restart nor a second process resets the count.
 //!
-//! An attempt counts when it begins, in a transaction of its own, so that many at the same time are
-//! not one. Success takes it back. Whoever knows an address can fail on purpose with its password:
-//! so the longest wait for a password is short. A wrong code comes from somebody who knows the
-//! password: so the waits for codes grow to hours, the owner is mailed, and the audit log has each
-//! one.
+//! An attempt counts when it starts, in a transaction of its own, so that parallel attempts all
+//! count. Success resets the count. Anyone with an address can fail on purpose with its password,
+//! so the longest wait for a password is short. A wrong code comes from a client that has the right
+//! password. So the waits for codes grow to hours, the owner gets a mail, and the audit log records
+//! each one.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::problem::Answer;
 
-/// What attempts are counted for.
+/// Subject of an attempt counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AttemptKey {
     kind: Kind,
@@ -33,8 +33,8 @@ pub(super) struct AttemptKey {
 }
 
 impl AttemptKey {
-    /// A password for the account of an address. A hash, because the text is whatever a stranger
-    /// typed, of any length.
+    /// A password for the account of an address. The key is a hash because the text is untrusted
+    /// and can have any length.
     pub(super) fn password(email: &str) -> Self {
         let digest = digest::digest(&digest::SHA256, email.trim().to_lowercase().as_bytes());
         Self {
@@ -51,7 +51,7 @@ impl AttemptKey {
         }
     }
 
-    /// A passkey. It cannot be guessed, so that nobody waits for long.
+    /// A passkey. It cannot be guessed, so the waits are short.
     pub(super) fn passkey(user: UserId) -> Self {
         Self {
             kind: Kind::Passkey,
@@ -66,14 +66,14 @@ impl AttemptKey {
         }
     }
 
-    /// Counts an attempt that begins, and returns how many there are with it.
+    /// Counts an attempt at its start. Returns the number of attempts, including this one.
     ///
     /// # Errors
-    /// The wait after those before is not over.
+    /// The wait after the previous attempts is not over.
     pub(super) async fn begin(&self, app: &App, now: Timestamp) -> Result<u32, SignInError> {
         let limits = self.limits();
         let forgotten_after = SignedDuration::from_secs(limits.forgotten_after.into());
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_RETRIES {
             let mut tx = app.store.begin().await?;
             let known = stored::find(&mut tx, self.kind, &self.key, now).await?;
             let count = known.as_ref().map_or(0, |known| known.count);
@@ -88,18 +88,18 @@ impl AttemptKey {
                 return Ok(tries.saturating_add(1));
             }
         }
-        // Others count all the time.
+        // Concurrent attempts have won every round.
         Err(TooSoon(1).into())
     }
 
-    /// Forgets the attempts, in the transaction of the one that was good.
+    /// Resets the counter, in the transaction of the successful attempt.
     pub(super) async fn forgive(&self, tx: &mut Tx) -> Answer<()> {
         stored::forget(tx, self.kind, &self.key).await?;
         Ok(())
     }
 }
 
-/// Forgets what was counted for an account whose owner was proved in another way.
+/// Resets all counters of an account whose owner has authenticated in another way.
 pub(super) async fn forgive_all(tx: &mut Tx, user: &User) -> Answer<()> {
     let counted = [
         AttemptKey::password(&user.email),
@@ -112,8 +112,8 @@ pub(super) async fn forgive_all(tx: &mut Tx, user: &User) -> Answer<()> {
     Ok(())
 }
 
-/// Writes down that a code was wrong, the `count`th in a row, and tells the owner once there are
-/// several: somebody knows the password.
+/// Records the `count`th wrong code in a row. After several wrong codes it notifies the owner,
+/// because an attacker may have the password.
 pub(super) async fn wrong_code(
     app: &Arc<App>,
     user: &User,
@@ -133,29 +133,29 @@ pub(super) async fn wrong_code(
     )
     .await?;
     tx.commit().await?;
-    if is_told(count) {
+    if notifies_owner(count) {
         notices::send(app, user, &Notice::SecondFactorGuessed, ip, now);
     }
     Ok(())
 }
 
-/// At the last attempt without a wait, and then each time the number has doubled: a person learns
-/// of it, and gets no mail for each guess.
-fn is_told(count: u32) -> bool {
+/// True at the last attempt without a wait, and then each time the number has doubled. The user is
+/// notified without a mail for each guess.
+fn notifies_owner(count: u32) -> bool {
     let first = Limits::CODES.free;
     count.is_multiple_of(first) && (count / first).is_power_of_two()
 }
 
-/// Each look after the first follows an attempt that another one counted.
-const MAX_LOOKS: u32 = 8;
+/// Upper bound for retries. Each retry follows a concurrent attempt that was counted.
+const MAX_RETRIES: u32 = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_told_at_once_and_then_less_and_less() {
-        let told: Vec<_> = (1..=100).filter(|count| is_told(*count)).collect();
-        assert_eq!(told, [5, 10, 20, 40, 80]);
+    fn the_owner_is_notified_after_five_failures_and_then_less_often() {
+        let notified: Vec<_> = (1..=100).filter(|count| notifies_owner(*count)).collect();
+        assert_eq!(notified, [5, 10, 20, 40, 80]);
     }
 }

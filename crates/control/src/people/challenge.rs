@@ -1,8 +1,9 @@
-//! Challenges that passkeys answer: ours, for one purpose and one browser, for five minutes, once.
+//! Challenges for passkeys. Each is made by the platform for one purpose and one browser. It is
+//! valid for five minutes and can be used once.
 //!
-//! A challenge is not kept when it is given, so that strangers who ask for them cannot fill the
-//! database: it is its end, a nonce, and a MAC over both, over the purpose and over the browser. What
-//! is kept, until its end, is that it was answered ([`spend`]).
+//! Unanswered challenges are not stored, so that strangers cannot fill the database by requesting
+//! them. A challenge consists of its expiry, a nonce, and a MAC over both, the purpose and the
+//! browser. Only answered challenges are stored, until they expire ([`spend`]).
 
 use aws_lc_rs::{digest, hmac};
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +14,7 @@ use crate::app::App;
 use crate::problem::Answer;
 use crate::random;
 
-/// What a challenge is for; an answer for one purpose is worth nothing for another.
+/// Purpose of a challenge. An answer for one purpose is not valid for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Registering a passkey.
@@ -22,18 +23,18 @@ pub enum Purpose {
     SignIn,
     /// The second factor, after a password.
     SecondFactor,
-    /// Proving again to be who one is.
+    /// Authenticating again as the signed-in user.
     Confirm,
 }
 
-/// One of our challenges, as it came back.
+/// A challenge of the platform that a browser has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     bytes: Vec<u8>,
     ends: Timestamp,
 }
 
-/// Gives a challenge to the browser that is `bound_to` a session or a cookie.
+/// Issues a challenge to the browser that is `bound_to` a session or a cookie.
 pub fn issue(app: &App, purpose: Purpose, bound_to: &[u8]) -> Answer<Vec<u8>> {
     let ends = later(app.now(), LIFETIME).as_millisecond().to_be_bytes();
     let mut bytes = [&ends[..], &random::bytes::<NONCE>()?].concat();
@@ -42,7 +43,7 @@ pub fn issue(app: &App, purpose: Purpose, bound_to: &[u8]) -> Answer<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The challenge, if it is one that this browser got for this purpose, and not too old.
+/// Returns the challenge if it was issued to this browser for this purpose and has not expired.
 pub fn recognise(
     app: &App,
     purpose: Purpose,
@@ -68,7 +69,7 @@ pub fn recognise(
     })
 }
 
-/// Uses a challenge up. False when it was answered before.
+/// Uses a challenge. False if it was answered before.
 pub async fn spend(tx: &mut Tx, challenge: &Challenge) -> Answer<bool> {
     let mut hash = [0; 32];
     let digest = digest::digest(&digest::SHA256, &challenge.bytes);
@@ -89,11 +90,11 @@ fn key(app: &App, purpose: Purpose) -> Answer<hmac::Key> {
     Ok(hmac::Key::new(hmac::HMAC_SHA256, &key))
 }
 
-/// Long enough to look for a key and to type its PIN; browsers give up sooner.
+/// Long enough to find a security key and to type its PIN. Browsers time out sooner.
 pub const LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
-/// Random bytes: what Web Authentication (level 3, section 13.4.3) asks for.
+/// Number of random bytes that Web Authentication (level 3, section 13.4.3) requires.
 const NONCE: usize = 16;
 
-/// The end in milliseconds since 1970, and the nonce.
+/// The expiry in milliseconds since 1970, and the nonce.
 const HEAD: usize = 8 + NONCE;

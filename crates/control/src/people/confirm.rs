@@ -1,4 +1,4 @@
-//! Proving again to be who one is, before what changes how one signs in.
+//! Reauthentication of a signed-in user, before a change of sign-in settings.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::sign_in::SignInError;
 use crate::app::App;
 use crate::problem::Answer;
 
-/// With the password.
+/// Confirms with the password.
 pub async fn with_password(app: &App, who: &SignedIn, text: &str) -> Result<(), SignInError> {
     check_password(app, &who.user, text).await?;
     let mut tx = app.store.begin().await?;
@@ -24,7 +24,7 @@ pub async fn with_password(app: &App, who: &SignedIn, text: &str) -> Result<(), 
     Ok(())
 }
 
-/// With a code of the authenticator app, or a recovery code.
+/// Confirms with a code of the authenticator app, or a recovery code.
 pub async fn with_code(
     app: &Arc<App>,
     who: &SignedIn,
@@ -46,8 +46,8 @@ pub async fn with_code(
     Ok(())
 }
 
-/// Uses up a code of the person's: the authenticator app's, where it is in force, or a recovery
-/// code. False: it is none.
+/// Uses a code of the user: one of the authenticator app, if it is active, or a recovery code.
+/// False if the code is not valid.
 pub async fn use_code(app: &App, tx: &mut Tx, user: &User, code: &str) -> Answer<bool> {
     let now = app.now();
     if let Some(code) = RecoveryCode::read(code) {

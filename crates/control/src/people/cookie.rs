@@ -1,33 +1,33 @@
-//! Our cookies: their names, their attributes, and how they are read.
+//! The platform's cookies: their names and attributes, and how they are parsed.
 
 use credentials::Secret;
 
 use super::secret_link::LinkSecret;
 
-/// A cookie that holds one secret.
+/// A cookie that contains one secret.
 ///
-/// Over TLS its name begins with `__Host-`: this host alone, every path, never set by another one.
-/// Only where the platform is served without TLS on loopback, where browsers take no such name, it
-/// has none.
+/// Over TLS its name starts with `__Host-`. Browsers then send it to this host only, for every
+/// path, and no other host can set it. Without TLS on loopback, browsers reject such a name, so it
+/// has no prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
-    /// With the prefix.
+    /// Name with the prefix.
     name: &'static str,
     is_secure: bool,
 }
 
 impl Cookie {
-    /// The one by which a person is signed in at a platform at `base_url`.
+    /// The session cookie of a platform at `base_url`.
     pub fn session(base_url: &str) -> Self {
         Self::named(base_url, "__Host-svc_session")
     }
 
-    /// The one by which a browser is known that comes back from the OpenID provider.
+    /// The cookie that identifies a browser when it returns from the OpenID provider.
     pub fn sign_in(base_url: &str) -> Self {
         Self::named(base_url, "__Host-svc_sign_in")
     }
 
-    /// The one by which a browser is known that asked for a passkey, before anybody signed in.
+    /// The cookie that identifies a browser that requests a passkey before a user has signed in.
     pub fn passkey(base_url: &str) -> Self {
         Self::named(base_url, "__Host-svc_passkey")
     }
@@ -46,10 +46,11 @@ impl Cookie {
         self.name
     }
 
-    /// Value of `Set-Cookie` that hands the secret to the browser for `seconds`.
+    /// Value of `Set-Cookie` that gives the secret to the browser for `seconds`.
     ///
-    /// `SameSite=Lax`: a link from a mail or another site finds the person signed in; a form from
-    /// another site does not (and `pages::same_origin` refuses it as well).
+    /// `SameSite=Lax`: the browser sends the cookie when the user follows a link from a mail or
+    /// another site. It does not send it with a form of another site (and `pages::same_origin`
+    /// refuses that as well).
     pub fn set(self, secret: &LinkSecret, seconds: u32) -> String {
         format!(
             "{}={}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{}",
@@ -59,7 +60,7 @@ impl Cookie {
         )
     }
 
-    /// Value of `Set-Cookie` that takes it away.
+    /// Value of `Set-Cookie` that deletes the cookie.
     pub fn clear(self) -> String {
         let name = self.name;
         format!(
@@ -68,12 +69,13 @@ impl Cookie {
         )
     }
 
-    /// The secret in the `Cookie` fields of a request: exactly one cookie of the name, well formed.
-    /// Two of them are none, because it is not known which one was planted.
+    /// Reads the secret from the `Cookie` fields of a request. There must be exactly one
+    /// well-formed cookie of the name. If there are two, an attacker may have planted one, so
+    /// neither is used.
     pub fn read<'a>(self, fields: impl IntoIterator<Item = &'a [u8]>) -> Option<LinkSecret> {
         let mut found = None;
         for field in fields {
-            // Bytes that are no ASCII belong to cookies of others.
+            // Cookies of other applications may contain bytes that are not ASCII.
             for pair in field.split(|byte| *byte == b';') {
                 let pair = pair.trim_ascii();
                 let value = pair
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cookie_is_bound_to_the_host_and_out_of_reach_of_scripts() {
+    fn the_cookie_is_bound_to_the_host_and_hidden_from_scripts() {
         let secret = LinkSecret::parse(&"A".repeat(43)).unwrap();
         let cookie = Cookie::session("https://svc.example");
         assert_eq!(

@@ -1,19 +1,21 @@
-//! Email addresses, as far as the platform needs to know them.
+//! Email addresses, with the checks that the platform needs.
 
 use std::fmt;
 
-/// An address that can be written into a mail's head and compared with another.
+/// An address that can be written into a mail header and compared with another.
 ///
-/// Lower case throughout: mail servers that tell `Ada@` from `ada@` are rarer than people who type
-/// both. Beyond that, only the mail that arrives proves an address.
+/// All letters are lower case. Users often vary the case when they type an address, and mail
+/// servers that distinguish `Ada@` and `ada@` are rare. Only a mail that arrives proves that an
+/// address exists.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Email(String);
 
 impl Email {
-    /// Reads an address that a person typed; white space around it is dropped.
+    /// Parses an address that a user has typed. White space around it is dropped.
     ///
     /// # Errors
-    /// Not of the form `local@domain`, or with characters that need quotes in a mail's head.
+    /// The text is not of the form `local@domain`, or has characters that need quotes in a mail
+    /// header.
     pub fn parse(text: &str) -> Result<Self, BadEmail> {
         let text = text.trim();
         let (local, domain) = text.rsplit_once('@').ok_or(BadEmail)?;
@@ -43,7 +45,7 @@ impl fmt::Display for Email {
     }
 }
 
-/// Personal, and therefore not in logs: `Debug` shows the domain alone.
+/// `Debug` shows only the domain, because addresses are personal data and must not appear in logs.
 impl fmt::Debug for Email {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let domain = self.0.split('@').next_back().unwrap_or_default();
@@ -51,7 +53,7 @@ impl fmt::Debug for Email {
     }
 }
 
-/// Not an address; the sentence is for the person who typed it.
+/// Not an address. The message is for the user who typed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("This is not an email address.")]
 pub struct BadEmail;
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_mail_head_can_hold_is_taken() {
+    fn addresses_that_fit_into_a_mail_header_are_accepted() {
         for (typed, kept) in [
             (" Ada@Example.COM ", "ada@example.com"),
             ("admin@localhost", "admin@localhost"),
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_break_out_of_a_head_is_refused() {
+    fn addresses_that_could_inject_mail_headers_are_refused() {
         let long = format!("{}@example.com", "a".repeat(65));
         let longer = format!("a@{}.com", "a.".repeat(130));
         for bad in [
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_sees_the_domain_alone() {
+    fn debug_output_shows_only_the_domain() {
         let email = Email::parse("ada@example.com").unwrap();
         assert_eq!(format!("{email:?}"), "…@example.com");
     }

@@ -1,9 +1,9 @@
-//! Another mail address, or the proof of the present one: by a link that is sent to it.
+//! Change or verification of a user's mail address, with a link that is sent to it.
 //!
-//! The link works for whoever is signed in as the person who asked, and for nobody else. Were the
-//! mailbox alone enough, somebody could write another's address into an account of their own and
-//! wait for the other to follow the link: the account would then hold an address that is proved,
-//! and the OpenID provider would let its owner into it.
+//! The link works only for the signed-in user who requested it. Access to the mailbox alone is not
+//! enough. Otherwise an attacker could enter a victim's address into the attacker's account and
+//! wait until the victim follows the link. The address would then count as verified for that
+//! account, and the OpenID provider would sign the victim in to it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::mail::Message;
 use crate::problem::Answer;
 
-/// Sends a link to the address. The caller has seen a proof of who the person is. Whether somebody
-/// else has the address is not told: its owner gets a mail that says so instead.
+/// Sends a link to the address. The caller has authenticated the user. The response does not reveal
+/// if another account has the address. In that case the mail to its owner says so instead.
 ///
 /// # Errors
-/// The address, or this person, got too many mails lately.
+/// Too many mails were sent lately to the address or for this user.
 pub async fn request(app: &Arc<App>, who: &SignedIn, email: Email, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let own = Email::parse(&who.user.email).map_err(|_| Problem::internal())?;
-    // Counted by whom it is for, and by who asks: neither is flooded, nor floods.
+    // Counted by recipient and by sender, so that neither can be abused.
     let changes = &app.people.changes;
     let keys = [Some(&email), Some(&own).filter(|own| **own != email)];
     for key in keys.into_iter().flatten() {
@@ -54,7 +54,7 @@ pub async fn request(app: &Arc<App>, who: &SignedIn, email: Email, ip: IpAddr) -
     let mut tx = app.store.begin().await?;
     let holder = users::by_email(&mut tx, email.as_str()).await?;
     let is_taken = holder.is_some_and(|holder| holder.id != id);
-    // The newest link is the only one: an older mail that somebody finds changes nothing.
+    // Only the newest link works. An older mail is useless to a thief.
     links::revoke(&mut tx, id, Kind::Email, now).await?;
     links::insert(&mut tx, SecretHash(secret.hash()), &link).await?;
     let actor = Actor::person(id).at(ip);
@@ -70,7 +70,8 @@ pub async fn request(app: &Arc<App>, who: &SignedIn, email: Email, ip: IpAddr) -
     Ok(())
 }
 
-/// The address that a change is under way to. That of a proof of the present one is none.
+/// The new address of a pending change. `None` if the pending link only verifies the current
+/// address.
 pub async fn pending(app: &App, user: &User) -> Answer<Option<String>> {
     let mut read = app.store.read().await?;
     let link = links::pending(&mut read, user.id, Kind::Email, app.now()).await?;
@@ -78,7 +79,7 @@ pub async fn pending(app: &App, user: &User) -> Answer<Option<String>> {
     Ok(other.map(|link| link.email))
 }
 
-/// The address that a link puts into force, if it still works and is this person's.
+/// The address that a link would set, if the link still works and is this user's.
 pub async fn address(app: &App, who: &SignedIn, secret: &LinkSecret) -> Answer<Option<String>> {
     let mut read = app.store.read().await?;
     let hash = SecretHash(secret.hash());
@@ -87,8 +88,8 @@ pub async fn address(app: &App, who: &SignedIn, secret: &LinkSecret) -> Answer<O
     Ok(own.map(|link| link.email))
 }
 
-/// Puts the address into force and uses the link up; whoever reads the old address gets a notice.
-/// False: the link does not work (any more), is another's, or somebody has the address by now.
+/// Sets the address and uses the link. The old address gets a notice. False if the link does not
+/// work (any more), belongs to another user, or another account has the address by now.
 pub async fn complete(
     app: &Arc<App>,
     who: &SignedIn,
@@ -99,7 +100,7 @@ pub async fn complete(
     let user = &who.user;
     let mut tx = app.store.begin().await?;
     let link = links::consume(&mut tx, SecretHash(secret.hash()), Kind::Email, now).await?;
-    // The transaction is dropped where this is `None`, and nothing was used up.
+    // On `None` the transaction is dropped, so nothing is used.
     let Some(link) = link.filter(|link| link.user_id == user.id) else {
         return Ok(false);
     };
@@ -110,7 +111,7 @@ pub async fn complete(
         Err(error) if error.conflict() == Some(Conflict::EmailTaken) => return Ok(false),
         Err(error) => return Err(error.into()),
     }
-    // What was sent to the old address opens nothing any more.
+    // Links that were sent to the old address must not work any more.
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
     let actor = Actor::person(user.id).at(ip);
     let action = if is_change {
@@ -171,5 +172,6 @@ fn notice(app: &App, user: &User, old: Email, new: &str) -> Message {
     Message::new(old, "Your mail address was changed", text)
 }
 
-/// How long a link works: long enough for slow mail, short for a mailbox that others read.
+/// Lifetime of a link. It is long enough for slow mail, and short because other people may read the
+/// mailbox.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(1);

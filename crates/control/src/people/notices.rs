@@ -1,8 +1,8 @@
-//! Mails that tell people what was done to their account.
+//! Mails that notify users of changes to their account.
 //!
-//! Whoever steals a session or a token can issue themselves another one. The owner learns of it by
-//! mail, with the address that it came from, and finds in it where to undo it. Notices are never
-//! held back: one that is missing would be the one that matters.
+//! An attacker with a stolen session or token can issue further credentials. The owner is notified
+//! by mail. The mail names the client's address and explains how to undo the change. Notices are
+//! not throttled, because an attacker could use the limit to suppress the important one.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use crate::app::App;
 use crate::mail::Message;
 use crate::words::printable;
 
-/// A change of an account that its owner is told of.
+/// A change of an account that its owner is notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A long-lived credential was issued or replaced; its name.
+    /// A long-lived credential with this name was issued or replaced.
     CredentialIssued(String),
-    /// An OAuth client got a token; the name of the client.
+    /// The OAuth client with this name got a token.
     ClientLinked(String),
-    /// A passkey was registered; its name.
+    /// A passkey with this name was registered.
     PasskeyAdded(String),
     /// A passkey was removed.
     PasskeyRemoved,
-    /// The authenticator app is in force.
+    /// The authenticator app is active.
     SecondFactorOn,
-    /// The authenticator app was taken away.
+    /// The authenticator app was removed.
     SecondFactorOff,
-    /// The password was changed by somebody who knew the old one.
+    /// The password was changed by a user with the old one.
     PasswordChanged,
-    /// The password was set by a link that was sent by mail.
+    /// The password was set with a link that was sent by mail.
     PasswordReset,
     /// The password was right, and the second factor was wrong many times.
     SecondFactorGuessed,
@@ -76,7 +76,7 @@ impl Notice {
         }
     }
 
-    /// How to undo it.
+    /// Instructions for undoing the change.
     fn advice(&self) -> &'static str {
         match self {
             Self::SecondFactorGuessed => {
@@ -99,10 +99,10 @@ impl Notice {
     }
 }
 
-/// Sends a notice to the owner of an account, after the answer.
+/// Sends a notice to the owner of an account, after the response.
 pub fn send(app: &Arc<App>, to: &User, notice: &Notice, ip: IpAddr, now: Timestamp) {
     let Ok(email) = Email::parse(&to.email) else {
-        // An address from before addresses were checked gets no mail of any kind.
+        // Addresses from before addresses were validated get no mail.
         return;
     };
     let text = format!(

@@ -1,14 +1,13 @@
-//! Signing in through an OpenID Connect provider (OpenID Connect Core 1.0, authorization code with
+//! Sign-in through an OpenID Connect provider (OpenID Connect Core 1.0, authorization code with
 //! PKCE).
 //!
-//! The way of a sign-in: [`flow::begin`] draws one secret for the browser's cookie, and `state`,
-//! `nonce` and the PKCE verifier are made of it, so that all three are bound to this browser and
-//! nothing of them is stored. The provider sends the browser back to [`flow::complete`], which
-//! redeems the code ([`provider`]), checks the ID token ([`token`]) and finds or makes the person
-//! ([`arrival`]).
+//! Steps of a sign-in: [`flow::begin`] draws one secret for the browser's cookie. `state`, `nonce`
+//! and the PKCE verifier are derived from it, so all three are bound to this browser and none of
+//! them is stored. The provider sends the browser back to [`flow::complete`]. It redeems the code
+//! ([`provider`]), checks the ID token ([`token`]) and finds or creates the user ([`arrival`]).
 //!
-//! The provider is asked when somebody needs it, never at the start: one that is away keeps
-//! nobody from signing in with a password.
+//! The provider is contacted when a user needs it, never at startup. While it is unavailable, users
+//! can still sign in with a password.
 
 pub mod arrival;
 mod fetch;

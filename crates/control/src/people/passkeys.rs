@@ -1,9 +1,9 @@
-//! Passkeys of people: as a second factor, and as a whole sign-in where the authenticator itself
-//! makes sure who it is.
+//! Passkeys of users. Each is a second factor. It is also a complete sign-in if the authenticator
+//! itself verifies the user.
 //!
-//! A passkey that never asked for a PIN or a finger proves that somebody holds it, and no more. It
-//! is a second factor; it becomes a whole sign-in only once it has verified its owner beside
-//! another proof. So whoever finds a key without a PIN cannot set one and walk in.
+//! A passkey that never required a PIN or a fingerprint proves only possession. It is a second
+//! factor. It becomes a complete sign-in only once it has verified its owner together with another
+//! factor. So a thief of a key without a PIN cannot set one and sign in.
 
 mod options;
 mod shown;
@@ -31,31 +31,31 @@ use crate::problem::Answer;
 use crate::random;
 use crate::wire::unix_millis;
 
-/// The platform as passkeys know it.
+/// The platform as a relying party of Web Authentication.
 ///
 /// # Errors
-/// It is served where browsers have none.
+/// Browsers do not support passkeys at the platform's address.
 pub fn relying_party(app: &App) -> Answer<RelyingParty> {
     RelyingParty::at(&app.config.base_url).ok_or_else(|| Problem::not_found().into())
 }
 
-/// Whether browsers have passkeys for this platform at all.
+/// True if browsers support passkeys for this platform.
 pub fn is_possible(app: &App) -> bool {
     RelyingParty::at(&app.config.base_url).is_some()
 }
 
-/// What came of a registration.
+/// Outcome of a registration.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The passkey is in force. Where it is the person's first second factor, these are the
-    /// recovery codes.
+    /// The passkey is active. If it is the user's first second factor, these are the recovery
+    /// codes.
     Added(Option<Vec<RecoveryCode>>),
-    /// It cannot be taken, in words for the person.
+    /// The passkey cannot be accepted. The text is for the user.
     Refused(&'static str),
 }
 
-/// Registers a passkey, and ends the person's other sessions where it is the first second factor.
-/// The caller has made sure of a recent proof.
+/// Registers a passkey. If it is the first second factor, the user's other sessions end. The caller
+/// has checked that the user authenticated recently.
 pub async fn register(
     app: &Arc<App>,
     who: &SignedIn,
@@ -126,8 +126,9 @@ pub async fn register(
     Ok(Outcome::Added(codes))
 }
 
-/// Takes a passkey away and ends the person's other sessions, which it may have begun; one that is
-/// not there is gone already. With the last second factor go the recovery codes. The caller has made sure of a recent proof.
+/// Removes a passkey and ends the user's other sessions, which the passkey may have started. A
+/// missing passkey is not an error. Removing the last second factor deletes the recovery codes. The
+/// caller has checked that the user authenticated recently.
 pub async fn remove(app: &Arc<App>, who: &SignedIn, id: PasskeyId, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
@@ -166,5 +167,5 @@ async fn note(
     .await
 }
 
-/// Passkeys of one person: a page can show them, and a sign-in can name them.
+/// Limit of passkeys per user, so that a page can show them and a sign-in can list them.
 const MOST: u64 = 20;

@@ -1,8 +1,8 @@
-//! Passwords: what may be one, and how it is kept.
+//! Passwords: which texts are acceptable, and how they are stored.
 //!
 //! argon2id (RFC 9106) with the OWASP parameters, 19 MiB and two passes. A hash costs a core tens
-//! of milliseconds and that memory, so only a few run at once; who comes when the line is full is
-//! told to come back, because a line without a bound is how a sign-in form takes a server down.
+//! of milliseconds and that memory, so only a few run at the same time. When the queue is full,
+//! clients are asked to retry. Without that limit a sign-in form could exhaust the server.
 
 use std::sync::Arc;
 
@@ -13,15 +13,16 @@ use tokio::sync::Semaphore;
 
 use crate::random;
 
-/// A text that a person typed as a password: silent in `Debug`, cleared on drop.
+/// A text that a user typed as a password. `Debug` hides it, and it is cleared on drop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Password(Secret);
 
 impl Password {
-    /// Takes what was typed at a sign-in. Any text may be tried; only its length is bounded.
+    /// Accepts a password that was typed at a sign-in. Any text may be tried. Only its length is
+    /// limited.
     ///
     /// # Errors
-    /// Longer than any password can be.
+    /// The text is longer than any password can be.
     pub fn typed(text: impl Into<Vec<u8>>) -> Result<Self, BadPassword> {
         let password = Secret::new(text);
         if password.expose().len() > MAX_BYTES {
@@ -30,13 +31,13 @@ impl Password {
         Ok(Self(password))
     }
 
-    /// Takes what was chosen as a new password of the person with the address `email`.
+    /// Accepts a new password that the user with the address `email` has chosen.
     ///
-    /// Length is what counts (NIST SP 800-63B-4 section 3.1.1.2): there are no rules about kinds of
-    /// characters, and no expiry.
+    /// Only the length matters (NIST SP 800-63B-4 section 3.1.1.2). There are no rules about kinds
+    /// of characters, and no expiry.
     ///
     /// # Errors
-    /// Too short, too long, or to be guessed from what is on the same form.
+    /// The text is too short or too long, or can be guessed from the other fields of the form.
     pub fn chosen(text: impl Into<Vec<u8>>, email: &str) -> Result<Self, BadPassword> {
         let password = Self::typed(text)?;
         let text = std::str::from_utf8(password.0.expose()).map_err(|_| BadPassword::NotText)?;
@@ -58,7 +59,7 @@ impl Password {
     }
 }
 
-/// Why a text cannot be a password; the sentence is for the person who chose it.
+/// Reasons that a text cannot be a password. The message is for the user who chose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPassword {
     /// Fewer than [`MIN_CHARACTERS`].
@@ -70,16 +71,18 @@ pub enum BadPassword {
     /// Not UTF-8.
     #[error("Use text.")]
     NotText,
-    /// The person's own address, or one character repeated.
+    /// The user's own address, or one character repeated.
     #[error("Choose something that is harder to guess.")]
     Guessable,
 }
 
-/// Shortest password that can be chosen. NIST asks for 15 where the password stands alone and 8
-/// beside a second factor, which is the person's choice here; 12 with throttling lies between.
+/// Shortest password that can be chosen. NIST requires 15 characters for a password alone and 8
+/// beside a second factor. The second factor is optional here, so 12 with throttling is a
+/// compromise.
 pub const MIN_CHARACTERS: usize = 12;
 
-/// Longest password, in bytes. It bounds what a form can make the server read; nobody types more.
+/// Longest password, in bytes. It limits the data that a form can make the server read. Longer
+/// passwords are not typed in practice.
 pub const MAX_BYTES: usize = 256;
 
 /// Hashes and verifies passwords, a few at a time.
@@ -88,20 +91,21 @@ pub struct Passwords {
     running: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     parameters: Params,
-    /// Verified against where there is no such person, so that the answer takes as long.
+    /// Verified if the user does not exist, so that the response takes as long.
     decoy: Arc<str>,
 }
 
 impl Passwords {
-    /// Hashes with the parameters of production, at most `at_once` at the same time.
+    /// Creates a hasher with the parameters of production. At most `at_once` hashes run at the same
+    /// time.
     ///
     /// # Errors
-    /// Never with the parameters as they stand.
+    /// Never with the current parameters.
     pub fn new(at_once: usize) -> Result<Self, HashError> {
         Self::with_parameters(at_once, Params::default())
     }
 
-    /// Hashes with the least work that argon2 allows.
+    /// Creates a hasher with the least work that argon2 allows.
     #[cfg(test)]
     fn weak_for_tests() -> Result<Self, HashError> {
         let parameters = Params::new(Params::MIN_M_COST, Params::MIN_T_COST, 1, None)
@@ -119,10 +123,10 @@ impl Passwords {
         })
     }
 
-    /// The PHC string to keep for `password`, with a salt of its own.
+    /// Returns the PHC string to store for `password`, with its own salt.
     ///
     /// # Errors
-    /// Too many are waiting already, or the hash failed.
+    /// Too many hashes are waiting already, or the hash failed.
     pub async fn hash(&self, password: Password) -> Result<String, HashError> {
         let salt = random::bytes::<SALT_BYTES>()
             .map_err(|_| HashError::Failed("no randomness".to_owned()))?;
@@ -131,11 +135,11 @@ impl Passwords {
             .await?
     }
 
-    /// Compares `password` with what is kept. `None` is a person who is not there or has no
-    /// password: it takes as long and is never a match.
+    /// Compares `password` with the stored hash. `None` is for a user that does not exist or has no
+    /// password. It takes as long and never matches.
     ///
     /// # Errors
-    /// Too many are waiting already, or what is kept is no hash.
+    /// Too many hashes are waiting already, or the stored text is not a hash.
     pub async fn verify(
         &self,
         password: Password,
@@ -167,8 +171,8 @@ impl Passwords {
         .await?
     }
 
-    /// Runs work off the async threads. Cancel-safe: work that nobody waits for runs to its end
-    /// and keeps its place until then, so that hanging up does not buy a second core.
+    /// Runs work off the async threads. Cancel-safe: abandoned work runs to its end and keeps its
+    /// permit until then, so that a client cannot get a second core by disconnecting.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -189,24 +193,25 @@ impl Passwords {
     }
 }
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Another password, or nobody there.
+    /// The password is wrong, or the user does not exist.
     Wrong,
-    /// The password.
+    /// The password is right.
     Right,
-    /// The password, kept with parameters of another time: hash it again while it is known.
+    /// The password is right but the hash has old parameters. Hash it again while the text is
+    /// available.
     RightOnOldParameters,
 }
 
-/// Why no comparison was made.
+/// Reasons that a hash could not be computed or compared.
 #[derive(Debug, thiserror::Error)]
 pub enum HashError {
-    /// Too many are in line; try again in a second.
+    /// The queue is full. The client can try again in a second.
     #[error("too many passwords are being checked")]
     Busy,
-    /// What is kept cannot be read, or the library failed.
+    /// The stored hash cannot be parsed, or the library failed.
     #[error("password hash: {0}")]
     Failed(String),
 }
@@ -225,7 +230,7 @@ fn hash_now(
 /// RFC 9106 section 3.1 recommends 16 bytes.
 const SALT_BYTES: usize = 16;
 
-/// How many may wait for each that runs: about a second of work.
+/// Number of waiting requests for each running one. The queue is about a second of work.
 const WAITING_FOR_EACH: usize = 16;
 
 #[cfg(test)]
@@ -288,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_matches_not_even_the_decoy() {
+    async fn a_missing_user_never_matches_even_with_the_decoy_password() {
         let passwords = Passwords::weak_for_tests().unwrap();
         for text in ["", "correct horse"] {
             let verdict = passwords.verify(typed(text), None).await.unwrap();
@@ -297,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hash_of_other_parameters_asks_to_be_renewed() {
+    async fn a_hash_with_old_parameters_reports_that_it_needs_renewal() {
         let weak = Passwords::weak_for_tests().unwrap();
         let kept = weak.hash(typed("correct horse")).await.unwrap();
         let strong = Passwords::new(1).unwrap();
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_line_is_refused_and_opens_again() {
+    async fn a_full_queue_refuses_requests_until_it_drains() {
         let passwords = Passwords::weak_for_tests().unwrap();
         let all = u32::try_from(4 * WAITING_FOR_EACH).unwrap();
         let line = Arc::clone(&passwords.waiting)

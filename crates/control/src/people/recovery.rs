@@ -1,18 +1,18 @@
-//! Recovery codes: for the day when the phone with the second factor is gone.
+//! Recovery codes, for users who have lost their second factor.
 //!
-//! 80 random bits each, so that a plain hash keeps them (see [`super::secret_link`]).
+//! Each has 80 random bits, so a plain hash is enough to store it (see [`super::secret_link`]).
 
 use aws_lc_rs::digest;
 use credentials::Secret;
 
 use super::secret_link::LinkHash;
 
-/// One code, as the person who writes it down sees it.
+/// One code, in the form that the user writes down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryCode(Secret);
 
 impl RecoveryCode {
-    /// Makes a code of random bytes.
+    /// Creates a code from random bytes.
     pub fn new(random: [u8; 10]) -> Self {
         let mut wide = [0; 16];
         if let Some(tail) = wide.last_chunk_mut() {
@@ -27,8 +27,8 @@ impl RecoveryCode {
         Self(Secret::new(text))
     }
 
-    /// Reads what was typed: any case, spaces and dashes anywhere, and the letters that look like
-    /// digits.
+    /// Parses typed text. Case, spaces and dashes are ignored, and letters that look like digits
+    /// are accepted.
     pub fn read(text: &str) -> Option<Self> {
         let mut code = Vec::new();
         for byte in text.bytes().filter(|byte| !matches!(byte, b' ' | b'-')) {
@@ -45,7 +45,7 @@ impl RecoveryCode {
         (code.len() == 16).then(|| Self(Secret::new(code)))
     }
 
-    /// The code in groups, to be written down.
+    /// The code in groups of characters, for the user to write down.
     pub fn reveal(&self) -> String {
         let groups: Vec<&str> = self
             .0
@@ -56,7 +56,7 @@ impl RecoveryCode {
         groups.join("-")
     }
 
-    /// What to keep.
+    /// The hash to store.
     pub fn hash(&self) -> LinkHash {
         let mut hash = [0; 32];
         let digest = digest::digest(&digest::SHA256, self.0.expose());
@@ -67,10 +67,10 @@ impl RecoveryCode {
     }
 }
 
-/// How many a person gets at once.
+/// Number of codes that a user gets in one set.
 pub const AT_ONCE: usize = 8;
 
-/// Crockford's base32, without the letters that are mistaken for digits.
+/// Crockford's base32, without the letters that can be mistaken for digits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// 80 bits in base32.

@@ -1,4 +1,4 @@
-//! Setting a new password without the old one, by a link that is sent by mail.
+//! Password reset with a link that is sent by mail.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ use crate::problem::Answer;
 /// the same and takes as long, because the mail goes out after it.
 ///
 /// # Errors
-/// The place asks too often, or the database is away. That an account was sent too many mails is
-/// not said either.
+/// The client address sends too many requests, or the database is not available. If an account was
+/// sent too many mails, this is not reported either.
 pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let requests = &app.people.resets;
@@ -68,7 +68,7 @@ async fn send(app: &App, user: &User, email: Email, ip: IpAddr, now: Timestamp) 
         expires_at: later(now, LIFETIME),
     };
     let mut tx = app.store.begin().await?;
-    // The newest link is the only one: an older mail that somebody finds opens nothing.
+    // Only the newest link works. An older mail is useless to a thief.
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
     links::insert(&mut tx, SecretHash(secret.hash()), &link).await?;
     let actor = Actor::nobody().at(ip);
@@ -100,7 +100,7 @@ async fn send(app: &App, user: &User, email: Email, ip: IpAddr, now: Timestamp) 
     })
 }
 
-/// The person whom a link is for, if it still works.
+/// The user of a link, if it still works.
 pub async fn person(app: &App, secret: &LinkSecret) -> Answer<Option<User>> {
     let mut read = app.store.read().await?;
     let hash = SecretHash(secret.hash());
@@ -111,9 +111,9 @@ pub async fn person(app: &App, secret: &LinkSecret) -> Answer<Option<User>> {
     Ok(user.filter(|user| may_use(user, &link)))
 }
 
-/// Sets the password, uses the link up, and ends every session of the person. False: the link does
-/// not work (any more). The second factor stays: a mailbox alone opens no account that has one.
-/// Unless nobody had proved the address before: see [`start_afresh`].
+/// Sets the password, uses the link, and ends every session of the user. False if the link does not
+/// work (any more). The second factor stays, because a mailbox alone must not open an account that
+/// has one. If the address was not verified before, see [`start_afresh`].
 pub async fn complete(
     app: &Arc<App>,
     secret: &LinkSecret,
@@ -162,9 +162,9 @@ pub async fn complete(
     Ok(true)
 }
 
-/// Takes away whatever opens the account beside its password. Whoever made it never proved to hold
-/// the address: it may be somebody who invited another's address, followed the link, and left a
-/// token or a passkey behind for the day when the owner comes (account pre-hijacking).
+/// Removes every other way into the account. Whoever created them never verified the address. It
+/// may have been an attacker who invited the owner's address, followed the link, and left a token
+/// or a passkey behind until the owner signs up (account pre-hijacking).
 async fn start_afresh(tx: &mut Tx, user: &User, now: Timestamp) -> Answer<()> {
     store::credentials::revoke_all(tx, user.id, now).await?;
     store::passkeys::delete_all(tx, user.id).await?;
@@ -177,5 +177,6 @@ fn may_use(user: &User, link: &Link) -> bool {
     user.status == Status::Active && store::fold(&user.email) == store::fold(&link.email)
 }
 
-/// How long a link works: long enough for slow mail, short for a mailbox that others read.
+/// Lifetime of a link. It is long enough for slow mail, and short because other people may read the
+/// mailbox.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(1);

@@ -1,4 +1,4 @@
-//! The second factor of a person: setting it up, putting it in force, taking it away.
+//! The authenticator app of a user: setup, activation and removal.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::keys::Seal;
 use crate::problem::Answer;
 use crate::random;
 
-/// Draws a secret and keeps it for the person; nothing asks for it until [`confirm`]. A person
-/// whose second factor is in force keeps it, and gets a conflict.
+/// Draws a secret and stores it for the user. It is not required at sign-in until [`confirm`]. A
+/// user with an active authenticator app keeps its secret and gets a conflict.
 pub async fn set_up(app: &App, who: &SignedIn) -> Answer<TotpSecret> {
     let user = &who.user;
     let secret = TotpSecret::new(random::bytes()?);
@@ -33,19 +33,19 @@ pub async fn set_up(app: &App, who: &SignedIn) -> Answer<TotpSecret> {
     Ok(secret)
 }
 
-/// What came of a first code.
+/// Outcome of a first code.
 #[derive(Clone, Debug)]
 pub enum ConfirmationOutcome {
-    /// The authenticator app is in force. Where it is the person's first second factor, these are
-    /// the recovery codes.
+    /// The authenticator app is active. If it is the user's first second factor, these are the
+    /// recovery codes.
     On(Option<Vec<RecoveryCode>>),
-    /// The code is not right, or there is nothing (any more) that it confirms.
+    /// The code is wrong, or there is no pending secret (any more).
     No,
 }
 
-/// Puts the second factor in force with a first code, and ends the person's other sessions. The code
-/// is compared with the very secret that is put in force, and whether it is the first factor is
-/// decided while nobody else changes that.
+/// Activates the authenticator app with a first code, and ends the user's other sessions. The
+/// transaction locks the user. So the secret that is activated is the one that the code was
+/// compared with, and no concurrent request changes if this is the first second factor.
 pub async fn confirm(
     app: &Arc<App>,
     who: &SignedIn,
@@ -76,8 +76,8 @@ pub async fn confirm(
     Ok(ConfirmationOutcome::On(codes))
 }
 
-/// Takes the authenticator app away and ends the person's other sessions. With the last second
-/// factor go the recovery codes. The caller has made sure of a recent proof.
+/// Removes the authenticator app and ends the user's other sessions. Removing the last second
+/// factor deletes the recovery codes. The caller has checked that the user authenticated recently.
 pub async fn remove(app: &Arc<App>, who: &SignedIn, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let user = &who.user;
@@ -103,7 +103,7 @@ pub async fn remove(app: &Arc<App>, who: &SignedIn, ip: IpAddr) -> Answer<()> {
     Ok(())
 }
 
-/// Draws recovery codes in place of those that the person had.
+/// Replaces the recovery codes of the user.
 pub(super) async fn new_recovery_codes(tx: &mut Tx, user: UserId) -> Answer<Vec<RecoveryCode>> {
     let codes = (0..AT_ONCE)
         .map(|_| Ok(RecoveryCode::new(random::bytes()?)))
@@ -113,10 +113,11 @@ pub(super) async fn new_recovery_codes(tx: &mut Tx, user: UserId) -> Answer<Vec<
     Ok(codes)
 }
 
-/// The person's secret, in force or not.
+/// The user's secret, active or not.
 ///
 /// # Errors
-/// It cannot be opened: the platform's key was changed. Nobody gets past that without an operator.
+/// The secret cannot be decrypted because the platform's key was changed. An operator has to fix
+/// this.
 pub fn secret_of(app: &App, user: &User) -> Answer<Option<TotpSecret>> {
     let Some(SealedBytes(sealed)) = &user.totp_secret else {
         return Ok(None);

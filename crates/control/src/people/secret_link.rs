@@ -1,8 +1,8 @@
-//! Secrets that stand for somebody for a while: sessions, reset links, invitations.
+//! Temporary secrets that identify a user: for sessions, reset links and invitations.
 //!
-//! 32 random bytes, shown once in base64url; what is kept is their SHA-256. The secret is random in
-//! full, so a plain hash is enough: there is nothing to guess from it, and a copy of the database
-//! opens no session.
+//! A secret is 32 random bytes, shown once in base64url. Only its SHA-256 is stored. All of it is
+//! random, so a plain hash is enough: the secret cannot be guessed from it, and a copy of the
+//! database opens no session.
 
 use aws_lc_rs::digest;
 use base64::Engine as _;
@@ -12,20 +12,20 @@ use credentials::Secret;
 use crate::problem::Answer;
 use crate::random;
 
-/// A secret as its holder has it.
+/// The secret in plain text, as its owner has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSecret(Secret);
 
-/// What is kept of a [`LinkSecret`].
+/// The stored hash of a [`LinkSecret`].
 pub type LinkHash = [u8; 32];
 
 impl LinkSecret {
-    /// Draws a new one.
+    /// Draws a new secret.
     pub fn draw() -> Answer<Self> {
         Ok(Self(Secret::new(random::bytes::<32>()?)))
     }
 
-    /// Reads one that came back; anything but 43 characters of canonical base64url is none.
+    /// Parses a secret from a request. Only 43 characters of canonical base64url are accepted.
     pub fn parse(text: &str) -> Option<Self> {
         // The length is checked first, so that a long text costs nothing.
         let bytes =
@@ -33,13 +33,13 @@ impl LinkSecret {
         Some(Self(Secret::new(bytes)))
     }
 
-    /// The text for the cookie or the link: the only place where it is written out.
+    /// The text for the cookie or the link. The secret must not be written out elsewhere.
     pub fn reveal(&self) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(self.0.expose())
     }
 
-    /// What to keep, and to look up by. A look-up in an index by hash needs no constant time:
-    /// whoever could steer the hash already has the secret.
+    /// The hash to store and to search for. The lookup in an index needs no constant time: a client
+    /// could choose the hash only if it had the secret.
     pub fn hash(&self) -> LinkHash {
         let mut hash = [0; 32];
         let digest = digest::digest(&digest::SHA256, self.0.expose());
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_comes_back_as_it_was() {
+    fn a_secret_survives_a_round_trip() {
         let secret = LinkSecret::draw().unwrap();
         let back = LinkSecret::parse(&secret.reveal()).unwrap();
         assert_eq!(back, secret);
@@ -71,7 +71,7 @@ mod tests {
     fn only_the_canonical_form_is_read() {
         let text = LinkSecret::draw().unwrap().reveal();
         let padded = format!("{text}=");
-        // The last of 43 characters carries two bits that stand for nothing and must be zero.
+        // The last of 43 characters has two unused bits, which must be zero.
         let loose = format!("{}B", "A".repeat(42));
         for bad in [
             "",
@@ -85,9 +85,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_sha_256() {
+    fn the_stored_hash_is_sha_256() {
         let secret = LinkSecret::parse(&"A".repeat(43)).unwrap();
-        // Of 32 zero bytes, by another implementation.
+        // Of 32 zero bytes, computed with another implementation.
         let expected = [
             0x66, 0x68, 0x7a, 0xad, 0xf8, 0x62, 0xbd, 0x77, 0x6c, 0x8f, 0xc1, 0x8b, 0x8e, 0x9f,
             0x8e, 0x20, 0x08, 0x97, 0x14, 0x85, 0x6e, 0xe2, 0x33, 0xb3, 0x90, 0x2a, 0x59, 0x1d,

@@ -1,4 +1,4 @@
-//! Sessions: a person in a browser, from signing in to signing out.
+//! Browser sessions of users, from sign-in to sign-out.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,17 +27,15 @@ use crate::random;
 use crate::rate_limit;
 use crate::wire::unix_millis;
 
-/// A person with a session.
+/// A user with a session.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
-    /// Who.
     pub user: User,
-    /// By which session.
     pub session: Session,
 }
 
 impl SignedIn {
-    /// The person as a caller of service functions, within the limits of the session.
+    /// The user as a caller of service functions, within the limits of the session.
     pub fn principal(&self) -> Principal {
         let session = &self.session;
         Principal {
@@ -56,15 +54,14 @@ impl SignedIn {
     }
 }
 
-/// A person who gave the first of two proofs. It is no session yet: nothing but the step that asks for
-/// the second factor takes one, and it becomes a [`SignedIn`] by [`complete`] alone.
+/// A user with the first of two factors. This is not a session yet. Only the step that requires the
+/// second factor uses it, and only [`complete`] turns it into a [`SignedIn`].
 #[derive(Clone, Debug)]
 pub struct HalfSignedIn {
-    /// Who.
     pub user: User,
-    /// By which session, once it is one.
+    /// Id of the session that it can become.
     pub id: SessionId,
-    /// Of its cookie.
+    /// Hash of its cookie.
     hash: SecretHash,
 }
 
@@ -78,24 +75,24 @@ pub(crate) fn limits(
     Limits::of_stored(permissions, resources, None, Some(end))
 }
 
-/// Who looks at a page.
+/// Visitor of a page.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one for a request, and most are the largest"
 )]
 pub enum Visitor {
-    /// Somebody without a session that is good.
+    /// A visitor without a valid session.
     Nobody,
-    /// Somebody who knows the password and has yet to show the second factor: nobody, but to the
-    /// page that asks for it.
+    /// A visitor with the right password and a pending second factor. Only the page that asks for
+    /// it treats this visitor differently from [`Visitor::Nobody`].
     HalfWay(HalfSignedIn),
-    /// A person.
+    /// A user with all required factors.
     SignedIn(SignedIn),
 }
 
 impl Visitor {
-    /// The person, where all proofs were given.
+    /// The user, if all required factors were given.
     pub fn signed_in(self) -> Option<SignedIn> {
         match self {
             Self::SignedIn(who) => Some(who),
@@ -104,13 +101,13 @@ impl Visitor {
     }
 }
 
-/// For pages; a failure is a page.
+/// The extractor for pages. A failure is a page.
 impl FromRequestParts<Arc<App>> for Visitor {
     type Rejection = PageRefusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, PageRefusal> {
         let visitor = of_cookie(app, &parts.headers).await?;
-        // The API's own layer does the same for operations.
+        // The API's own layer does the same for API operations.
         if let Visitor::SignedIn(who) = &visitor {
             app.rate_limiter.admit(&who.principal())?;
         }
@@ -118,8 +115,8 @@ impl FromRequestParts<Arc<App>> for Visitor {
     }
 }
 
-/// Who the session cookie of a request belongs to. The API's callers use this too: with
-/// [`Visitor::signed_in`], and after the check that a write comes from this origin.
+/// The visitor that the session cookie of a request identifies. Callers of the API use this as
+/// well, with [`Visitor::signed_in`] and after the check that a write comes from this origin.
 pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
     let Some(secret) = cookie(app, headers) else {
         return Ok(Visitor::Nobody);
@@ -140,7 +137,7 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
     if now.duration_since(session.last_seen_at) >= SEEN_EVERY
         && let Err(error) = note_seen(app, session.id, now).await
     {
-        // A database that cannot be written does not keep anybody from reading.
+        // Reading must work even if the database is read-only.
         tracing::warn!(
             error = &error as &dyn std::error::Error,
             "a use was not noted"
@@ -158,9 +155,9 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
     })
 }
 
-/// The caller of an API operation who sent no bearer token but a session cookie. `None`: there is
-/// no session that is good. That a write comes from a page of ours was checked by the layer
-/// [`crate::pages::same_origin::require`] before.
+/// The caller of an API operation with a session cookie and without a bearer token. `None` if there
+/// is no valid session. The layer [`crate::pages::same_origin::require`] has already checked that a
+/// write comes from one of the platform's pages.
 pub async fn caller(app: &App, parts: &Parts) -> Answer<Option<Principal>> {
     let visitor = of_cookie(app, &parts.headers).await?;
     let Some(who) = visitor.signed_in() else {
@@ -174,20 +171,20 @@ pub fn cookie(app: &App, headers: &HeaderMap) -> Option<LinkSecret> {
     cookie_of(Cookie::session(&app.config.base_url), headers)
 }
 
-/// The secret in one of our cookies of a request, if there is one.
+/// The secret in one of the platform's cookies, if the request has it.
 pub fn cookie_of(cookie: Cookie, headers: &HeaderMap) -> Option<LinkSecret> {
     let fields = headers.get_all(COOKIE).iter();
     cookie.read(fields.map(http::HeaderValue::as_bytes))
 }
 
-/// What a sign-in knows of the browser.
+/// Attributes of the browser that signs in.
 #[derive(Clone, Debug)]
 pub struct Browser {
-    /// Where it is.
+    /// Its network address.
     pub ip: IpAddr,
-    /// What it says it is.
+    /// Its `User-Agent`.
     pub user_agent: Option<String>,
-    /// The cookie that it has already: that session ends with the new one.
+    /// The session cookie that it already has. That session ends with the new one.
     pub cookie: Option<LinkSecret>,
 }
 
@@ -208,17 +205,17 @@ impl FromRequestParts<Arc<App>> for Browser {
     }
 }
 
-/// A session that was begun: what the browser gets.
+/// A started session, with the data for the browser.
 #[derive(Clone, Debug)]
 pub struct StartedSession {
     /// Value of `Set-Cookie`.
     pub set_cookie: String,
-    /// Whether the second factor is still to be shown.
+    /// True if the second factor is still required.
     pub is_half_way: bool,
 }
 
-/// Begins a session of somebody who just proved to be `user` with one factor: half way, where the
-/// person has a second one.
+/// Starts a session for a visitor who just authenticated as `user` with one factor. It is pending
+/// if the user has a second factor.
 pub async fn begin(
     app: &App,
     tx: &mut Tx,
@@ -235,8 +232,8 @@ pub async fn begin(
     begin_as(app, tx, user, browser, proofs, now).await
 }
 
-/// Begins a session of somebody whom another service knows. `proved_at`: when that service saw the person
-/// prove it; `None` where it does not say, which is no fresh proof.
+/// Starts a session for a user whom another service authenticated. `proved_at` is the time of that
+/// authentication. `None` if the service does not report it, which never counts as recent.
 pub async fn begin_proved(
     app: &App,
     tx: &mut Tx,
@@ -246,7 +243,7 @@ pub async fn begin_proved(
     now: Timestamp,
 ) -> Answer<StartedSession> {
     let proofs = Proofs {
-        // A clock ahead of ours makes no proof of the future.
+        // If the service's clock is ahead of ours, the proof must not be in the future.
         first_at: proved_at.unwrap_or(Timestamp::UNIX_EPOCH).min(now),
         second_at: None,
         lacks_second: has_second_factor(tx, user).await?,
@@ -254,16 +251,16 @@ pub async fn begin_proved(
     begin_as(app, tx, user, browser, proofs, now).await
 }
 
-/// The proofs behind a new session.
+/// Authentication state of a new session.
 struct Proofs {
     first_at: Timestamp,
     second_at: Option<Timestamp>,
-    /// Whether the second factor is still to be shown.
+    /// True if the second factor is still required.
     lacks_second: bool,
 }
 
-/// Begins a whole session of somebody who just proved to be `user` with two factors at once, as a
-/// passkey does that asks for a finger.
+/// Starts a full session for a visitor who just authenticated as `user` with two factors in one
+/// step, such as a passkey that requires a fingerprint.
 pub async fn begin_whole(
     app: &App,
     tx: &mut Tx,
@@ -279,7 +276,7 @@ pub async fn begin_whole(
     begin_as(app, tx, user, browser, proofs, now).await
 }
 
-/// Always with a new cookie: one that was planted before signing in is worth nothing after it.
+/// Always with a new cookie, so that a cookie that was planted before the sign-in is useless.
 async fn begin_as(
     app: &App,
     tx: &mut Tx,
@@ -317,8 +314,7 @@ async fn begin_as(
     })
 }
 
-/// Turns a session that was half way into a whole one, with another cookie. `None`: it ended
-/// meanwhile.
+/// Turns a pending session into a full one, with another cookie. `None` if it ended meanwhile.
 pub async fn complete(
     app: &App,
     tx: &mut Tx,
@@ -341,7 +337,7 @@ pub async fn complete(
     Ok(Some(set_cookie(app, &secret, LIFETIME)))
 }
 
-/// Gives a session another cookie, for as long as it lasts. `None`: it ended meanwhile.
+/// Gives a session another cookie for the rest of its lifetime. `None` if it ended meanwhile.
 pub async fn renew(
     app: &App,
     tx: &mut Tx,
@@ -356,7 +352,7 @@ pub async fn renew(
     Ok(is_renewed.then(|| set_cookie(app, &secret, left)))
 }
 
-/// `now` and a while.
+/// Returns `now` plus a duration.
 pub(crate) fn later(now: Timestamp, while_: SignedDuration) -> Timestamp {
     now.saturating_add(while_).unwrap_or(Timestamp::MAX)
 }
@@ -367,12 +363,12 @@ async fn note_seen(app: &App, id: SessionId, now: Timestamp) -> Result<(), store
     tx.commit().await
 }
 
-/// Whether the person's password alone opens nothing.
+/// True if the user's password alone is not enough to sign in.
 pub async fn has_second_factor(conn: &mut Conn, user: &User) -> Result<bool, store::Error> {
     Ok(user.totp_confirmed_at.is_some() || passkeys::count(conn, user.id).await? > 0)
 }
 
-/// Whether a session has ended because nobody used it.
+/// True if the session has ended because it was not used.
 pub fn is_idle(session: &Session, now: Timestamp) -> bool {
     now.duration_since(session.last_seen_at) >= IDLE
 }
@@ -383,39 +379,40 @@ fn set_cookie(app: &App, secret: &LinkSecret, lifetime: SignedDuration) -> Strin
 }
 
 impl SignedIn {
-    /// Whether the person proved a moment ago to be who they are: what changes how one signs in
-    /// takes more than a browser that was left open.
+    /// True if the user authenticated recently. Changes of sign-in settings require this, so that
+    /// an unattended browser is not enough.
     pub fn is_proved(&self, now: Timestamp) -> bool {
         is_recent(self.session.proved_at, now)
     }
 }
 
-/// Whether a proof of then is a recent one.
+/// True if an authentication at `proved_at` is recent.
 pub(crate) fn is_recent(proved_at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(proved_at) < PROOF_LASTS
 }
 
-/// How long a proof is a recent one.
+/// Period in which an authentication counts as recent.
 pub const PROOF_LASTS: SignedDuration = SignedDuration::from_mins(10);
 
-/// The longest that one sign-in lasts (OWASP ASVS 5.0, 7.3.2 asks for a documented limit): a month
-/// keeps people from choosing passwords that are quick to type.
+/// The maximum lifetime of one sign-in (OWASP ASVS 5.0, 7.3.2 requires a documented limit). With a
+/// month, users are not tempted to choose passwords that are quick to type.
 pub const LIFETIME: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// A session that nobody used for this long has ended.
+/// A session that was not used for this long has ended.
 pub const IDLE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// How long the second factor may be looked for.
+/// Time limit for the second factor.
 pub const HALF_WAY: SignedDuration = SignedDuration::from_mins(10);
 
-/// A use is written down at most this often, so that reading pages does not write.
+/// The last use of a session is stored at most this often, so that reading pages does not write to
+/// the database.
 const SEEN_EVERY: SignedDuration = SignedDuration::from_mins(5);
 
-/// Sessions of one person: far more than one has browsers. The one that was not used for longest ends
-/// for a new one.
+/// Maximum number of sessions per user, far more than a user has browsers. A new session ends the
+/// one that was not used for longest.
 const MOST_SESSIONS: u32 = 50;
-/// Sessions that one sign-in ends at most.
+/// Maximum number of sessions that one sign-in ends.
 const TRIMMED: u32 = 100;
 
-/// Browsers' names for themselves are shorter; what is longer is somebody's joke.
+/// Limit for the stored `User-Agent`. Real browsers send less.
 const MAX_USER_AGENT: usize = 256;

@@ -1,4 +1,4 @@
-//! Signing in with email and password, and with the second factor.
+//! Sign-in with email and password, and with the second factor.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::metrics::{self, SignIn};
 use crate::problem::{Answer, Refusal};
 
-/// Why nobody was signed in.
+/// Reasons that a sign-in failed.
 #[derive(Debug)]
 pub enum SignInError {
-    /// Wrong, in a way that is not said: no such person, suspended, another password or code.
+    /// Wrong, without details: no such user, suspended, another password or code.
     Wrong,
-    /// Too many attempts; seconds until the next.
+    /// Too many attempts. The value is the number of seconds until the next one.
     TooSoon(u32),
-    /// Failed on our side.
+    /// Internal failure.
     Failed(Refusal),
 }
 
@@ -58,7 +58,7 @@ impl<R: Into<Refusal>> From<R> for SignInError {
     }
 }
 
-/// What passwords' failures are to a caller.
+/// Converts a failure of password hashing into the caller's response.
 pub(crate) fn hash_refusal(error: &HashError) -> Refusal {
     match error {
         HashError::Busy => Problem::unavailable().with_retry_after(1).into(),
@@ -69,7 +69,7 @@ pub(crate) fn hash_refusal(error: &HashError) -> Refusal {
     }
 }
 
-/// Signs somebody in by password. The answer takes as long for an address that nobody has.
+/// Signs a user in by password. The response takes as long for an unknown address.
 pub async fn with_password(
     app: &App,
     email: &str,
@@ -131,8 +131,9 @@ async fn by_password(
     Ok(begun)
 }
 
-/// The person, as long as they are there with the password that was compared: whoever changed it, or
-/// suspended them, while that took its time has ended every session, and this one comes behind that.
+/// Reads the user again, and checks that the password is still the one that was compared. A
+/// concurrent password change or suspension has ended every session, and must not be followed by a
+/// new one.
 async fn unchanged(tx: &mut Tx, before: User) -> Result<User, SignInError> {
     users::lock(tx, before.id).await?;
     let user = users::by_id(tx, before.id).await?;
@@ -182,7 +183,7 @@ async fn by_second_factor(
     Ok(cookie)
 }
 
-/// Writes a sign-in into the audit log.
+/// Writes a sign-in to the audit log.
 pub(super) async fn note_sign_in(
     tx: &mut store::Tx,
     user: &User,

@@ -1,12 +1,14 @@
-//! How often somebody may try: a few times at once, then with growing waits, never locked out.
+//! Throttling of attempts: a few need no wait, and later ones need growing waits. There is no
+//! lockout.
 //!
-//! An attempt counts when it begins, not when it fails, so that many at the same time are not one.
-//! Success takes it back. The longest wait of an account is short, because whoever knows an
-//! address can fail on purpose: it must not keep its owner out. Guessing is what it stops, and a
-//! minute for each guess does that.
+//! An attempt counts when it starts, not when it fails, so that parallel attempts all count.
+//! Success resets the count. The longest wait of an account is short, because anyone with an
+//! address can fail on purpose and must not lock its owner out. A minute for each attempt is enough
+//! to stop guessing.
 //!
-//! State is in memory and per process: it is for what a restart may forgive, such as requests from one
-//! address. Attempts to prove who one is are counted in the database ([`super::attempts`]).
+//! The state is in memory and per process. Use it only where a restart may reset the count, such as
+//! requests from one address. Authentication attempts are counted in the database
+//! ([`super::attempts`]).
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -21,16 +23,16 @@ pub struct Throttle<K> {
     tries: Mutex<HashMap<K, Tries>>,
 }
 
-/// How patient a [`Throttle`] is.
+/// Parameters of a [`Throttle`].
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Attempts that cost no wait.
+    /// Attempts that need no wait.
     pub free: u32,
-    /// Wait after the first attempt beyond those, in seconds; it doubles with each further one.
+    /// Wait after the first attempt beyond those, in seconds. It doubles with each further attempt.
     pub first_wait: u32,
     /// Longest wait, in seconds.
     pub longest_wait: u32,
-    /// Seconds without an attempt after which all is forgotten.
+    /// Seconds without an attempt after which the count is reset.
     pub forgotten_after: u32,
 }
 
@@ -43,9 +45,9 @@ impl Limits {
         forgotten_after: 24 * 3600,
     };
 
-    /// Codes of an authenticator app and recovery codes, by somebody who knows the password: after
-    /// eight wrong ones beyond the first five, one each four hours. A code is one of a million, so
-    /// guessing takes centuries.
+    /// Codes of an authenticator app and recovery codes, from a client that has the password. After
+    /// eight wrong codes beyond the first five, one is allowed every four hours. A code is one of a
+    /// million, so guessing takes centuries.
     pub const CODES: Self = Self {
         free: 5,
         first_wait: 60,
@@ -53,8 +55,8 @@ impl Limits {
         forgotten_after: 7 * 24 * 3600,
     };
 
-    /// Sign-ins from one network address. Many people may share one, and none of them owns it: it
-    /// gets more attempts, and longer waits.
+    /// Sign-ins from one network address. Many users may share an address, and none of them
+    /// controls it. It gets more attempts and longer waits.
     pub const ADDRESS: Self = Self {
         free: 30,
         first_wait: 1,
@@ -62,7 +64,7 @@ impl Limits {
         forgotten_after: 3600,
     };
 
-    /// Mails to one account, each of which a stranger can ask for.
+    /// Mails to one account. A stranger can request each of them.
     pub const MAIL: Self = Self {
         free: 3,
         first_wait: 300,
@@ -70,8 +72,9 @@ impl Limits {
         forgotten_after: 24 * 3600,
     };
 
-    /// Mails that one person has sent to others: a team at once, and no more than a person types
-    /// after it. Mails wait in one line, which is nobody's to fill.
+    /// Mails that one user has sent to other people. A whole team can be invited without a wait;
+    /// after that the rate is limited to manual typing. All mails share one queue, which one user
+    /// must not fill.
     pub const INVITER: Self = Self {
         free: 50,
         first_wait: 30,
@@ -79,8 +82,8 @@ impl Limits {
         forgotten_after: 24 * 3600,
     };
 
-    /// Sign-ins of one person to tunnels, which engines remember for a minute: a browser that opens
-    /// all its tabs again is not kept waiting, and a script does not fill anybody's memory.
+    /// Sign-ins of one user to tunnels. Engines cache them for a minute. A browser that reopens all
+    /// its tabs is not delayed, and a script cannot fill the memory.
     pub const TUNNELS: Self = Self {
         free: 100,
         first_wait: 1,
@@ -101,18 +104,18 @@ impl Limits {
         SignedDuration::from_secs(i64::from(seconds))
     }
 
-    /// Makes sure that the wait after so many attempts is over.
+    /// Checks that the wait after so many attempts is over.
     ///
     /// # Errors
-    /// It is not.
+    /// The wait is not over.
     pub(super) fn require_wait(
         &self,
         count: u32,
         last: Timestamp,
         now: Timestamp,
     ) -> Result<(), TooSoon> {
-        // A clock that went back: the wait begins anew, rather than to last until the clock is
-        // where it was.
+        // If the clock was set back, the wait restarts. Otherwise it would last until the clock
+        // reaches its old value again.
         let passed = now.duration_since(last.min(now));
         let left = self.wait(count).saturating_sub(passed);
         if left > SignedDuration::ZERO {
@@ -132,7 +135,8 @@ struct Tries {
     last: Timestamp,
 }
 
-/// Too soon: the whole seconds, rounded up, after which it is worth to try again.
+/// The wait is not over. The value is the number of whole seconds, rounded up, until the next
+/// attempt can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooSoon(pub u32);
 
@@ -144,8 +148,8 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
         }
     }
 
-    /// Counts an attempt of `key`, or says how long it has to wait. A refused attempt is not
-    /// counted: impatience does not make the wait longer.
+    /// Counts an attempt of `key`, or returns the time to wait. A refused attempt is not counted,
+    /// so retrying early does not make the wait longer.
     ///
     /// # Errors
     /// The wait is not over.
@@ -177,12 +181,12 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
         Ok(())
     }
 
-    /// The attempt was good: all attempts of `key` are forgotten.
+    /// Resets the count of `key` after a successful attempt.
     pub fn succeeded(&self, key: &K) {
         self.tries.lock().remove(key);
     }
 
-    /// The attempt was good, but the key is shared: one attempt is taken back.
+    /// Takes back one attempt after a success, for a `key` that many users share.
     pub fn take_back(&self, key: &K) {
         if let Some(known) = self.tries.lock().get_mut(key) {
             known.count = known.count.saturating_sub(1);
@@ -190,8 +194,8 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
     }
 }
 
-/// Drops what is forgotten, and where that is too little the older half. A flood of keys can thus
-/// push out honest counts; it cannot take memory, nor make each attempt walk the table.
+/// Drops expired counts and, if that is not enough, the older half. A flood of keys can thus push
+/// out honest counts. It cannot exhaust the memory or make each attempt scan the table.
 fn make_room<K: Hash + Eq>(tries: &mut HashMap<K, Tries>, limits: &Limits, now: Timestamp) {
     tries.retain(|_, known| !limits.forgets(known, now));
     if tries.len() < MOST_KEYS / 2 {
@@ -209,7 +213,7 @@ fn whole_seconds(left: SignedDuration) -> u32 {
     u32::try_from(left.as_secs().saturating_add(part)).unwrap_or(u32::MAX)
 }
 
-/// Keys that are remembered: some megabytes.
+/// Maximum number of stored keys, which take some megabytes.
 const MOST_KEYS: usize = 65_536;
 
 #[cfg(test)]
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not_held_back() {
+    fn other_keys_are_not_throttled() {
         let throttle = used_up(Limits::ACCOUNT);
         throttle.begin(&"ada", at(0)).unwrap();
         assert!(throttle.begin(&"ada", at(0)).is_err());
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn success_forgives_and_so_does_time() {
+    fn success_and_time_reset_the_count() {
         let throttle = used_up(Limits::ACCOUNT);
         throttle.begin(&"ada", at(0)).unwrap();
         throttle.succeeded(&"ada");
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn one_good_sign_in_does_not_clear_a_shared_address() {
+    fn one_success_does_not_reset_a_shared_address() {
         let throttle = used_up(Limits::ADDRESS);
         throttle.begin(&"ada", at(0)).unwrap();
         throttle.take_back(&"ada");

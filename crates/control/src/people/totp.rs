@@ -1,39 +1,40 @@
-//! Time-based one-time passwords (RFC 6238), as authenticator apps have them: HMAC-SHA-1, six
-//! digits, thirty seconds.
+//! Time-based one-time passwords (RFC 6238) for authenticator apps: HMAC-SHA-1, six digits, thirty
+//! seconds.
 //!
-//! SHA-1 because common apps ignore the `algorithm` of the address and use it whatever is asked
-//! for; as a MAC it has no known weakness.
+//! SHA-1 is used because common apps ignore the `algorithm` of the address and use SHA-1 anyway. As
+//! a MAC it has no known weakness.
 
 use aws_lc_rs::hmac;
 use credentials::Secret;
 use jiff::Timestamp;
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
-/// The secret that a person's authenticator app and the platform share.
+/// The secret that a user's authenticator app and the platform share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TotpSecret(Secret);
 
-/// A time step: whole periods since 1970. The last one that was used is kept, so that no code
-/// works twice (RFC 6238 section 5.2).
+/// A time step: the number of whole periods since 1970. The last used one is stored, so that no
+/// code works twice (RFC 6238 section 5.2).
 pub type Step = i64;
 
 impl TotpSecret {
-    /// Makes a secret of random bytes.
+    /// Creates a secret from random bytes.
     pub fn new(random: [u8; SECRET_BYTES]) -> Self {
         Self(Secret::new(random))
     }
 
-    /// Reads back the bytes that were kept.
+    /// Restores a secret from the stored bytes.
     pub fn from_kept(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() == SECRET_BYTES).then(|| Self(Secret::new(bytes)))
     }
 
-    /// The bytes to keep.
+    /// The bytes to store.
     pub fn expose(&self) -> &[u8] {
         self.0.expose()
     }
 
-    /// The secret as a person types it into an app: base32 (RFC 4648 section 6), 32 characters.
+    /// The secret in the form that a user types into an app: base32 (RFC 4648 section 6), 32
+    /// characters.
     pub fn base32(&self) -> String {
         let mut text = String::with_capacity(SECRET_BYTES.div_ceil(5) * 8);
         for group in self.0.expose().chunks(5) {
@@ -60,8 +61,8 @@ impl TotpSecret {
         )
     }
 
-    /// The step whose code was given, where it is a step of now (one to either side is allowed for
-    /// clocks and slow fingers) and later than `last_used`. Spaces in the code are passed over.
+    /// Returns the step of the code if it is current and later than `last_used`. One step before or
+    /// after now is allowed for clock differences and slow typing. Spaces in the code are ignored.
     pub fn check(&self, code: &str, now: Timestamp, last_used: Option<Step>) -> Option<Step> {
         let code = Code::read(code)?;
         let present = now.as_second().div_euclid(PERIOD);
@@ -87,7 +88,7 @@ impl TotpSecret {
     }
 }
 
-/// Bytes of a secret: those of SHA-1's output, as RFC 4226 section 4 recommends.
+/// Bytes of a secret: as many as SHA-1's output, as RFC 4226 section 4 recommends.
 pub const SECRET_BYTES: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_step_to_either_side_is_good_and_two_are_not() {
+    fn one_step_before_or_after_is_valid_and_two_are_not() {
         let code = "005924";
         for (shift, good) in [
             (-60, false),

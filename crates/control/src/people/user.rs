@@ -1,4 +1,4 @@
-//! `GET /api/user`: the person behind the credential.
+//! `GET /api/user`: the user of the credential.
 
 use std::sync::Arc;
 

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use api::control::plans::{Currency, Plan, Provider};
 use api::link::Limits;
 
-/// What can be created, where, and for how much.
+/// Plans and regions that can be chosen, and their prices.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     /// Currency of every price.
     pub currency: Currency,
-    /// Whether a confirmed creation may update a subscription on the server (CP-4f).
+    /// True if a confirmed creation may update a subscription on the server (CP-4f).
     pub server_confirmed_creation: bool,
-    /// Whether a first payment can be made on the platform's pages.
+    /// True if a first payment can be made on the platform's pages.
     pub hosted_checkout: bool,
-    /// The plans; every one is there.
+    /// The plans. All of them are present.
     pub(super) plans: BTreeMap<Plan, Terms>,
     /// The regions, in the order of the configuration.
     pub(super) regions: Vec<Region>,
@@ -25,8 +25,7 @@ impl Catalogue {
     pub fn terms(&self, plan: Plan) -> &Terms {
         static NONE: std::sync::LazyLock<Terms> =
             std::sync::LazyLock::new(|| Terms::built_in(Plan::Enterprise));
-        // Every plan is put in by the conversion; the fallback, which sells nothing, is never
-        // reached.
+        // The conversion adds every plan. The fallback, which sells nothing, is never used.
         self.plans.get(&plan).unwrap_or(&NONE)
     }
 
@@ -40,14 +39,14 @@ impl Catalogue {
         self.regions.iter().find(|known| known.is(provider, region))
     }
 
-    /// Whether any plan has a limit for each workspace.
+    /// True if any plan has a limit per workspace.
     pub(super) fn limits_projects(&self) -> bool {
         self.plans
             .values()
             .any(|terms| terms.projects_per_workspace.is_some())
     }
 
-    /// Whether any plan costs anything.
+    /// True if any plan has a price.
     pub fn billing_enabled(&self) -> bool {
         self.plans.values().any(|terms| terms.monthly > 0)
     }
@@ -56,17 +55,17 @@ impl Catalogue {
 /// The terms of one plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Name, for people.
+    /// Name, for users.
     pub name: String,
-    /// What it is for, for people.
+    /// Purpose, for users.
     pub description: String,
     /// Price of one project in a month, in the smallest unit of the currency; 0 is free.
     pub monthly: i64,
     /// The monthly price before a reduction.
     pub compare_at: Option<i64>,
-    /// Why the price is reduced, for people.
+    /// Reason for the reduced price, for users.
     pub promotion: Option<String>,
-    /// Whether it is sold by arrangement alone.
+    /// True if the plan is sold only by arrangement.
     pub by_arrangement: bool,
     /// Projects that one workspace may have; `None` is unlimited.
     pub projects_per_workspace: Option<u32>,
@@ -76,12 +75,12 @@ pub struct Terms {
     pub webhooks: bool,
     /// TCP addresses that a project may reserve.
     pub tcp_addresses: u32,
-    /// What engines allow one project; what is not said is bounded by the engine alone.
+    /// Limits that engines apply to one project. A limit that is not set is the engine's own.
     pub limits: Limits,
 }
 
 impl Terms {
-    /// The terms that hold where the configuration says nothing else.
+    /// The default terms, for values that the configuration does not set.
     pub(super) fn built_in(plan: Plan) -> Self {
         let (name, description, monthly, by_arrangement, log_retention_days) = match plan {
             Plan::Basic => (
@@ -116,7 +115,7 @@ impl Terms {
             projects_per_workspace: None,
             log_retention_days,
             webhooks: plan != Plan::Basic,
-            // Ports are few, and who pays nothing can take many names.
+            // Ports are few, and a user of a free plan can create many workspaces.
             tcp_addresses: match plan {
                 Plan::Basic => 1,
                 Plan::Pro => 10,
@@ -127,8 +126,8 @@ impl Terms {
     }
 }
 
-/// What keeps one project from the room of the others where nothing else is said. The free plan,
-/// which is that of a platform of one's own, has no limits: who lets strangers in sets them.
+/// Default limits that keep one project from using the capacity of others. The free plan, which
+/// self-hosted platforms use, has no limits. An operator who admits strangers has to set them.
 fn limits(plan: Plan) -> Limits {
     let of = |times: u32| Limits {
         clients: Some(100 * times),
@@ -145,10 +144,10 @@ fn limits(plan: Plan) -> Limits {
     }
 }
 
-/// Where projects stand.
+/// A region for projects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
-    /// Whose machines.
+    /// Operator of the machines.
     pub provider: Provider,
     /// Name.
     pub region: String,
@@ -158,22 +157,22 @@ pub struct Region {
     pub engine_port: u16,
     /// Plans that can be chosen.
     pub plans: Vec<Plan>,
-    /// Projects that it holds, by plan; unlimited for a plan that is not there.
+    /// Maximum number of projects, by plan. A plan that is not listed has no limit.
     pub capacity: BTreeMap<Plan, u32>,
-    /// Where on earth, as far as that was said.
+    /// Location, if it is configured.
     pub place: Option<Place>,
-    /// Countries that it is recommended to.
+    /// Countries for which the region is recommended.
     pub countries: Vec<String>,
 }
 
 impl Region {
-    /// Whether this is the region of these names.
+    /// True if this region has the given names.
     pub fn is(&self, provider: Provider, region: &str) -> bool {
         self.provider == provider && self.region == region
     }
 }
 
-/// A place on earth, in degrees.
+/// A location on earth, in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// North of the equator.

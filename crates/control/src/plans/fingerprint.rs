@@ -1,4 +1,4 @@
-//! The creation fingerprint: a proof that the caller confirms what the server would do.
+//! The creation fingerprint, which proves that the caller confirms the effects of a creation.
 
 use std::fmt;
 
@@ -9,18 +9,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::billing::Decision;
 
-/// The key that fingerprints are made with. Every process of one platform has the same.
+/// The key of fingerprints. All processes of one platform have the same.
 pub struct FingerprintKey(hmac::Key);
 
 impl FingerprintKey {
-    /// Makes the key from 32 secret bytes that are used for nothing else.
+    /// Creates the key from 32 secret bytes that have no other use.
     pub fn new(secret: &[u8; 32]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
-    /// Signs an offer: `option` is shown to the caller, without its fingerprint, `decision` is the
-    /// change that the server would make, and `revision` the state of the account that it would
-    /// change: a confirmed change makes every earlier preview stale.
+    /// Signs an offer. `option` is shown to the caller, without its fingerprint. `decision` is the
+    /// change that the server would make. `revision` is the state of the account that it would
+    /// change. A confirmed change makes every earlier preview stale.
     pub(super) fn sign(
         &self,
         workspace: &str,
@@ -33,8 +33,8 @@ impl FingerprintKey {
             Decision::Update { subscription, .. } => subscription.as_str(),
             Decision::Free | Decision::Checkout { .. } | Decision::Setup { .. } => "",
         };
-        // Amounts and action are in the option. Strings and integers always serialise, in the
-        // order in which the types declare them.
+        // Amounts and action are in the option. Strings and integers always serialise, in the order
+        // in which the types declare them.
         let shown = serde_json::to_vec(option).unwrap_or_default();
         for part in [
             DOMAIN,
@@ -43,7 +43,7 @@ impl FingerprintKey {
             &revision.to_be_bytes(),
             &shown,
         ] {
-            // A length before each part, so that no two offers have the same text.
+            // The length before each part makes the input of each offer unique.
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -57,12 +57,12 @@ impl fmt::Debug for FingerprintKey {
     }
 }
 
-/// Stands for one offer to one workspace: 43 characters.
+/// Identifies one offer to one workspace: 43 characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint(String);
 
 impl Fingerprint {
-    /// Whether the caller gave this one. In constant time: it is a MAC.
+    /// Compares with the fingerprint from the caller, in constant time because it is a MAC.
     pub fn is(&self, given: &str) -> bool {
         aws_lc_rs::constant_time::verify_slices_are_equal(self.0.as_bytes(), given.as_bytes())
             .is_ok()
@@ -75,5 +75,5 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// Keeps the MAC apart from any other that the same secret might ever make.
+/// Separates this MAC from any other that uses the same secret.
 const DOMAIN: &[u8] = b"svc creation fingerprint 2";

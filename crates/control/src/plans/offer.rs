@@ -1,4 +1,4 @@
-//! The offer: a plan of the catalogue for one workspace at one moment, and the list of them all.
+//! Offers: a plan of the catalogue for one workspace at one moment, and the list of them all.
 
 use api::control::plans::{
     BillingAction, BillingActionKind, BillingImpact, BillingImpactKind, Interval, Plan,
@@ -11,12 +11,12 @@ use super::catalogue::{Catalogue, Region, Terms};
 use super::fingerprint::{Fingerprint, FingerprintKey};
 use crate::billing::{Account, Decision, decide};
 
-/// What is left of the catalogue.
+/// Remaining capacity of the catalogue.
 #[derive(Clone, Debug, Default)]
 pub struct Availability {
-    /// Where no further project fits: provider, region, plan.
+    /// Full regions: provider, region, plan.
     pub full: Vec<(Provider, String, Plan)>,
-    /// Projects of the workspace on each plan; a plan that is not listed has none yet.
+    /// Number of projects of the workspace on each plan. A plan that is not listed has none yet.
     pub in_workspace: Vec<(Plan, u64)>,
 }
 
@@ -37,26 +37,26 @@ impl Availability {
     }
 }
 
-/// One plan for one workspace.
+/// The offer of one plan to one workspace.
 #[derive(Clone, Debug)]
 pub struct Offer<'a> {
     /// The plan.
     pub plan: Plan,
     /// Its terms.
     pub terms: &'a Terms,
-    /// What choosing it does to the account.
+    /// Effect of choosing it on the account.
     pub decision: Decision,
-    /// Why it cannot be chosen.
+    /// Reason that it cannot be chosen.
     pub unavailable: Option<UnavailableReason>,
-    /// Regions that have room for it, in the order of the catalogue.
+    /// Regions with capacity for it, in the order of the catalogue.
     pub regions: Vec<&'a Region>,
-    /// The state of the account that the decision was made on.
+    /// Revision of the account that the decision is based on.
     revision: u64,
     catalogue: &'a Catalogue,
 }
 
-/// Makes the offer of a plan. The same inputs make the same offer: the preview and the creation
-/// that confirms it both come through here.
+/// Computes the offer of a plan. The same inputs give the same offer. The preview and the creation
+/// that confirms it both use this function.
 pub fn offer<'a>(
     catalogue: &'a Catalogue,
     plan: Plan,
@@ -77,7 +77,7 @@ pub fn offer<'a>(
         && account.subscription.is_some()
         && terms.monthly > 0
     {
-        // CP-4f. A set-up would end in an update too.
+        // CP-4f. A payment setup would end in an update as well.
         Some(UnavailableReason::ServerConfirmationDisabled)
     } else if !catalogue.hosted_checkout && matches!(decision, Decision::Checkout { .. }) {
         Some(UnavailableReason::CheckoutDisabled)
@@ -99,9 +99,9 @@ pub fn offer<'a>(
     }
 }
 
-/// Everything that the workspace could choose, as it is shown (CP-3).
+/// Every offer to the workspace, in the form of the response (CP-3).
 ///
-/// `nearest` is the region that the caller is nearest to, where that is known.
+/// `nearest` is the region nearest to the caller, if it is known.
 pub fn configuration(
     offers: &[Offer<'_>],
     nearest: impl Fn(&[&Region]) -> Option<(Provider, String)>,
@@ -116,7 +116,7 @@ pub fn configuration(
             && recommended.is_none()
             && let Some((provider, region)) = &nearest
         {
-            // The first plan that can be chosen: they are in the order of their price.
+            // The first plan that can be chosen, because the plans are in the order of their price.
             recommended = Some(RecommendedChoice {
                 plan: offer.plan,
                 provider: *provider,
@@ -129,7 +129,7 @@ pub fn configuration(
 }
 
 impl Offer<'_> {
-    /// The region, where it is among those offered.
+    /// The region, if it is among those offered.
     pub fn region(&self, provider: Provider, region: &str) -> Option<&Region> {
         self.regions
             .iter()
@@ -137,8 +137,8 @@ impl Offer<'_> {
             .find(|offered| offered.is(provider, region))
     }
 
-    /// Why a workspace cannot take over a project of this plan that stands already: only what the
-    /// workspace and its account forbid, for the project has its place.
+    /// Reason that a workspace cannot take over an existing project of this plan. Only limits of
+    /// the workspace and its account count, because the project already has its capacity.
     pub fn takeover_refused(&self) -> Option<UnavailableReason> {
         self.unavailable.filter(|reason| match reason {
             UnavailableReason::ServerConfirmationDisabled | UnavailableReason::ProjectLimit => true,
@@ -148,11 +148,12 @@ impl Offer<'_> {
         })
     }
 
-    /// Stands for the offer: what the caller is shown and what the server decided on (CP-4b).
+    /// The fingerprint of the offer. It covers the data that the caller is shown and the decision
+    /// of the server (CP-4b).
     pub fn fingerprint(&self, workspace: &str, key: &FingerprintKey) -> Fingerprint {
-        // The recommendation is the one thing shown that is not bound: it is no part of the
-        // offer, and a caller whose address changes (a phone, or IPv4 after IPv6) would go in
-        // circles of stale previews.
+        // The recommendation is the only shown value that is not bound. It is not part of the
+        // offer. A caller whose address changes (a phone, or IPv4 after IPv6) would otherwise get
+        // stale previews repeatedly.
         key.sign(workspace, &self.option(None), &self.decision, self.revision)
     }
 
@@ -204,7 +205,7 @@ impl Offer<'_> {
         providers
     }
 
-    /// What choosing it costs.
+    /// Cost of choosing it.
     pub fn impact(&self) -> BillingImpact {
         let currency = self.catalogue.currency;
         let price = |amount_minor| Price {
@@ -283,7 +284,7 @@ fn action(kind: BillingActionKind) -> BillingAction {
     }
 }
 
-/// Why a plan cannot be chosen, for people.
+/// Reason that a plan cannot be chosen, for users.
 pub(crate) fn explain(reason: UnavailableReason) -> &'static str {
     match reason {
         UnavailableReason::NoCapacity => "No region has room for this plan at the moment.",

@@ -1,4 +1,4 @@
-//! `GET …/plan/config`: what a project could be created as (CP-3).
+//! `GET …/plan/config`: the options for creating a project (CP-3).
 
 use std::sync::Arc;
 

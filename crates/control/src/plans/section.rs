@@ -1,4 +1,4 @@
-//! `catalog` of the configuration, as it is written, and its conversion.
+//! The `catalog` section of the configuration, and its validation.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use types::tunnel::Hostname;
 
 use super::catalogue::{Catalogue, Place, Region, Terms};
 
-/// What can be created, where, and for how much.
+/// Plans and regions that can be chosen, and their prices.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CatalogSection {
     /// Currency of every price: three capital letters.
     #[schemars(example = &"EUR")]
     currency: String,
-    /// Whether a confirmed creation may update a subscription on the server. Without it, plans
-    /// that would need that are listed as unavailable.
+    /// Allows a confirmed creation to update a subscription on the server. Without it, plans that
+    /// would need this are listed as unavailable.
     server_confirmed_creation: bool,
-    /// Whether a first payment can be made on the platform's checkout page.
+    /// Allows a first payment on the platform's checkout page.
     hosted_checkout: bool,
     /// Plans that differ from the built-in ones of the same name (`basic`, `pro`, `enterprise`).
     plans: Vec<PlanSection>,
-    /// Where projects can stand. Without any, there is one region, `other` / `local`, without a
-    /// limit, on the first engine; without an engine there is none.
+    /// Regions for projects. Without any, there is one region, `other` / `local`, without a limit,
+    /// on the first engine. Without an engine there is none.
     regions: Vec<RegionSection>,
 }
 
@@ -45,40 +45,40 @@ impl Default for CatalogSection {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct PlanSection {
-    /// Which plan: `basic`, `pro` or `enterprise`. Required.
+    /// The plan: `basic`, `pro` or `enterprise`. Required.
     plan: String,
-    /// Name, for people.
+    /// Name, for users.
     name: Option<String>,
-    /// What it is for, for people.
+    /// Purpose, for users.
     description: Option<String>,
     /// Price of one project in a month, in the smallest unit of the currency; 0 is free.
     monthly_price: Option<i64>,
     /// The price before a reduction, in the smallest unit of the currency.
     compare_at_monthly_price: Option<i64>,
-    /// Why the price is reduced, for people.
+    /// Reason for the reduced price, for users.
     promotion: Option<String>,
-    /// Whether the plan is sold by arrangement alone: it is listed, and cannot be chosen.
+    /// The plan is sold only by arrangement. It is listed, and cannot be chosen.
     by_arrangement: Option<bool>,
     /// Projects of the plan that one workspace may have; unlimited without it.
     projects_per_workspace: Option<u32>,
     /// Days that request logs and events are kept.
     log_retention_days: Option<u16>,
-    /// Whether a project of the plan may have webhooks; without it, all plans but `basic` do.
-    /// Webhooks that are there already go on.
+    /// Allows webhooks for projects of the plan; absent: all plans but `basic` have them. Existing
+    /// webhooks keep working.
     webhooks: Option<bool>,
-    /// TCP addresses that a project of the plan may reserve; without it 1, 10 and 100.
+    /// TCP addresses that a project of the plan may reserve; absent: 1, 10 and 100.
     tcp_addresses: Option<u32>,
-    /// What engines allow one project of the plan. Each limit that is written replaces the built-in
-    /// one, and 0 takes it away.
+    /// Limits that engines apply to one project of the plan. Each limit that is set replaces the
+    /// built-in one, and 0 removes it.
     limits: LimitsSection,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct LimitsSection {
-    /// Agents that are connected at once; 0: no limit.
+    /// Agents that may be connected at the same time; 0: no limit.
     clients: Option<u32>,
-    /// Tunnels that are online at once; 0: no limit.
+    /// Tunnels that may be online at the same time; 0: no limit.
     tunnels: Option<u32>,
     /// Requests and connections of visitors in a second, over all tunnels; 0: no limit.
     requests_per_second: Option<u32>,
@@ -111,31 +111,32 @@ impl LimitsSection {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct RegionSection {
-    /// Whose machines: `aws`, `gcp`, `azure`, `onpremise` or `other`. Required.
+    /// Operator of the machines: `aws`, `gcp`, `azure`, `onpremise` or `other`. Required.
     provider: String,
     /// Name: letters, digits and dashes. Required.
     #[schemars(example = &"eu-central-1")]
     region: String,
-    /// Domain of the engines there; that of the first engine without it.
+    /// Domain of the engines there; absent: that of the first engine.
     cluster_domain: Option<String>,
-    /// Port of the engines there; 443 without it.
+    /// Port of the engines there; absent: 443.
     engine_port: Option<u16>,
-    /// Plans that can be chosen there; every plan without it.
+    /// Plans that can be chosen there; absent: every plan.
     plans: Option<Vec<String>>,
-    /// Projects of each plan that the region holds; unlimited for a plan that is not named.
+    /// Maximum number of projects of each plan in the region; unlimited for a plan that is not
+    /// named.
     capacity: BTreeMap<String, u32>,
     /// Degrees north of the equator, for the recommendation.
     latitude: Option<f64>,
     /// Degrees east of Greenwich, for the recommendation.
     longitude: Option<f64>,
-    /// Countries that the region is recommended to where a caller's place is known by its country
-    /// alone: codes of two capital letters.
+    /// Countries for which the region is recommended, if only the country of a caller is known:
+    /// codes of two capital letters.
     countries: Vec<String>,
 }
 
 impl CatalogSection {
-    /// The catalogue. `first_engine` is the domain of the first engine of the configuration, for
-    /// regions that name none.
+    /// Validates the section. `first_engine` is the domain of the first engine of the
+    /// configuration, for regions that name none.
     pub fn check(self, first_engine: Option<&str>) -> Result<Catalogue, ConfigError> {
         let currency: Currency = self
             .currency
@@ -308,7 +309,7 @@ impl RegionSection {
     }
 }
 
-/// Whether the text is a country code of ISO 3166-1 in form.
+/// True if the text has the form of a country code of ISO 3166-1.
 pub(crate) fn is_country(code: &str) -> bool {
     code.len() == 2 && code.bytes().all(|letter| letter.is_ascii_uppercase())
 }
@@ -344,10 +345,10 @@ fn is_region_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// Where engines listen when nothing else is said (https).
+/// Default port of engines (HTTPS).
 const DEFAULT_ENGINE_PORT: u16 = 443;
-/// Ten million in whole units of a currency with cents; far above any price, and far below where
-/// sums over a workspace's projects could overflow.
+/// Ten million in whole units of a currency with cents. This is far above any price, and low enough
+/// that sums over a workspace's projects cannot overflow.
 const MAX_MONTHLY_PRICE: i64 = 1_000_000_000;
 
 #[cfg(test)]
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_differs_only_in_what_is_written() {
+    fn a_plan_differs_only_in_the_configured_values() {
         let catalogue = read(
             r#"{"currency": "USD", "plans": [{"plan": "pro", "monthly_price": 500, "compare_at_monthly_price": 900}]}"#,
         )
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_key() {
         for (json, key) in [
             (r#"{"currency": "eur"}"#, "catalog.currency"),
             (r#"{"plans": [{"plan": "gold"}]}"#, "catalog.plans.0.plan"),

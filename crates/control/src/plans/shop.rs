@@ -1,5 +1,5 @@
-//! What the platform sells, with what that needs: the catalogue, accounts, the fingerprint's key
-//! and the callers' whereabouts.
+//! The plan service with its dependencies: the catalogue, accounts, the key of fingerprints and the
+//! location of callers.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::geo::{Geo, GeoError, nearest};
 use crate::keys::Keys;
 use crate::problem::Answer;
 
-/// What the platform sells.
+/// The plan service of the platform.
 pub struct PlanService {
     catalogue: Catalogue,
     key: FingerprintKey,
@@ -28,7 +28,7 @@ pub struct PlanService {
     geo: Option<Geo>,
 }
 
-/// What the offers to one workspace are made of, read at one moment.
+/// Inputs of the offers to one workspace, read at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     account: Account,
@@ -37,8 +37,8 @@ pub struct Snapshot {
 }
 
 impl PlanService {
-    /// A shop with the local ledger. It reads the geolocation file, and so it blocks: at start,
-    /// before anything is served.
+    /// Opens the service with the local ledger. It reads the geolocation file and blocks, so call
+    /// it at startup only.
     ///
     /// # Errors
     /// The geolocation file cannot be used.
@@ -58,7 +58,7 @@ impl PlanService {
         })
     }
 
-    /// What can be created, where, and for how much.
+    /// Plans and regions that can be chosen, and their prices.
     pub fn catalogue(&self) -> &Catalogue {
         &self.catalogue
     }
@@ -66,7 +66,7 @@ impl PlanService {
     /// The terms of a project's plan.
     ///
     /// # Errors
-    /// The stored word is none of ours.
+    /// The stored plan is unknown.
     pub fn terms_of(&self, project: &projects::Project) -> Answer<&Terms> {
         let plan = project.plan.parse().map_err(|_| {
             tracing::error!(project.id = %project.id, "the plan is not a known word");
@@ -75,7 +75,7 @@ impl PlanService {
         Ok(self.catalogue.terms(plan))
     }
 
-    /// Who keeps the accounts.
+    /// The billing accounts.
     pub fn billing(&self) -> &dyn Billing {
         &*self.billing
     }
@@ -85,18 +85,18 @@ impl PlanService {
         &self.key
     }
 
-    /// Whether callers' countries can be told.
+    /// True if the countries of callers can be determined.
     pub fn has_geo(&self) -> bool {
         self.geo.is_some()
     }
 
-    /// The country of an address, as far as it is known: two letters (ISO 3166-1).
+    /// The country of an address, if it is known: two letters (ISO 3166-1).
     pub fn country(&self, address: IpAddr) -> Option<String> {
         self.geo.as_ref()?.locate(address).country
     }
 
-    /// Writes the catalogue's limits into the store, where creations are counted against them. At
-    /// every start; several processes may do it at once.
+    /// Writes the catalogue's limits to the store, where creations are counted against them. It
+    /// runs at every startup. Several processes may run it at the same time.
     pub async fn publish(&self, store: &Store) -> Result<(), store::Error> {
         let mut tx = store.begin().await?;
         for region in self.catalogue.regions() {
@@ -109,8 +109,8 @@ impl PlanService {
         tx.commit().await
     }
 
-    /// Reads what the offers to a workspace depend on. For a decision, in the transaction that
-    /// carries it out, under the workspace's lock.
+    /// Reads the inputs of the offers to a workspace. For a decision, call it in the transaction
+    /// that carries the decision out, under the workspace's lock.
     pub async fn snapshot(
         &self,
         conn: &mut Conn,
@@ -159,7 +159,7 @@ impl PlanService {
         )
     }
 
-    /// Every offer, as it is shown to a caller at this address (CP-3).
+    /// Every offer, in the form of the response to a caller at this address (CP-3).
     pub fn configuration(
         &self,
         snapshot: &Snapshot,
@@ -181,15 +181,15 @@ impl std::fmt::Debug for PlanService {
     }
 }
 
-/// Why nothing can be sold.
+/// Errors while opening the plan service.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanServiceError {
-    /// The geolocation file.
+    /// The geolocation file cannot be used.
     #[error("{}: {source}", file.display())]
     Geo {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: GeoError,
     },
     /// The key of fingerprints could not be derived.

@@ -19,7 +19,7 @@ use crate::caller::{Caller, ProjectsWrite};
 use crate::extract::{Body, Segment};
 use crate::problem::Answer;
 
-/// Renames a project. The same name again is no change and no error.
+/// Renames a project. The same name again changes nothing and is not an error.
 pub(super) async fn rename(
     caller: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
@@ -56,8 +56,8 @@ pub(super) async fn rename(
     shown(&app, &renamed).map(Json)
 }
 
-/// Deletes a project: its place in the region is free again, its reserved ports are given back, its
-/// webhooks get nothing more, and the subscription pays for it no more.
+/// Deletes a project. Its capacity in the region and its reserved ports become free, its webhooks
+/// get no further events, and the subscription is reduced.
 pub(super) async fn delete(
     caller: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
@@ -67,14 +67,14 @@ pub(super) async fn delete(
     let mut tx = app.store.begin().await?;
     let project = access::locked_project(&mut tx, &caller.who, &id, PERMISSION).await?;
     let workspace = project.workspace_id;
-    // Of several at once, one deletes and gives back.
+    // Of several concurrent requests, only one deletes the project and returns its resources.
     if !projects::delete(&mut tx, project.id, now).await? {
         return Err(Problem::not_found().into());
     }
     let region = project.region.as_deref().unwrap_or_default();
     capacity::give_back(&mut tx, &project.provider, region, &project.plan).await?;
     addresses::release_all(&mut tx, project.id, now).await?;
-    // In this order, as whoever notes an attempt locks them.
+    // The lock order is the same as for recording an attempt.
     webhooks::delete_all(&mut tx, project.id, now).await?;
     deliveries::cancel_all(&mut tx, project.id, now).await?;
     let billing = app.shop.billing();

@@ -1,8 +1,8 @@
-//! `POST …/projects/tunnels`: creates a project as it was previewed (CP-4).
+//! `POST …/projects/tunnels`: creates a project with a confirmed preview (CP-4).
 //!
-//! One transaction holds the idempotency key, the place in the region, the project, the change of
-//! the subscription and the audit entry: after a crash between any two of them there is all of it
-//! or nothing, and the same request asked again finds out which.
+//! One transaction contains the idempotency key, the capacity in the region, the project, the
+//! change of the subscription and the audit entry. A crash stores all of them or none, and
+//! repeating the request finds out which.
 
 use std::sync::Arc;
 
@@ -44,16 +44,16 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(shown(&app, &project)?)))
 }
 
-/// By which step a creation is confirmed.
+/// The step that confirms a creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfirmedBy {
-    /// By the creation route.
+    /// A call of the creation route.
     Api,
-    /// By a person on the checkout page, which pays for it too.
+    /// A user on the checkout page, which pays for it as well.
     Checkout,
 }
 
-/// A creation whose parts have the right form.
+/// A creation with validated fields.
 #[derive(Clone, Debug)]
 pub(crate) struct CreateRequest {
     name: ProjectName,
@@ -63,7 +63,7 @@ pub(crate) struct CreateRequest {
 }
 
 impl CreateRequest {
-    /// Checks the form.
+    /// Validates the fields.
     pub(crate) fn check(body: CreateProject) -> Answer<Self> {
         let name = ProjectName::parse(body.name.clone());
         let name = name.map_err(|error| field("name", &error.to_string()))?;
@@ -84,7 +84,7 @@ impl CreateRequest {
     }
 }
 
-/// Creates the project, or finds the one that the same order has created before (CP-4a).
+/// Creates the project, or finds the one that the same request has created before (CP-4a).
 pub(crate) async fn place(
     app: &App,
     who: &Principal,
@@ -101,7 +101,7 @@ pub(crate) async fn place(
     Err(Problem::unavailable().into())
 }
 
-/// One transaction; `None` when the random endpoint was taken.
+/// Runs one transaction. `None` if the random endpoint was taken.
 async fn attempt(
     app: &App,
     who: &Principal,
@@ -113,7 +113,7 @@ async fn attempt(
     let mut tx = app.store.begin().await?;
     let found = access::workspace(&mut tx, who, workspace, PERMISSION).await?;
     store::workspaces::lock(&mut tx, found.id).await?;
-    // Again, now that nobody can change it under us.
+    // Checked again under the lock.
     let workspace = access::workspace(&mut tx, who, workspace, PERMISSION).await?;
 
     let id = ProjectId::new(random::millis(now), random::bytes()?);
@@ -156,7 +156,7 @@ async fn attempt(
                 .await?;
             Some((monthly, monthly))
         }
-        // CP-4d: what needs a hosted page is not confirmed here.
+        // CP-4d: a creation that needs a hosted page cannot be confirmed here.
         Decision::Checkout { .. } => {
             let url = checkout_url(app, workspace.id.as_str(), body);
             return Err(Problem::payment_required(url).into());
@@ -215,7 +215,8 @@ async fn attempt(
     project.map(Some).ok_or_else(|| Problem::internal().into())
 }
 
-/// CP-4a: the same order has the same answer; another under the same key is refused.
+/// CP-4a: repeating a request gives the same response. A different request with the same key is
+/// refused.
 async fn repeat(
     tx: &mut Tx,
     who: &Principal,
@@ -231,7 +232,7 @@ async fn repeat(
     let found = projects::of_user_by_id(tx, who.user.id, key.project_id).await?;
     match found {
         Some(found) if found.project.workspace_id == workspace.id => Ok(found.project),
-        // Nothing more is created, and there is nothing left to answer.
+        // The project is deleted. It is not created again, and there is no project to return.
         _ => Err(Problem::conflict()
             .with_detail("The project of this idempotency key was deleted or transferred.")
             .with_field("idempotencyKey")
@@ -239,7 +240,8 @@ async fn repeat(
     }
 }
 
-/// Where a first payment is made. What was chosen goes along, so that nobody chooses twice.
+/// Address of the page for a first payment. It contains the chosen options, so that the user need
+/// not choose again.
 pub(crate) fn checkout_url(app: &App, workspace: &str, body: &CreateProject) -> String {
     let mut url = app.config.url("/billing/checkout?workspaceId=");
     push_encoded(&mut url, workspace);
@@ -257,14 +259,14 @@ pub(crate) fn checkout_url(app: &App, workspace: &str, body: &CreateProject) -> 
     url
 }
 
-/// Where billing is set up.
+/// Address of the page that sets up billing.
 pub(crate) fn setup_url(app: &App, workspace: &str) -> String {
     let mut url = app.config.url("/billing/setup?workspaceId=");
     push_encoded(&mut url, workspace);
     url
 }
 
-/// A region that is not offered: unknown (400), or without room when it was previewed (409).
+/// The error for a region that is not offered: unknown (400), or full since the preview (409).
 fn not_offered(app: &App, body: &CreateProject) -> Problem {
     let sells = |plan: Plan| {
         let region = app.shop.catalogue().region(body.provider, &body.region);
@@ -283,7 +285,7 @@ fn field(name: &str, message: &str) -> Problem {
     Problem::invalid_request(format!("{name}: {message}")).with_field(name)
 }
 
-/// The order itself, whatever white space and order of members it came in.
+/// Digest of the request, independent of white space and the order of members.
 fn hash(body: &CreateProject) -> Answer<SecretHash> {
     let text = serde_json::to_vec(body).map_err(|_| Refusal::from(Problem::internal()))?;
     let hash = digest::digest(&digest::SHA256, &text);
@@ -292,8 +294,8 @@ fn hash(body: &CreateProject) -> Answer<SecretHash> {
 }
 
 const PERMISSION: Permission = Permission::AccountProjectsReadWrite;
-/// A fingerprint has 43 characters; whoever sends more than a few times that sends something else.
+/// A fingerprint has 43 characters. A much longer text cannot be one.
 const MAX_FINGERPRINT_BYTES: usize = 128;
-/// Of four billion endpoints at most a few million are ever given out: the chance that a random
-/// one is taken stays below one in a thousand, four times in a row below one in a million million.
+/// At most a few million of the four billion endpoints are ever used. The chance that a random one
+/// is taken stays below one in a thousand, and four times in a row below one in a million million.
 const ENDPOINT_ATTEMPTS: usize = 4;

@@ -1,15 +1,15 @@
-//! The name of a project in addresses: eight lower-case hex digits.
+//! The endpoint of a project, which identifies it in host names: eight lower-case hex digits.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A project endpoint: `<endpoint>.<cluster domain>` is the project's engine. Random, so that it
-/// tells nothing; not a secret.
+/// A project endpoint: `<endpoint>.<cluster domain>` is the project's engine. It is random, so that
+/// it reveals nothing. It is not secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProjectEndpoint([u8; 8]);
 
 impl ProjectEndpoint {
-    /// Makes one from random bytes.
+    /// Creates an endpoint from random bytes.
     pub fn new(random: [u8; 4]) -> Self {
         let mut text = [0; 8];
         for (digits, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(random) {
@@ -20,7 +20,7 @@ impl ProjectEndpoint {
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        // Only hex digits are ever put in.
+        // The bytes are always hex digits.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }

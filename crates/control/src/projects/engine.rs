@@ -1,4 +1,4 @@
-//! Where the engine of a project is, for what calls it for a caller.
+//! Address of a project's engine, for requests on behalf of a caller.
 
 use types::permission::Permission;
 use types::problem::Problem;
@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::caller::Principal;
 use crate::problem::Answer;
 
-/// A project as its callers name it.
+/// A project as a caller identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectSelector<'a> {
     /// By its id.
@@ -18,7 +18,7 @@ pub enum ProjectSelector<'a> {
     Endpoint(&'a str),
 }
 
-/// Where the engine of a project is.
+/// Address of a project's engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineAddress {
     /// Endpoint of the project.
@@ -29,12 +29,12 @@ pub struct EngineAddress {
     pub port: u16,
 }
 
-/// The engine of a project that the caller may ask with `permission`. The engine asks for itself
-/// once more; but what is not the caller's to see is not looked for there.
+/// The engine of a project, if the caller has `permission` for it. The engine checks the caller
+/// again. The check here prevents requests for projects that the caller may not see.
 ///
 /// # Errors
-/// 403 where the credential, the role or the boundary does not allow it, 404 where the caller has
-/// no part in the project, 503 where the platform has no engine at all.
+/// 403 if the credential, the role or the boundary does not allow it, 404 if the caller is not a
+/// member of the project's workspace, 503 if the platform has no engine at all.
 pub async fn engine_of(
     app: &App,
     who: &Principal,

@@ -1,4 +1,4 @@
-//! One project: by its id, and by its endpoint (CP-5).
+//! Reading one project, by its id or by its endpoint (CP-5).
 
 use std::sync::Arc;
 

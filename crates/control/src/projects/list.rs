@@ -60,7 +60,7 @@ pub(super) async fn list(
     }))
 }
 
-/// The projects of these workspaces that the caller's boundary reaches; `None`: all of them.
+/// The projects of these workspaces inside the caller's boundary; `None` for all of them.
 async fn reached(
     conn: &mut Conn,
     who: &Principal,
@@ -77,7 +77,7 @@ async fn reached(
     Ok(Some(places.map(|place| place.id).collect()))
 }
 
-/// What a list of projects is sorted by.
+/// Sort keys of project lists.
 pub(crate) const SORTS: [(&str, Sort); 6] = [
     ("id", Sort::Id),
     ("name", Sort::Name),
@@ -87,6 +87,6 @@ pub(crate) const SORTS: [(&str, Sort); 6] = [
     ("deployment", Sort::Deployment),
 ];
 const ORDERS: [(&str, Order); 2] = [("asc", Order::Asc), ("desc", Order::Desc)];
-/// Projects that a boundary is evaluated on for one list. Whoever may see more than this many has
-/// a credential that names what it reaches, which is far less.
+/// Maximum number of projects that one list checks against a boundary. A caller with access to more
+/// has a credential that names its resources, which are far fewer.
 const MAX_BOUNDED: u32 = 100_000;

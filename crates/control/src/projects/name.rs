@@ -1,14 +1,14 @@
-//! Texts that a caller chooses about a project: checked once, then proof of their form.
+//! Validated texts that a caller chooses for a project.
 
 use std::fmt;
 
-/// Name of a project, for people: 1 to 64 characters, none of them a control character, no white
-/// space at either end. Not unique: the endpoint and the id are.
+/// Name of a project, for users: 1 to 64 characters, without control characters or white space at
+/// either end. It is not unique, unlike the endpoint and the id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectName(String);
 
 impl ProjectName {
-    /// Checks a name.
+    /// Validates a name.
     pub fn parse(given: String) -> Result<Self, BadText> {
         let characters = given.chars().count();
         if !(1..=MAX_NAME_CHARACTERS).contains(&characters) {
@@ -40,7 +40,7 @@ impl fmt::Display for ProjectName {
 pub struct IdempotencyKey(String);
 
 impl IdempotencyKey {
-    /// Checks a key.
+    /// Validates a key.
     pub fn parse(given: String) -> Result<Self, BadText> {
         let visible = given.bytes().all(|byte| byte.is_ascii_graphic());
         if visible && (1..=MAX_KEY_BYTES).contains(&given.len()) {
@@ -56,21 +56,21 @@ impl IdempotencyKey {
     }
 }
 
-/// A text that breaks the rules of its kind. It does not repeat the text.
+/// The text is invalid. The error does not repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadText(&'static str);
 
-/// Control characters, and the marks that change the direction of what follows: a name stands in
-/// lists, mails and terminals beside other text.
+/// True for control characters and for marks that change the direction of text. A name appears next
+/// to other text in lists, mails and terminals.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// What fits in a table and in a heading.
+/// Fits in a table and in a heading.
 const MAX_NAME_CHARACTERS: usize = 64;
-/// Room for a UUID, a ULID or a digest in hex or base64.
+/// Long enough for a UUID, a ULID or a digest in hex or base64.
 const MAX_KEY_BYTES: usize = 128;
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_for_people() {
+    fn names_are_readable_text() {
         for good in ["a", "My project", "Zürich 🚇", &"é".repeat(64)] {
             assert!(ProjectName::parse(good.to_owned()).is_ok(), "{good}");
         }
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// CP-4a: the key is required, so an empty one is none.
+    /// CP-4a: the key is required, so an empty one is invalid.
     #[test]
     fn cp_4a_keys_are_visible_ascii() {
         for good in ["1", "b8f1-~!", &"k".repeat(128)] {

@@ -1,12 +1,12 @@
-//! Where a project stands.
+//! The region of a project.
 
 use store::projects::Project;
 
 use crate::app::App;
 use crate::plans::Region;
 
-/// The region of a project. One that is not sold any more still has its projects, on the first of
-/// the engines. `None` where there is no engine at all.
+/// The region of a project. If its region is not sold any more, it is the first one. `None` if
+/// there is no engine at all.
 pub(crate) fn region_of<'a>(app: &'a App, project: &Project) -> Option<&'a Region> {
     let regions = app.shop.catalogue().regions();
     let name = project.region.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A project as callers see it.
+//! Conversion of a project into an API response.
 
 use api::control::projects::{Deployment, Placement, Project, ProjectStatus};
 use store::projects::{self, Status};

@@ -1,4 +1,4 @@
-//! What the audit log is told about projects.
+//! Audit entries about projects.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::caller::{Principal, Source};
 use crate::problem::Answer;
 use crate::random;
 
-/// Writes an entry, in the transaction that does what it tells of.
+/// Writes an entry, in the transaction of the action.
 pub(crate) async fn record(
     tx: &mut Tx,
     who: &Principal,

@@ -20,9 +20,9 @@ use crate::extract::{Body, Segment};
 use crate::plans::explain;
 use crate::problem::Answer;
 
-/// Moves the project. The caller needs the permission in both workspaces. A project that is paid
-/// for goes only where a subscription can take it over; it does so from the day on to which it was
-/// paid for.
+/// Moves the project. The caller needs the permission in both workspaces. A paid project can only
+/// be moved to a workspace with a subscription that can take it over. That subscription pays from
+/// the end of the period that is already paid.
 pub(super) async fn transfer(
     caller: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
@@ -41,11 +41,12 @@ pub(super) async fn transfer(
             .with_field("workspaceId")
             .into());
     }
-    // In one order, so that two transfers in opposite directions do not wait for each other.
+    // Both locks are taken in a fixed order, so that two transfers in opposite directions do not
+    // deadlock.
     for workspace in [from.min(to), from.max(to)] {
         store::workspaces::lock(&mut tx, workspace).await?;
     }
-    // Again, now that nobody can change them under us. Where it has moved, nothing is transferred.
+    // Checked again under the locks. A project that has moved meanwhile is not transferred.
     let project = access::project(&mut tx, who, &id, PERMISSION)
         .await?
         .project;

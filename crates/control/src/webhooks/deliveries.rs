@@ -1,4 +1,4 @@
-//! Deliveries: what became of each, and once more.
+//! API of deliveries: their results, and manual retries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub(super) async fn get(
     shown(&mut conn, &delivery, &found.project).await.map(Json)
 }
 
-/// Makes it due again, for one attempt more than it has had. The task takes it from there.
+/// Makes a delivery due again, for one attempt more than it has had. The task then sends it.
 pub(super) async fn retry(
     caller: Caller<WebhooksWrite>,
     State(app): State<Arc<App>>,
@@ -142,7 +142,7 @@ async fn shown(conn: &mut Conn, delivery: &Delivery, project: &Project) -> Answe
     Ok(shown)
 }
 
-/// As many as are shown.
+/// Number of attempts that the API returns.
 const MAX_ATTEMPTS: i64 = 100;
 const READ: Permission = Permission::NetworkWebhooksReadOnly;
 const TIME: &str = "a date and time as in RFC 3339";

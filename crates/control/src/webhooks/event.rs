@@ -1,4 +1,4 @@
-//! From an event to its deliveries.
+//! Creation of deliveries for an event.
 
 use api::control::webhooks::WebhookEventType;
 use jiff::Timestamp;
@@ -11,9 +11,9 @@ use crate::metrics;
 use crate::problem::Answer;
 use crate::random;
 
-/// Makes a delivery for each enabled endpoint of the event's project that asked for its type, in
-/// the transaction that stores the event. Returns how many are new: one that is reported again
-/// makes none. After the commit, [`super::Webhooks::wake`] has them sent at once.
+/// Creates a delivery for each enabled endpoint of the event's project that subscribes to its type,
+/// in the transaction that stores the event. Returns the number of new deliveries. An event that is
+/// reported again creates none. After the commit, [`super::Webhooks::wake`] sends them immediately.
 pub async fn on_event(tx: &mut Tx, event: &Event, now: Timestamp) -> Answer<u64> {
     let Some(kind) = WebhookEventType::of(event.event_type) else {
         return Ok(0);
@@ -46,6 +46,6 @@ pub async fn on_event(tx: &mut Tx, event: &Event, now: Timestamp) -> Answer<u64>
     Ok(made)
 }
 
-/// Deliveries that may wait for one endpoint; events beyond are left out. What an endpoint that is
-/// away for a night can still catch up with in minutes, and some megabytes.
+/// Maximum number of deliveries that wait for one endpoint. Further events are skipped. An endpoint
+/// that was down for a night can still catch up with these in minutes. They take some megabytes.
 pub const MAX_WAITING: u32 = 10_000;

@@ -1,4 +1,4 @@
-//! Adding, changing and removing webhooks, and replacing their secrets.
+//! API for creating, changing and deleting webhooks, and for replacing their secrets.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ pub(super) async fn update(
     if is_enabled_again {
         require_plan(&app, &project)?;
     }
-    // What failed elsewhere or before says nothing about what comes.
+    // Earlier failures, or those of another address, do not predict the next attempt.
     if is_enabled_again || new.url != old.url {
         new.failing_since = None;
     }
@@ -142,7 +142,8 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The new secret signs from now on, and beside it the old one until the overlap ends.
+/// Replaces the secret. The new one signs immediately, together with the old one until the overlap
+/// ends.
 pub(super) async fn rotate(
     Caller { who, .. }: Caller<WebhooksWrite>,
     State(app): State<Arc<App>>,
@@ -173,13 +174,12 @@ pub(super) async fn rotate(
     }))
 }
 
-/// The project, if the caller may change its webhooks. Of two changes at once, one comes after the
-/// other.
+/// The project, if the caller may change its webhooks. Its lock serialises concurrent changes.
 async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
     access::locked_project(tx, who, id, Permission::NetworkWebhooksReadWrite).await
 }
 
-/// The same with a webhook of it, which no attempt changes under the caller.
+/// The same, with a locked webhook of the project, so that no attempt changes it meanwhile.
 pub(super) async fn locked_webhook(
     tx: &mut Tx,
     who: &Principal,
@@ -189,12 +189,12 @@ pub(super) async fn locked_webhook(
     let project = locked(tx, who, project_id).await?;
     let found = named(tx, &project, id).await?;
     stored::lock(tx, found.id).await?;
-    // Again, now that it stays as it is.
+    // Read again, now that the row is locked.
     let webhook = named(tx, &project, id).await?;
     Ok((project, webhook))
 }
 
-/// Webhooks are a part of some plans.
+/// Only some plans include webhooks.
 fn require_plan(app: &App, project: &Project) -> Answer<()> {
     access::require_usable(project)?;
     let terms = app.shop.terms_of(project)?;
@@ -205,7 +205,7 @@ fn require_plan(app: &App, project: &Project) -> Answer<()> {
     Err(access::not_in_plan(detail))
 }
 
-/// The address may hold a secret of its own, so it is not told.
+/// The address may contain a secret, so the audit log omits it.
 async fn record(
     tx: &mut Tx,
     who: &Principal,
@@ -247,5 +247,5 @@ fn url(app: &App, config: &WebhookConfig) -> Answer<String> {
     Ok(text.to_owned())
 }
 
-/// Webhooks of one project: each of its events is sent to as many.
+/// Maximum number of webhooks of one project. Each event may be sent to all of them.
 const MAX_WEBHOOKS: u64 = 20;

@@ -77,7 +77,7 @@ pub(super) async fn get(
     Ok(Json(shown))
 }
 
-/// The webhook of this name, of a project that the caller may see.
+/// The webhook with this name in a project that the caller may see.
 pub(super) async fn named(
     conn: &mut Conn,
     project: &Project,
@@ -91,7 +91,7 @@ pub(super) async fn named(
 const PERMISSION: Permission = Permission::NetworkWebhooksReadOnly;
 const STATUSES: [(&str, Status); 2] =
     [("enabled", Status::Enabled), ("disabled", Status::Disabled)];
-/// Whether there can be webhooks of the kind here.
+/// Destination types, with `true` for those that exist on this platform.
 const DESTINATIONS: [(&str, bool); 3] = [
     ("webhook_endpoint", true),
     ("amazon_eventbridge", false),

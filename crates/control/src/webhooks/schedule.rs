@@ -1,13 +1,13 @@
-//! When what failed is tried again, and when an endpoint is given up.
+//! Retry schedule of deliveries, and the rule for disabling endpoints.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::problem::Answer;
 use crate::random;
 
-/// The waits between the attempts of a delivery; after the last one it is given up, 27 hours and a
-/// half after the first. The beginning is for a hiccup, the middle for a restart or a roll-back,
-/// the end for whatever is noticed in the morning.
+/// Waits between the attempts of a delivery. The delivery fails after the last one, 27 hours and a
+/// half after the first. The first waits cover a brief failure, the middle ones a restart or a
+/// roll-back, and the last ones a problem that is noticed the next morning.
 pub const RETRIES: [SignedDuration; 7] = [
     SignedDuration::from_secs(5),
     SignedDuration::from_mins(5),
@@ -18,16 +18,16 @@ pub const RETRIES: [SignedDuration; 7] = [
     SignedDuration::from_hours(10),
 ];
 
-/// An endpoint at which every attempt has failed for so long is disabled: longer than a long
-/// weekend, so that somebody was there and did not care.
+/// An endpoint is disabled after every attempt has failed for this long. It is longer than a long
+/// weekend, so that an administrator could have reacted.
 pub const DISABLED_AFTER: SignedDuration = SignedDuration::from_hours(5 * 24);
 
-/// An endpoint that nobody answered at gets nothing else for this time, so that it does not keep
-/// every place that others could use.
+/// After an attempt without a response, the endpoint gets no other delivery for this time, so that
+/// it does not occupy slots that other endpoints need.
 pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(30);
 
-/// When a delivery is tried again after so many attempts; `None`: not any more. Up to a tenth
-/// longer than the schedule says, so that what failed together does not come back together.
+/// Time of the next attempt after so many attempts; `None` after the last one. It is up to a tenth
+/// later than the schedule, so that deliveries which failed together are not retried together.
 pub(super) fn next_attempt(attempts: i64, now: Timestamp) -> Answer<Option<Timestamp>> {
     let jitter = u16::from_be_bytes(random::bytes()?);
     let retry = usize::try_from(attempts - 1)
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_wait_is_the_schedules_or_a_tenth_longer() {
+    fn each_wait_is_at_most_a_tenth_longer_than_the_schedule() {
         let wait = SignedDuration::from_mins(5);
         assert_eq!(longer(wait, 0), wait);
         assert_eq!(longer(wait, u16::MAX), SignedDuration::from_secs(330));

@@ -1,4 +1,4 @@
-//! Signing secrets, in the database under seal and bound to their webhook.
+//! Signing secrets. The database has them encrypted and bound to their webhook.
 
 use credentials::webhook::WebhookSecret;
 use jiff::Timestamp;
@@ -12,22 +12,23 @@ use crate::keys::Seal;
 use crate::problem::Answer;
 use crate::random;
 
-/// A new secret.
+/// Draws a new secret.
 pub(super) fn draw() -> Answer<WebhookSecret> {
     let drawn = WebhookSecret::draw(&random::bytes()?);
     drawn.ok_or_else(|| Problem::internal().into())
 }
 
-/// The secret as it is kept.
+/// The encrypted secret, for the database.
 pub(super) fn sealed(app: &App, id: WebhookId, secret: &WebhookSecret) -> Answer<SealedBytes> {
     let sealed = seal(app)?.seal(id.as_str(), secret.expose().as_bytes())?;
     Ok(SealedBytes(sealed))
 }
 
-/// The secrets that sign now: the present one first, then the one before while it overlaps.
+/// The secrets that currently sign: the present one first, then the previous one during the
+/// overlap.
 ///
 /// # Errors
-/// One cannot be opened: the platform's key was changed.
+/// A secret cannot be decrypted because the platform's key was changed.
 pub(super) fn in_force(app: &App, webhook: &Webhook, now: Timestamp) -> Answer<Vec<WebhookSecret>> {
     let seal = seal(app)?;
     let overlaps = webhook

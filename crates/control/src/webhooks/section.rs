@@ -1,4 +1,4 @@
-//! `webhooks` of the configuration.
+//! The `webhooks` section of the configuration.
 
 use std::path::PathBuf;
 
@@ -9,25 +9,26 @@ use serde::Deserialize;
 
 use crate::config::{network, path};
 
-/// Where webhooks may go.
+/// Permitted targets of webhooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhooksConfig {
-    /// Networks beside the public ones.
+    /// Networks that are permitted in addition to public addresses.
     pub allowed_targets: Vec<IpNet>,
-    /// Authorities beside the system's.
+    /// Certificate authorities that are trusted in addition to the system's.
     pub ca_file: Option<PathBuf>,
 }
 
-/// The section as it is written.
+/// The section as it is written in the file.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhooksSection {
-    /// Addresses and networks (CIDR) that webhooks may go to although they are not public, such as
-    /// those of a closed network. Whoever may add a webhook can then send requests there.
+    /// Addresses and networks (CIDR) that webhooks may be sent to although they are not public,
+    /// such as those of a closed network. Every user who may add a webhook can then send requests
+    /// there.
     #[schemars(example = &["10.20.0.0/16"])]
     allowed_targets: Vec<String>,
-    /// File of certificates (PEM) of authorities that are trusted beside the system's when webhooks
-    /// are sent.
+    /// File of certificates (PEM) of authorities that are trusted for webhooks in addition to the
+    /// system's.
     ca_file: Option<String>,
 }
 

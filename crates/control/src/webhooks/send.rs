@@ -1,4 +1,4 @@
-//! One request to one endpoint: bounded in time and size, never redirected.
+//! One request to one endpoint. Its time and size are limited, and redirects are not followed.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,40 +11,40 @@ use tokio::time::Instant;
 use super::section::WebhooksConfig;
 use super::target::{RefusedTarget, Targets};
 
-/// Sends.
+/// HTTP client for webhooks.
 #[derive(Debug)]
 pub(super) struct Sender {
     client: Client,
     pub(super) targets: Targets,
 }
 
-/// Why webhooks cannot be sent at all.
+/// Webhooks cannot be sent at all.
 #[derive(Debug, thiserror::Error)]
 #[error("webhooks: {0}")]
 pub struct CannotSend(String);
 
-/// How an attempt ended.
+/// Outcome of an attempt, with its duration.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) end: End,
     pub(super) took: Duration,
 }
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// An answer, with the beginning of its body.
+    /// A response, with the beginning of its body.
     Answered { status: u16, body: String },
-    /// None in time.
+    /// No response in time.
     Timeout,
-    /// Nobody was reached, or the connection broke.
+    /// The connection failed.
     Unreachable,
-    /// The address is none that webhooks go to.
+    /// Webhooks may not be sent to the address.
     Refused,
 }
 
 impl End {
-    /// Whether the receiver has it.
+    /// True if the receiver accepted the event.
     pub(super) fn is_success(&self) -> bool {
         matches!(
             self,
@@ -55,8 +55,8 @@ impl End {
         )
     }
 
-    /// Whether the receiver wants nothing more (RFC 9110 section 15.5.11, as Standard Webhooks
-    /// reads it).
+    /// True if the receiver wants no further events (RFC 9110 section 15.5.11, as Standard Webhooks
+    /// defines it).
     pub(super) fn is_gone(&self) -> bool {
         matches!(self, Self::Answered { status: 410, .. })
     }
@@ -68,11 +68,11 @@ impl Sender {
         let mut builder = Client::builder()
             .timeout(TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
-            // An answer that points elsewhere would be followed past the check of the address.
+            // A redirect would bypass the check of the address.
             .redirect(redirect::Policy::none())
-            // A proxy would resolve names by itself.
+            // A proxy would resolve names without the check.
             .no_proxy()
-            // Each attempt looks the name up, so that none goes where it does not point any more.
+            // Each attempt resolves the name again, so that it is sent to the current address.
             .pool_max_idle_per_host(0)
             .https_only(true)
             .dns_resolver(targets.clone())
@@ -93,7 +93,7 @@ impl Sender {
         Ok(Self { client, targets })
     }
 
-    /// Sends a body with these header fields.
+    /// Sends a body with these headers.
     pub(super) async fn send(
         &self,
         url: &str,
@@ -102,7 +102,7 @@ impl Sender {
     ) -> Report {
         let began = Instant::now();
         let end = match self.targets.parse(url) {
-            // What was allowed when it was written may not be any more.
+            // The address was permitted when it was stored, but the configuration has changed.
             Err(_) => End::Refused,
             Ok(url) => {
                 let request = self
@@ -134,7 +134,8 @@ async fn exchange(request: RequestBuilder) -> End {
     }
 }
 
-/// The first bytes of an answer's body, as far as they come: the head has said what counts.
+/// The first bytes of a response body, as far as they can be read. The result is already known from
+/// the status.
 async fn beginning(mut response: Response) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_BODY_BYTES
@@ -143,7 +144,7 @@ async fn beginning(mut response: Response) -> String {
         bytes.extend_from_slice(&chunk);
     }
     bytes.truncate(MAX_BODY_BYTES);
-    // PostgreSQL has no texts with a NUL.
+    // PostgreSQL does not store texts with a NUL.
     String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}")
 }
 
@@ -158,16 +159,17 @@ fn is_refused(error: &reqwest::Error) -> bool {
     false
 }
 
-/// A whole attempt. Receivers are asked to take an event in and work on it afterwards.
+/// Time limit for a whole attempt. Receivers should accept an event first and process it
+/// afterwards.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A connection that takes longer will not be quick either.
+/// Time limit for a connection. A slower connection would not be useful either.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is kept of an answer: enough for an error message.
+/// Bytes of a response that are stored, enough for an error message.
 const MAX_BODY_BYTES: usize = 1_024;
 
-/// Larger files are no certificates.
+/// Larger files are not certificates.
 const MAX_CA_BYTES: u64 = 1024 * 1024;
 
 #[cfg(test)]
@@ -191,10 +193,10 @@ mod tests {
         Sender::open(&config).unwrap()
     }
 
-    /// The client itself refuses a name that stands for an address inside, whatever was thought of
-    /// the name before: nothing arrives at the listener.
+    /// The client itself refuses a name that resolves to an internal address, even if the name was
+    /// accepted before. Nothing arrives at the listener.
     #[tokio::test]
-    async fn a_connection_goes_only_where_the_address_was_checked() {
+    async fn a_connection_uses_only_checked_addresses() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let post = async |allowed: &[&str]| {
@@ -210,9 +212,9 @@ mod tests {
         assert_eq!(post(&["127.0.0.0/8"]).await, None);
     }
 
-    /// The kernel connects; nobody answers the handshake.
+    /// The kernel accepts the connection, but the handshake gets no response.
     #[tokio::test(start_paused = true)]
-    async fn a_connection_has_a_time() {
+    async fn a_connection_has_a_time_limit() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let sender = sender(&["127.0.0.0/8"], None);
@@ -221,9 +223,9 @@ mod tests {
         assert_eq!((report.end, report.took.as_secs()), (End::Timeout, 5));
     }
 
-    /// The endpoint takes the request and answers nothing.
+    /// The endpoint accepts the request and does not respond.
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_has_a_time() {
+    async fn an_attempt_has_a_time_limit() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let directory = tempfile::tempdir().unwrap();
@@ -242,7 +244,7 @@ mod tests {
             )
             .unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        // The clock goes on by itself only while nothing blocks: when the request has come.
+        // The paused clock advances only while nothing blocks: when the request has arrived.
         let (clock, dropped) = std::sync::mpsc::channel::<()>();
         tokio::task::spawn_blocking(move || dropped.recv());
         let endpoint = async {

@@ -1,9 +1,10 @@
-//! Where webhooks may go: an address is written by a customer and called from inside, so without
-//! a check it would reach what only this platform reaches (server-side request forgery).
+//! Permitted targets of webhooks. A customer writes the address, and the platform sends requests to
+//! it from inside the network. Without a check, it could reach internal services (server-side
+//! request forgery).
 //!
-//! The address that was checked is the one that is connected to: names are resolved here, for each
-//! attempt, and the connection takes what is left. A name that means another address a moment later
-//! gains nothing.
+//! The connection uses the very addresses that were checked. Names are resolved here, for each
+//! attempt, and the connection uses the permitted results. A name that changes its address a moment
+//! later gains nothing.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use types::network::is_public;
 
 use crate::config::is_loopback;
 
-/// The addresses that requests may go to: public ones, and networks of the configuration.
+/// Permitted addresses for requests: public ones, and networks of the configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Targets(Arc<[IpNet]>);
 
-/// The address is none that webhooks may go to.
+/// Webhooks may not be sent to the address.
 #[derive(Debug, thiserror::Error)]
 #[error("webhooks do not go to this address")]
 pub(super) struct RefusedTarget;
@@ -30,10 +31,10 @@ impl Targets {
         Self(allowed.into())
     }
 
-    /// The address of a webhook, as far as it can be judged without a look-up.
+    /// Checks the address of a webhook as far as possible without resolving it.
     ///
     /// # Errors
-    /// What is wrong, in words for whoever wrote it.
+    /// The text for the user who wrote the address.
     pub(super) fn parse(&self, text: &str) -> Result<Url, &'static str> {
         let url =
             Url::parse(text).map_err(|_| "expected an address such as https://example.com/in")?;
@@ -49,8 +50,8 @@ impl Targets {
         Ok(url)
     }
 
-    /// Whether the host may be asked for: true for a name, which is judged when it is resolved.
-    /// The library does not resolve a host that is an address.
+    /// True if the host is permitted. A name is always permitted here, because it is checked when
+    /// it is resolved. The HTTP library does not resolve a host that is an address.
     pub(super) fn permits_host(&self, url: &Url) -> bool {
         let host = url.host_str().unwrap_or_default();
         match host.trim_matches(['[', ']']).parse::<IpAddr>() {
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_public_is_refused_however_it_is_written() {
+    fn addresses_that_are_not_public_are_refused_in_every_notation() {
         let targets = Targets::new(&[]);
         for host in [
             "127.0.0.1",
@@ -168,9 +169,9 @@ mod tests {
         assert!(refused(&targets, "https://[::1]/"));
     }
 
-    /// The name is harmless to look at; what it stands for is not.
+    /// The name looks harmless, but it resolves to an internal address.
     #[tokio::test]
-    async fn a_name_is_judged_by_what_it_resolves_to() {
+    async fn a_name_is_checked_by_its_resolved_addresses() {
         let name = || "localhost".parse::<Name>().unwrap();
         let refused = Targets::new(&[]).resolve(name()).await.err().unwrap();
         assert!(refused.is::<RefusedTarget>());

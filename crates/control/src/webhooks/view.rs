@@ -1,4 +1,4 @@
-//! Webhooks and deliveries as callers see them.
+//! Conversion of webhooks and deliveries into API responses.
 
 use api::control::webhooks::{
     Webhook, WebhookAttempt, WebhookAttemptStatus, WebhookConfig, WebhookDelivery,
@@ -14,8 +14,8 @@ use types::permission::Permission;
 use crate::wire::date;
 use crate::workspaces::role::Role;
 
-/// A webhook as somebody of this role sees it. Whoever may not change it sees where it leads and no
-/// more: with many receivers the path of the address is the secret.
+/// A webhook for a user of this role. Users who may not change it see only its origin: with many
+/// receivers the path of the address is the secret.
 pub(super) fn webhook_for(
     role: Role,
     found: &webhooks::Webhook,
@@ -29,7 +29,7 @@ pub(super) fn webhook_for(
     shown
 }
 
-/// Scheme, host and port of an address that was checked when it was stored.
+/// Scheme, host and port of an address. The address was validated when it was stored.
 fn origin(url: &str) -> String {
     let after = url.find("//").map_or(0, |at| at + 2);
     let end = url
@@ -109,7 +109,7 @@ pub(super) fn delivery(
         last_error: latest
             .and_then(|attempt| attempt.error.as_deref())
             .map(sentence),
-        // Written by us, as JSON.
+        // Stored by the platform, as JSON.
         request_body: serde_json::from_str(&found.payload).unwrap_or_default(),
         created_at: date(found.created_at),
         updated_at: date(found.updated_at),

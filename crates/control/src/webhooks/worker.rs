@@ -1,8 +1,9 @@
-//! The task that sends what is due.
+//! The task that sends due deliveries.
 //!
-//! Each process has one. A claim is a lease in the database, so that of several processes one
-//! sends; a process that dies leaves leases that end by themselves. They are counted by the database's
-//! clock, as one process whose own is ahead would take what another is at.
+//! Each process has one. A claim is a lease in the database, so that only one of several processes
+//! sends a delivery. The leases of a process that dies expire. They are measured by the database's
+//! clock. Otherwise a process with a fast clock would claim a delivery that another process is
+//! sending.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,11 +30,11 @@ use crate::metrics;
 use crate::problem::{Answer, Refusal};
 use crate::random;
 
-/// Sends what is due until `stop`; then waits for what is under way.
+/// Sends due deliveries until `stop`. Then waits for those in flight.
 pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
-    let mut under_way = InFlightDeliveries::default();
+    let mut in_flight = InFlightDeliveries::default();
     while !stop.is_cancelled() {
-        let wait = begin_due(&app, &mut under_way).await;
+        let wait = begin_due(&app, &mut in_flight).await;
         let wait = wait.unwrap_or_else(|refusal| {
             failed(&refusal);
             POLL
@@ -41,26 +42,26 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
             () = app.webhooks.woken.notified() => {}
-            true = under_way.next_ends() => {}
+            true = in_flight.wait_for_one() => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
-    while under_way.next_ends().await {}
+    while in_flight.wait_for_one().await {}
 }
 
-/// Sends everything that is due now, and waits for how it ends.
+/// Sends everything that is currently due, and waits for the results.
 pub async fn deliver_due(app: &Arc<App>) -> Answer<()> {
-    let mut under_way = InFlightDeliveries::default();
+    let mut in_flight = InFlightDeliveries::default();
     loop {
-        let wait = begin_due(app, &mut under_way).await?;
-        if !under_way.next_ends().await && !wait.is_zero() {
+        let wait = begin_due(app, &mut in_flight).await?;
+        if !in_flight.wait_for_one().await && !wait.is_zero() {
             return Ok(());
         }
     }
 }
 
-/// What is on its way. An endpoint that takes its time, and a project with many of them, leave room
-/// for others.
+/// Deliveries in flight. Their number is limited per endpoint and per project, so that a slow
+/// endpoint, or a project with many of them, leaves slots for the rest.
 #[derive(Default)]
 struct InFlightDeliveries {
     tasks: JoinSet<()>,
@@ -69,7 +70,7 @@ struct InFlightDeliveries {
     of_project: Counts<ProjectId>,
 }
 
-/// How many there are of each; none of which there is nothing.
+/// A counter for each key. Keys with a count of zero are removed.
 struct Counts<K>(HashMap<K, usize>);
 
 impl<K> Default for Counts<K> {
@@ -79,7 +80,7 @@ impl<K> Default for Counts<K> {
 }
 
 impl<K: Copy + Eq + Hash> Counts<K> {
-    fn has_room(&self, key: K, most: usize) -> bool {
+    fn is_below(&self, key: K, most: usize) -> bool {
         self.0.get(&key).is_none_or(|count| *count < most)
     }
 
@@ -103,24 +104,24 @@ impl<K: Copy + Eq + Hash> Counts<K> {
 }
 
 impl InFlightDeliveries {
-    fn room(&self) -> usize {
-        MAX_UNDER_WAY.saturating_sub(self.tasks.len())
+    fn free_slots(&self) -> usize {
+        MAX_IN_FLIGHT.saturating_sub(self.tasks.len())
     }
 
-    /// Of what is due, in its order, what may begin now.
+    /// Selects the due deliveries that can start now, in their order.
     fn choose(&self, due: &[Due]) -> Vec<DeliveryId> {
         let mut webhooks = Counts(self.to_webhook.0.clone());
         let mut projects = Counts(self.of_project.0.clone());
         let may = |due: &&Due| {
-            let may = webhooks.has_room(due.webhook_id, MAX_TO_WEBHOOK)
-                && projects.has_room(due.project_id, MAX_OF_PROJECT);
+            let may = webhooks.is_below(due.webhook_id, MAX_TO_WEBHOOK)
+                && projects.is_below(due.project_id, MAX_OF_PROJECT);
             if may {
                 webhooks.add(due.webhook_id);
                 projects.add(due.project_id);
             }
             may
         };
-        let chosen = due.iter().filter(may).take(self.room().min(BATCH));
+        let chosen = due.iter().filter(may).take(self.free_slots().min(BATCH));
         chosen.map(|due| due.id).collect()
     }
 
@@ -128,7 +129,7 @@ impl InFlightDeliveries {
         let of = (delivery.webhook_id, delivery.project_id);
         let app = Arc::clone(app);
         let task = self.tasks.spawn(async move {
-            // The lease ends, and then it is tried again.
+            // The lease expires, and the delivery is retried.
             if let Err(refusal) = deliver(&app, &delivery).await {
                 failed(&refusal);
             }
@@ -138,14 +139,15 @@ impl InFlightDeliveries {
         self.of_project.add(of.1);
     }
 
-    /// Waits until one has ended, which makes room. `false`: there is none. Cancel safe.
-    async fn next_ends(&mut self) -> bool {
+    /// Waits until a delivery finishes, which frees a slot. `false` if none is in flight. Cancel
+    /// safe.
+    async fn wait_for_one(&mut self) -> bool {
         let ended = self.tasks.join_next_with_id().await;
         self.forget(ended)
     }
 
-    /// Makes room of all that have ended.
-    fn forget_ended(&mut self) {
+    /// Frees the slots of all finished deliveries.
+    fn remove_finished(&mut self) {
         while let ended @ Some(_) = self.tasks.try_join_next_with_id() {
             self.forget(ended);
         }
@@ -162,13 +164,13 @@ impl InFlightDeliveries {
     }
 }
 
-/// Begins what is due, as far as there is room. Returns how long to wait before looking again.
-async fn begin_due(app: &Arc<App>, under_way: &mut InFlightDeliveries) -> Answer<Duration> {
-    under_way.forget_ended();
+/// Starts due deliveries while there are free slots. Returns the time until the next poll.
+async fn begin_due(app: &Arc<App>, in_flight: &mut InFlightDeliveries) -> Answer<Duration> {
+    in_flight.remove_finished();
     let now = app.database_now();
     let mut read = app.store.read().await?;
     let next = deliveries::next_due(&mut read).await?;
-    let Some(next) = next.filter(|_| under_way.room() > 0) else {
+    let Some(next) = next.filter(|_| in_flight.free_slots() > 0) else {
         return Ok(POLL);
     };
     if next > now {
@@ -176,12 +178,12 @@ async fn begin_due(app: &Arc<App>, under_way: &mut InFlightDeliveries) -> Answer
         return Ok(wait.clamp(SHORTEST_WAIT, POLL));
     }
     let full = (
-        under_way.to_webhook.full(MAX_TO_WEBHOOK),
-        under_way.of_project.full(MAX_OF_PROJECT),
+        in_flight.to_webhook.full(MAX_TO_WEBHOOK),
+        in_flight.of_project.full(MAX_OF_PROJECT),
     );
-    let due = deliveries::due(&mut read, now, (&full.0, &full.1), LOOKED_AT).await?;
+    let due = deliveries::due(&mut read, now, (&full.0, &full.1), SEARCH_LIMIT).await?;
     drop(read);
-    let chosen = under_way.choose(&due);
+    let chosen = in_flight.choose(&due);
     if chosen.is_empty() {
         return Ok(POLL);
     }
@@ -189,23 +191,23 @@ async fn begin_due(app: &Arc<App>, under_way: &mut InFlightDeliveries) -> Answer
     let mut tx = app.store.begin().await?;
     let claimed = deliveries::claim(&mut tx, now, lease_ends_at, &chosen).await?;
     tx.commit().await?;
-    // Somebody else was quicker, and is at it.
+    // Another process has claimed it.
     if claimed.is_empty() {
         return Ok(POLL);
     }
     for delivery in claimed {
-        under_way.begin(app, delivery);
+        in_flight.begin(app, delivery);
     }
     Ok(Duration::ZERO)
 }
 
-/// Sends one event and notes how it went.
+/// Sends one event and records the result.
 async fn deliver(app: &App, delivery: &Delivery) -> Answer<()> {
     let mut read = app.store.read().await?;
     let webhook = webhooks::by_id(&mut read, delivery.project_id, delivery.webhook_id).await?;
     drop(read);
     let Some(webhook) = webhook.filter(|webhook| webhook.status == Status::Enabled) else {
-        // It was disabled or deleted between the claim and now.
+        // The webhook may have been disabled or deleted since the claim.
         let mut tx = app.store.begin().await?;
         webhooks::lock(&mut tx, delivery.webhook_id).await?;
         deliveries::cancel(&mut tx, delivery.webhook_id, app.now()).await?;
@@ -228,8 +230,8 @@ async fn deliver(app: &App, delivery: &Delivery) -> Answer<()> {
     record_attempt(app, delivery, &webhook, began, report).await
 }
 
-/// Writes the attempt down, and what follows from it, in one transaction. An answer that is not
-/// noted is asked for again, so a database that is busy is asked more than once.
+/// Records the attempt and its consequences in one transaction. A response that is not recorded
+/// leads to another request, so a busy database is retried.
 async fn record_attempt(
     app: &App,
     delivery: &Delivery,
@@ -273,15 +275,15 @@ async fn record_attempt(
     }
 }
 
-/// The ways in which an attempt ends, by what follows for the webhook.
+/// Outcome of an attempt, by its effect on the webhook.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EndKind {
     Success,
-    /// The endpoint says that it is gone for good.
+    /// The endpoint reports that it is gone for good.
     Gone,
-    /// Another answer.
+    /// Any other response.
     Refusal,
-    /// No answer.
+    /// No response.
     Silence,
 }
 
@@ -306,10 +308,10 @@ async fn note_once(
 ) -> Answer<()> {
     let began = attempt.created_at;
     let mut tx = app.store.begin().await?;
-    // First of all: other attempts to the same endpoint end at the same time.
+    // The lock comes first, because other attempts to the same endpoint end at the same time.
     webhooks::lock(&mut tx, webhook.id).await?;
     deliveries::add_attempt(&mut tx, attempt).await?;
-    // Where its lease had ended, whoever has it now says how it ends.
+    // If the lease has expired, the process with the current lease records the result.
     deliveries::finish(&mut tx, delivery, outcome, now).await?;
     if kind == EndKind::Success {
         webhooks::note_success(&mut tx, webhook.id).await?;
@@ -326,7 +328,7 @@ async fn note_once(
     Ok(tx.commit().await?)
 }
 
-/// Disables an endpoint that is not there any more.
+/// Disables an endpoint that is gone or keeps failing.
 async fn disable(tx: &mut Tx, webhook: &Webhook, is_gone: bool, now: Timestamp) -> Answer<()> {
     if !webhooks::disable(tx, webhook.id, now).await? {
         return Ok(());
@@ -342,7 +344,7 @@ async fn disable(tx: &mut Tx, webhook: &Webhook, is_gone: bool, now: Timestamp) 
     audit::record_with(tx, &actor, workspace, action, target, details, now).await
 }
 
-/// Status of the attempt, and what went wrong.
+/// Status of the attempt, and its error.
 fn attempt_status(end: &End) -> (&'static str, Option<&'static str>) {
     match end {
         end if end.is_success() => ("succeeded", None),
@@ -359,43 +361,44 @@ fn failed(refusal: &Refusal) {
     tracing::error!(job = "webhooks", problem = %problem.detail, "a delivery failed on our side; it is tried again");
 }
 
-/// How often the note of an attempt is tried: a busy database is free again after a moment, and one
-/// that is away leaves the delivery to the end of its lease.
+/// Attempts to record a result. A busy database is usually free after a moment. If it is
+/// unavailable, the delivery is retried when its lease expires.
 const NOTE_TRIES: u32 = 3;
 const UNAVAILABLE: u16 = 503;
 
-/// How often is looked for what other processes made due.
+/// Interval for polling deliveries that other processes made due.
 pub const POLL: Duration = Duration::from_secs(1);
 
-/// A clock that is a little behind is not asked in a circle.
+/// Minimum wait, so that a clock that is slightly behind does not cause a busy loop.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 
-/// What is on its way at once: each takes a connection and some kilobytes.
-const MAX_UNDER_WAY: usize = 64;
+/// Maximum number of deliveries in flight. Each takes a connection and some kilobytes.
+const MAX_IN_FLIGHT: usize = 64;
 
-/// To one endpoint: at a tenth of a second each, more than any of them is sent.
+/// Maximum to one endpoint. At a tenth of a second each, this is more than any endpoint is sent.
 const MAX_TO_WEBHOOK: usize = 4;
 
-/// Of one project, so that four that do their worst still leave room for others.
+/// Maximum of one project, so that four projects at their limit still leave slots for the rest.
 const MAX_OF_PROJECT: usize = 12;
 
-/// What one claim takes, so that processes share.
+/// Maximum of one claim, so that processes share the work.
 const BATCH: usize = 16;
 
-/// How far the line is looked along for what has room. What is at its bound is passed over, so the
-/// next look begins behind it.
-const LOOKED_AT: u32 = 256;
+/// Number of due rows that are searched for one that can start. Endpoints at their limit are
+/// skipped, so the next search starts after them.
+const SEARCH_LIMIT: u32 = 256;
 
-/// Longer than an attempt may take (`send::TIMEOUT`), with time for the database on both sides.
+/// Longer than an attempt may take (`send::TIMEOUT`), plus time for the database before and after
+/// it.
 const LEASE: SignedDuration = SignedDuration::from_mins(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Each to an endpoint and of a project of its own.
+    /// Each delivery has its own endpoint and project.
     #[tokio::test]
-    async fn so_many_deliveries_are_under_way() {
+    async fn the_number_of_deliveries_in_flight_is_limited() {
         let due: Vec<_> = (0..100)
             .map(|number| Due {
                 id: DeliveryId::new(number, [0; 10]),
@@ -403,18 +406,18 @@ mod tests {
                 project_id: ProjectId::new(number, [0; 10]),
             })
             .collect();
-        let mut under_way = InFlightDeliveries::default();
+        let mut in_flight = InFlightDeliveries::default();
         let mut rest = due.as_slice();
         loop {
-            let begun = under_way.choose(rest).len();
+            let begun = in_flight.choose(rest).len();
             if begun == 0 {
                 break;
             }
             rest = &rest[begun..];
             for _ in 0..begun {
-                under_way.tasks.spawn(std::future::pending());
+                in_flight.tasks.spawn(std::future::pending());
             }
         }
-        assert_eq!((under_way.tasks.len(), under_way.room()), (64, 0));
+        assert_eq!((in_flight.tasks.len(), in_flight.free_slots()), (64, 0));
     }
 }

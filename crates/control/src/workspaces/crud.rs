@@ -1,4 +1,4 @@
-//! Workspaces themselves: list, create, read, rename, delete.
+//! API to list, create, read, rename and delete workspaces.
 
 use std::sync::Arc;
 
@@ -62,12 +62,12 @@ pub(super) async fn create(
     let now = app.now();
     let who = &caller.who;
     let id = WorkspaceId::new(unix_millis(now), random::bytes()?);
-    // A credential that is bound to places does not make a new one, which lies outside them.
+    // A credential with a boundary must not create a workspace outside the boundary.
     if !who.limits.boundary().reaches_workspace(id.as_str()) {
         return Err(Problem::insufficient_scope(NEEDED).into());
     }
     let mut tx = app.store.begin().await?;
-    require_room(&mut tx, who).await?;
+    require_workspace_quota(&mut tx, who).await?;
     workspaces::insert(&mut tx, id, Type::Team, &name, now).await?;
     members::insert(&mut tx, id, who.user.id, members::Role::Owner, None, now).await?;
     let actor = Actor::caller(who).at(ip);
@@ -147,9 +147,9 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Refuses what would be one workspace too many of the caller's own: all workspaces of a person are
-/// read with many requests. Of those that are made at once a few more may pass.
-async fn require_room(tx: &mut store::Tx, who: &Principal) -> Answer<()> {
+/// Refuses a workspace beyond the limit of the caller's own workspaces. Many requests read all
+/// workspaces of a user. Concurrent creations may exceed the limit by a few.
+async fn require_workspace_quota(tx: &mut store::Tx, who: &Principal) -> Answer<()> {
     let all = workspaces::of_user_in_any_status(tx, who.user.id).await?;
     let own = all
         .iter()
@@ -161,10 +161,10 @@ async fn require_room(tx: &mut store::Tx, who: &Principal) -> Answer<()> {
     Err(Problem::conflict().with_detail(detail).into())
 }
 
-/// Far more than one person looks after.
+/// Far more than one user manages.
 const MAX_OWN: usize = 100;
 
-/// The role of a caller in a workspace where [`access::workspace`] has let it through.
+/// The role of a caller in a workspace, after [`access::workspace`] has admitted the caller.
 pub(super) async fn role_of(
     tx: &mut store::Tx,
     who: &Principal,

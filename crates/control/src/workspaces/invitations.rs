@@ -1,4 +1,4 @@
-//! Invitations: sending them, and what becomes of the link.
+//! Invitations to a workspace: sending and accepting them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,18 +33,18 @@ use crate::random;
 use crate::wire::unix_millis;
 use crate::words::printable;
 
-/// An invitation that was sent.
+/// A sent invitation.
 #[derive(Debug)]
 pub struct SentInvitation {
-    /// As it is stored.
+    /// The stored invitation.
     pub invitation: Invitation,
     /// The link, shown once.
     pub url: String,
 }
 
-/// Invites `email` into the workspace. The caller has checked that `who` may give the role. The
-/// mail is left out for an address that got several lately, and where `who` sent many: whoever
-/// invites has the link.
+/// Invites `email` to the workspace. The caller has checked that `who` may give the role. No mail
+/// is sent to an address that got several lately, or if `who` sent many. The inviting user has the
+/// link and can pass it on.
 pub async fn send(
     app: &Arc<App>,
     who: &Principal,
@@ -73,8 +73,8 @@ pub async fn send(
     {
         return Err(store::Error::Conflict(store::Conflict::AlreadyMember).into());
     }
-    require_room(&mut tx, who, now).await?;
-    // Of several at once, each counts those before it.
+    require_invitation_quota(&mut tx, who, now).await?;
+    // The lock makes each concurrent request count the earlier ones.
     store::workspaces::lock(&mut tx, workspace.id).await?;
     let most = app.config.limits.open_invitations;
     if invitations::count_open(&mut tx, workspace.id, now).await? >= u64::from(most) {
@@ -96,7 +96,8 @@ pub async fn send(
     let invitation = invitation.ok_or_else(Problem::internal)?;
     tx.commit().await?;
     let url = app.config.url(&format!("/invitations/{}", secret.reveal()));
-    // Many workspaces may invite one person; none of them fills the mailbox or learns of others.
+    // Many workspaces may invite one person. Together they must not fill the mailbox, and they must
+    // not find out about each other.
     let people = &app.people;
     if people.inviters.begin(&who.user.id, now).is_err()
         || people.invitations.begin(&email, now).is_err()
@@ -114,7 +115,7 @@ pub async fn send(
     );
     let message = Message::new(email, "Join a workspace", text);
     let app_of_task = Arc::clone(app);
-    // The link is in the answer too, so that a mail that is lost keeps nobody out.
+    // The response contains the link too, so a lost mail does not prevent the invitation.
     app.people.after_answer(async move {
         if let Err(error) = app_of_task.people.mailer.send(message, now).await {
             tracing::error!(
@@ -126,9 +127,9 @@ pub async fn send(
     Ok(SentInvitation { invitation, url })
 }
 
-/// Refuses what would be one invitation too many: each one is a row, a mail, and a look at whether an
-/// address is known here.
-async fn require_room(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
+/// Refuses an invitation beyond the limits. Each invitation is a row and a mail, and tests if an
+/// address has an account.
+async fn require_invitation_quota(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
     let since = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
     let (open, sent) = invitations::count_of_inviter(tx, who.user.id, since, now).await?;
     if open >= MOST_OPEN {
@@ -143,9 +144,9 @@ async fn require_room(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()
     Ok(())
 }
 
-/// Shows that somebody read the mail with an invitation: a MAC over its secret, which is in no other
-/// copy of the link. Whoever wrote the invitation has the link too, and does not learn from it whether
-/// the address has an account.
+/// Proves that the visitor has read the mail with an invitation. It is a MAC over the invitation's
+/// secret, and no other copy of the link contains it. The author of the invitation has the link as
+/// well, and must not find out from it if the address has an account.
 #[derive(Debug)]
 struct MailProof(hmac::Tag);
 
@@ -169,28 +170,27 @@ impl MailProof {
     }
 }
 
-/// The parameter of the proof in the link of the mail.
+/// The link parameter of the proof, in the mail.
 pub(crate) const MAIL_PROOF: &str = "mail";
 
-/// What a link leads to, while it works.
+/// A valid link and its context.
 #[derive(Debug)]
 pub struct Open {
     /// The invitation.
     pub invitation: Invitation,
-    /// Where it leads.
+    /// The workspace of the invitation.
     pub workspace: Workspace,
-    /// Name of whoever invited.
+    /// Name of the inviting user.
     pub invited_by: String,
-    /// Whether somebody has an account with the invited address. Not for a page, unless
-    /// `is_mailed`.
+    /// True if an account has the invited address. A page must not show this unless `is_mailed`.
     pub has_account: bool,
-    /// Whether whoever looks has the mail that was sent to the address.
+    /// True if the visitor has the mail that was sent to the address.
     pub is_mailed: bool,
-    /// Whether the link creates an account where there is none.
+    /// True if the link creates an account for an address without one.
     pub creates_accounts: bool,
 }
 
-/// Looks at a link, with what it has of the mail. `None`: it does not work (any more).
+/// Looks up a link, with the proof from its mail. `None` if it does not work (any more).
 pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<Open>> {
     let is_mailed = MailProof::is_in(app, secret, proof)?;
     let mut read = app.store.read().await?;
@@ -198,7 +198,7 @@ pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<
     let Some(invitation) = invitations::live(&mut read, hash, app.now()).await? else {
         return Ok(None);
     };
-    if !still_stands(&mut read, &invitation).await? {
+    if !is_inviter_authorized(&mut read, &invitation).await? {
         return Ok(None);
     }
     let workspace = store::workspaces::by_id(&mut read, invitation.workspace_id).await?;
@@ -216,9 +216,9 @@ pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<
     }))
 }
 
-/// Whether whoever invited could still give the role: a link that somebody wrote for another address
-/// of their own does not outlive their part in the workspace, nor their account.
-async fn still_stands(conn: &mut Conn, invitation: &Invitation) -> Answer<bool> {
+/// True if the inviting user could still give the role. An invitation must not outlive the
+/// membership or the account of its author, who may have sent it to another address of their own.
+async fn is_inviter_authorized(conn: &mut Conn, invitation: &Invitation) -> Answer<bool> {
     let (workspace, inviter) = (invitation.workspace_id, invitation.invited_by);
     let person = users::by_id(conn, inviter).await?;
     if person.is_none_or(|person| person.status != users::Status::Active) {
@@ -231,14 +231,14 @@ async fn still_stands(conn: &mut Conn, invitation: &Invitation) -> Answer<bool> 
     }))
 }
 
-/// Whether an invitation is for this person: whoever else holds the link joins nothing with it.
+/// True if the invitation is for this user. No other user can join with the link.
 pub fn is_for(invitation: &Invitation, user: &User) -> bool {
     store::fold(&user.email) == store::fold(&invitation.email)
 }
 
-/// Joins, as somebody with an account; the link of the mail confirms the address too. False: the link
-/// does not work (any more), or is for somebody else. A person who has joined with it already, in
-/// another window or with another link at the same time, is in.
+/// Joins the workspace as an existing user. The link of the mail also verifies the address. False
+/// if the link does not work (any more), or is for another user. A user who has already joined, in
+/// another window or with another link at the same time, stays a member.
 pub async fn accept(
     app: &App,
     secret: &LinkSecret,
@@ -247,7 +247,7 @@ pub async fn accept(
     ip: IpAddr,
 ) -> Answer<bool> {
     let mut tx = app.store.begin().await?;
-    let Some(invitation) = use_up(app, &mut tx, secret, &who.user, ip).await? else {
+    let Some(invitation) = consume(app, &mut tx, secret, &who.user, ip).await? else {
         drop(tx);
         return has_joined(app, secret, who.user.id).await;
     };
@@ -271,20 +271,20 @@ pub async fn accept(
     Ok(true)
 }
 
-/// Whether this person has joined with the link.
+/// True if this user has joined with the link.
 pub async fn has_joined(app: &App, secret: &LinkSecret, user: UserId) -> Answer<bool> {
     let mut read = app.store.read().await?;
     Ok(invitations::is_accepted_by(&mut read, SecretHash(secret.hash()), user).await?)
 }
 
-/// Whether somebody has joined with the link.
+/// True if a user has joined with the link.
 pub async fn is_accepted(app: &App, secret: &LinkSecret) -> Answer<bool> {
     let mut read = app.store.read().await?;
     Ok(invitations::is_accepted(&mut read, SecretHash(secret.hash())).await?)
 }
 
-/// Whether the person with the address of the invitation, who had no account when the form was shown,
-/// has joined with it since.
+/// True if the user with the invited address had no account when the form was shown, and has joined
+/// since.
 pub async fn has_joined_as_new(app: &App, secret: &LinkSecret, open: &Open) -> Answer<bool> {
     let mut read = app.store.read().await?;
     match users::by_email(&mut read, &open.invitation.email).await? {
@@ -296,9 +296,9 @@ pub async fn has_joined_as_new(app: &App, secret: &LinkSecret, open: &Open) -> A
     }
 }
 
-/// Makes an account for the invited address, joins with it, and signs in: the link came by mail to
-/// that address, or from somebody who vouches for it where the operator allows that. `None`: the link
-/// does not work (any more), or creates no accounts.
+/// Creates an account for the invited address, joins the workspace, and signs in. The link came by
+/// mail to that address, or from a user who vouches for it if the operator allows that. `None` if
+/// the link does not work (any more), or creates no accounts.
 pub async fn accept_as_new(
     app: &App,
     secret: &LinkSecret,
@@ -326,7 +326,7 @@ pub async fn accept_as_new(
         name,
         password: Some(PasswordHash(hash)),
         role: users::Role::User,
-        // The link may have come another way than by mail.
+        // The link may have been passed on in another way than by mail.
         email_verified: open.is_mailed,
     };
     let mut tx = app.store.begin().await?;
@@ -338,7 +338,7 @@ pub async fn accept_as_new(
     Ok(Some(begun))
 }
 
-/// Whether a link works and is for this address.
+/// True if a link works and is for this address.
 pub(crate) async fn invites(
     app: &App,
     tx: &mut Tx,
@@ -350,8 +350,8 @@ pub(crate) async fn invites(
         .is_some_and(|invitation| store::fold(&invitation.email) == store::fold(email.as_str())))
 }
 
-/// Makes an account and joins with it, or does neither: the caller drops the transaction where
-/// this is `None`, because the link does not work (any more) or is for somebody else.
+/// Creates an account and joins with it. `None` if the link does not work (any more) or is for
+/// another user. Then the caller drops the transaction, so that neither happens.
 pub(crate) async fn join_as_new(
     app: &App,
     tx: &mut Tx,
@@ -361,15 +361,15 @@ pub(crate) async fn join_as_new(
 ) -> Answer<Option<User>> {
     let (id, _) = accounts::create(tx, person, app.now()).await?;
     let user = users::by_id(tx, id).await?.ok_or_else(Problem::internal)?;
-    let Some(invitation) = use_up(app, tx, secret, &user, ip).await? else {
+    let Some(invitation) = consume(app, tx, secret, &user, ip).await? else {
         return Ok(None);
     };
     join(app, tx, &invitation, &user).await?;
     Ok(Some(user))
 }
 
-/// Uses the invitation up, if it is this person's.
-async fn use_up(
+/// Uses the invitation, if it is for this user.
+async fn consume(
     app: &App,
     tx: &mut Tx,
     secret: &LinkSecret,
@@ -379,11 +379,11 @@ async fn use_up(
     let now = app.now();
     let hash = SecretHash(secret.hash());
     let accepted = invitations::accept(tx, hash, user.id, now).await?;
-    // The caller drops the transaction where this is `None`, and nothing was used up.
+    // On `None` the caller drops the transaction, so nothing is used.
     let Some(invitation) = accepted.filter(|invitation| is_for(invitation, user)) else {
         return Ok(None);
     };
-    if !still_stands(tx, &invitation).await? {
+    if !is_inviter_authorized(tx, &invitation).await? {
         return Ok(None);
     }
     audit::record(
@@ -403,7 +403,7 @@ async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> A
     let found = store::workspaces::by_id(tx, workspace).await?;
     let status = found.ok_or_else(Problem::not_found)?.status;
     access::require_in_use(status, Permission::AccountWorkspaceProtectionReadWrite)?;
-    // Of several at once, each counts those before it.
+    // The lock makes each concurrent request count the earlier ones.
     store::workspaces::lock(tx, workspace).await?;
     let most = app.config.limits.members_per_workspace;
     if members::count(tx, workspace).await? >= u64::from(most) {
@@ -414,13 +414,13 @@ async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> A
     Ok(members::insert(tx, workspace, user.id, invitation.role, invited, app.now()).await?)
 }
 
-/// Open invitations of one person: more than a team has, and few enough to look through.
+/// Maximum number of open invitations of one user: more than a team has, and few enough to read.
 const MOST_OPEN: u64 = 100;
-/// Invitations of one person within a day, also those that were taken back.
+/// Maximum number of invitations of one user per day, including revoked ones.
 const MOST_A_DAY: u64 = 200;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// By then a client that goes on by itself has slowed down; a person reads the sentence.
+/// Retry time for automated clients. A user sees the message.
 const RETRY_AFTER_SECONDS: u32 = 3600;
 
-/// How long a link works.
+/// Lifetime of a link.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);

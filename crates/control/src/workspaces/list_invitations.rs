@@ -1,4 +1,4 @@
-//! Invitations as those who invite see them: list, send, revoke.
+//! API to list, send and revoke invitations.
 
 use std::sync::Arc;
 

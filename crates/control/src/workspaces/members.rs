@@ -1,4 +1,4 @@
-//! Members of a workspace: list, change, remove.
+//! API to list, change and remove members of a workspace.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ pub(super) async fn change(
     let mut tx = app.store.begin().await?;
     let (id, _) = role_of(&mut tx, &caller.who, &workspace).await?;
     store::workspaces::lock(&mut tx, id).await?;
-    // Again, now that nobody can change it under us.
+    // Checked again under the lock.
     let found = access::workspace(&mut tx, &caller.who, &workspace, CHANGE).await?;
     let (workspace, own) = (found.id, Role::from(found.member_role));
     let member = member(&mut tx, workspace, &user).await?;
@@ -118,8 +118,8 @@ pub(super) async fn change(
     Ok(Json(shape::member(changed)))
 }
 
-/// `DELETE /api/workspaces/{workspace_id}/members/{user_id}`: who manages members removes up to
-/// the own role.
+/// `DELETE /api/workspaces/{workspace_id}/members/{user_id}`: a member manager may remove members
+/// up to their own role.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     caller: Caller<WorkspacesProtect>,
@@ -129,7 +129,7 @@ pub(super) async fn remove(
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let (workspace, own) = if user == caller.who.user.id.as_str() {
-        // Everybody may leave; it takes no role, and the workspace is the caller's to see.
+        // Every member may leave. This requires no role, only access to the workspace.
         let read = Permission::AccountWorkspacesReadOnly;
         let found = access::workspace(&mut tx, &caller.who, &workspace, read).await?;
         access::require_in_use(found.status, CHANGE)?;
@@ -137,7 +137,7 @@ pub(super) async fn remove(
     } else {
         let (id, _) = role_of(&mut tx, &caller.who, &workspace).await?;
         store::workspaces::lock(&mut tx, id).await?;
-        // Again, now that nobody can change it under us.
+        // Checked again under the lock.
         role_of(&mut tx, &caller.who, &workspace).await?
     };
     let member = member(&mut tx, workspace, &user).await?;
@@ -158,7 +158,7 @@ async fn member(tx: &mut Tx, workspace: WorkspaceId, user: &str) -> Answer<membe
     Ok(member.ok_or_else(Problem::not_found)?)
 }
 
-/// Nobody gives, changes or takes away a stronger role than the own.
+/// Members cannot give, change or remove a role stronger than their own.
 pub(super) fn require_power(own: Role, other: Role) -> Answer<()> {
     if own.may_manage(other) {
         Ok(())
@@ -168,7 +168,7 @@ pub(super) fn require_power(own: Role, other: Role) -> Answer<()> {
     }
 }
 
-/// The workspace that is a person's own has that one owner.
+/// A personal workspace keeps its one owner.
 pub(super) fn require_place(kind: Type, role: Role) -> Answer<()> {
     if kind == Type::Personal && role == Role::Owner {
         return Err(conflict("A personal workspace has one owner."));
@@ -176,6 +176,7 @@ pub(super) fn require_place(kind: Type, role: Role) -> Answer<()> {
     Ok(())
 }
 
-/// Leaving changes the workspace, whatever it takes to leave.
+/// Leaving changes the workspace, so the credential needs this permission although the role does
+/// not matter.
 const CHANGE: Permission = Permission::AccountWorkspaceProtectionReadWrite;
 const LAST_OWNER: &str = "A workspace always has an owner: name another one first.";

@@ -1,20 +1,21 @@
-//! What a member of a workspace may do.
+//! Roles of members and their permissions.
 
 use std::fmt;
 use std::str::FromStr;
 
 use types::permission::{Permission, Permissions};
 
-/// The part of a member. The order is that of power: each role may all that a lower one may.
+/// Role of a member. The order is from weak to strong: each role includes all permissions of the
+/// lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Reads.
+    /// May read.
     Viewer,
-    /// Works with the projects that there are.
+    /// May work with existing projects.
     Member,
-    /// Manages projects, members and credentials.
+    /// May manage projects, members and credentials.
     Admin,
-    /// Manages the workspace itself; a workspace always has one.
+    /// May manage the workspace itself. A workspace always has an owner.
     Owner,
 }
 
@@ -32,8 +33,8 @@ impl Role {
         }
     }
 
-    /// What the role allows on the things of the workspace. A credential acts within both its own
-    /// permissions and its owner's role: taking the role away takes effect on credentials too.
+    /// Permissions of the role in the workspace. A credential is limited by its own permissions and
+    /// by its owner's role, so a role change affects credentials as well.
     pub fn permissions(self) -> Permissions {
         Permission::ALL
             .iter()
@@ -47,8 +48,8 @@ impl Role {
         least(permission) <= self
     }
 
-    /// Whether a member of this role may give, change or take away the role `other`: admins
-    /// manage up to admins, owners everybody.
+    /// True if a member with this role may give, change or remove the role `other`. Admins manage
+    /// roles up to admin, and owners manage all.
     pub fn may_manage(self, other: Self) -> bool {
         match self {
             Self::Owner => true,
@@ -58,14 +59,14 @@ impl Role {
     }
 }
 
-/// The weakest role that has a permission. One table: a new permission does not compile without a
-/// decision here.
+/// The weakest role that has a permission. The match is exhaustive, so a new permission does not
+/// compile without an entry here.
 fn least(permission: Permission) -> Role {
     match permission {
         Permission::AccountProjectsReadOnly
         | Permission::AccountPlanReadOnly
         | Permission::AccountWorkspacesReadOnly
-        // Minting narrows what the caller has, so it gives nobody more.
+        // Minting only restricts the caller's permissions, so it cannot widen access.
         | Permission::AccountTokensCreate
         | Permission::AccountCredentialsReadOnly
         | Permission::NetworkStreamsReadOnly
@@ -74,20 +75,20 @@ fn least(permission: Permission) -> Role {
         | Permission::NetworkWebttyServersReadOnly
         | Permission::TunnelsResourcesReadOnly
         | Permission::WebttySessionsReadOnly => Role::Viewer,
-        // A credential is its owner's and never more than the owner.
+        // A credential cannot exceed the permissions of its owner.
         Permission::AccountCredentialsReadWrite
         | Permission::TunnelsTunnelsCreateDelete
         | Permission::TunnelsStreamsCreateDelete
         | Permission::WebttySessionsReadWrite
         | Permission::TurnCredentialsCreate
         | Permission::TurnRelayAllocate => Role::Member,
-        // A recording shows what others typed.
+        // A recording shows the input of other users.
         Permission::WebttyLogsReadOnly
         | Permission::AccountProjectsReadWrite
         | Permission::AccountWorkspaceProtectionReadWrite
         | Permission::NetworkWebhooksReadWrite
         | Permission::NetworkWebttyServersReadWrite => Role::Admin,
-        // It tells what those who may do much have done: few may have it gone.
+        // Recordings show the actions of members with many permissions. Few roles may delete them.
         Permission::WebttyLogsReadWrite => Role::Owner,
     }
 }
@@ -153,7 +154,7 @@ impl FromStr for Role {
     }
 }
 
-/// No role has this name.
+/// The name is not a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected owner, admin, member or viewer")]
 pub struct UnknownRole;
@@ -172,10 +173,10 @@ mod tests {
         assert!(!Role::Viewer.permissions().is_empty());
     }
 
-    /// A viewer changes nothing: whatever writes, creates or deletes is not theirs. Minting alone
-    /// is, because it only narrows.
+    /// A viewer cannot change anything: no permission for writing, creating or deleting. Minting is
+    /// the exception, because it only restricts.
     #[test]
-    fn a_viewer_has_only_what_reads() {
+    fn a_viewer_has_only_permissions_for_reading() {
         for permission in Role::Viewer.permissions().iter() {
             let name = permission.as_str();
             assert!(
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_manages_a_stronger_role() {
+    fn no_role_manages_a_stronger_one() {
         for role in Role::ALL {
             for other in Role::ALL {
                 let may = role.may_manage(other);

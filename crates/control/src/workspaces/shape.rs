@@ -1,4 +1,4 @@
-//! From stored rows to the shapes of the API.
+//! Conversion of stored rows into API responses.
 
 use api::control::workspaces as api;
 use jiff::Timestamp;

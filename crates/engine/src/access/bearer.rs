@@ -1,17 +1,17 @@
-//! The `Authorization` header, as far as it concerns us.
+//! The bearer token in the `Authorization` header.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 
-/// What `Authorization` says.
+/// The content of `Authorization`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Bearer<'a> {
     /// No header, or another scheme: application data.
     Absent,
     /// One bearer token (RFC 6750, 2.1), not verified.
     Token(&'a str),
-    /// A bearer that is empty, not text, or beside another `Authorization`: no good, and not to be
-    /// passed over in favour of another credential.
+    /// A bearer that is empty, not text, or next to another `Authorization`. It is invalid, and no
+    /// other credential is used instead.
     Malformed,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Bearer<'a> {
                 return Self::Malformed;
             }
             if is_bearer {
-                // RFC 9110, 11.4: spaces and nothing else stand between the two.
+                // RFC 9110, 11.4: the two are separated by spaces only.
                 let token = std::str::from_utf8(rest).unwrap_or_default();
                 let token = token.trim_matches(' ');
                 found = if token.is_empty() || token.contains([' ', '\t', ',']) {
@@ -50,7 +50,7 @@ impl<'a> Bearer<'a> {
     }
 }
 
-/// Silent: a token is a secret.
+/// Prints nothing of the token, which is a secret.
 impl std::fmt::Debug for Bearer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

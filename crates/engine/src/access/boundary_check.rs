@@ -1,5 +1,5 @@
-//! What an agent, a dialler or a reader may do with its token (EN-7). Whether it holds a
-//! permission in a project at all is [`super::Tenancy::require`]'s to say.
+//! The check of the actions that an agent, dialler or reader may do with its token (EN-7).
+//! [`super::Tenancy::require`] checks if it has a permission in a project at all.
 
 use credentials::Verified;
 use types::permission::Permission;
@@ -8,19 +8,20 @@ use types::tunnel::{Tunnel, TunnelProperties};
 
 use crate::directory::Project;
 
-/// What is missing: permission, part in the project and boundary must all allow.
+/// The missing authorization: permission, membership in the project and boundary must all allow an
+/// action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BoundaryDenial {
     #[error("the token lacks the permission {}", .0.as_str())]
     Permission(Permission),
-    /// The owner of the token is not a member of the project's workspace, or not in a role that
-    /// allows it.
+    /// The owner of the token is not a member of the project's workspace, or has a role that does
+    /// not allow it.
     #[error("the owner of the token may not do this in this project")]
     NoPart(Permission),
-    /// Nobody may use the project now.
+    /// The project is suspended for all users.
     #[error("the project is suspended")]
     Suspended,
-    /// The boundary says no; to which property, where it is one.
+    /// The boundary does not allow it; with the property that caused this, if there is one.
     #[error("outside the boundary of the token{}", in_field(.field.as_deref()))]
     Boundary {
         permission: Permission,
@@ -49,8 +50,8 @@ impl From<BoundaryDenial> for Problem {
     }
 }
 
-/// Whether the token's boundary reaches this tunnel. Sets what the boundary fixes and the agent
-/// left open; so it comes before the properties are resolved.
+/// Checks that the token's boundary includes this tunnel. It sets properties that the boundary
+/// fixes and the agent did not set, so it must run before the properties are resolved.
 pub fn apply_and_check_boundary(
     token: &Verified,
     project: &Project,
@@ -68,8 +69,8 @@ pub fn apply_and_check_boundary(
         })
 }
 
-/// Whether the token's boundary lets its bearer open a stream to this tunnel by dialling it. One
-/// that asks for a path is not met: a dialled stream has none.
+/// Checks that the token's boundary allows its bearer to dial this tunnel. A boundary that requires
+/// a path does not allow it: a dialled stream has none.
 pub fn reaches_stream(
     token: &Verified,
     project: &Project,
@@ -87,7 +88,7 @@ pub fn reaches_stream(
         })
 }
 
-/// Whether the token's boundary lets anything of `project` be listed.
+/// Checks that the token's boundary allows anything of `project` to be listed.
 pub fn reaches_list(token: &Verified, project: &Project) -> Result<(), BoundaryDenial> {
     let permission = Permission::TunnelsResourcesReadOnly;
     let state = project.state();

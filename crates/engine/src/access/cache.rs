@@ -1,4 +1,4 @@
-//! A bounded map from digest to verdict, read without a lock.
+//! A bounded map from digest to verification result, read without a lock.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use super::tokens::Digest;
 use crate::directory::Credential;
 
-/// Two generations: when the young one is full it becomes the old one, and what was old is gone.
-/// An entry that is used moves to the young one, so what is in use stays.
+/// Two generations. When the young one is full it becomes the old one, and the previous old one is
+/// dropped. An entry that is used moves to the young one, so entries in use stay.
 #[derive(Debug)]
 pub(super) struct Cache {
     young: ArcSwap<Generation>,
@@ -21,17 +21,17 @@ pub(super) struct Cache {
 
 type Generation = papaya::HashMap<Digest, Entry>;
 
-/// A verdict, and what it was found with.
+/// A verification result, and the state that it is based on.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) epoch: u64,
     pub(super) verified: Arc<Verified>,
-    /// The stored credential behind it, as it was known then; `None` where there is none.
+    /// The stored credential behind it at that time; `None` if there is none.
     pub(super) source: Option<Arc<Credential>>,
 }
 
 impl Cache {
-    /// Holds at most `capacity` entries, give or take those of a moment of concurrent insertion.
+    /// Keeps at most `capacity` entries, plus those of concurrent insertions.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             young: ArcSwap::default(),
@@ -60,7 +60,7 @@ impl Cache {
         drop(young);
         let turning = self.turning.lock();
         let young = self.young.load_full();
-        // Another one may have turned while we waited.
+        // Another thread may have rotated the generations while this one waited.
         if young.len() >= self.half {
             self.old.store(young);
             self.young.store(Arc::default());
@@ -128,7 +128,7 @@ mod tests {
                 });
             }
         });
-        // Each thread may be past the check when another turns.
+        // Each thread may be past the check when another one rotates the generations.
         assert!(cache.young.load().len() + cache.old.load().len() <= 110);
     }
 }

@@ -1,4 +1,5 @@
-//! Client certificates of visitors (ED-3): what the handshake proved, and whose it is.
+//! Client certificates of visitors (ED-3): the result of the handshake, and the matching
+//! credentials.
 
 use std::sync::Arc;
 
@@ -9,30 +10,30 @@ use rustls::pki_types::CertificateDer;
 use super::tokens::Digest;
 use crate::directory::{Chain, Credential, Directory, Project, Proof, Validity};
 
-/// A certificate whose key the visitor proved to hold in the TLS handshake. One for each
-/// connection; whose it is, is asked with every request, so that what changes holds on connections
-/// that stand.
+/// A certificate whose private key the visitor proved to have in the TLS handshake. There is one
+/// for each connection. Its owner is looked up for every request, so that changes apply to open
+/// connections as well.
 #[derive(Debug)]
 pub struct ClientCertificate {
     /// SHA-256 of the DER form.
     digest: Digest,
-    /// As it was sent: the certificate, and what may lead from it to an authority.
+    /// The chain as it was sent: the certificate and possible intermediates to an authority.
     chain: Box<[CertificateDer<'static>]>,
     validity: Validity,
-    /// The authorities that it leads to: signatures are verified once for a connection, and again
-    /// when there are other authorities.
+    /// The authorities that issued it. Signatures are verified once for a connection, and again
+    /// when the set of authorities changes.
     led_to: ArcSwapOption<CredentialSearch>,
 }
 
 #[derive(Debug)]
 struct CredentialSearch {
-    /// Where was looked, and for which project.
+    /// The authorities that were searched, and the project of the search.
     among: Arc<Vec<Arc<Credential>>>,
     project: Arc<str>,
     found: Vec<(Arc<Credential>, Validity)>,
 }
 
-/// Why no credential stands behind a certificate; for the log.
+/// Reasons why no credential matches a certificate; for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     #[error("no credential stands behind the certificate")]
@@ -44,7 +45,7 @@ pub enum CertificateError {
 }
 
 impl ClientCertificate {
-    /// From what a handshake proved. `None` for a certificate that cannot be read.
+    /// Creates it from the chain of a handshake. `None` for a certificate that cannot be parsed.
     pub fn proven(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let own = chain.first()?;
         let mut sum = Digest::default();
@@ -67,13 +68,13 @@ impl ClientCertificate {
         }
     }
 
-    /// The credentials behind the certificate that are good at `now` (Unix seconds), and for how
-    /// long the certificate is: the one for this very certificate, then those for an authority
-    /// that it leads to. There can be several: anybody may register a certificate that is public,
-    /// and gains nothing by it but must not stand in its owner's way either.
+    /// The credentials for this certificate that are valid at `now` (Unix seconds), each with the
+    /// validity of the certificate: first the one for this very certificate, then those for an
+    /// authority that issued it. There can be several. Any user may register a public certificate;
+    /// that must neither benefit that user nor lock out the certificate's owner.
     ///
     /// # Errors
-    /// There is none; why.
+    /// The reason why there is none.
     pub fn credentials(
         &self,
         directory: &Directory,
@@ -103,9 +104,10 @@ impl ClientCertificate {
         Ok(known)
     }
 
-    /// The credentials for this very certificate: of the project's own people, where one of them
-    /// has it. Strangers who registered it too take nobody's place, and where there are only
-    /// strangers one of them says why the visitor is refused.
+    /// The credentials for this very certificate: those of the project's members, if one of them
+    /// registered it. Users outside the project who registered it as well do not displace members.
+    /// If only such users registered it, the credential of one of them determines the reason of the
+    /// refusal.
     fn own(&self, directory: &Directory, project: &Project) -> Vec<Arc<Credential>> {
         let all = directory.certificates(&self.digest);
         let is_member = members_of(directory, project);
@@ -117,8 +119,8 @@ impl ClientCertificate {
         members
     }
 
-    /// Looks among the authorities of the project's own people: what strangers register costs a
-    /// visitor nothing, and takes nobody's place.
+    /// Searches the authorities of the project's members. Registrations by users outside the
+    /// project cost a visitor nothing and displace nobody.
     fn search(&self, directory: &Directory, project: &Project, now: i64) -> Arc<CredentialSearch> {
         let among = directory.authorities();
         let known = self.led_to.load_full();
@@ -148,7 +150,7 @@ impl ClientCertificate {
     }
 }
 
-/// Whether a user is a member of the project's workspace.
+/// Returns a predicate that is true for members of the project's workspace.
 fn members_of(directory: &Directory, project: &Project) -> impl Fn(&str) -> bool {
     let state = project.state();
     move |user| {
@@ -158,6 +160,6 @@ fn members_of(directory: &Directory, project: &Project) -> impl Fn(&str) -> bool
     }
 }
 
-/// Credentials of the project's people that one certificate can stand for, of each kind. There is
-/// one; more only where several of them registered the same certificate or authority.
+/// Limit of members' credentials for one certificate, of each kind. Usually there is one; there are
+/// more only if several members registered the same certificate or authority.
 const CANDIDATES: usize = 16;

@@ -1,7 +1,7 @@
-//! Whom a change of what visitors were let in on may concern.
+//! The visitors that a change of credentials or rules may affect.
 //!
-//! A change is looked at for the visits that it can be about, not for all of them: a tenant that
-//! changes something all the time costs others nothing.
+//! A change is only checked against the visits that it can affect, not against all of them. A
+//! tenant that changes something all the time costs other tenants nothing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,33 +12,34 @@ use parking_lot::Mutex;
 use super::decide::Proof;
 use crate::directory::Directory;
 
-/// Whom a change may concern.
+/// The visitors that a change may affect.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ChangeScope {
     /// Visitors of this project.
     Project(Arc<str>),
-    /// Visitors with a proof of this user, and with one that names nobody.
+    /// Visitors with a proof of this user, and with a proof that names no user.
     User(Arc<str>),
-    /// Visitors with a token or a session of this id, or one that came of a session of this id.
+    /// Visitors with a token or a session of this id, or with a token that came from such a
+    /// session.
     Token(Arc<str>),
 }
 
-/// Changes that were not looked at yet.
+/// Changes that were not processed yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Invalidations {
     everybody: bool,
     of: HashSet<ChangeScope>,
 }
 
-/// Where changes wait to be looked at.
+/// Queue of changes that were not processed yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingInvalidations(Mutex<Invalidations>);
 
-/// Changes in one look; more of them concern everybody.
+/// Limit of changes that are processed together; more of them affect all visitors.
 const MAX_SCOPES: usize = 256;
 
 impl Invalidations {
-    /// A change that may concern anybody.
+    /// A change that may affect every visitor.
     pub fn everybody() -> Self {
         Self {
             everybody: true,
@@ -46,8 +47,8 @@ impl Invalidations {
         }
     }
 
-    /// Of items that are to be put into `directory`: before they are, as it knows whose those are
-    /// that will be gone.
+    /// The scopes of items that will be put into `directory`. It must run before they are, because
+    /// the directory still has the owners of the items that will be removed.
     pub(crate) fn of(items: &[Item], directory: &Directory) -> Self {
         let mut concerns = Self::default();
         for item in items {
@@ -67,7 +68,7 @@ impl Invalidations {
                     concerns.add(ChangeScope::Project(told.project_id.as_str().into()));
                 }
                 Item::WebttyServerGone { id } => {
-                    // A server that is not known has no tunnel.
+                    // An unknown server has no tunnel.
                     if let Some(project) = directory.project_of_webtty_server(id) {
                         concerns.add(ChangeScope::Project(project));
                     }
@@ -81,7 +82,7 @@ impl Invalidations {
         concerns
     }
 
-    /// A change of one thing.
+    /// A change with a single scope.
     pub(crate) fn one(concern: ChangeScope) -> Self {
         let mut concerns = Self::default();
         concerns.add(concern);
@@ -89,7 +90,7 @@ impl Invalidations {
     }
 
     fn add_owner_of(&mut self, credential: &str, directory: &Directory) {
-        // Nobody was let in with one that is not known.
+        // No visitor was admitted with an unknown credential.
         if let Some(known) = directory.credential(credential) {
             self.add(ChangeScope::User(Arc::clone(&known.user_id)));
         }
@@ -111,7 +112,7 @@ impl Invalidations {
         }
     }
 
-    /// Whether a visitor of a project, who was let in with this, may be concerned.
+    /// Returns true if a visitor of a project that was admitted with this proof may be affected.
     pub fn affects(&self, project: &str, proof: Option<&Proof>) -> bool {
         self.everybody
             || self

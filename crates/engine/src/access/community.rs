@@ -1,5 +1,5 @@
-//! What an engine does not offer, refused by name (EN-11): a community engine more than a managed
-//! one.
+//! Options that an engine does not offer, which are refused by name (EN-11). A community engine
+//! refuses more of them than a managed one.
 
 use types::problem::Problem;
 use types::tunnel::{HttpVersion, Protocol, TunnelProperties, TunnelType};
@@ -25,11 +25,11 @@ impl From<Unavailable> for Problem {
     }
 }
 
-/// Refuses the first option that this engine does not have. A custom domain is refused where
-/// hostnames are resolved ([`crate::live::Namespace::resolve`]).
+/// Refuses the first option that this engine does not have. A custom domain is refused when host
+/// names are resolved ([`crate::live::Namespace::resolve`]).
 ///
-/// Call it on what the agent asked for, and again when its token's boundary has filled in what it
-/// fixes.
+/// Call it with the options that the agent requested, and again after its token's boundary has
+/// added the options that it fixes.
 pub fn refuse_unavailable(
     properties: &TunnelProperties,
     tenancy: &Tenancy,
@@ -64,7 +64,7 @@ pub fn refuse_unavailable(
     ];
     let managed = tenancy.directory().is_some();
     let of_a_platform = of_a_platform.into_iter().filter(|_| !managed);
-    // Needs `geoip.file`, or nobody would be let in.
+    // Needs `geoip.file`: without it every visitor would be refused.
     let of_a_file = ("geo_ip", !properties.geo_ip.is_empty() && !knows_countries);
     let unavailable = of_a_platform.chain([of_a_file]).chain(of_nobody);
     match unavailable.into_iter().find(|(_, asked)| *asked) {
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// EN-11: countries need a file of them.
+    /// EN-11: countries require a file with them.
     #[test]
     fn en_11_without_a_file_of_countries_none_can_be_asked_for() {
         let managed = Tenancy::Managed(Arc::new(Directory::default()));
@@ -151,7 +151,8 @@ mod tests {
         assert_eq!(refusal.option, "geo_ip");
     }
 
-    /// EN-11: what stands on a platform is refused for want of one; what is not built, everywhere.
+    /// EN-11: options that need a platform are refused without one; options that are not built are
+    /// always refused.
     #[test]
     fn en_11_a_managed_engine_offers_what_a_platform_stands_behind() {
         let managed = Tenancy::Managed(Arc::new(Directory::default()));

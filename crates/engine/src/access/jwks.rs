@@ -1,4 +1,4 @@
-//! Keys from an address: a JWKS document (RFC 7517) that is fetched again and again.
+//! Keys from an address: a JWKS document (RFC 7517) that is fetched periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::tokens::Tokens;
 
-/// Where a JWKS is read.
+/// The address of a JWKS.
 #[derive(Debug, Clone)]
 pub struct JwksSource {
     url: Url,
     client: Client,
 }
 
-/// Why a JWKS was not read. The keys that were read before stay in force.
+/// Reasons why a JWKS was not read. The keys of the last successful read stay in use.
 #[derive(Debug, thiserror::Error)]
 pub enum JwksError {
-    /// `auth.jwt.jwks_url` is no address that keys may come from.
+    /// `auth.jwt.jwks_url` is not an address that keys may be fetched from.
     #[error("expected an https address (http on loopback alone)")]
     Address,
-    /// Without the address, which may hold a secret.
+    /// The message does not contain the address, which may contain a secret.
     #[error("the key set could not be fetched")]
     Fetch(#[source] reqwest::Error),
     #[error("the key set's address answered {0}")]
@@ -36,7 +36,8 @@ pub enum JwksError {
 }
 
 impl JwksSource {
-    /// Checks the address (`auth.jwt.jwks_url`). Keys over a clear connection would be anybody's.
+    /// Checks the address (`auth.jwt.jwks_url`). Keys from a plain HTTP connection could be an
+    /// attacker's.
     pub fn new(url: &str) -> Result<Self, JwksError> {
         let url = Url::parse(url).map_err(|_| JwksError::Address)?;
         let loopback = url.host_str().is_some_and(is_loopback);
@@ -47,21 +48,21 @@ impl JwksSource {
             .timeout(FETCH_TIMEOUT)
             .redirect(redirect::Policy::none());
         if loopback {
-            // A proxy of the environment would look for it on its own machine.
+            // A proxy of the environment would resolve loopback to its own machine.
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(JwksError::Fetch)?;
         Ok(Self { url, client })
     }
 
-    /// Fetches the document once and puts its keys in force.
+    /// Fetches the document once and starts to use its keys.
     pub async fn refresh(&self, tokens: &Tokens) -> Result<(), JwksError> {
         let document = self.fetch().await?;
         Ok(tokens.replace_jwks(document)?)
     }
 
-    /// Keeps the keys fresh until `stop`: at once, then every ten minutes, and soon after a token
-    /// came that no known key signed, but never more than twice a minute.
+    /// Keeps the keys fresh until `stop`. It fetches them immediately, then every ten minutes, and
+    /// soon after a token with an unknown key arrives, but at most twice a minute.
     pub async fn keep_fresh(self, tokens: Arc<Tokens>, stop: CancellationToken) {
         loop {
             let refreshed = tokio::select! {
@@ -120,13 +121,13 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// The whole fetch; a key server that takes longer is as good as down.
+/// Limit of the whole fetch; a slower key server counts as down.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a key that was withdrawn may still be taken for good.
+/// Time for which a withdrawn key may still be accepted.
 const REFRESH_INTERVAL: Duration = Duration::from_mins(10);
-/// After a failure: soon enough that a short outage at start does not lock everybody out.
+/// Wait after a failure: a short outage at start must not lock out all users for long.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
-/// Between two fetches: what strangers with made-up tokens can cause.
+/// Shortest interval between two fetches: senders of made-up tokens can cause fetches.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
-/// Hundreds of keys; a set of two is under 1 KiB.
+/// Enough for hundreds of keys; a set of two is under 1 KiB.
 const MAX_DOCUMENT_BYTES: usize = 256 * 1024;

@@ -1,7 +1,7 @@
-//! Who may do what: tokens, tunnels at the edge, agents, diallers.
+//! Authorization of visitors at the edge, agents, diallers and API callers.
 //!
-//! One decision function per question, each fed with values and answering with a value. None
-//! opens a socket. All fail closed.
+//! There is one decision function for each question. Its inputs and its result are values, and it
+//! opens no socket. All decisions fail closed.
 
 mod bearer;
 mod boundary_check;

@@ -1,13 +1,13 @@
-//! What the edge enforces for one tunnel, compiled when the tunnel is opened.
+//! The access rules of one tunnel, compiled when the tunnel is opened.
 
 use std::net::IpAddr;
 
 use types::tunnel::{Country, IpRange, Protocol, ProxyHeader, TunnelProperties, WebOrigin};
 
-/// The guards of a tunnel.
+/// The access rules of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelPolicy {
-    /// Visitors reach it at the edge; otherwise agents alone dial it.
+    /// Visitors reach it at the edge; a private tunnel can only be dialled.
     pub(super) published: bool,
     pub(super) guards: RequiredProofs,
     trusted_ips: Box<[IpRange]>,
@@ -16,21 +16,21 @@ pub struct TunnelPolicy {
     pass_headers: Box<[ProxyHeader]>,
 }
 
-/// What visitors have to prove.
+/// The proofs that visitors need.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequiredProofs {
     /// Every request needs a token (ED-1).
     pub token: bool,
-    /// A person's session counts (ED-2).
+    /// A user's session is accepted (ED-2).
     pub session: bool,
-    /// A client certificate counts (ED-3).
+    /// A client certificate is accepted (ED-3).
     pub certificate: bool,
-    /// Browsers pass a challenge first (ED-6).
+    /// Browsers have to pass a challenge first (ED-6).
     pub challenge: bool,
 }
 
 impl RequiredProofs {
-    /// Whether visitors prove who they are; a challenge proves that of nobody.
+    /// Returns true if visitors have to prove their identity; a challenge does not prove one.
     pub fn take_proofs(self) -> bool {
         self.token || self.session || self.certificate
     }
@@ -43,8 +43,8 @@ impl TunnelPolicy {
         Self {
             published: properties.publish.unwrap_or(true),
             guards: RequiredProofs {
-                // Who opens a managed terminal is known by a token, always (WT-6). A page of
-                // another origin could have a browser show a session's cookie.
+                // The user who opens a managed terminal is always identified by a token (WT-6). A
+                // page of another origin could make a browser send a session's cookie.
                 token: properties.token_auth == Some(true) || is_terminal,
                 session: properties.svc_auth == Some(true) && !is_terminal,
                 certificate: properties.mtls_auth == Some(true),
@@ -57,38 +57,38 @@ impl TunnelPolicy {
         }
     }
 
-    /// The headers of proxies that visitors may send.
+    /// The proxy headers that visitors may send.
     pub fn pass_headers(&self) -> &[ProxyHeader] {
         &self.pass_headers
     }
 
-    /// What visitors have to prove.
+    /// The proofs that visitors need.
     pub fn required_proofs(&self) -> RequiredProofs {
         self.guards
     }
 
-    /// Origins of other pages that may use a person's session.
+    /// Origins of other pages that may use a user's session.
     pub fn allowed_origins(&self) -> &[WebOrigin] {
         &self.allowed_origins
     }
 
-    /// Whether a decision looks at cookies.
+    /// Returns true if a decision depends on cookies.
     pub fn reads_cookies(&self) -> bool {
         self.guards.session || self.guards.certificate || self.guards.challenge
     }
 
-    /// Whether a decision asks where an address is.
+    /// Returns true if a decision depends on the country of an address.
     pub fn asks_country(&self) -> bool {
         !self.countries.is_empty()
     }
 
-    /// Whether a visitor from this address may come near. Without ranges everybody may.
+    /// Returns true if visitors from this address are allowed. Without ranges all addresses are.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         self.trusted_ips.is_empty() || self.trusted_ips.iter().any(|range| range.contains(peer))
     }
 
-    /// Whether a visitor from this country may come near. Without a list everybody may; with one,
-    /// nobody whose country is not known.
+    /// Returns true if visitors from this country are allowed. Without a list all countries are;
+    /// with one, visitors of unknown countries are refused.
     pub fn admits_country(&self, country: Option<&Country>) -> bool {
         self.countries.is_empty() || country.is_some_and(|country| self.countries.contains(country))
     }

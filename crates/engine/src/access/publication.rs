@@ -1,4 +1,4 @@
-//! What a project lets its agents publish (ED-8).
+//! The tunnels that the agents of a project may publish (ED-8).
 
 use api::control::settings::PublicAccessPolicy;
 use types::problem::Problem;
@@ -7,7 +7,7 @@ use types::tunnel::{Protocol, TunnelProperties};
 use super::policy::TunnelPolicy;
 use crate::directory::Project;
 
-/// Why a tunnel may not be published in its project.
+/// Reasons why a tunnel may not be published in its project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotPublishable {
     /// `publicAccessPolicy: forbidden`.
@@ -27,11 +27,11 @@ impl From<NotPublishable> for Problem {
     }
 }
 
-/// Judges resolved properties when a tunnel is opened. Visits are judged again, by what the
-/// project says then.
+/// Checks resolved properties when a tunnel is opened. Visits are checked again, with the project's
+/// rules at that time.
 ///
 /// # Errors
-/// Why it may not be published. A private tunnel always may be opened.
+/// The reason why it may not be published. A private tunnel may always be opened.
 pub fn may_publish(properties: &TunnelProperties, project: &Project) -> Result<(), NotPublishable> {
     if properties.publish == Some(false) {
         return Ok(());

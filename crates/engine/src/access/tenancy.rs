@@ -1,4 +1,4 @@
-//! Whose projects an engine serves, and who may do what in them.
+//! The projects that an engine serves, and the permissions of users in them.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use types::permission::{Permission, Permissions};
 use super::boundary_check::BoundaryDenial;
 use crate::directory::{Directory, Project};
 
-/// The two kinds of engine. All else is the same code.
+/// The two kinds of engine. All other code is the same for both.
 #[derive(Debug, Clone)]
 pub enum Tenancy {
-    /// One project, and every valid token is of it.
+    /// One project; every valid token belongs to it.
     Community(Arc<Project>),
-    /// The projects of a platform's cluster, each with its people.
+    /// The projects of a platform's cluster, each with its members.
     Managed(Arc<Directory>),
 }
 
 impl Tenancy {
-    /// What the platform told; `None` on a community engine.
+    /// The state received from the platform; `None` on a community engine.
     pub fn directory(&self) -> Option<&Arc<Directory>> {
         match self {
             Self::Community(_) => None,
@@ -34,12 +34,12 @@ impl Tenancy {
         }
     }
 
-    /// Whether the bearer of a token has anything to do with a project at all: what an agent is
-    /// asked before it is taken.
+    /// Checks that the bearer of a token has any access to a project. An agent must pass this check
+    /// before it is accepted.
     ///
     /// # Errors
-    /// [`BoundaryDenial`], where the project is out of use, its people do not know the bearer, or the
-    /// token's boundary does not reach it.
+    /// [`BoundaryDenial`] if the project is suspended, the bearer is not a member, or the token's
+    /// boundary does not include the project.
     pub fn admits(&self, token: &Verified, project: &Project) -> Result<(), BoundaryDenial> {
         let state = project.state();
         if !state.in_use {
@@ -64,12 +64,12 @@ impl Tenancy {
         Ok(())
     }
 
-    /// Whether the bearer of a token may do this in a project: by the token's own permissions, and
-    /// on a managed engine by what its owner is there. Boundaries are judged with what they are
-    /// about.
+    /// Checks that the bearer of a token has a permission in a project: by the token's own
+    /// permissions, and on a managed engine by its owner's role. Boundaries are checked separately,
+    /// with the object that they are about.
     ///
     /// # Errors
-    /// [`BoundaryDenial`], where any of these does not allow it.
+    /// [`BoundaryDenial`] if any of these does not allow it.
     pub fn require(
         &self,
         token: &Verified,
@@ -84,11 +84,11 @@ impl Tenancy {
         )
     }
 
-    /// As [`Self::require`], for whatever speaks for a user: with the permissions that it holds,
-    /// `None` where they are not narrowed.
+    /// Like [`Self::require`], for anything that acts for a user, with its permissions; `None` if
+    /// they are not restricted.
     ///
     /// # Errors
-    /// [`BoundaryDenial`], where any of these does not allow it.
+    /// [`BoundaryDenial`] if any of these does not allow it.
     pub fn require_of(
         &self,
         user_id: Option<&str>,

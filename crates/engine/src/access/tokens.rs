@@ -1,4 +1,4 @@
-//! Verified tokens: keys that can be swapped, a cache in front of the cryptography, revocation.
+//! Verified tokens: keys that can be replaced, a cache of verification results, revocation.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::cache::{Cache, Entry};
 use super::changes::{ChangeScope, Invalidations, PendingInvalidations};
 use crate::directory::{Credential, Directory, Proof};
 
-/// SHA-256 of a token's text: its name in caches and revocation lists.
+/// SHA-256 of a token's text: its key in caches and revocation lists.
 pub type Digest = [u8; 32];
 
-/// Verifies tokens. Shared by every worker; verification locks nothing that another one waits for.
+/// Verifies tokens. Shared by all workers; a verification holds no lock that another one waits for.
 #[derive(Debug)]
 pub struct Tokens {
     keys: ArcSwap<VerificationKeys>,
@@ -28,15 +28,15 @@ pub struct Tokens {
     /// Held while keys are replaced, so that two sources of keys do not undo each other.
     replacing: Mutex<Sources>,
     changes: watch::Sender<u64>,
-    /// Whom the changes concern that visits were not judged by again.
+    /// Scopes of changes for which visits have not been authorized again yet.
     waiting: PendingInvalidations,
-    /// Somebody came with a key that is not known.
+    /// Notified when a token is signed with an unknown key.
     unknown_key: Notify,
-    /// What stands behind the tokens of a managed engine.
+    /// The credentials behind the tokens of a managed engine.
     directory: Option<Arc<Directory>>,
 }
 
-/// The keys in force, and how often they were replaced. A cached verdict holds for one epoch.
+/// The current keys, and how often they were replaced. A cached result is valid for one epoch.
 #[derive(Debug)]
 struct VerificationKeys {
     epoch: u64,
@@ -50,26 +50,26 @@ struct Sources {
     jwks: Option<String>,
 }
 
-/// Why a token is not accepted. For the log: the caller learns only that it is not valid.
+/// Reasons why a token is not accepted. For the log: the caller only learns that it is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error(transparent)]
     Refused(#[from] Refused),
     #[error("the token was revoked")]
     Revoked,
-    /// A managed engine knows of no credential in force that stands behind the token.
+    /// A managed engine has no valid credential behind the token.
     #[error("nothing in force stands behind the token: {0}")]
     Unbacked(&'static str),
 }
 
 impl Tokens {
-    /// Takes the configured keys: shared secrets and public keys. Keys of a JWKS come on top.
+    /// Uses the configured keys: shared secrets and public keys. Keys of a JWKS are added to them.
     pub fn new(configured: Keyring) -> Arc<Self> {
         Self::with(configured, None)
     }
 
-    /// For a managed engine: a token is good for as long as the directory knows what stands behind
-    /// it. The platform's keys come as a JWKS.
+    /// For a managed engine: a token is valid as long as the directory contains the credential
+    /// behind it. The platform's keys arrive as a JWKS.
     pub fn managed(directory: Arc<Directory>, compat: bool) -> Arc<Self> {
         Self::with(Keyring::new().with_compat(compat), Some(directory))
     }
@@ -94,17 +94,17 @@ impl Tokens {
         })
     }
 
-    /// Verifies a token at `now` (Unix seconds), or finds the verdict of a moment ago.
+    /// Verifies a token at `now` (Unix seconds), or returns the cached result.
     ///
     /// # Errors
-    /// [`TokenError`], never cached: a wrong token costs its sender a verification each time.
+    /// [`TokenError`]. Errors are never cached: an invalid token costs a verification each time.
     pub fn verify(&self, token: &str, now: i64) -> Result<Arc<Verified>, TokenError> {
         let digest = credentials::digest(token);
         let keys = self.keys.load();
         let verified = if let Some(verified) = self.cached(&digest, keys.epoch, now) {
             verified
         } else {
-            // Past its time, or not seen yet: the reason comes from the one place that knows it.
+            // Expired or not in the cache: full verification determines the reason.
             let (verified, source) = match &self.directory {
                 None => (self.by_key(token, &keys.keyring, now)?, None),
                 Some(directory) => self.by_directory(directory, token, &keys.keyring, now)?,
@@ -124,8 +124,7 @@ impl Tokens {
         Ok(verified)
     }
 
-    /// The verdict about a token that was verified before and has not changed since; `None` where it
-    /// takes a verification.
+    /// The cached result of a token that is unchanged; `None` if it has to be verified.
     pub(crate) fn remembered(
         &self,
         token: &str,
@@ -147,8 +146,8 @@ impl Tokens {
         (holds && !entry.verified.is_expired(now)).then_some(entry.verified)
     }
 
-    /// Verifies the code of a sign-in (ED-2): the platform's word, by one of its keys. What it
-    /// says is the caller's to judge.
+    /// Verifies the code of a sign-in (ED-2), which one of the platform's keys signed. The caller
+    /// has to check its claims.
     ///
     /// # Errors
     /// [`Refused`], for the log.
@@ -159,8 +158,8 @@ impl Tokens {
         serde_json::from_value(Value::Object(claims)).map_err(|_| Refused::Payload)
     }
 
-    /// Whether a token that was verified earlier has not been taken back. That it may be past its
-    /// time is the caller's to judge.
+    /// Returns true if a token that was verified earlier has not been revoked. The caller has to
+    /// check its expiry.
     pub fn is_still_valid(&self, token: &Arc<Verified>, now: i64) -> bool {
         if self.revoked.load().contains(&token.digest) || self.is_ended(token) {
             return false;
@@ -168,7 +167,7 @@ impl Tokens {
         let Some(directory) = &self.directory else {
             return true;
         };
-        // Where the verdict is still at hand, it says which credential it was found with.
+        // A cached result also has the credential that it was based on.
         let verdict = self.cache.get(&token.digest);
         if let Some(entry) = verdict.filter(|entry| Arc::ptr_eq(&entry.verified, token)) {
             let source = entry.source.as_ref();
@@ -178,7 +177,7 @@ impl Tokens {
         let source = match token.kind {
             TokenKind::Pat => directory.token(&token.digest),
             TokenKind::App => directory.credential(token.client_id.as_deref().unwrap_or_default()),
-            // What came of a session has no credential, and was asked for above.
+            // A token of a session has no credential, and its session was checked above.
             TokenKind::Auth if id.parse::<SessionId>().is_ok() => return true,
             TokenKind::Auth => directory.credential(id),
         };
@@ -188,7 +187,7 @@ impl Tokens {
         })
     }
 
-    /// What stands behind a verdict is still what it was.
+    /// Returns true if the state behind a cached result is unchanged.
     fn is_current(&self, entry: &Entry) -> bool {
         match (&self.directory, &entry.source) {
             (Some(directory), Some(source)) => directory.is_current(source),
@@ -196,7 +195,8 @@ impl Tokens {
         }
     }
 
-    /// The token, or the session that it was minted from, was ended before its time.
+    /// Returns true if the token, or the session that it was minted from, was ended before its
+    /// expiry.
     fn is_ended(&self, token: &Verified) -> bool {
         self.directory.as_ref().is_some_and(|directory| {
             [&token.id, &token.credential_id]
@@ -210,8 +210,8 @@ impl Tokens {
         credentials::verify(token, keys, now).inspect_err(|refused| self.note(*refused))
     }
 
-    /// Verifies a token of a platform: whose key speaks is decided by what the token says that it
-    /// is, and a stored credential in force has to stand behind it.
+    /// Verifies a token of a platform. The token's kind determines the accepted keys, and there
+    /// must be a valid stored credential behind it.
     fn by_directory(
         &self,
         directory: &Directory,
@@ -260,7 +260,8 @@ impl Tokens {
             TokenKind::Auth => {
                 let source = verified.credential_id.as_deref().unwrap_or_default();
                 if source.parse::<SessionId>().is_ok() {
-                    // Sessions are not told, but their end is; and the token lives for an hour.
+                    // The platform only sends the end of a session, and the token lives for an
+                    // hour.
                     if !verified.lives_at_most(MAX_AUTH_SECONDS) {
                         return Err(TokenError::Unbacked("a session's token lives an hour"));
                     }
@@ -276,10 +277,11 @@ impl Tokens {
         Ok((credential.narrow(verified), Some(credential)))
     }
 
-    /// Replaces the configured keys, for example after a reload. Verdicts of the old ones end.
+    /// Replaces the configured keys, for example after a reload. Results based on the old ones
+    /// expire.
     ///
     /// # Errors
-    /// [`BadKey`] where they do not go together with the JWKS that was read; nothing changes then.
+    /// [`BadKey`] if they conflict with the current JWKS; nothing changes then.
     pub fn replace_keys(&self, configured: Keyring) -> Result<(), BadKey> {
         let mut sources = self.replacing.lock();
         let keyring = match &sources.jwks {
@@ -291,10 +293,10 @@ impl Tokens {
         Ok(())
     }
 
-    /// Replaces the keys of the JWKS. A document that says nothing new leaves verdicts in place.
+    /// Replaces the keys of the JWKS. An unchanged document keeps cached results.
     ///
     /// # Errors
-    /// [`BadKey`] where the document holds no set of keys; the old ones stay in force.
+    /// [`BadKey`] if the document is not a set of keys; the old ones stay in use.
     pub fn replace_jwks(&self, document: String) -> Result<(), BadKey> {
         let mut sources = self.replacing.lock();
         if sources.jwks.as_ref() == Some(&document) {
@@ -306,35 +308,36 @@ impl Tokens {
         Ok(())
     }
 
-    /// Something changed in the directory: whoever lives on a token verifies it again.
+    /// Called after a change in the directory: connections that depend on a token verify it again.
     pub fn directory_changed(&self, concerns: Invalidations) {
         self.announce(concerns);
     }
 
-    /// An agent of a project was sent away.
+    /// Called when an agent of a project was disconnected by the platform.
     pub(crate) fn agent_revoked(&self, project: &Arc<str>) {
         let concerned = ChangeScope::Project(Arc::clone(project));
         self.announce(Invalidations::one(concerned));
     }
 
-    /// Whom the changes concern that came since the last call.
+    /// The scopes of changes since the last call.
     pub(crate) fn take_concerns(&self) -> Invalidations {
         self.waiting.take()
     }
 
-    /// Replaces the set of revoked tokens. Streams that live on one of them end.
+    /// Replaces the set of revoked tokens. Streams that depend on one of them end.
     pub fn set_revoked(&self, revoked: HashSet<Digest>) {
         self.revoked.store(Arc::new(revoked));
         self.announce(Invalidations::everybody());
     }
 
-    /// Changes when keys or revocations change: whoever lives on a token then verifies it again.
+    /// Changes when keys or revocations change: connections that depend on a token then verify it
+    /// again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Waits until a token comes that no known key signed, or returns at once where one came since
-    /// the last call. Cancel-safe.
+    /// Waits for a token with an unknown key, or returns immediately if one arrived since the last
+    /// call. Cancel-safe.
     pub(super) async fn unknown_key(&self) {
         self.unknown_key.notified().await;
     }
@@ -358,11 +361,11 @@ impl Tokens {
     }
 }
 
-/// Seconds that an application's own tokens may live: nobody can take them back but by ending the
-/// application.
+/// Limit for the lifetime of an application's own tokens, in seconds: they can only be revoked by
+/// deleting the application.
 const MAX_APP_SECONDS: i64 = 3600;
-/// Seconds that delegated tokens live at most (`ttlSeconds`).
+/// Limit for the lifetime of delegated tokens, in seconds (`ttlSeconds`).
 const MAX_AUTH_SECONDS: i64 = 3600;
 
-/// Some 500 bytes each: 5 MiB for as many bearers as one engine sees within a token's life.
+/// About 500 bytes each: 5 MiB for as many bearers as one engine has within a token's lifetime.
 const CACHED_TOKENS: usize = 10_000;

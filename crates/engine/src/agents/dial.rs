@@ -1,4 +1,4 @@
-//! A private tunnel dialled by name or id.
+//! Dialling of private tunnels by name or id.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::limits::ThrottledStream;
 use crate::live::LiveTunnel;
 use crate::webtty::{self, Opener, Peer, Policy, Server, SessionContext, SessionPermit};
 
-/// A stream that a dialler asked for, and may have.
+/// A stream for a dialler, after its access was checked.
 struct DialledStream {
     tunnel: Arc<LiveTunnel<Agent>>,
     proof: Proof,
     stream: ThrottledStream<TunnelStream>,
     id: StreamId,
-    /// A place for the session, at a managed terminal server.
+    /// The permit for the session, at a managed terminal server.
     terminal: Option<(Policy, SessionPermit)>,
 }
 
-/// Serves one dialler: judges it, opens the stream, joins the two.
+/// Serves one dialler: checks its access, opens the stream, and joins the two.
 pub(super) async fn serve(
     mut stream: TlsStream,
     request: StreamReq,
@@ -45,7 +45,7 @@ pub(super) async fn serve(
         Ok(opened) => StreamOutcome::StreamId(opened.id.to_string()),
         Err(error) => StreamOutcome::Error(error.clone()),
     };
-    // A dialler that did not want to wait learns from the close that there is no stream.
+    // The close notifies a dialler without a response that there is no stream.
     if !zero_rtt {
         let answer = Kind::StreamRsp(StreamRsp {
             outcome: Some(outcome),
@@ -69,8 +69,8 @@ pub(super) async fn serve(
     }
 }
 
-/// Opens a session at a managed terminal server, and serves the dialler for as long as they take
-/// part. What goes wrong from here on is said in the words of terminals.
+/// Opens a session at a managed terminal server, and serves the dialler for the lifetime of its
+/// participation. Later errors are sent in the terminal protocol.
 async fn terminal(
     stream: TlsStream,
     opened: DialledStream,
@@ -145,7 +145,7 @@ async fn open(
     let tunnel = core
         .live
         .find(&project.id, &request.tunnel_id_name)
-        // A published tunnel has its address at the edge, and guards that a dial would go around.
+        // A published tunnel has its address at the edge, and a dial would bypass its access rules.
         .filter(|tunnel| tunnel.view.properties.publish == Some(false))
         .ok_or_else(|| Error::tunnel_not_found("no such private tunnel is online"))?;
     record.tunnel(&tunnel);

@@ -1,4 +1,4 @@
-//! The first message of a connection under the agent protocol, and where it leads.
+//! The first message of a connection under the agent protocol, and the dispatch by its kind.
 
 use std::io;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::{dial, session};
 use crate::core::Worker;
 use crate::directory::Project;
 
-/// How long a connection may take to say what it is: it was opened to say just that.
+/// Time for the first message of a connection, which every peer can send immediately.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long an answer may take that nobody waits for any more.
+/// Time for sending a last response that the peer may not read.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves one connection that chose the agent protocol.
@@ -52,7 +52,7 @@ pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: 
         }
         Some(Kind::ProxyReq(request)) => bring_stream(stream, &request, &worker).await,
         Some(Kind::StreamReq(request)) => {
-            // A dialler is a visitor, not an agent: a drain waits for it.
+            // A dialler is a visitor, not an agent, so a drain waits for it.
             let at = Arc::clone(&worker);
             worker.spawn(async move { dial::serve(stream, request, &project, &at).await });
         }
@@ -63,9 +63,9 @@ pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: 
     }
 }
 
-/// Answers an agent that comes before the engine knows its project: it comes back.
+/// Refuses an agent that connects before the engine has its project, so that it reconnects later.
 pub(crate) async fn turn_away(mut stream: TlsStream) {
-    // The answer belongs to a question.
+    // A response needs a request.
     let Ok(Ok(first)) = first_message(&mut stream).await else {
         return;
     };
@@ -78,14 +78,14 @@ pub(crate) async fn turn_away(mut stream: TlsStream) {
     }
 }
 
-/// A standing connection: goes to the worker of its agent that needs it most.
+/// A standing connection: handed to the worker of its agent that needs it most.
 fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     let secret = token(request.client_details.as_ref());
     let Some(agent) = worker.core.arrivals.claim_pool(secret) else {
         debug!("a standing connection with a secret that is not good");
         return;
     };
-    // It counts as its agent's from here on.
+    // From here on it counts as one of its agent's connections.
     stream.get_mut().0.release_slot();
     let to = agent.neediest_worker();
     if to == worker.index {
@@ -96,14 +96,15 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
         return;
     };
     if stream.get_mut().0.detach().is_ok() {
-        // The pool looks at what lies idle, so it must be handed over where it will be polled.
+        // The pool polls idle connections, so the connection must be registered on the runtime that
+        // polls it.
         other.runtime.spawn(async move {
             agent.join(to, StandingConnection::new(stream, Side::Engine));
         });
     }
 }
 
-/// A connection for one stream that was asked for.
+/// A connection for one stream that the engine requested.
 async fn bring_stream(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     let secret = token(request.client_details.as_ref());
     let id = request.stream_id.parse::<StreamId>();
@@ -134,10 +135,10 @@ async fn first_message(
     timeout(HELLO_DEADLINE, read_message(stream)).await
 }
 
-/// Reads one message and not a byte more: what follows may be a visitor's. Not cancel safe.
+/// Reads one message and no byte beyond it, because a visitor's bytes may follow. Not cancel safe.
 ///
 /// # Errors
-/// Those of the stream; [`FrameError`] inside [`io::ErrorKind::InvalidData`] for a bad frame.
+/// I/O errors of the stream; [`FrameError`] inside [`io::ErrorKind::InvalidData`] for a bad frame.
 pub(super) async fn read_message(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Message> {
     let invalid = |error: FrameError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut decoder = Decoder::new();
@@ -159,7 +160,7 @@ pub(super) async fn send(stream: &mut TlsStream, message: Message) -> io::Result
     stream.flush().await
 }
 
-/// Answers a hello that is not accepted, as far as the peer listens.
+/// Responds to a rejected hello, if the peer still reads.
 pub(super) async fn refuse(stream: &mut TlsStream, error: Error) {
     use wire::message::ControlChannelOutcome;
     let outcome = Some(ControlChannelOutcome::Error(error));
@@ -173,11 +174,11 @@ pub(super) async fn farewell(stream: &mut TlsStream, message: Message) {
         send(stream, message).await?;
         stream.shutdown().await
     };
-    // Whoever does not listen to the reason sees the close.
+    // A peer that does not read the reason sees the close.
     timeout(FAREWELL, closing).await.ok();
 }
 
-/// The token of a hello; empty where there is none.
+/// The token of a hello; empty if there is none.
 pub(super) fn token(details: Option<&ClientDetails>) -> &str {
     details
         .and_then(|details| details.token.as_ref())

@@ -1,7 +1,7 @@
 //! The lanes of one agent (extension `lane/2`) on one worker, for small streams.
 //!
-//! A lane is made of a standing connection when a stream first wants one. Where none has room, the
-//! stream has a standing connection for itself.
+//! A lane is made from a standing connection when a stream first needs one. If no lane has
+//! capacity, the stream gets a standing connection of its own.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,23 +21,24 @@ use super::pool::{IdleConnection, PoolPermit};
 use super::stream::{PooledStream, TunnelStream};
 use super::{Agent, OpenError, StreamSlot};
 
-/// Lanes of one agent on one worker. One writes the most at once. Four and eight were tried with up
-/// to 600 visitors at 20 to 100 ms and one per cent of loss, where the streams of one might wait
-/// for each other, and gained nothing: what comes behind a lost packet has it noticed at once.
+/// Lanes of one agent on one worker. One lane has the highest write throughput. Four and eight were
+/// tested with up to 600 visitors at 20 to 100 ms and one per cent loss, where streams of one lane
+/// may wait for each other. They gained nothing, because packets behind a lost one reveal the loss
+/// immediately.
 const MOST: usize = 1;
 
-/// Streams on a lane before a further one is made, where there may be one.
+/// Streams on a lane above which a further lane is made, if the limit allows one.
 const CROWDED: usize = 256;
 
-/// How long a lane may be without a stream.
+/// Time that a lane may be without a stream.
 const UNUSED: Duration = Duration::from_mins(1);
 
-/// How long the agent's system may confirm nothing of what is under way before a lane is given up:
-/// what waits on it takes another way then. Long enough for a change of network, since streams that
-/// have begun to pass bytes break with the lane.
+/// Time that the peer's system may acknowledge nothing in flight before a lane is aborted. Waiting
+/// streams then use another connection. It is long enough for a change of network, because streams
+/// that have started to transfer bytes break with the lane.
 const STALL: Duration = Duration::from_secs(30);
 
-/// How often a lane whose agent is gone is asked whether somebody here still holds a stream.
+/// Interval for checking that a stream of this engine is still on a lane whose agent is gone.
 const HELD: Duration = Duration::from_secs(15);
 
 /// One worker's lanes.
@@ -47,12 +48,12 @@ pub(super) struct Lanes(Mutex<Vec<LaneEntry>>);
 #[derive(Debug)]
 struct LaneEntry {
     lane: Lane,
-    /// When it last got a stream, or was seen with one.
+    /// Time of its last stream, or of the last check that found one.
     at: Instant,
 }
 
 impl Lanes {
-    /// Begins a stream on the lane that has the fewest; `None` where none has room.
+    /// Opens a stream on the lane with the fewest; `None` if no lane has capacity.
     fn open(&self, open: &StreamOpen, now: Instant) -> Option<LaneStream> {
         let mut lanes = self.0.lock();
         let used = lanes.iter_mut().min_by_key(|used| used.lane.streams())?;
@@ -61,7 +62,7 @@ impl Lanes {
         Some(stream)
     }
 
-    /// Whether a further lane may be made, and is worth it.
+    /// Returns true if a further lane is allowed and useful.
     fn wants_more(&self) -> bool {
         let mut lanes = self.0.lock();
         lanes.retain(|used| !used.lane.is_over());
@@ -73,14 +74,14 @@ impl Lanes {
         self.0.lock().push(LaneEntry { lane, at: now });
     }
 
-    /// How many there are, and how many streams are on them.
+    /// Number of lanes, and number of streams on them.
     pub(super) fn counts(&self) -> (usize, usize) {
         let lanes = self.0.lock();
         let streams = lanes.iter().map(|used| used.lane.streams()).sum();
         (lanes.len(), streams)
     }
 
-    /// Lets go of lanes that nobody has used for a while.
+    /// Closes lanes that have been unused for a while.
     pub(super) fn trim(&self, now: Instant) {
         self.0.lock().retain_mut(|used| {
             if used.lane.streams() > 0 {
@@ -94,7 +95,7 @@ impl Lanes {
         });
     }
 
-    /// Begins no further streams; those that there are end by themselves.
+    /// Opens no further streams; existing ones end on their own.
     pub(super) fn close(&self) {
         for used in self.0.lock().drain(..) {
             used.lane.retire();
@@ -103,8 +104,8 @@ impl Lanes {
 }
 
 impl Agent {
-    /// Begins a stream that is expected to be small: on a lane, where the agent has them and one
-    /// has room, and otherwise on a standing connection.
+    /// Opens a stream that is expected to be small: on a lane, if the agent supports lanes and one
+    /// has capacity, and otherwise on a standing connection.
     pub(super) async fn open_small(
         self: &Arc<Self>,
         slot: StreamSlot,
@@ -121,7 +122,7 @@ impl Agent {
         let Some(lanes) = lanes else {
             return self.open_standing(slot, worker, idle, open);
         };
-        // Others may have made one while this one waited.
+        // Another task may have made one while this one waited.
         let now = Instant::now();
         let spare = if lanes.wants_more() {
             self.add_lane(worker, lanes, idle, now);
@@ -160,13 +161,13 @@ impl Agent {
         TunnelStream::on_lane(MigratingStream::new(stream, to, budget), slot)
     }
 
-    /// Makes a lane of a standing connection.
+    /// Makes a lane from a standing connection.
     fn add_lane(&self, worker: usize, lanes: &Lanes, idle: IdleConnection, now: Instant) {
         let Ok((lane, driver, seat)) = idle.into_lane(STALL) else {
             return;
         };
         lanes.add(&lane, now);
-        // Ended meanwhile: what was added behind that is found by nobody.
+        // The agent ended meanwhile, and nothing would close a lane that is added now.
         if self.ended.is_cancelled() {
             lane.retire();
         }
@@ -179,8 +180,8 @@ impl Agent {
     }
 }
 
-/// Serves a lane to its end. When its agent is gone, nobody waits long for what the agent would
-/// have to say about streams that nobody here holds any more.
+/// Serves a lane until it ends. When its agent is gone, it does not wait long for the agent's last
+/// frames about streams that the engine no longer uses.
 async fn serve(
     mut driver: Driver<TlsStream>,
     lane: Lane,
@@ -205,12 +206,12 @@ async fn serve(
     drop(seat);
 }
 
-/// Takes a stream from its lane to a standing connection.
+/// Moves a stream from its lane to a standing connection.
 #[derive(Debug)]
 pub(super) struct MigrateToPool {
     agent: Arc<Agent>,
     worker: usize,
-    /// Its opening, once more.
+    /// The message that opened it, sent again there.
     open: StreamOpen,
 }
 
@@ -226,7 +227,7 @@ impl MigrationTarget for MigrateToPool {
             let idle = idle.map_err(|error: OpenError| io::Error::other(error.to_string()))?;
             let opened = idle.open(&open)?;
             let mut seated = PooledStream::new(opened, agent, worker);
-            // The agent waits for it, also where we have nothing more to say.
+            // The agent waits for it, even if there is nothing more to send.
             tokio::io::AsyncWriteExt::flush(&mut seated).await?;
             Ok(seated)
         })
@@ -266,7 +267,7 @@ mod tests {
         lanes.trim(begun + Duration::from_mins(1));
         assert_eq!(lanes.counts(), (1, 1));
         assert!(unused.is_over() && !used.is_over());
-        // A lane with a stream is not without one from its beginning.
+        // A lane does not count as unused while it has a stream, however old.
         lanes.trim(begun + Duration::from_hours(1));
         assert_eq!(lanes.counts(), (1, 1));
     }

@@ -1,9 +1,9 @@
 //! Agents: their control channels, their data connections, and the streams through them.
 //!
-//! [`session`] is the actor of one control channel. [`Agent`] is what the rest of the engine holds
-//! of it: a way to open streams. A stream comes on a standing connection where the agent knows
-//! them ([`pool`]), small ones share connections where it knows that too ([`lanes`]), and otherwise
-//! the agent opens a connection when asked.
+//! [`session`] is the actor of one control channel. [`Agent`] is the handle of the rest of the
+//! engine: it opens streams. A stream uses a standing connection if the agent supports them
+//! ([`pool`]), and small ones share connections if it supports that ([`lanes`]). Otherwise the
+//! agent opens a connection for each request of the engine.
 
 mod dial;
 mod hello;
@@ -42,9 +42,9 @@ use crate::access::TokenError;
 use crate::core::Core;
 use crate::live::LoadMetric;
 
-/// The answer to a token that is not accepted. The caller does not learn why, but for one that was signed
-/// by a key of ours and is not valid yet: the clock of this engine, or of who signed it, is wrong, and
-/// the agent, which cannot mend that, tries again.
+/// The response to a token that is not accepted. The caller does not receive the reason, with one
+/// exception: a token that one of our keys signed and that is not valid yet. In that case the clock
+/// of this engine or of the signer is wrong. The agent cannot fix that, so it tries again.
 fn token_refused(refused: TokenError) -> wire::Error {
     match refused {
         TokenError::Refused(Refused::NotYetValid) => wire::Error::service_unavailable(
@@ -56,33 +56,33 @@ fn token_refused(refused: TokenError) -> wire::Error {
     }
 }
 
-/// How long an agent has to bring a stream: two round trips and a dial on a bad line.
+/// Time for an agent to open a stream: two round trips and a dial on a bad line.
 const OPEN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Messages that wait for one agent's control channel. More means that it does not read; a stream
-/// is refused then rather than queued.
+/// Messages that may wait for one agent's control channel. If there are more, the agent does not
+/// read, and a stream is refused instead of queued.
 const OUTBOX: usize = 1024;
 
-/// A connected agent, as tunnels and visitors know it.
+/// A connected agent, as tunnels and visitors use it.
 pub(crate) struct Agent {
     core: std::sync::Weak<Core>,
     client_id: ClientId,
     outbox: mpsc::Sender<ControlCommand>,
     /// One for each worker; empty for an agent without the extension.
     pools: Box<[Pool]>,
-    /// The same.
+    /// One for each worker; empty for an agent without the extension.
     lanes: Box<[Lanes]>,
     pool_secret: String,
-    /// Connections that the agent may be asked for at once; the next one waits. The published
-    /// clients give up their control channel when more is asked of them than they queue.
+    /// Limit of concurrent connection requests to the agent; further ones wait. The published
+    /// clients abort their control channel when they receive more requests than they can queue.
     asked: Semaphore,
     streams: AtomicUsize,
     max_streams: usize,
     open_seconds: Histogram,
-    /// Cancelled when the control channel has ended: nothing new is admitted. Streams that were
-    /// accepted live on.
+    /// Cancelled when the control channel has ended: nothing new is admitted. Accepted streams
+    /// continue.
     ended: CancellationToken,
-    /// What it came with was taken back: its streams end too.
+    /// Its credential was revoked: its streams end as well.
     revoked: AtomicBool,
 }
 
@@ -90,34 +90,34 @@ pub(crate) struct Agent {
 struct AgentInfo {
     core: std::sync::Weak<Core>,
     client_id: ClientId,
-    /// Workers with a pool, and workers that would have lanes.
+    /// Number of workers with a pool, and number of workers that would have lanes.
     pools: usize,
     lanes: usize,
     max_streams: usize,
     open_seconds: Histogram,
 }
 
-/// What a stream is opened for.
+/// The use of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// HTTP exchanges in turns, which are mostly small: on a lane as long as they are.
+    /// Sequential HTTP exchanges, which are mostly small: on a lane as long as they are.
     Exchanges,
-    /// Bytes of which nothing is known: the same, and less patient with what is large.
+    /// Bytes of an unknown protocol: the same, but moved earlier when they become large.
     Bytes,
-    /// The exchanges of many visitors at once: never on a lane.
+    /// Concurrent exchanges of many visitors: never on a lane.
     Shared,
 }
 
-/// What the control channel's actor is asked to do.
+/// A command for the control channel's actor.
 #[derive(Debug)]
 pub(crate) enum ControlCommand {
     /// Send this.
     Send(Box<Message>),
-    /// Another channel of the same identity has taken this tunnel over.
+    /// Another channel of the same identity has taken over this tunnel.
     TakenOver(TunnelId),
 }
 
-/// Standing connections, by what they are for at the moment.
+/// Numbers of standing connections, by their current use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PoolStats {
     pub(crate) idle: usize,
@@ -141,19 +141,19 @@ impl std::ops::Add for PoolStats {
     }
 }
 
-/// Why there is no stream.
+/// Reasons why a stream cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     /// The agent has gone, or does not read its control channel.
     #[error("the agent is not there")]
     Gone,
-    /// The agent did not bring a stream in time.
+    /// The agent did not open a stream in time.
     #[error("the agent did not answer in time")]
     Deadline,
-    /// The agent answered that it will not, and why.
+    /// The agent refused, with its reason.
     #[error("the agent refused: {}", .0.text())]
     Refused(wire::Error),
-    /// The agent has as many streams as it may have.
+    /// The agent has reached its limit of streams.
     #[error("the agent has too many streams")]
     Full,
 }
@@ -171,7 +171,7 @@ impl OpenError {
 }
 
 impl Agent {
-    /// An agent without streams, and what its control channel is asked to do.
+    /// An agent without streams, and the receiver of its control commands.
     fn new(of: AgentInfo) -> (Arc<Self>, mpsc::Receiver<ControlCommand>) {
         let (outbox, orders) = mpsc::channel(OUTBOX);
         let agent = Self {
@@ -196,7 +196,7 @@ impl Agent {
 
     /// Opens a stream to `tunnel` for a visitor at `source`, used on `worker`.
     ///
-    /// Cancel safe: a stream that arrives for nobody is closed.
+    /// Cancel safe: a stream that arrives after the cancellation is closed.
     pub(crate) async fn open_stream(
         self: &Arc<Self>,
         worker: usize,
@@ -253,7 +253,7 @@ impl Agent {
         Ok((stream, id))
     }
 
-    /// Begins a stream on a standing connection.
+    /// Opens a stream on a standing connection.
     fn open_standing(
         self: &Arc<Self>,
         slot: StreamSlot,
@@ -266,7 +266,7 @@ impl Agent {
         Ok(TunnelStream::standing(seated, slot))
     }
 
-    /// Takes a standing connection, waiting for a new one where none is idle.
+    /// Takes a standing connection, and waits for a new one if none is idle.
     async fn take_standing(&self, worker: usize) -> Result<pool::IdleConnection, OpenError> {
         let pool = self.pools.get(worker).ok_or(OpenError::Gone)?;
         match pool.take(Instant::now()) {
@@ -283,7 +283,7 @@ impl Agent {
                         idle = &mut arrival => return idle.map_err(|_| OpenError::Gone),
                         () = self.ended.cancelled() => return Err(OpenError::Gone),
                         () = &mut deadline => return Err(OpenError::Deadline),
-                        // The agent's dial may have failed: it is asked again within the time
+                        // The agent's dial may have failed. It is requested again within the time
                         // that this visitor has.
                         () = tokio::time::sleep(pool::ASK_AGAIN) => {
                             self.demand(pool.demand(Instant::now()));
@@ -295,7 +295,7 @@ impl Agent {
         }
     }
 
-    /// Asks an agent without extensions for a connection of the stream's own.
+    /// Requests a connection for this stream from an agent without extensions.
     async fn ask_for_stream(
         self: &Arc<Self>,
         slot: StreamSlot,
@@ -334,7 +334,7 @@ impl Agent {
         }
     }
 
-    /// Asks for `count` further standing connections.
+    /// Requests `count` further standing connections.
     fn demand(&self, count: usize) {
         if count == 0 {
             return;
@@ -344,7 +344,7 @@ impl Agent {
             count: u32::try_from(count).unwrap_or(u32::MAX),
             idle_timeout_ms: u32::try_from(pool::IDLE.as_millis()).unwrap_or(u32::MAX),
         };
-        // A channel that is full or gone shows when the stream does not come.
+        // If the channel is full or gone, the stream does not arrive and the caller times out.
         self.send(Kind::PoolReq(request).into()).ok();
     }
 
@@ -354,9 +354,9 @@ impl Agent {
             .map_err(drop)
     }
 
-    /// Tells the agent that a tunnel of its is another channel's now.
+    /// Notifies the agent that another channel has taken over one of its tunnels.
     pub(crate) fn taken_over(&self, tunnel: TunnelId) {
-        // An agent that does not read learns it from the end of its channel.
+        // An agent that does not read notices it at the end of its channel.
         self.outbox.try_send(ControlCommand::TakenOver(tunnel)).ok();
     }
 
@@ -364,7 +364,7 @@ impl Agent {
         self.pools.get(worker)
     }
 
-    /// What there is of connections and streams on them.
+    /// Numbers of connections and of streams on them.
     fn pooled(&self) -> PoolStats {
         let mut all = PoolStats::default();
         for pool in &self.pools {
@@ -381,7 +381,7 @@ impl Agent {
         all
     }
 
-    /// Gives a new standing connection to the worker that needs it most.
+    /// Hands a new standing connection to the worker that needs it most.
     fn neediest_worker(&self) -> usize {
         let needs = self.pools.iter().map(Pool::demand_score).enumerate();
         needs
@@ -389,13 +389,13 @@ impl Agent {
             .map_or(0, |(worker, _)| worker)
     }
 
-    /// Opens every pool with its spare connections.
+    /// Requests the spare connections of every pool.
     fn fill_pools(&self, now: Instant) {
         let demand = self.pools.iter().map(|pool| pool.demand(now)).sum();
         self.demand(demand);
     }
 
-    /// Closes what lies idle; asks again where a demand was not met.
+    /// Closes idle connections, and repeats requests that were not fulfilled.
     fn trim_pools(&self, now: Instant) {
         for pool in &self.pools {
             drop(pool.trim(now));
@@ -404,12 +404,12 @@ impl Agent {
         self.lanes.iter().for_each(|lanes| lanes.trim(now));
     }
 
-    /// Whether what the agent came with was taken back.
+    /// Returns true if the agent's credential was revoked.
     pub(crate) fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Relaxed)
     }
 
-    /// Ends admission: what is idle is closed, what is waited for will not come.
+    /// Ends admission: idle connections are closed, and pending requests fail.
     fn end(&self) {
         self.ended.cancel();
         for pool in &self.pools {
@@ -433,7 +433,7 @@ impl std::fmt::Debug for Agent {
     }
 }
 
-/// One of an agent's streams, counted for as long as it exists.
+/// One of an agent's streams, counted for its lifetime.
 #[derive(Debug)]
 pub(crate) struct StreamSlot(Arc<Agent>);
 
@@ -441,7 +441,7 @@ impl StreamSlot {
     fn take(agent: &Arc<Agent>) -> Option<Self> {
         let before = agent.streams.fetch_add(1, Ordering::Relaxed);
         let slot = Self(Arc::clone(agent));
-        // Too many: dropping the slot counts it out again.
+        // Over the limit: dropping the slot decrements the count.
         (before < agent.max_streams).then_some(slot)
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that agents were asked to open, until they arrive.
+//! Connections that agents were requested to open and that have not arrived yet.
 
 use std::collections::HashMap;
 use std::ops::Add;
@@ -13,16 +13,16 @@ use types::id::{ClientId, StreamId};
 
 use super::{Agent, PoolStats};
 
-/// Who waits for which connection. An entry lives as long as the one who waits.
+/// The requests that wait for a connection. An entry lives as long as its request.
 #[derive(Debug, Default)]
 pub(crate) struct PendingStreams {
     streams: Mutex<HashMap<StreamId, PendingStream>>,
-    /// Agents by the digest of their pool secret: looking up a digest tells nothing about how
-    /// much of a guess was right.
+    /// Agents by the digest of their pool secret. Looking up a digest does not reveal how much of a
+    /// guess was right.
     pools: Mutex<HashMap<[u8; 32], Weak<Agent>>>,
 }
 
-/// A stream that was asked for: the agent proves itself with the secret, once.
+/// A stream that was requested: the agent authenticates with the secret, which is valid once.
 pub(super) struct PendingStream {
     secret: String,
     client_id: ClientId,
@@ -48,8 +48,8 @@ impl PendingStream {
         )
     }
 
-    /// Hands the connection, which arrived on `worker`, to the one who waits for it. When nobody
-    /// does any more it is closed.
+    /// Hands the connection, which arrived on `worker`, to the request that waits for it. If the
+    /// request is gone, the connection is closed.
     pub(super) fn deliver(self, mut stream: TlsStream, worker: usize) {
         if worker != self.worker && stream.get_mut().0.detach().is_err() {
             return;
@@ -73,8 +73,8 @@ impl PendingStreams {
         PendingGuard { arrivals: self, id }
     }
 
-    /// Takes out what waits for this stream, if the secret is right. A wrong one changes nothing:
-    /// the agent that knows the right one may still come.
+    /// Removes and returns the request for this stream, if the secret is right. A wrong secret
+    /// changes nothing: the agent with the right one may still connect.
     pub(super) fn claim_stream(&self, id: StreamId, secret: &str) -> Option<PendingStream> {
         let mut streams = self.streams.lock();
         let pending = streams.get(&id)?;
@@ -82,7 +82,7 @@ impl PendingStreams {
         right.then(|| streams.remove(&id)).flatten()
     }
 
-    /// The agent says that it will not bring the stream. Only its own are its to refuse.
+    /// Handles an agent's refusal to open the stream. An agent can only refuse its own streams.
     pub(super) fn refuse_stream(&self, id: StreamId, client: ClientId, why: wire::Error) {
         let mut streams = self.streams.lock();
         if streams
@@ -94,19 +94,19 @@ impl PendingStreams {
         }
     }
 
-    /// Lets standing connections with this secret come to this agent.
+    /// Assigns standing connections with this secret to this agent.
     pub(super) fn expect_pool(&self, secret: &str, agent: &Arc<Agent>) {
         self.pools.lock().insert(key(secret), Arc::downgrade(agent));
     }
 
-    /// Whose pool secret this is.
+    /// Returns the agent with this pool secret.
     pub(super) fn claim_pool(&self, secret: &str) -> Option<Arc<Agent>> {
         self.pools.lock().get(&key(secret))?.upgrade()
     }
 
-    /// The standing connections of all agents.
+    /// Numbers of standing connections of all agents.
     pub(crate) fn pooled(&self) -> PoolStats {
-        // Agents are dropped outside the lock, where this is their last owner.
+        // Agents are dropped outside the lock, if this is their last reference.
         let agents: Vec<_> = self
             .pools
             .lock()
@@ -122,7 +122,7 @@ impl PendingStreams {
     }
 }
 
-/// Withdraws an expectation when the one who waits is gone.
+/// Removes an expectation when its request is gone.
 #[derive(Debug)]
 pub(super) struct PendingGuard<'a> {
     arrivals: &'a PendingStreams,

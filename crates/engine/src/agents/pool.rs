@@ -1,8 +1,8 @@
 //! The standing data connections of one agent (extension `pool/1`), a pool for each worker.
 //!
-//! A visitor takes a connection that waits, and a new one is asked for behind it; so neither a
-//! dial nor a handshake is between a visitor and the service. A pool grows with what is asked of
-//! it and shrinks to [`SPARE`] when its connections lie idle.
+//! A visitor takes an idle connection, and the engine requests a new one to replace it. So a
+//! visitor waits neither for a dial nor for a handshake. A pool grows with demand, and shrinks to
+//! [`SPARE`] when its connections are idle.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,33 +23,34 @@ pub(super) struct IdleConnection<T = TlsStream> {
     seat: PoolPermit,
 }
 
-/// The place of one connection in its pool, idle or busy: whatever becomes of the connection, it
-/// is counted out when this is dropped with it.
+/// The slot of one connection in its pool, idle or busy. The connection is no longer counted when
+/// this is dropped with it.
 #[derive(Debug)]
 pub(super) struct PoolPermit(Arc<AtomicUsize>);
 
-/// Connections kept ahead of need on each worker: one for the next visitor and one for the
-/// visitor who comes while the first is being replaced.
+/// Idle connections on each worker in advance of demand: one for the next visitor, and one for a
+/// visitor that arrives while the first is being replaced.
 pub(super) const SPARE: usize = 2;
-/// How long a connection beyond [`SPARE`] may lie idle.
+/// Time that a connection beyond [`SPARE`] may be idle.
 pub(super) const IDLE: Duration = Duration::from_mins(1);
-/// Connections of one agent on one worker, busy ones included. A visitor beyond it waits for one
-/// to come back. Descriptors are the resource: 2 × 4,096 is what a process may commonly open.
+/// Connections of one agent on one worker, including busy ones. A visitor beyond the limit waits
+/// until one is returned. Descriptors are the limiting resource: 2 × 4,096 is what a process may
+/// commonly open.
 const MOST: usize = 4096;
-/// How long an unanswered demand counts: an agent that could not dial is asked again.
+/// Time that an unfulfilled request counts: an agent that could not dial receives another one.
 const DEMAND_LASTS: Duration = Duration::from_secs(5);
-/// When a visitor who still waits looks whether to ask again.
+/// Time after which a waiting visitor checks if the request must be repeated.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(5_100);
 
 /// One worker's pool.
 pub(super) struct Pool<T = TlsStream> {
     state: Mutex<State<T>>,
-    /// Connections that exist, idle and busy.
+    /// Number of connections, idle and busy.
     open: Arc<AtomicUsize>,
 }
 
 struct State<T> {
-    /// The most recently used is last and goes first, so that the others can age.
+    /// The most recently used is last and is taken first, so that the others can expire.
     idle: Vec<(IdleConnection<T>, Instant)>,
     waiting: VecDeque<oneshot::Sender<IdleConnection<T>>>,
     demanded: usize,
@@ -57,26 +58,26 @@ struct State<T> {
     closed: bool,
 }
 
-/// What [`Pool::take`] found.
+/// The result of [`Pool::take`].
 pub(super) enum Checkout<T = TlsStream> {
-    /// A connection, and how many more the agent should be asked for.
+    /// A connection, and the number of further ones to request from the agent.
     Ready(IdleConnection<T>, usize),
-    /// None: it will arrive here, once this many have been asked for.
+    /// None is idle: one will arrive here after this many have been requested.
     Later(oneshot::Receiver<IdleConnection<T>>, usize),
     /// The agent is gone.
     Closed,
 }
 
 impl<T: Stream> IdleConnection<T> {
-    /// What is left of a stream that has ended.
+    /// A connection whose stream has ended.
     pub(super) fn again(standing: StandingConnection<T>, seat: PoolPermit) -> Self {
         Self { standing, seat }
     }
 
-    /// Begins a stream.
+    /// Opens a stream.
     ///
     /// # Errors
-    /// As [`StandingConnection::open`]; the connection is closed then.
+    /// Those of [`StandingConnection::open`]; the connection is closed then.
     pub(super) fn open(self, open: &StreamOpen) -> io::Result<(FramedStream<T>, PoolPermit)> {
         let Self { standing, seat } = self;
         Ok((standing.open(open)?, seat))
@@ -88,11 +89,11 @@ impl<T: Stream> IdleConnection<T> {
 }
 
 impl IdleConnection {
-    /// Turns it into a lane, which breaks when the agent's system confirms nothing of what is
-    /// under way for `stall`.
+    /// Turns it into a lane, which breaks when the peer's system acknowledges nothing in flight for
+    /// `stall`.
     ///
     /// # Errors
-    /// As [`StandingConnection::into_lane`]; the connection is closed then.
+    /// Those of [`StandingConnection::into_lane`]; the connection is closed then.
     pub(super) fn into_lane(
         self,
         stall: Duration,
@@ -151,7 +152,7 @@ impl<T: Stream> Pool<T> {
         Checkout::Later(receiver, demand)
     }
 
-    /// Takes in a new connection; it is closed when there are as many as there may be.
+    /// Adds a new connection; it is closed if the pool has reached its limit.
     pub(super) fn join(&self, standing: StandingConnection<T>, now: Instant) {
         let seat = PoolPermit::take(&self.open);
         {
@@ -163,7 +164,7 @@ impl<T: Stream> Pool<T> {
         }
     }
 
-    /// Takes in a connection whose stream has ended.
+    /// Adds a connection whose stream has ended.
     pub(super) fn put(&self, mut idle: IdleConnection<T>, now: Instant) {
         let mut state = self.state.lock();
         if state.closed {
@@ -183,7 +184,7 @@ impl<T: Stream> Pool<T> {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// How much this worker wants for a new connection; the worker with the highest value gets it.
+    /// Demand of this worker for a new connection; the worker with the highest value gets it.
     pub(super) fn demand_score(&self) -> (usize, usize) {
         let state = self.state.lock();
         (
@@ -192,19 +193,19 @@ impl<T: Stream> Pool<T> {
         )
     }
 
-    /// How many connections are idle, and how many carry a stream.
+    /// Number of idle connections, and number of connections with a stream.
     pub(super) fn counts(&self) -> (usize, usize) {
         let state = self.state.lock();
         let idle = state.idle.len();
         (idle, self.open().saturating_sub(idle))
     }
 
-    /// The demand that opens the pool, or renews one that was not met.
+    /// The number of connections to request initially, or to request again.
     pub(super) fn demand(&self, now: Instant) -> usize {
         self.state.lock().demand(now, self.open())
     }
 
-    /// Takes out what has been idle too long or has been closed by the agent.
+    /// Removes connections that were idle too long or that the agent closed.
     pub(super) fn trim(&self, now: Instant) -> Vec<IdleConnection<T>> {
         let mut state = self.state.lock();
         let mut kept = Vec::with_capacity(state.idle.len());
@@ -225,7 +226,8 @@ impl<T: Stream> Pool<T> {
         out
     }
 
-    /// Ends the pool: idle connections are handed out to be closed, those who wait are told.
+    /// Ends the pool: idle connections are returned to be closed, and waiting visitors are
+    /// notified.
     pub(super) fn close(&self) -> Vec<IdleConnection<T>> {
         let mut state = self.state.lock();
         state.closed = true;
@@ -235,13 +237,14 @@ impl<T: Stream> Pool<T> {
 }
 
 impl<T> State<T> {
-    /// How many more to ask the agent for; they count as demanded from here on.
+    /// Number of further connections to request from the agent; they count as requested from here
+    /// on.
     fn demand(&mut self, now: Instant, open: usize) -> usize {
         let expired = |at: Instant| now.saturating_duration_since(at) > DEMAND_LASTS;
         if self.demanded_at.is_some_and(expired) {
             self.demanded = 0;
         }
-        // Those who have given up: they all waited equally long, so they are in front.
+        // Visitors that stopped waiting. All waited equally long, so these are in front.
         while self.waiting.front().is_some_and(oneshot::Sender::is_closed) {
             self.waiting.pop_front();
         }

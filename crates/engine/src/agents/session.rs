@@ -1,5 +1,5 @@
-//! The actor of one control channel: it reads what the agent asks, answers, and keeps the channel
-//! alive. When the channel ends, its tunnels go; streams that were accepted live on.
+//! The actor of one control channel: it handles the agent's requests and keeps the channel alive.
+//! When the channel ends, its tunnels are removed; accepted streams continue.
 
 mod admission;
 mod opening;
@@ -34,11 +34,11 @@ use crate::directory::{Project, WebttyServer};
 use crate::limits::{MessageRate, monotonic};
 use crate::live::Identity;
 
-/// How long a write to the control channel may take: an agent that does not read for so long is
-/// as good as gone.
+/// Time limit of a write to the control channel: an agent that does not read for this time is
+/// treated as gone.
 const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How often idle data connections are looked through.
+/// Interval for checking idle data connections.
 const TRIM_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Longest detail of a client (its version, its system) that is kept.
@@ -81,20 +81,20 @@ struct Session {
     identity: Identity,
     liveness: EngineLiveness,
     orders: mpsc::Receiver<ControlCommand>,
-    /// Tunnels of this channel, to know which displacements concern it.
+    /// Tunnels of this channel, for recognising displacements that concern it.
     tunnels: BTreeSet<TunnelId>,
-    /// Those on reserved ports.
+    /// Tunnels on reserved ports.
     reserved: BTreeMap<TunnelId, u16>,
-    /// Those of registered servers.
+    /// Tunnels of registered servers.
     servers: BTreeMap<TunnelId, Arc<WebttyServer>>,
     rate: MessageRate,
-    /// Until when no further message is read: the agent sent more than its rate.
+    /// Time until which no further message is read, because the agent exceeded its rate.
     paused_until: Option<Instant>,
     out: Vec<u8>,
     closing: bool,
 }
 
-/// Why a control channel ended.
+/// Reasons why a control channel ended.
 #[derive(Debug, thiserror::Error)]
 enum SessionEnd {
     #[error("the connection ended")]
@@ -129,7 +129,7 @@ impl SessionEnd {
 }
 
 impl Session {
-    /// Judges a hello. The answer is sent by [`Session::serve`], before anything else.
+    /// Checks a hello. [`Session::serve`] sends the response before anything else.
     fn open(
         hello: OpenControlChannelReq,
         project: &Arc<Project>,
@@ -271,8 +271,8 @@ impl Session {
                 },
                 Some(order) = self.orders.recv() => {
                     let mut next = Some(order);
-                    // No more than fit at once: those who ask meanwhile do not keep the answers
-                    // from being sent.
+                    // At most one queue's worth at a time, so that new commands do not delay the
+                    // responses.
                     let mut left = OUTBOX;
                     while let Some(order) = next {
                         if let Err(end) = self.execute(order) {
@@ -307,8 +307,9 @@ impl Session {
         }
     }
 
-    /// Why the agent may not stay: its token was taken back, its project is out of use, or its
-    /// owner has no part in it any more. That a token is past its time ends nothing that it began.
+    /// The reason why the agent must be disconnected: its token was revoked, its project is
+    /// suspended, or its owner is no longer a member. The expiry of a token does not end anything
+    /// that was started with it.
     fn lapsed(&self) -> Option<SessionEnd> {
         let now = self.core.unix_seconds();
         let tenancy = &self.core.tenancy;
@@ -338,7 +339,7 @@ impl Session {
             };
             let now = Instant::now();
             self.liveness.on_frame(now);
-            // What a later version says and we do not know is no error.
+            // Unknown messages of a later version are ignored.
             let Some(kind) = message.kind else { continue };
             self.count(&kind, now);
             match kind {
@@ -357,7 +358,8 @@ impl Session {
                     self.queue_message(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
                 }
                 Kind::CloseControlChannelReq(_) => {
-                    // Whoever comes now goes elsewhere, and finds no connection that closes.
+                    // New visitors use another agent, so none gets a connection that is about to
+                    // close.
                     self.agent.end();
                     self.queue_message(
                         &Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into(),
@@ -374,7 +376,7 @@ impl Session {
                             .refuse_stream(id, self.agent.client_id, error);
                     }
                 }
-                // The stream itself is the better news.
+                // The arrival of the stream itself is the better signal.
                 Kind::ProxyConnRsp(_) | Kind::DatagramChannelClose(_) | Kind::ServerMessage(_) => {}
                 _ => return Err(violation("a message that has no place here".to_owned())),
             }
@@ -382,7 +384,7 @@ impl Session {
         Ok(())
     }
 
-    /// Counts a message. Beyond its rate the channel is not read for a while, so that the agent has
+    /// Counts a message. Above its rate the channel is not read for a while, so that the agent has
     /// to wait.
     fn count(&mut self, kind: &Kind, now: Instant) {
         let is_change = matches!(kind, Kind::OpenTunnelReq(_) | Kind::CloseTunnelReq(_));
@@ -410,7 +412,7 @@ impl Session {
         }
     }
 
-    /// Closes the tunnels whose reserved port is the project's no longer.
+    /// Closes the tunnels whose reserved port no longer belongs to the project.
     fn give_up_ports(&mut self) -> Result<(), SessionEnd> {
         let state = self.project.state();
         let released = |(_, port): &(&TunnelId, &u16)| !state.has_reserved(**port);
@@ -472,10 +474,10 @@ impl Session {
     }
 }
 
-/// Shorter waits add up until they are worth a timer.
+/// Shorter waits accumulate until they are worth a timer.
 const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
-/// What is read from a control channel at once; its messages are small.
+/// Bytes per read of a control channel; its messages are small.
 const READ: usize = 4096;
 
 fn client_view(

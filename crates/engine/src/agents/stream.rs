@@ -1,4 +1,4 @@
-//! One stream through a tunnel, whichever way it came.
+//! One stream through a tunnel, over any kind of connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,15 +15,15 @@ use super::lanes::MigrateToPool;
 use super::pool::{IdleConnection, PoolPermit};
 use super::{Agent, StreamSlot};
 
-/// How long a connection whose stream was abandoned may take to become usable again. A round trip
-/// and what was under way; beyond it a new one is cheaper.
+/// Time for a connection with an abandoned stream to become reusable: a round trip and the data in
+/// flight. Beyond that a new connection is cheaper.
 const RECYCLE: Duration = Duration::from_secs(5);
 
 /// A byte stream to the service behind an agent.
 ///
-/// Reading ends with the service's end; [`io::ErrorKind::ConnectionReset`] says that it broke
-/// off, or that the agent refused ([`TunnelStream::refusal`]). Dropping it ends the stream; a
-/// standing connection goes back to its pool.
+/// Reading ends at the service's end. [`io::ErrorKind::ConnectionReset`] means that the stream
+/// broke or that the agent refused it ([`TunnelStream::refusal`]). Dropping it ends the stream; a
+/// standing connection returns to its pool.
 #[derive(Debug)]
 pub(crate) struct TunnelStream {
     carrier: StreamTransport,
@@ -61,12 +61,13 @@ impl TunnelStream {
         }
     }
 
-    /// Whether it has left its lane, where another exchange would cost less.
+    /// Returns true if it has left its lane, where another exchange would be cheaper.
     pub(crate) fn has_moved(&self) -> bool {
         matches!(&self.carrier, StreamTransport::Lane(carried) if carried.is_moved())
     }
 
-    /// Why the agent refused the stream, if it did and said; not why one broke that was accepted.
+    /// The reason why the agent refused the stream, if it gave one; not set for a stream that was
+    /// accepted and then broke.
     pub(crate) fn refusal(&self) -> Option<wire::Error> {
         let said = match &self.carrier {
             StreamTransport::Standing(seated) => seated.refusal(),
@@ -87,7 +88,7 @@ impl TunnelStream {
     }
 }
 
-/// A stream on a standing connection, which goes back to its pool when this is dropped.
+/// A stream on a standing connection, which returns to its pool when this is dropped.
 #[derive(Debug)]
 pub(super) struct PooledStream {
     /// Empty only while it is being dropped.
@@ -198,7 +199,7 @@ impl Drop for PooledStream {
                 pool.put(IdleConnection::again(standing, seat), Instant::now());
             }
         };
-        // Outside a runtime (at the very end of a worker) there is no pool to go back to.
+        // Outside a runtime (when a worker stops) there is no pool to return to.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(recycle);
         }

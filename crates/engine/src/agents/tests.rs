@@ -27,7 +27,7 @@ fn as_many_orders_wait_for_a_control_channel_and_no_more() {
         assert!(agent.send(order()).is_ok(), "{number}");
     }
     assert!(agent.send(order()).is_err());
-    // Nobody waits for room here either.
+    // The call does not wait for capacity either.
     agent.taken_over(tunnel());
     assert!(orders.try_recv().is_ok());
     assert!(agent.send(order()).is_ok());

@@ -1,9 +1,9 @@
-//! Memory of answers: lists and first events of streams, which are as large as what is online.
+//! Memory of responses: lists and first events of streams, which are as large as the live state.
 //!
-//! Such an answer is written in pieces, and each piece is charged to a budget before it is kept
-//! ([`AnswerBudget`]). What all answers may hold is bounded, and so is the share of one project; an
-//! answer that does not fit is refused with 503. A client has to read its answer at
-//! [`SLOWEST_READER`] on average: beyond that time the rest of the answer is dropped.
+//! Such a response is written in pieces, and each piece is charged to a budget before it is stored
+//! ([`AnswerBudget`]). All responses together are bounded, and so is the share of one project; a
+//! response that does not fit is refused with 503. A client has to read its response at
+//! [`SLOWEST_READER`] on average; after that time the rest of the response is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -26,7 +26,7 @@ use types::problem::Problem;
 use crate::config::{Limits, Share};
 use crate::directory::Project;
 
-/// The bytes that answers of the Engine API hold, of all workers.
+/// The bytes of all buffered responses of the Engine API, of all workers.
 #[derive(Debug)]
 pub struct AnswerBudget {
     most: usize,
@@ -37,11 +37,11 @@ pub struct AnswerBudget {
 #[derive(Debug, Default)]
 struct Usage {
     bytes: usize,
-    /// Of each project that has any.
+    /// Bytes of each project that has any.
     of_projects: HashMap<Arc<str>, usize>,
 }
 
-/// The bytes of one answer, until this is dropped.
+/// The bytes of one response, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     budget: Arc<AnswerBudget>,
@@ -50,7 +50,7 @@ pub(super) struct Charge {
     bytes: usize,
 }
 
-/// The budget does not allow so many bytes now.
+/// The budget does not have so many bytes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum OverBudget {
     #[error("answers that wait for their readers hold as much memory as they may")]
@@ -60,13 +60,13 @@ pub(super) enum OverBudget {
 }
 
 impl AnswerBudget {
-    /// Half of what streams may hold for their readers: such answers are a small part of what an
-    /// engine is for.
+    /// Half of the bytes that streams may buffer for their readers: such responses are a small part
+    /// of an engine's work.
     pub(crate) fn new(limits: &Limits) -> Arc<Self> {
         Self::with(limits.max_buffered_bytes / 2, limits.project_share)
     }
 
-    /// So many bytes in all; a project of several may have a share.
+    /// A budget of `most` bytes, of which one of several projects may have a share.
     pub fn with(most: usize, share: Share) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -75,7 +75,7 @@ impl AnswerBudget {
         })
     }
 
-    /// Opens the account of one answer with a first piece.
+    /// Charges the first piece of a response.
     fn charge(self: &Arc<Self>, project: &Project) -> Result<Charge, OverBudget> {
         let most = if project.is_alone() {
             self.most
@@ -139,7 +139,7 @@ impl From<OverBudget> for Problem {
     }
 }
 
-/// Takes the bytes of one answer, piece by piece.
+/// Collects the bytes of one response, piece by piece.
 #[derive(Debug)]
 pub(super) struct AnswerWriter {
     pieces: VecDeque<Bytes>,
@@ -149,7 +149,7 @@ pub(super) struct AnswerWriter {
     refused: Option<OverBudget>,
 }
 
-/// A whole answer.
+/// A complete response body.
 #[derive(Debug)]
 pub(super) struct Answer {
     pieces: VecDeque<Bytes>,
@@ -159,7 +159,7 @@ pub(super) struct Answer {
 
 impl AnswerWriter {
     /// # Errors
-    /// [`OverBudget`] before anything is written: an answer that is refused costs nothing.
+    /// [`OverBudget`] before anything is written: a refused response costs nothing.
     pub(super) fn new(budget: &Arc<AnswerBudget>, project: &Project) -> Result<Self, OverBudget> {
         Ok(Self {
             pieces: VecDeque::new(),
@@ -170,17 +170,18 @@ impl AnswerWriter {
         })
     }
 
-    /// Writes an answer with `write`.
+    /// Writes the body with `write`.
     ///
     /// # Errors
-    /// [`OverBudget`] as soon as it is too much.
+    /// [`OverBudget`] as soon as it exceeds the budget.
     pub(super) fn fill(
         mut self,
         write: impl FnOnce(&mut Self) -> io::Result<()>,
     ) -> Result<Answer, OverBudget> {
         match (write(&mut self), self.refused) {
             (Ok(()), None) => {}
-            // Nothing else fails: what is written are values with text as keys.
+            // Nothing else fails: the values can always be serialized, because their keys are
+            // strings.
             (_, over) => return Err(over.unwrap_or(OverBudget::Engine)),
         }
         if !self.piece.is_empty() {
@@ -218,11 +219,11 @@ impl io::Write for AnswerWriter {
 }
 
 impl Answer {
-    /// In one buffer, and what is charged for it. A small answer is not worth a charge: its
-    /// connection holds as much.
+    /// The body in one buffer, and its charge. A small body is not charged: its connection buffers
+    /// as much.
     ///
     /// # Errors
-    /// [`OverBudget`]: the copy is charged, too.
+    /// [`OverBudget`]: the copy is charged as well.
     pub(super) fn whole(mut self) -> Result<(Bytes, Option<Charge>), OverBudget> {
         if self.pieces.len() < 2 {
             return Ok((self.pieces.pop_front().unwrap_or_default(), None));
@@ -237,7 +238,7 @@ impl Answer {
         Ok((whole.into(), Some(self.charge)))
     }
 
-    /// To be read piece by piece, within the time that its size allows. `tasks` owns the timer.
+    /// The body for reading piece by piece, within the time for its size. `tasks` owns the timer.
     pub(super) fn timed(self, tasks: &TaskTracker) -> TimedAnswer {
         let remaining = self.bytes;
         let has_timer = self.pieces.len() > 1;
@@ -259,7 +260,7 @@ impl Answer {
         }
     }
 
-    /// As a response with JSON. What is online now is not online later: nobody keeps it.
+    /// A JSON response. It must not be cached, because the live state changes.
     pub(super) fn json(self, tasks: &TaskTracker) -> Response {
         let headers = [
             (CACHE_CONTROL, "no-store"),
@@ -269,13 +270,13 @@ impl Answer {
     }
 }
 
-/// An answer that its client reads.
+/// A response body that its client is reading.
 #[derive(Debug)]
 pub(super) struct TimedAnswer {
-    /// `None` once its time is over.
+    /// `None` after its time is over.
     rest: Arc<Mutex<Option<Answer>>>,
     remaining: usize,
-    /// Ends the timer.
+    /// Stops the timer when it is dropped.
     _done: Option<oneshot::Sender<()>>,
 }
 
@@ -319,22 +320,22 @@ impl http_body::Body for TimedAnswer {
     }
 }
 
-/// How long a client may take to read so many bytes.
+/// Time that a client may take to read so many bytes.
 fn time_for(bytes: usize) -> Duration {
     let seconds = bytes.div_ceil(SLOWEST_READER);
     PATIENCE + Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
 }
 
-/// Bytes that are charged, allocated and sent at once: some writes of a TLS connection.
+/// Bytes that are charged, allocated and sent together: a few writes of a TLS connection.
 const PIECE: usize = 64 * 1024;
 
-/// Bytes a second that a client reads on average: a bad mobile line does.
+/// Minimum average rate of a client, in bytes per second: even a bad mobile line reaches it.
 const SLOWEST_READER: usize = 64 * 1024;
 
-/// Time that any answer has beside that: a line that breaks and comes back.
+/// Additional time for any response: a line that breaks and recovers.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Seconds after which a client may ask again: most answers are read within one.
+/// Seconds after which a client may try again: most responses are read within one.
 const RETRY: u32 = 5;
 
 #[cfg(test)]
@@ -389,7 +390,7 @@ mod tests {
         assert!(charge.is_none());
     }
 
-    /// A client that reads nothing, or very little, holds an answer for a bounded time.
+    /// A client that reads nothing, or very little, occupies a response for a bounded time.
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_not_read_in_time_is_dropped() {
         let budget = AnswerBudget::with(64 * PIECE, Share(100));
@@ -401,7 +402,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(held(&budget), 0);
         assert_eq!(slow.next(), Some(Err(Overdue)));
-        // One that is read ends its timer.
+        // A response that was read stops its timer.
         let mut read = answer(&budget, 3 * PIECE).unwrap().timed(&tasks);
         let mut bytes = 0;
         while let Some(piece) = read.next() {

@@ -1,4 +1,4 @@
-//! Who calls: an extractor, so that no handler can forget to ask.
+//! The authenticated caller, as an extractor, so that no handler can forget the check.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::access::{Bearer, BoundaryDenial};
 use crate::directory::Project;
 use crate::live::LoadMetric;
 
-/// A caller whose bearer token is valid and holds the permission that `N` names. The query is no
-/// place for a credential here (EN-5).
+/// A caller whose bearer token is valid and has the permission that `N` names. A credential in the
+/// query is not accepted here (EN-5).
 #[derive(Debug)]
 pub(super) struct Caller<N> {
     pub(super) token: Arc<Verified>,
@@ -26,10 +26,10 @@ pub(super) struct Caller<N> {
     needs: PhantomData<N>,
 }
 
-/// The permission that an operation needs.
+/// The permission that an operation requires.
 pub(super) trait RequiredPermission: Send {
     const PERMISSION: Option<Permission>;
-    /// Another that does as well: it holds the rule of the operation, too.
+    /// An alternative permission that includes the required one.
     const OR: Option<Permission> = None;
 }
 
@@ -104,7 +104,7 @@ impl<A: LoadMetric, N: RequiredPermission> FromRequestParts<Arc<Api<A>>> for Cal
     }
 }
 
-/// A caller of a live stream, by bearer or by watch token (EN-3a, EN-5), and how long it may stay.
+/// A caller of a live stream, with a bearer or a watch token (EN-3a, EN-5), and its lifetime.
 #[derive(Debug)]
 pub(super) struct Watcher {
     pub(super) token: Arc<Verified>,
@@ -116,11 +116,12 @@ impl<A: LoadMetric> FromRequestParts<Arc<Api<A>>> for Watcher {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
-        // Taken first: a revocation between here and the stream's first wait is seen there.
+        // Subscribed before the check, so that a later revocation is noticed at the stream's first
+        // wait.
         let changes = api.tokens.changes();
         let query = parts.uri.query().unwrap_or_default();
-        // A present query credential is the credential and is judged alone; where it is no good a
-        // bearer does not help (ED-1d).
+        // If there is a query credential, only that one is checked; a bearer does not help if it is
+        // invalid (ED-1d).
         let (text, token, project) = match query_credential::extract(query, api.reserved()) {
             Err(malformed) => return Err(refused(&malformed)),
             Ok(Some(found)) => {
@@ -160,8 +161,8 @@ impl<A: LoadMetric> FromRequestParts<Arc<Api<A>>> for Watcher {
     }
 }
 
-/// Somebody who brings a stream and proves with its first message that they may: a credential is
-/// judged where there is one, and needs not be there. Browsers can send none but in the query.
+/// A caller that opens a stream and authenticates with its first message. A credential is checked
+/// if there is one, but is not required, because browsers can only send one in the query.
 #[derive(Debug)]
 pub(super) struct SessionJoiner {
     pub(super) project: Arc<Project>,
@@ -192,15 +193,16 @@ impl<A: LoadMetric> FromRequestParts<Arc<Api<A>>> for SessionJoiner {
 }
 
 impl<N> Caller<N> {
-    /// For how long what the caller begins may last: as long as the token that it came with, and
-    /// this permission. `None` where the token was not sent as a bearer, which cannot be.
+    /// The lifetime of a stream that the caller opens: as long as its token and this permission are
+    /// valid. `None` if the token was not sent as a bearer, which cannot happen.
     pub(super) fn lifetime<A>(
         &self,
         api: &Api<A>,
         headers: &http::HeaderMap,
         permission: Permission,
     ) -> Option<CredentialGuard> {
-        // Taken first: what is revoked from here on is seen at the stream's first wait.
+        // Subscribed before the check, so that a later revocation is noticed at the stream's first
+        // wait.
         let changes = api.tokens.changes();
         let Bearer::Token(text) = Bearer::of(headers) else {
             return None;
@@ -223,7 +225,7 @@ impl<N> Caller<N> {
 }
 
 impl<A> Api<A> {
-    /// The permission by which a token may see terminals, the larger one where it has both.
+    /// The permission by which a token may see terminals; the larger one if it has both.
     pub(super) fn reads_terminals(
         &self,
         token: &Verified,
@@ -241,8 +243,8 @@ impl<A> Api<A> {
         self.clock.now().as_second()
     }
 
-    /// Whose token it is, and the project that the request is for. The request is counted here, so
-    /// that every caller is.
+    /// The token of the caller and the project of the request. The request is counted here, so that
+    /// every caller is counted.
     fn identify(
         &self,
         parts: &Parts,
@@ -263,7 +265,7 @@ impl<A> Api<A> {
     }
 }
 
-/// The project at whose address the request came in.
+/// The project whose address the request was sent to.
 fn project(parts: &Parts) -> Result<Arc<Project>, Refusal> {
     let project = parts.extensions.get::<Arc<Project>>();
     project
@@ -279,7 +281,7 @@ fn bearer(parts: &Parts) -> Result<&str, Refusal> {
     }
 }
 
-/// The caller learns that the credential is no good here; the log learns why.
+/// The response only states that the credential is not valid; the log has the reason.
 fn refused(reason: &dyn std::fmt::Display) -> Refusal {
     tracing::info!(%reason, "credential refused at the engine API");
     Problem::invalid_token().into()

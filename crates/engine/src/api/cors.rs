@@ -1,7 +1,7 @@
-//! The platform's own pages may call the Engine API of its projects; pages of nobody else.
+//! CORS: only the platform's own pages may call the Engine API of its projects.
 //!
-//! Nothing here reads a cookie: a page shows a token that it was given. So what is let in is which
-//! answers a page may see, and no more than that.
+//! No cookie is read here: a page sends a token that it has. CORS only determines the responses
+//! that a page may read.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use super::Api;
 use crate::live::LoadMetric;
 
-/// Answers what a browser asks before it lets the platform's page call (the Fetch standard, 3.2.2),
-/// and lets that page see the answers.
+/// Responds to preflight requests of browsers for the platform's page (the Fetch standard, 3.2.2),
+/// and allows that page to read the responses.
 pub(super) async fn let_the_platform_in<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     request: Request,
@@ -49,7 +49,7 @@ pub(super) async fn let_the_platform_in<A: LoadMetric>(
 }
 
 impl<A> Api<A> {
-    /// The one origin of a request, where it is the platform's.
+    /// The origin of a request, if there is exactly one and it is the platform's.
     fn platform_among(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let mut origins = headers.get_all(ORIGIN).iter();
         let (origin, None) = (origins.next()?, origins.next()) else {
@@ -61,7 +61,7 @@ impl<A> Api<A> {
     }
 }
 
-/// The origin of an address as browsers write it (RFC 6454, 6.2): a default port is left out.
+/// The origin of an address as browsers write it (RFC 6454, 6.2): without a default port.
 fn origin_of(address: &str) -> Option<String> {
     let address: Uri = address.parse().ok()?;
     let (scheme, authority) = (address.scheme_str()?, address.authority()?);
@@ -79,7 +79,7 @@ fn origin_of(address: &str) -> Option<String> {
 
 const METHODS: &str = "GET, POST, DELETE";
 const HEADERS: &str = "authorization, content-type";
-/// Seconds for which a browser needs not ask again: short enough that a platform can move.
+/// Seconds for which a browser may cache the preflight: short enough that a platform can move.
 const MAX_AGE: &str = "600";
 
 #[cfg(test)]

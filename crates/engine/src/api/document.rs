@@ -1,4 +1,4 @@
-//! `/api/openapi.json`: the document, for everybody (EN-6).
+//! `/api/openapi.json`: the OpenAPI document, without authentication (EN-6).
 
 use std::sync::LazyLock;
 

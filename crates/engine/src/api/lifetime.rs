@@ -1,4 +1,4 @@
-//! How long a stream may live: as long as the token that opened it.
+//! The lifetime of a stream: that of the token that opened it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use crate::access::{Tenancy, Tokens};
 use crate::clock::Clock;
 use crate::directory::Project;
 
-/// The token of a stream, judged again whenever keys or revocations change.
+/// The token of a stream, checked again whenever keys or revocations change.
 #[derive(Debug)]
 pub(crate) struct CredentialGuard {
     text: Secret,
     expires_at: Option<i64>,
     tokens: Arc<Tokens>,
-    /// Where, and by what right, the stream was opened.
+    /// The project and the permissions with which the stream was opened.
     right: RequiredAccess,
     clock: Arc<dyn Clock>,
     changes: watch::Receiver<u64>,
-    /// Kept from wait to wait: a stream waits once for each event.
+    /// Kept between waits: a stream waits once for each event.
     look_again: Pin<Box<Sleep>>,
 }
 
-/// What a stream needs beside a valid token.
+/// The access that a stream requires in addition to a valid token.
 #[derive(Debug, Clone)]
 pub(super) struct RequiredAccess {
     pub(super) tenancy: Tenancy,
     pub(super) project: Arc<Project>,
     pub(super) permission: Permission,
-    /// A further one, of what else the stream shows.
+    /// A further permission, for additional content of the stream.
     pub(super) also: Option<Permission>,
 }
 
-/// Why a stream may not go on.
+/// Reasons why a stream may not continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CredentialEnd {
     #[error("the token has expired")]
@@ -67,12 +67,12 @@ impl CredentialGuard {
         }
     }
 
-    /// Ends with this permission, too.
+    /// Ends the stream also when this permission is lost.
     pub(super) fn require_also(&mut self, permission: Permission) {
         self.right.also = Some(permission);
     }
 
-    /// Waits until the token no longer holds. Cancel-safe.
+    /// Waits until the token is no longer valid. Cancel-safe.
     pub(crate) async fn ended(&mut self) -> CredentialEnd {
         loop {
             let Some(left) = self.left() else {
@@ -87,7 +87,8 @@ impl CredentialGuard {
                     }
                 }
                 () = &mut self.look_again => {
-                    // The clock of the token is the day's, which may be set: it has the last word.
+                    // The token's expiry is in wall-clock time, which may be set, so it is checked
+                    // again.
                     let next = Instant::now() + left.min(LONGEST_WAIT);
                     self.look_again.as_mut().reset(next);
                 }
@@ -95,7 +96,7 @@ impl CredentialGuard {
         }
     }
 
-    /// How much life is left; `None` where there is none.
+    /// Remaining lifetime; `None` if it has expired.
     fn left(&self) -> Option<Duration> {
         let Some(expires_at) = self.expires_at else {
             return Some(LONGEST_WAIT);
@@ -109,7 +110,7 @@ impl CredentialGuard {
 
     fn is_still_valid(&self) -> bool {
         let now = self.clock.now().as_second();
-        // It came in as text.
+        // It was received as text.
         let text = std::str::from_utf8(self.text.expose());
         let token = text
             .ok()
@@ -127,6 +128,7 @@ impl CredentialGuard {
     }
 }
 
-/// Between two looks at the clock: how late a stream may end after the clock was set forward. As much as
-/// the clocks of an issuer and an engine may differ by; a look costs a timer.
+/// Interval between two checks of the clock, which is the delay of a stream's end after the clock
+/// was set forward. It equals the allowed difference between the clocks of issuer and engine; a
+/// check costs a timer.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! `/api/clients`, `/api/tunnels`, `/api/tunnels/{id}`: what is alive at this moment (EN-1).
+//! `/api/clients`, `/api/tunnels`, `/api/tunnels/{id}`: the current live state (EN-1).
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(super) async fn tunnels<A: LoadMetric>(
     Ok(answer.json(&api.upgraded))
 }
 
-/// One tunnel. One that the token does not show is one that is not there.
+/// One tunnel. A tunnel that the token does not show is reported as not found.
 pub(super) async fn tunnel<A: LoadMetric>(
     caller: Caller<ReadResources>,
     State(api): State<Arc<Api<A>>>,
@@ -84,7 +84,7 @@ fn at_most(limit: Option<u16>) -> usize {
     limit.map_or(usize::MAX, usize::from)
 }
 
-/// What is alive now is not what is alive later: nobody keeps it.
+/// A JSON response that must not be cached, because the live state changes.
 fn json(body: Value) -> Response {
     ([(CACHE_CONTROL, "no-store")], Json(body)).into_response()
 }

@@ -1,8 +1,9 @@
-//! Engine API: lists, live streams and the document, over the live state and the tokens.
+//! Engine API: lists, live streams and the OpenAPI document, based on the live state and the
+//! tokens.
 //!
-//! [`router`] answers every path of the base engine host that is not the agents'. On a published
-//! tunnel's host nothing of this exists (EN-1a). Every refusal is a problem; the order of checks
-//! is credential (401), permission (403), shape (400), existence (404), boundary (403).
+//! [`router`] serves every path of the base engine host that is not the agents'. It does not exist
+//! on the host of a published tunnel (EN-1a). Every refusal is a problem document; the order of
+//! checks is credential (401), permission (403), format (400), existence (404), boundary (403).
 
 mod answers;
 mod caller;
@@ -42,7 +43,7 @@ use crate::directory::Project;
 use crate::live::{Live, LoadMetric, View};
 use crate::webtty::Sessions;
 
-/// What the handlers share.
+/// State shared by the handlers.
 #[derive(Debug)]
 pub struct Api<A> {
     pub live: Arc<Live<A>>,
@@ -51,22 +52,22 @@ pub struct Api<A> {
     pub tenancy: Tenancy,
     /// Managed terminals.
     pub terminals: Arc<Sessions>,
-    /// How the link to the platform does, in a managed engine.
+    /// State of the link to the platform, in a managed engine.
     pub link: Option<Arc<link::Status>>,
-    /// `compat.rstream`: the other brand's spellings too.
+    /// `compat.rstream`: accept and send rstream's spellings as well.
     pub compat: bool,
-    /// Bytes that lists and first events of streams may hold.
+    /// Budget of the bytes of lists and first events of streams.
     pub answers: Arc<AnswerBudget>,
-    /// How often callers may ask.
+    /// Request rates of callers.
     pub rates: RateLimiter,
-    /// Counts the WebSockets: what was upgraded is no part of its connection's task any more, and
-    /// a drain waits for both.
+    /// Counts the WebSockets: an upgraded connection is no longer part of its connection's task,
+    /// and a drain waits for both.
     pub upgraded: TaskTracker,
 }
 
-/// Routes of the Engine API. The project that a request is about is found by its host, and comes
-/// as an extension of type `Arc<Project>`. Serve it over HTTP/1.1 and HTTP/2, the latter with extended CONNECT
-/// (RFC 8441) enabled, and the former with upgrades.
+/// Routes of the Engine API. The project of a request is determined by its host, and is passed as
+/// an extension of type `Arc<Project>`. Serve the router over HTTP/1.1 with upgrades, and over
+/// HTTP/2 with extended CONNECT (RFC 8441) enabled.
 pub fn router<A: LoadMetric>(api: Arc<Api<A>>) -> Router {
     let router = Router::new()
         .route(paths::CLIENTS, get(lists::clients::<A>))
@@ -92,8 +93,8 @@ pub fn router<A: LoadMetric>(api: Arc<Api<A>>) -> Router {
         .with_state(api)
 }
 
-/// `/api/auth`: whether the credential is valid, whatever it may do; and whether what it was judged
-/// by is of now, which a managed engine knows by its link.
+/// `/api/auth`: reports that the credential is valid, regardless of its permissions, and the state
+/// of the link, which tells if the check used current data on a managed engine.
 async fn auth<A: LoadMetric>(State(api): State<Arc<Api<A>>>, _: Caller<AnyCredential>) -> Response {
     let Some(link) = &api.link else {
         return StatusCode::NO_CONTENT.into_response();
@@ -105,7 +106,7 @@ async fn auth<A: LoadMetric>(State(api): State<Arc<Api<A>>>, _: Caller<AnyCreden
 }
 
 impl<A> Api<A> {
-    /// What a caller with this token sees.
+    /// The view of a caller with this token.
     fn view(
         &self,
         project: &Project,

@@ -1,9 +1,9 @@
-//! Rates of the Engine API: how many requests a credential may send, a project with all of its
-//! credentials, and a source whose tokens are not valid.
+//! Request rates of the Engine API: of a credential, of a project with all of its credentials, and
+//! of a source that sends invalid tokens.
 //!
-//! A request is counted where its caller is identified, which no operation does by itself
-//! ([`super::caller`]). [`layer`] writes what the buckets have left into the response. Buckets are
-//! those of one engine.
+//! A request is counted when its caller is identified ([`super::caller`]), so operations need not
+//! count. [`layer`] writes the remaining capacity of the buckets into the response. Each engine has
+//! its own buckets.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -27,19 +27,19 @@ use crate::directory::Project;
 pub struct RateLimiter {
     credentials: Buckets<Root>,
     projects: Buckets<Arc<str>>,
-    /// Of tokens that had to be verified and were not valid.
+    /// Tokens that had to be verified and were not valid.
     sources: Buckets<Option<IpAddr>>,
 }
 
-/// The source of a connection: an extension of each request. IPv6 hosts are their networks.
+/// The source of a connection: an extension of each request. IPv6 hosts count as their networks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source(pub(crate) IpAddr);
 
-/// Where the extractor of a caller leaves what the response is to say.
+/// Passes the limit from the caller's extractor to the response.
 #[derive(Clone, Debug, Default)]
 struct Slot(Arc<OnceLock<RateLimit>>);
 
-/// Requests in a minute.
+/// Requests per minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiRates {
     /// Of one credential, with all tokens that come from it.
@@ -55,7 +55,7 @@ impl RateLimiter {
         Self::with(limits.api_rates)
     }
 
-    /// With these rates.
+    /// A limiter with these rates.
     pub fn with(rates: ApiRates) -> Self {
         Self {
             credentials: Buckets::new(rates.of_credential),
@@ -64,8 +64,8 @@ impl RateLimiter {
         }
     }
 
-    /// Counts a request of a caller. One who is not of the project (`is_member`) takes nothing from
-    /// those who are.
+    /// Counts a request of a caller. A caller that is not a member of the project (`is_member`)
+    /// does not use up the rate of the members.
     ///
     /// # Errors
     /// One of the buckets is empty.
@@ -81,7 +81,7 @@ impl RateLimiter {
         let mut is_refused = credential.is_err();
         let mut quotas = vec![("credential", credential.unwrap_or_else(|empty| empty))];
         if is_member {
-            // What the credential may not send is not sent for its project, either.
+            // A request that the credential's rate refuses is not counted for its project.
             let of_project = if is_refused {
                 Ok(self.projects.look(&project.id, now))
             } else {
@@ -98,10 +98,10 @@ impl RateLimiter {
         refusal.map_or(Ok(()), |problem| Err(problem.into()))
     }
 
-    /// Verifies a token that is not remembered, if the source may have one more that is not valid.
+    /// Verifies a token that is not cached, if the source may send one more invalid token.
     ///
     /// # Errors
-    /// It may not.
+    /// The rate of the source is exceeded.
     pub(super) fn verify<T, E>(
         &self,
         parts: &Parts,
@@ -109,7 +109,7 @@ impl RateLimiter {
     ) -> Result<Result<T, E>, Refusal> {
         let source = parts.extensions.get::<Source>().map(|source| source.0);
         let now = Instant::now();
-        // Taken before, and given back: of many at once none is one too many.
+        // Taken before and refunded after, so that concurrent requests cannot exceed the rate.
         self.sources
             .take(source, now)
             .map_err(|empty| RateLimit(vec![("source", empty)]).refusal())?;
@@ -121,7 +121,7 @@ impl RateLimiter {
     }
 }
 
-/// Writes `RateLimit` and `RateLimit-Policy` into the response to a caller who was counted.
+/// Writes `RateLimit` and `RateLimit-Policy` into the response to a counted caller.
 pub(super) async fn layer(mut request: Request, next: Next) -> Response {
     let slot = Slot::default();
     request.extensions_mut().insert(slot.clone());

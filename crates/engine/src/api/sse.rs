@@ -1,7 +1,7 @@
 //! `/api/sse`: the live stream as server-sent events (EN-3).
 //!
-//! One `data:` line and an empty line for each event. Comment lines keep the connection alive and
-//! say at the end why it ended.
+//! One `data:` line and an empty line for each event. Comment lines keep the connection alive, and
+//! the last one states the reason of the end.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use super::caller::Watcher;
 use super::watch::{End, Watch};
 use crate::live::{LoadMetric, SSE_PREFIX, SSE_SUFFIX, SubscriptionEnd};
 
-/// The route. Pages of any origin may read it: a browser's `EventSource` asks for that, and no
-/// ambient credential is looked at here.
+/// The route. Pages of any origin may read it: a browser's `EventSource` needs that, and no ambient
+/// credential is used here.
 pub(super) fn route<A: LoadMetric>() -> MethodRouter<Arc<Api<A>>> {
     get(watch::<A>).layer(axum::middleware::map_response(
         async |mut response: Response| {
@@ -100,7 +100,7 @@ impl Lines {
     }
 }
 
-/// Below the idle limits of common proxies, which begin at 30 s.
+/// Below the idle limits of common proxies, which start at 30 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[cfg(test)]

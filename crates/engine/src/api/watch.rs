@@ -1,4 +1,4 @@
-//! What SSE and WebSocket share: a subscription that its token bounds.
+//! The common part of SSE and WebSocket: a subscription that ends with its token.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Watch {
     lifetime: CredentialGuard,
 }
 
-/// Why a stream ended.
+/// Reasons why a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum End {
     #[error(transparent)]
@@ -34,7 +34,7 @@ pub(super) enum End {
 }
 
 impl Watch {
-    /// Subscribes. `state.initial` stands between `before` and `after` (EN-3).
+    /// Subscribes. `before` and `after` are written around `state.initial` (EN-3).
     pub(super) fn open<A: LoadMetric>(
         api: &Arc<Api<A>>,
         mut watcher: Watcher,
@@ -45,7 +45,8 @@ impl Watch {
         reaches_list(&watcher.token, &watcher.project)?;
         let webtty = params.webtty;
         if webtty {
-            // WT-5: events of terminals are for those who may watch these, and ask for them.
+            // WT-5: events of terminals require permission to watch them and are only sent on
+            // request.
             let permission = api.reads_terminals(&watcher.token, &watcher.project)?;
             watcher.lifetime.require_also(permission);
         }
@@ -81,7 +82,7 @@ impl Watch {
         self.initial.take()
     }
 
-    /// Why the stream may not go on, where its token no longer holds.
+    /// The reason why the stream may not continue, if its token is no longer valid.
     pub(super) fn lapsed(&mut self) -> Option<End> {
         self.lifetime.ended().now_or_never().map(End::Token)
     }
@@ -92,7 +93,7 @@ impl Watch {
     /// [`End`]; there is nothing after it.
     pub(super) async fn next(&mut self) -> Result<Frame, End> {
         tokio::select! {
-            // The token first: events that keep coming do not keep a stream alive.
+            // The token is checked first: frequent events must not keep a stream alive.
             biased;
             lapse = self.lifetime.ended() => Err(lapse.into()),
             delivery = self.events.next() => Ok(delivery?.frame()),
@@ -100,5 +101,5 @@ impl Watch {
     }
 }
 
-/// A place is free when some watcher leaves; nobody knows when.
+/// A slot becomes free when a watcher disconnects, which cannot be predicted.
 const RETRY_AFTER_SECONDS: u32 = 10;

@@ -43,20 +43,20 @@ pub(super) async fn watch<A: LoadMetric>(
         }))
 }
 
-/// What happened first.
+/// The first event of a wait.
 enum Step {
     Frame(Frame),
     End(End),
     Heard,
-    /// The client's own close; what answers it is waiting to be sent.
+    /// The client's close frame; the response to it is waiting to be sent.
     Closed,
     Violation(u16),
     Gone,
     Ping,
 }
 
-/// Sends `state.initial`, then what changes. The library keeps a buffer of the size of the largest
-/// message, so that of a large one stays charged to the end.
+/// Sends `state.initial`, then the changes. The library keeps a buffer of the size of the largest
+/// message, so a large one stays charged until the end.
 async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, mut watch: Watch) {
     let (initial, _charge) = initial.unwrap_or_default();
     if !send(&mut socket, text(initial)).await {
@@ -66,8 +66,8 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     loop {
-        // In no fixed order: neither many events nor a client that talks without end may keep the
-        // other from being seen.
+        // In no fixed order: neither many events nor a client that sends continuously may starve
+        // the other.
         let step = tokio::select! {
             message = socket.recv() => match message {
                 Some(Ok(Message::Close(_))) => Step::Closed,
@@ -100,8 +100,8 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
     }
 }
 
-/// Sends, or finds that the peer does not read. What a socket does not take within the deadline
-/// is not worth waiting for: the queue behind it would end the watcher as well.
+/// Sends a message; returns false if the peer does not read. After the deadline further waiting is
+/// useless, because the full queue would end the watcher as well.
 async fn send(socket: &mut WebSocket, message: Message) -> bool {
     matches!(
         timeout(SEND_DEADLINE, socket.send(message)).await,
@@ -117,7 +117,8 @@ fn code_of(end: End) -> u16 {
     }
 }
 
-/// What is wrong with what the client sent (RFC 6455, 7.4.1); `None` where it is just gone.
+/// The close code for a client's protocol error (RFC 6455, 7.4.1); `None` if the client is just
+/// gone.
 fn violation(error: axum::Error) -> Option<u16> {
     match *error.into_inner().downcast::<tungstenite::Error>().ok()? {
         tungstenite::Error::Protocol(_) => Some(close_code::PROTOCOL),
@@ -127,7 +128,8 @@ fn violation(error: axum::Error) -> Option<u16> {
     }
 }
 
-/// Says why (RFC 6455, 7.1.7), and waits a moment for the peer's own close (7.1.1).
+/// Sends a close frame with the reason (RFC 6455, 7.1.7), and waits briefly for the peer's own
+/// close (7.1.1).
 async fn close(mut socket: WebSocket, code: u16, reason: &str) {
     let frame = CloseFrame {
         code,
@@ -138,25 +140,25 @@ async fn close(mut socket: WebSocket, code: u16, reason: &str) {
     }
 }
 
-/// Sends the answer to a close (RFC 6455, 5.5.1) or waits for the peer's.
+/// Sends the response to a close frame (RFC 6455, 5.5.1) or waits for the peer's.
 async fn finish(mut socket: WebSocket) {
     let answer = async { while let Some(Ok(_)) = socket.recv().await {} };
-    // Whether it answers or not, the connection ends here.
+    // The connection ends here, with or without a response.
     timeout(CLOSE_DEADLINE, answer).await.unwrap_or_default();
 }
 
 fn text(json: Bytes) -> Message {
-    // JSON of ours is UTF-8.
+    // Serialized JSON is UTF-8.
     Message::Text(Utf8Bytes::try_from(json).unwrap_or_default())
 }
 
-/// A third of the shortest idle limit that is common on the way.
+/// A third of the shortest common idle limit of proxies.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// As long as three pings take; it is looked at when the next one is due.
+/// The time of three pings; it is checked when the next one is due.
 const SILENCE: Duration = Duration::from_mins(1);
-/// As long as an engine waits for a peer that takes nothing.
+/// Equal to the engine's limit for a peer that reads nothing.
 const SEND_DEADLINE: Duration = Duration::from_secs(10);
 /// A round trip on a bad line: a stopping engine waits for this.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
-/// Clients have nothing to say here.
+/// Clients need not send anything.
 const MAX_CLIENT_MESSAGE_BYTES: usize = 4 * 1024;

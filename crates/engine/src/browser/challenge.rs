@@ -1,7 +1,7 @@
-//! The challenge (ED-6): a browser does some work before it comes near a tunnel.
+//! The challenge (ED-6): a browser solves a proof of work before it reaches a tunnel.
 //!
-//! A puzzle is stateless: it says when it was made and how hard it is, and is signed for a host and
-//! an address prefix. What has been solved is remembered for as long as a puzzle is good.
+//! A puzzle is stateless. It contains its creation time and its difficulty, and is signed for a
+//! host and an address prefix. Solved puzzles are stored until the puzzle expires.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -16,29 +16,29 @@ use super::seals::{Purpose, Seals};
 use super::sign_in::Targets;
 use crate::agents::random_bytes;
 
-/// Puzzles that were solved, and how many are asked for.
+/// Solved puzzles, and the rate of puzzles for each host.
 #[derive(Debug)]
 pub(crate) struct Challenges {
     solved: Once,
     load: Load,
 }
 
-/// A puzzle for one browser: find a number for which SHA-256 of `<text>.<number>` begins with
-/// so many zero bits.
+/// A puzzle for one browser: find a number for which SHA-256 of `<text>.<number>` starts with
+/// `bits` zero bits.
 #[derive(Debug)]
 pub(crate) struct Puzzle {
     pub(crate) text: String,
     pub(crate) bits: u8,
 }
 
-/// What a browser found.
+/// A solution from a browser.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Solution<'a> {
     pub(crate) puzzle: &'a str,
     pub(crate) number: &'a str,
 }
 
-/// Why a solution is none. For the log.
+/// Reason why a solution was rejected, for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SolutionError {
     #[error("the puzzle was not given to this address for this host, or too long ago")]
@@ -61,7 +61,7 @@ impl Default for Challenges {
 }
 
 impl Challenges {
-    /// A puzzle for a browser, harder the more of them the host has to give.
+    /// Creates a puzzle. Its difficulty grows with the number of puzzles for the host.
     pub(crate) fn puzzle(&self, host: &str, peer: IpAddr, seals: &Seals, now: i64) -> Puzzle {
         let bits = difficulty(self.load.count(host, now));
         let mut payload = now.to_be_bytes().to_vec();
@@ -71,7 +71,8 @@ impl Challenges {
         Puzzle { text, bits }
     }
 
-    /// Judges a solution; the value of the `Set-Cookie` that says that the challenge was passed.
+    /// Checks a solution. Returns the value of the `Set-Cookie` which proves that the challenge was
+    /// passed.
     pub(crate) fn solve(
         &self,
         solution: Solution<'_>,
@@ -104,7 +105,7 @@ impl Challenges {
         Ok(cookies::set(cookies::CHALLENGE, &value, PASSED_SECONDS))
     }
 
-    /// Whether a cookie says that the challenge was passed from here, not too long ago.
+    /// True if the cookie proves that the challenge was passed from this network recently.
     pub(crate) fn is_passed(
         cookie: &str,
         (host, peer): (&str, IpAddr),
@@ -119,30 +120,30 @@ impl Challenges {
         age.is_some_and(|age| (-LEEWAY_SECONDS..PASSED_SECONDS).contains(&age))
     }
 
-    /// The path and query of the page that gives a browser a puzzle and sends it on to `target`
-    /// (path and query) when it is solved. `route` is where the page is.
+    /// The path and query of the challenge page, which redirects to `target` (path and query) after
+    /// the puzzle is solved. `route` is the path of the page.
     pub(crate) fn page(route: &str, host: &str, target: &str, seals: &Seals) -> Option<String> {
-        let to = Targets::seal(seals, host, WORD, target, MAX_TARGET)?;
+        let to = Targets::seal(seals, host, TARGET_KIND, target, MAX_TARGET)?;
         Some(format!("{route}?to={to}"))
     }
 
-    /// The target that was sealed for [`Self::page`].
+    /// Opens the target that [`Self::page`] sealed.
     pub(crate) fn target(host: &str, sealed: &str, seals: &Seals) -> Option<String> {
         let (word, target) = Targets::open(seals, host, sealed)?;
-        (word == WORD).then_some(target)
+        (word == TARGET_KIND).then_some(target)
     }
 }
 
-/// A target of a challenge is none of a sign-in.
-const WORD: &str = "challenge";
+/// Word in the sealed target, which distinguishes it from the target of a sign-in.
+const TARGET_KIND: &str = "challenge";
 
-/// When a payload was made, in Unix seconds.
+/// Creation time of a payload, in Unix seconds.
 fn made_at(payload: &[u8]) -> Option<i64> {
     let made: [u8; 8] = payload.get(..8)?.try_into().ok()?;
     Some(i64::from_be_bytes(made))
 }
 
-/// Zero bits at the start of the hash.
+/// Number of zero bits at the start of the hash.
 fn zero_bits(solution: Solution<'_>) -> u32 {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(solution.puzzle.as_bytes());
@@ -158,7 +159,7 @@ fn zero_bits(solution: Solution<'_>) -> u32 {
     zeros
 }
 
-/// The network of a visitor, which changes its address more often than its network: /24, /56.
+/// The network of a visitor (/24 or /56), which changes less often than the address.
 fn prefix(peer: IpAddr) -> Vec<u8> {
     match peer.to_canonical() {
         IpAddr::V4(v4) => v4.octets().into_iter().take(3).collect(),
@@ -166,39 +167,39 @@ fn prefix(peer: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Bits for a host that gives so many puzzles in a second: one more for each doubling.
+/// Difficulty in bits for a host with this rate of puzzles. Each doubling adds one bit.
 fn difficulty(per_second: u32) -> u8 {
-    let doublings = (per_second / CALM_PER_SECOND)
+    let doublings = (per_second / EASY_PER_SECOND)
         .checked_ilog2()
         .map_or(0, |log| log + 1);
     let bits = u32::from(EASIEST_BITS) + doublings;
     u8::try_from(bits).unwrap_or(HARDEST_BITS).min(HARDEST_BITS)
 }
 
-/// How many puzzles hosts give in this second. Hosts that meet in one place make it a little harder
-/// for each other; there is nothing to fill up.
+/// Counters of the puzzles for hosts in the current second. Hosts that share a counter make the
+/// puzzles slightly harder for each other. The table cannot overflow.
 #[derive(Debug)]
 struct Load {
-    /// In each: the second in the upper half, the count in the lower.
-    places: Box<[AtomicU64]>,
+    /// The upper half of a counter is the second, the lower half is the count.
+    counters: Box<[AtomicU64]>,
     hasher: RandomState,
 }
 
 impl Default for Load {
     fn default() -> Self {
         Self {
-            places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+            counters: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
             hasher: RandomState::new(),
         }
     }
 }
 
 impl Load {
-    /// Counts one more for the host, and says how many it has been in this second.
+    /// Counts a puzzle for the host. Returns the count of the current second.
     fn count(&self, host: &str, now: i64) -> u32 {
         let second = u64::from(low(now.unsigned_abs()));
-        let at = usize::try_from(self.hasher.hash_one(host) % PLACES as u64).unwrap_or_default();
-        let Some(place) = self.places.get(at) else {
+        let at = usize::try_from(self.hasher.hash_one(host) % COUNTERS as u64).unwrap_or_default();
+        let Some(counter) = self.counters.get(at) else {
             return 0;
         };
         let next = |seen: u64| {
@@ -208,8 +209,8 @@ impl Load {
                 (second << 32) | 1
             }
         };
-        // The closure always gives a value, so this never fails.
-        let before = place
+        // The closure always returns a value, so this never fails.
+        let before = counter
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seen| {
                 Some(next(seen))
             })
@@ -218,28 +219,28 @@ impl Load {
     }
 }
 
-fn low(place: u64) -> u32 {
-    u32::try_from(place & 0xffff_ffff).unwrap_or(u32::MAX)
+fn low(counter: u64) -> u32 {
+    u32::try_from(counter & 0xffff_ffff).unwrap_or(u32::MAX)
 }
 
-/// Seconds for which a puzzle is good: a slow phone solves the hardest one in a tenth of it.
+/// Lifetime of a puzzle in seconds. A slow phone solves the hardest one in a tenth of it.
 const PUZZLE_SECONDS: i64 = 120;
-/// Seconds for which a browser that passed is let through.
+/// Seconds until a browser has to pass the challenge again.
 const PASSED_SECONDS: i64 = 3600;
-/// What the clocks of two engines may differ by.
+/// Tolerated clock difference of two engines, in seconds.
 const LEEWAY_SECONDS: i64 = 5;
-/// Solved puzzles that are remembered: a thousand a second, for as long as they are good.
+/// Limit of stored solved puzzles: a thousand a second, for the lifetime of a puzzle.
 const SOLVED: usize = 262_144;
-/// Eight thousand hashes on average: not noticed by a person, on any machine.
+/// Eight thousand hashes on average, which users do not notice on any machine.
 const EASIEST_BITS: u8 = 13;
-/// A million hashes on average: seconds on a phone.
+/// A million hashes on average, which take seconds on a phone.
 const HARDEST_BITS: u8 = 20;
-/// Puzzles that a host gives in a second before they get harder.
-const CALM_PER_SECOND: u32 = 8;
-/// Longest target behind a challenge, in bytes.
+/// Puzzles of a host per second before they get harder.
+const EASY_PER_SECOND: u32 = 8;
+/// Limit of the target of a challenge, in bytes.
 const MAX_TARGET: usize = 2048;
-/// Places of the count: 8 KiB.
-const PLACES: usize = 1024;
+/// Number of counters, which take 8 KiB.
+const COUNTERS: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -267,19 +268,19 @@ mod tests {
     #[test]
     fn a_target_that_is_too_long_loses_its_query() {
         let seals = seals();
-        let comes_back = |target: &str| {
+        let round_trip = |target: &str| {
             let page = Challenges::page("/challenge", "a.example", target, &seals).unwrap();
             let sealed = page.strip_prefix("/challenge?to=").unwrap();
             Challenges::target("a.example", sealed, &seals).unwrap()
         };
         let query = |length: usize| format!("/path?{}", "q".repeat(length - 6));
-        assert_eq!(comes_back(&query(2048)), query(2048));
-        assert_eq!(comes_back(&query(2049)), "/path");
+        assert_eq!(round_trip(&query(2048)), query(2048));
+        assert_eq!(round_trip(&query(2049)), "/path");
     }
 
-    /// ED-6.
+    /// ED-6: a puzzle can be solved once, from its network, for its host, within its lifetime.
     #[test]
-    fn ed_6_a_puzzle_is_solved_once_where_it_was_given_and_in_time() {
+    fn ed_6_a_puzzle_is_solved_once_from_its_network_and_in_time() {
         let (challenges, seals) = (Challenges::default(), seals());
         let here: IpAddr = "192.0.2.7".parse().unwrap();
         let puzzle = challenges.puzzle("a.example", here, &seals, NOW);
@@ -350,9 +351,9 @@ mod tests {
         ));
     }
 
-    /// ED-6.
+    /// ED-6: difficulty grows with the number of puzzles for the host, up to a limit.
     #[test]
-    fn ed_6_work_grows_with_the_load_of_the_host_and_has_a_bound() {
+    fn ed_6_difficulty_grows_with_the_load_of_the_host_up_to_a_limit() {
         for (per_second, bits) in [
             (0, 13),
             (7, 13),
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_known_by_its_network() {
+    fn addresses_of_one_network_have_the_same_prefix() {
         let of = |text: &str| prefix(text.parse().unwrap());
         assert_eq!(of("192.0.2.7"), of("::ffff:192.0.2.9"));
         assert_eq!(of("2001:db8:1:200::1"), of("2001:db8:1:2ff::2"));

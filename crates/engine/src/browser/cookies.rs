@@ -1,32 +1,32 @@
-//! The edge's own cookies on a tunnel's host: read from requests, cut out of what goes on to a
-//! service, and not the service's to set.
+//! The edge's own cookies on a tunnel's host. They are read from requests, removed before requests
+//! are forwarded, and cannot be set by services.
 
 /// The browser session (ED-2).
 pub const SESSION: &str = "__Host-svc_auth";
-/// A sign-in that is under way: what makes its code good in this browser alone.
+/// A pending sign-in. The cookie binds its code to this browser.
 pub const SIGN_IN: &str = "__Host-svc_sign_in";
-/// The challenge was passed (ED-6).
+/// Proof that the challenge was passed (ED-6).
 pub const CHALLENGE: &str = "__Host-svc_challenge";
 
 const NAMES: [&str; 3] = [SESSION, SIGN_IN, CHALLENGE];
 
-/// A cookie of ours in a request.
+/// One of the edge's cookies in a request.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cookie<'a> {
     #[default]
     Absent,
     One(&'a str),
-    /// More than once, or no text: it is there, and proves nothing.
+    /// Present more than once or not UTF-8. It proves nothing.
     Unclear,
 }
 
 impl<'a> Cookie<'a> {
-    /// Whether it is there in whatever form: ambiguity is a matter of presence (ED-5).
+    /// True if the cookie is present in any form, because presence decides about ambiguity (ED-5).
     pub fn is_present(self) -> bool {
         self != Self::Absent
     }
 
-    /// The value, where there is exactly one.
+    /// The value, if there is exactly one.
     pub fn value(self) -> Option<&'a str> {
         match self {
             Self::One(value) => Some(value),
@@ -42,7 +42,7 @@ impl<'a> Cookie<'a> {
     }
 }
 
-/// Silent: a cookie is a secret.
+/// The value is a secret, so it is not printed.
 impl std::fmt::Debug for Cookie<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -69,8 +69,8 @@ impl<'a> EdgeCookies<'a> {
             let mut parts = pair.splitn(2, |&byte| byte == b'=');
             let name = parts.next().unwrap_or_default().trim_ascii();
             let value = parts.next().unwrap_or_default().trim_ascii();
-            let place = NAMES.iter().position(|known| known.as_bytes() == name);
-            match place {
+            let index = NAMES.iter().position(|known| known.as_bytes() == name);
+            match index {
                 Some(0) => found.session.add(value),
                 Some(1) => found.sign_in.add(value),
                 Some(_) => found.challenge.add(value),
@@ -81,21 +81,22 @@ impl<'a> EdgeCookies<'a> {
     }
 }
 
-/// The pairs of a `Cookie` field. What two parsers could read differently, such as a quoted value
-/// with a semicolon in it, is read in the way that cuts more.
+/// The pairs of a `Cookie` field. If parsers could disagree, as for a quoted value with a semicolon
+/// in it, the field is split at each semicolon, so that more is removed.
 pub(crate) fn pairs(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let pairs = value.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
     pairs.filter(|pair| !pair.is_empty())
 }
 
-/// Whether a pair of a `Cookie` field is the edge's own, and not the service's to see.
+/// True if a pair of a `Cookie` field belongs to the edge and must not reach the service.
 pub(crate) fn is_edge_pair(pair: &[u8]) -> bool {
     let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
-    is_ours(name.trim_ascii())
+    is_edge_name(name.trim_ascii())
 }
 
-/// Whether a `Set-Cookie` of a service would make a cookie that comes back under a name of ours.
-/// Browsers keep a cookie without a name and send its value as it is, so that may not pass either.
+/// True if a service's `Set-Cookie` would create a cookie that is sent with one of the edge's
+/// names. Browsers store a cookie without a name and send its value unchanged, so this is also
+/// refused.
 pub(crate) fn sets_edge_cookie(value: &[u8]) -> bool {
     let pair = value.split(|&byte| byte == b';').next().unwrap_or_default();
     let mut pair = pair.trim_ascii();
@@ -105,15 +106,17 @@ pub(crate) fn sets_edge_cookie(value: &[u8]) -> bool {
     is_edge_pair(pair)
 }
 
-/// Browsers compare the prefix without regard to case; so do we, with the whole name.
-fn is_ours(name: &[u8]) -> bool {
+/// Browsers compare the prefix without regard to case. The edge compares the whole name in this
+/// way.
+fn is_edge_name(name: &[u8]) -> bool {
     NAMES
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// The value of a `Set-Cookie` that sets one of ours for so many seconds; none takes it away.
-/// Bound to this host (`__Host-`), kept from scripts, and sent when a person comes by a link.
+/// The value of a `Set-Cookie` that sets one of the edge's cookies for `seconds`; 0 deletes it. The
+/// cookie is bound to this host (`__Host-`), hidden from scripts, and sent when a user follows a
+/// link.
 pub(super) fn set(name: &str, value: &str, seconds: i64) -> String {
     format!("{name}={value}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax")
 }
@@ -142,9 +145,9 @@ mod tests {
         assert_eq!(format!("{:?}", Cookie::One("secret")), "One");
     }
 
-    /// ED-2.
+    /// ED-2: a service cannot set cookies of the edge.
     #[test]
-    fn ed_2_a_service_sets_no_cookie_of_the_edge() {
+    fn ed_2_a_service_cannot_set_cookies_of_the_edge() {
         for value in [
             "__Host-svc_auth=x; Path=/; Secure",
             " __Host-svc_auth =x",
@@ -166,9 +169,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a visitor sends: what is cut is what is read, and the rest stays in its order.
+        /// For any input, each cookie that is read is also removed, and the other cookies keep
+        /// their order.
         #[test]
-        fn what_is_read_is_what_is_cut(
+        fn cookies_that_are_read_are_removed(
             parts in prop::collection::vec(
                 prop_oneof![
                     Just("__Host-svc_auth=x".to_owned()),

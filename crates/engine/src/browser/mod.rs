@@ -1,10 +1,10 @@
-//! What a person's browser holds at a tunnel's host: a session (ED-2), a sign-in that is under way,
-//! a challenge that it passed (ED-6).
+//! Browser state at a tunnel's host: sessions (ED-2), pending sign-ins, and passed challenges
+//! (ED-6).
 //!
-//! Nothing of it is kept here. A cookie says what it says, sealed with keys that every engine of
-//! the cluster derives from the enrolment secret, and is judged with each request; what is
-//! remembered is only what may be used once, in bounded sets. A community engine has no such
-//! secret, and none of this.
+//! The engine does not store this state. It is in cookies, sealed with keys that every engine of
+//! the cluster derives from the enrolment secret, and is checked with each request. The engine
+//! stores only the ids of things that can be used once, in bounded sets. A community engine has no
+//! enrolment secret, so it has no sessions and no challenges.
 
 mod challenge;
 mod cookies;
@@ -26,7 +26,7 @@ pub use self::session::{NoSession, SESSION_SECONDS, Session};
 pub(crate) use self::sign_in::{SignInCallback, SignInRequest, SignIns};
 pub use self::signed_in::SignedIn;
 
-/// What an engine with browser sessions and challenges needs beside its keys.
+/// Keys and used ids for browser sessions and challenges.
 #[derive(Debug)]
 pub(crate) struct Browsers {
     pub(crate) seals: Seals,

@@ -1,19 +1,19 @@
-//! What may be used once, remembered for as long as it could be used again.
+//! Set of ids that can be used once, stored until they expire.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A bounded set of ids, each kept for at least `seconds`, in two generations: the old one is
-/// dropped whole when the young one has its age.
+/// A bounded set of ids. Each id is kept for at least `seconds`, in two generations. The old
+/// generation is dropped as a whole when the young one reaches this age.
 ///
-/// Each project has room of its own ([`OWN`]), and beyond it a share of what is there for all, so
-/// that one that fills the set is the only one that is kept waiting.
+/// Each project has reserved capacity ([`PROJECT_RESERVE`]) and a limited share of the common
+/// capacity, so that a project that fills the set only blocks itself.
 #[derive(Debug)]
 pub(super) struct Once {
     seconds: i64,
-    /// Ids of a generation, beyond what is each project's own.
+    /// Capacity of one generation beyond the reserves of the projects.
     common: usize,
     used: Mutex<UsedIds>,
 }
@@ -22,26 +22,26 @@ pub(super) struct Once {
 struct UsedIds {
     young: HashSet<[u8; 16]>,
     old: HashSet<[u8; 16]>,
-    /// Ids of the young generation.
+    /// Number of ids of each project in the young generation.
     by_project: HashMap<Arc<str>, usize>,
-    /// Those of them that are in the room for all.
+    /// Number of ids of the young generation that use common capacity.
     common: usize,
-    /// Unix seconds at which the young generation began.
+    /// Start of the young generation, in Unix seconds.
     since: i64,
 }
 
-/// Why an id may not be used now.
+/// Reason why an id cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotNow {
     /// It was used before.
     Used,
-    /// As many are remembered of the project as may be; nothing is forgotten before its time.
+    /// The project has reached its capacity. Ids are never removed early.
     Full,
 }
 
-/// Ids of one project in a generation for which there is always room: 20 KiB.
-const OWN: usize = 512;
-/// The part of the room for all that one project may have.
+/// Reserved capacity of each project in one generation, in ids: 20 KiB.
+const PROJECT_RESERVE: usize = 512;
+/// One project may use one part in `SHARE` of the common capacity.
 const SHARE: usize = 8;
 
 impl Once {
@@ -53,7 +53,7 @@ impl Once {
         }
     }
 
-    /// Uses an id of a project at `now` (Unix seconds). Once.
+    /// Uses an id of a project at `now` (Unix seconds). It succeeds once.
     pub(super) fn take(&self, id: &[u8], project: &Arc<str>, now: i64) -> Result<(), NotNow> {
         let id = digest(id);
         let mut used = self.used.lock();
@@ -70,8 +70,8 @@ impl Once {
             return Err(NotNow::Used);
         }
         let count = used.by_project.entry(Arc::clone(project)).or_default();
-        if *count >= OWN {
-            if used.common >= self.common || *count >= OWN + self.common / SHARE {
+        if *count >= PROJECT_RESERVE {
+            if used.common >= self.common || *count >= PROJECT_RESERVE + self.common / SHARE {
                 return Err(NotNow::Full);
             }
             used.common += 1;
@@ -82,7 +82,7 @@ impl Once {
     }
 }
 
-/// Half of SHA-256: nobody finds two ids of the same.
+/// Half of SHA-256, which is collision resistant.
 fn digest(id: &[u8]) -> [u8; 16] {
     let mut half = [0; 16];
     let whole = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, id);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_used_once_for_as_long_as_it_could_be() {
+    fn an_id_can_be_used_once_until_it_expires() {
         let (once, project) = (Once::new(60, 100), project("prj_1"));
         assert_eq!(once.take(b"early", &project, 1000), Ok(()));
         for now in [1000, 1059, 1060] {
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(once.take(b"late", &project, 1300), Ok(()), "long after");
     }
 
-    /// As many new ids as there is room for.
+    /// Uses new ids until the set is full, and returns their number.
     fn fill(once: &Once, project: &Arc<str>, now: i64) -> usize {
         let ids = (0..u32::MAX).map(|id| format!("{project} {id}"));
         ids.take_while(|id| once.take(id.as_bytes(), project, now).is_ok())
@@ -128,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_an_end_and_nothing_is_forgotten_early() {
+    fn capacity_is_limited_and_ids_are_not_removed_early() {
         let (once, one) = (Once::new(60, 1600), project("prj_1"));
-        assert_eq!(fill(&once, &one, 1000), OWN + 100);
+        assert_eq!(fill(&once, &one, 1000), PROJECT_RESERVE + 100);
         assert_eq!(once.take(b"more", &one, 1000), Err(NotNow::Full));
         assert_eq!(once.take(b"prj_1 0", &one, 1000), Err(NotNow::Used));
         assert_eq!(once.take(b"more", &one, 1060), Ok(()));
@@ -138,10 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn projects_that_fill_it_leave_room_for_others() {
+    fn full_projects_leave_capacity_for_other_projects() {
         let once = Once::new(60, 1600);
         let filled = (0..20).map(|number| fill(&once, &project(&number.to_string()), 1000));
-        assert_eq!(filled.sum::<usize>(), 20 * OWN + 800);
-        assert_eq!(fill(&once, &project("late"), 1000), OWN);
+        assert_eq!(filled.sum::<usize>(), 20 * PROJECT_RESERVE + 800);
+        assert_eq!(fill(&once, &project("late"), 1000), PROJECT_RESERVE);
     }
 }

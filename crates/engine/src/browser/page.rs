@@ -1,4 +1,4 @@
-//! The pages that the edge shows to people. They load nothing from anywhere.
+//! HTML pages of the edge. They load no external resources.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::challenge::Puzzle;
 
-/// A page and the policy that it runs under.
+/// A page with its content security policy.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) html: String,
@@ -16,24 +16,24 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Has a browser solve a puzzle, tell the number to `answer` (a path), and go on to `target`
-    /// (an address).
+    /// A page that solves a puzzle, sends the number to the path `answer`, and then opens the
+    /// address `target`.
     pub(crate) fn challenge(puzzle: &Puzzle, answer: &str, target: &str) -> Self {
-        let facts = [
+        let attributes = [
             ("puzzle", puzzle.text.as_str()),
             ("bits", &puzzle.bits.to_string()),
             ("answer", answer),
             ("target", target),
         ];
-        // What the script replaces at once is there for browsers that do not run it.
-        let facts = facts.map(|(name, value)| format!(" data-{name}=\"{}\"", escaped(value)));
+        // The script replaces this text. It remains visible in browsers without scripts.
+        let attributes = attributes.map(|(name, value)| format!(" data-{name}=\"{}\"", escaped(value)));
         let body = format!(
             "<main{}><h1>One moment</h1>\
              <p id=\"status\" role=\"status\">This page needs scripts. Allow them for this address and \
              load the page again, or come with a token.</p>\
              <a class=\"button\" id=\"again\" href=\"{}\" hidden>Try again</a></main>\
              <script>{SCRIPT}</script>",
-            facts.concat(),
+            attributes.concat(),
             escaped(target),
         );
         Self {
@@ -42,7 +42,7 @@ impl Page {
         }
     }
 
-    /// Asks whether to sign out; `action` is where to.
+    /// Confirmation page for the sign-out. The form is sent to `action`.
     pub(crate) fn sign_out(action: &str) -> Self {
         let body = format!(
             "<main><h1>Sign out</h1><p>This ends your session at this address, in this browser.</p>\
@@ -55,7 +55,7 @@ impl Page {
         }
     }
 
-    /// Says that the session at this address is over.
+    /// Page after the sign-out.
     pub(crate) fn signed_out() -> Self {
         let body = "<main><h1>You are signed out</h1><p>Your session at this address is over. You \
                     may still be signed in to the platform, which signs you in here again when \
@@ -75,7 +75,7 @@ pub(super) fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// Fit for an attribute in double quotes, and for text.
+/// Escapes text for HTML and for attributes in double quotes.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -93,7 +93,7 @@ pub(super) fn escaped(text: &str) -> String {
 const SCRIPT: &str = include_str!("challenge.js");
 pub(super) const STYLE: &str = include_str!("page.css");
 
-/// Nothing but our own script and style, by their hashes.
+/// Allows only our own script and style, by their hashes.
 static CHALLENGE_POLICY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; \

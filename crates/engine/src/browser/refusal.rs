@@ -1,8 +1,8 @@
-//! The page that a person sees in the service's stead: what happened in the words of the problem, and
-//! what to do now, for a visitor and for whoever publishes the tunnel.
+//! The page that a browser shows in place of the service's response. It states the problem, and the
+//! next steps for the visitor and for the publisher of the tunnel.
 //!
-//! The problem and its reference are all that it knows of a request, so nothing of an address, a
-//! credential or a service can be on it.
+//! The page is built only from the problem and its reference, so it cannot contain addresses,
+//! credentials or data of a service.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use types::problem::Problem;
 use super::page::{Page, STYLE, document, escaped, hash_of};
 
 impl Page {
-    /// Tells a person of a problem.
+    /// A page that shows a problem.
     pub(crate) fn problem(problem: &Problem) -> Self {
         let Steps { visitor, owner } = steps(problem);
         let title = format!("{} {}", problem.status, problem.title());
@@ -38,7 +38,7 @@ impl Page {
     }
 }
 
-/// The same as a few lines of plain text.
+/// The same content as plain text.
 pub(crate) fn in_text(problem: &Problem) -> String {
     let Steps { visitor, owner } = steps(problem);
     let mut text = format!(
@@ -58,7 +58,7 @@ pub(crate) fn in_text(problem: &Problem) -> String {
     text
 }
 
-/// When it is worth while to come again.
+/// Sentence about the time of a retry.
 fn again(problem: &Problem) -> String {
     match problem.retry_after {
         Some(1) => " Load the page again in a second.".to_owned(),
@@ -67,7 +67,7 @@ fn again(problem: &Problem) -> String {
     }
 }
 
-/// Where the reason is written down.
+/// Sentence about the command that shows the reason.
 fn record(problem: &Problem) -> Option<String> {
     reference(problem).map(|reference| format!("Run `svc explain {reference}` to see why."))
 }
@@ -76,7 +76,7 @@ fn reference(problem: &Problem) -> Option<&str> {
     problem.reference.as_deref()
 }
 
-/// What each of the two who may read this can do. Commands are between backticks.
+/// Next steps for each of the two readers of the page. Commands are between backticks.
 struct Steps {
     visitor: &'static str,
     owner: &'static str,
@@ -196,11 +196,11 @@ fn steps(problem: &Problem) -> Steps {
     Steps { visitor, owner }
 }
 
-/// Fit for a page: what is between backticks is code.
+/// Converts text to HTML. Text between backticks becomes code.
 fn marked(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 32);
-    for (at, part) in text.split('`').enumerate() {
-        let code = at % 2 == 1;
+    for (index, part) in text.split('`').enumerate() {
+        let code = index % 2 == 1;
         out.push_str(if code { "<code>" } else { "" });
         out.push_str(&escaped(part));
         out.push_str(if code { "</code>" } else { "" });
@@ -208,7 +208,7 @@ fn marked(text: &str) -> String {
     out
 }
 
-/// The page loads nothing, runs nothing and sends nothing.
+/// The page cannot load, run or send anything.
 static REFUSAL_POLICY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "default-src 'none'; style-src {}; frame-ancestors 'none'; base-uri 'none'; \
@@ -221,7 +221,7 @@ static REFUSAL_POLICY: LazyLock<String> = LazyLock::new(|| {
 mod tests {
     use super::*;
 
-    /// What the edge answers in a service's stead, in the order of the statuses.
+    /// Problems that the edge sends in place of a service's response, in the order of the statuses.
     fn problems() -> Vec<Problem> {
         vec![
             Problem::invalid_request("the authority is malformed"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_small_and_speak_as_the_problem_does() {
+    fn pages_are_small_and_contain_the_problem() {
         for problem in problems() {
             let problem = problem.with_reference("3f0c1e");
             let page = Page::problem(&problem);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detail_cannot_break_out() {
+    fn details_are_escaped() {
         let problem = Problem::new(400, "invalid_request", "").with_detail("<b>\"&`x`");
         let html = Page::problem(&problem).html;
         assert!(html.contains("<h1>&lt;b&gt;&quot;&amp;`x`</h1>"), "{html}");

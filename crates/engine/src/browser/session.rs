@@ -1,4 +1,4 @@
-//! The browser session (ED-2): who signed in, where, and when.
+//! Browser sessions (ED-2) of signed-in users.
 
 use api::link::{EDGE_SESSION, EDGE_SESSION_SECONDS};
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use super::cookies;
 use super::seals::{Purpose, Seals};
 use crate::directory::{Directory, Project};
 
-/// Seconds that a session lasts.
+/// Lifetime of a session in seconds.
 pub const SESSION_SECONDS: i64 = EDGE_SESSION_SECONDS;
 
-/// A person who signed in at a tunnel's host. The cookie holds it, bound to the host and the
-/// project; whether it still counts is asked of the directory with each request.
+/// A user who signed in at a tunnel's host. The cookie contains the session, bound to the host and
+/// the project. The directory decides with each request if the session is still valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     /// Id of the user.
@@ -20,29 +20,29 @@ pub struct Session {
     /// Unix seconds.
     #[serde(rename = "i")]
     pub issued_at: i64,
-    /// Its id, which is that of the code that began it: it ends by this when its person signs out.
+    /// Id of the session, taken from the sign-in code. A sign-out ends the session by this id.
     #[serde(rename = "j")]
     pub id: String,
-    /// Id of the person's session at the platform, with which it ends.
+    /// Id of the user's session at the platform. The session ends together with it.
     #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
     pub platform_session: Option<String>,
-    /// Name of the person, to show it.
+    /// Display name of the user.
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Address of the person, to show it.
+    /// Email address of the user, for display.
     #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
 }
 
-/// Why a cookie is no session now.
+/// Reason why a cookie is not a valid session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoSession {
-    /// None, or not made by this cluster for this host and project.
+    /// The cookie is malformed, or was not made by this cluster for this host and project.
     #[error("no session of this host")]
     Foreign,
     #[error("the session is over")]
     Expired,
-    /// Sessions of the person that began before a certain time were ended.
+    /// All sessions of the user that started before a certain time were ended.
     #[error("the session was ended")]
     Ended,
     #[error("the session's person is not known here")]
@@ -50,10 +50,10 @@ pub enum NoSession {
 }
 
 impl Session {
-    /// Reads a cookie. Whether the session holds is [`Self::holds`]'s to say.
+    /// Reads a cookie. [`Self::holds`] checks if the session is still valid.
     ///
     /// # Errors
-    /// [`NoSession::Foreign`].
+    /// [`NoSession::Foreign`] if the cookie is not valid for this host and project.
     pub fn read(
         cookie: &str,
         seals: &Seals,
@@ -66,10 +66,11 @@ impl Session {
         session.ok_or(NoSession::Foreign)
     }
 
-    /// Whether the session counts at `now` (Unix seconds): its time is not over, and it stands.
+    /// Checks that the session is valid at `now` (Unix seconds): it has not expired and was not
+    /// ended.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why the session is not valid.
     pub fn holds(&self, directory: &Directory, now: i64) -> Result<(), NoSession> {
         let age = now.saturating_sub(self.issued_at);
         if !(-CLOCK_LEEWAY_SECONDS..SESSION_SECONDS).contains(&age) {
@@ -78,14 +79,15 @@ impl Session {
         self.stands(directory)
     }
 
-    /// Whether the person is still known, and has not ended the session. What began within its time
-    /// lasts as long as this.
+    /// Checks that the user still exists and that the session was not ended. A visit that started
+    /// within the session's lifetime continues until this check fails.
     ///
-    /// # Errors
+    /// The reason why the session is not valid.
     /// Why not.
     pub fn stands(&self, directory: &Directory) -> Result<(), NoSession> {
         let person = directory.person(&self.user_id).ok_or(NoSession::Unknown)?;
-        // Seconds are coarse: what began in the very second counts as before.
+        // Times have a resolution of seconds. A session that started in the same second counts as
+        // ended.
         if self.issued_at <= person.sessions_after {
             return Err(NoSession::Ended);
         }
@@ -98,18 +100,18 @@ impl Session {
         Ok(())
     }
 
-    /// Its id among what has ended.
+    /// Id of this session in the set of ended sessions.
     pub(crate) fn ended_as(&self) -> String {
         format!("{EDGE_SESSION}{}", self.id)
     }
 
-    /// Whether it ends with what has this id.
+    /// True if the session ends together with the ended session of this id.
     pub(crate) fn ends_with(&self, ended: &str) -> bool {
         self.platform_session.as_deref() == Some(ended)
             || ended.strip_prefix(EDGE_SESSION) == Some(self.id.as_str())
     }
 
-    /// The value of the `Set-Cookie` that gives a browser this session.
+    /// The value of the `Set-Cookie` that stores this session in a browser.
     pub(crate) fn set_cookie(&self, seals: &Seals, host: &str, project: &Project) -> String {
         let bound: [&[u8]; 2] = [host.as_bytes(), project.id.as_bytes()];
         // Strings and numbers always serialise.
@@ -118,12 +120,13 @@ impl Session {
         cookies::set(cookies::SESSION, &value, SESSION_SECONDS)
     }
 
-    /// The value of the `Set-Cookie` that takes it away.
+    /// The value of the `Set-Cookie` that deletes the session.
     pub(crate) fn clear_cookie() -> String {
         cookies::set(cookies::SESSION, "", 0)
     }
 }
 
-/// What the clocks of two engines of a cluster may differ by, and the second by which a session is
-/// made younger that begins in the second in which all others were ended.
+/// Tolerated clock difference of two engines of a cluster, in seconds. It also covers a session
+/// that gets its time from the next second, because all earlier sessions were ended in the current
+/// one.
 const CLOCK_LEEWAY_SECONDS: i64 = 5;

@@ -1,9 +1,9 @@
-//! The way through the platform and back (ED-2).
+//! Sign-in of browsers through the platform (ED-2).
 //!
-//! A browser without a session is sent to the platform with the hash of a secret that it holds in
-//! a cookie of the tunnel's host, and comes back with a code. A code is good at one host, in the
-//! browser that holds the secret, for a minute, once: nobody can have somebody else use a code of
-//! theirs, or use one of somebody else.
+//! A browser without a session is redirected to the platform with the hash of a secret, which it
+//! keeps in a cookie of the tunnel's host. It returns with a code. A code is valid once, for a
+//! minute, at one host and in the browser that has the secret. So an attacker can neither make a
+//! victim use the attacker's code nor use a victim's code.
 
 use api::link::{SIGN_IN, SignInClaims};
 use base64::Engine as _;
@@ -25,33 +25,33 @@ pub(crate) struct SignIns {
     used: Once,
 }
 
-/// Where a browser is, as far as a sign-in is concerned.
+/// Data of a browser's request that a sign-in needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignInRequest<'a> {
     /// Name of the tunnel's host, in lower case.
     pub(crate) host: &'a str,
-    /// The same with the port where it is not 443: how the browser writes it.
+    /// Host with the port if it is not 443, as the browser writes it.
     pub(crate) authority: &'a str,
     pub(crate) cookies: EdgeCookies<'a>,
     pub(crate) project: &'a Project,
 }
 
-/// A browser that is sent away to sign in.
+/// Redirect of a browser to the platform.
 #[derive(Debug)]
 pub(crate) struct Departure {
     pub(crate) location: String,
-    /// `None`: it holds the secret already.
+    /// `None` if the browser already has the secret.
     pub(crate) set_cookie: Option<String>,
 }
 
-/// A browser that came back, and is sent on.
+/// Redirect of a browser that returned from the platform and is signed in.
 #[derive(Debug)]
 pub(crate) struct SignInCallback {
     pub(crate) location: String,
     pub(crate) set_cookies: Vec<String>,
 }
 
-/// Why a browser that came back is not signed in. For the log; the page says what to do.
+/// Reason why a returning browser is not signed in, for the log. The page shows the next steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotSignedIn {
     #[error("the state is not one of this host's")]
@@ -69,7 +69,7 @@ pub(crate) enum NotSignedIn {
 }
 
 impl NotSignedIn {
-    /// The person is who they say, and has no part in the project.
+    /// True if the user was identified but is not a member of the project.
     pub(crate) fn is_not_allowed(self) -> bool {
         self == Self::NotAllowed
     }
@@ -84,58 +84,60 @@ impl Default for SignIns {
 }
 
 impl SignIns {
-    /// Sends a browser to sign in, to come back to `target` (path and query) later. `None` while
-    /// the platform's address is not known.
+    /// Redirects a browser to the platform, which returns it to `target` (path and query) later.
+    /// `None` while the address of the platform is unknown.
     pub(crate) fn depart(
-        asked: SignInRequest<'_>,
+        request: SignInRequest<'_>,
         target: &str,
         seals: &Seals,
         directory: &Directory,
         now: i64,
     ) -> Option<Departure> {
         let platform = directory.platform()?;
-        // Two tabs sign in with one secret, or the second would spoil the first.
-        let held = secret_of(asked, seals, now);
-        let (secret, set_cookie) = if let Some(secret) = held {
+        // Two tabs share one secret. Otherwise the second sign-in would invalidate the first.
+        let existing = secret_of(request, seals, now);
+        let (secret, set_cookie) = if let Some(secret) = existing {
             (secret, None)
         } else {
             let mut secret = now.to_be_bytes().to_vec();
             secret.extend_from_slice(&random_bytes::<32>());
-            let value = seals.sign(Purpose::SignIn, &[asked.host.as_bytes()], &secret);
+            let value = seals.sign(Purpose::SignIn, &[request.host.as_bytes()], &secret);
             let cookie = cookies::set(cookies::SIGN_IN, &value, PENDING_SECONDS);
             (secret, Some(cookie))
         };
         let nonce = nonce_of(&secret);
-        let state = Targets::seal(seals, asked.host, &nonce, target, MAX_STATE_TARGET)?;
+        let state = Targets::seal(seals, request.host, &nonce, target, MAX_STATE_TARGET)?;
         let base = platform.base_url.trim_end_matches('/');
-        let host = percent_encoded(asked.authority);
+        let host = percent_encoded(request.authority);
         Some(Departure {
             location: format!("{base}{SIGN_IN}?host={host}&nonce={nonce}&state={state}"),
             set_cookie,
         })
     }
 
-    /// Receives a browser that came back with a code and a state.
+    /// Completes a sign-in when the browser returns with a code and a state.
     pub(crate) fn arrive(
         &self,
-        asked: SignInRequest<'_>,
+        request: SignInRequest<'_>,
         (code, state): (&str, &str),
         seals: &Seals,
         (tokens, tenancy): (&Tokens, &Tenancy),
         now: i64,
     ) -> Result<SignInCallback, NotSignedIn> {
         let directory = tenancy.directory().ok_or(NotSignedIn::State)?;
-        let (nonce, target) = Targets::open(seals, asked.host, state).ok_or(NotSignedIn::State)?;
-        // Never anywhere but to this host: the authority is ours, whatever the target begins with.
-        let location = format!("https://{}{target}", asked.authority);
-        let Some(secret) = secret_of(asked, seals, now) else {
-            // A second tab, when the first was faster. The code is not looked at.
-            let cookie = asked
+        let (nonce, target) = Targets::open(seals, request.host, state).ok_or(NotSignedIn::State)?;
+        // The redirect always leads to this host, because the authority is fixed before the target
+        // is appended.
+        let location = format!("https://{}{target}", request.authority);
+        let Some(secret) = secret_of(request, seals, now) else {
+            // This happens in a second tab after the first one has completed the sign-in. The code
+            // is ignored.
+            let cookie = request
                 .cookies
                 .session
                 .value()
                 .ok_or(NotSignedIn::OtherBrowser)?;
-            let session = Session::read(cookie, seals, asked.host, asked.project);
+            let session = Session::read(cookie, seals, request.host, request.project);
             let holds = session.is_ok_and(|session| session.holds(directory, now).is_ok());
             let set_cookies = Vec::new();
             return holds
@@ -148,7 +150,7 @@ impl SignIns {
         let claims = tokens
             .sign_in(code)
             .map_err(|_| NotSignedIn::Code("its signature or form"))?;
-        check(&claims, asked, directory, now).map_err(NotSignedIn::Code)?;
+        check(&claims, request, directory, now).map_err(NotSignedIn::Code)?;
         let expected = nonce_of(&secret);
         let same = |given: &str| bool::from(given.as_bytes().ct_eq(expected.as_bytes()));
         if !same(&claims.nonce) || !same(&nonce) {
@@ -163,10 +165,10 @@ impl SignIns {
         }
         let permission = Permission::TunnelsStreamsCreateDelete;
         tenancy
-            .require_of(Some(&claims.sub), None, asked.project, permission)
+            .require_of(Some(&claims.sub), None, request.project, permission)
             .map_err(|_| NotSignedIn::NotAllowed)?;
         self.used
-            .take(claims.jti.as_bytes(), &asked.project.id, now)
+            .take(claims.jti.as_bytes(), &request.project.id, now)
             .map_err(|refused| match refused {
                 NotNow::Used => NotSignedIn::Used,
                 NotNow::Full => NotSignedIn::Busy,
@@ -189,19 +191,19 @@ impl SignIns {
         Ok(SignInCallback {
             location,
             set_cookies: vec![
-                session.set_cookie(seals, asked.host, asked.project),
+                session.set_cookie(seals, request.host, request.project),
                 cookies::set(cookies::SIGN_IN, "", 0),
             ],
         })
     }
 }
 
-/// Where browsers are to go back to. Only what this edge sealed for this host is gone to.
+/// Sealed targets of redirects. The edge only redirects to targets that it sealed for this host.
 pub(super) struct Targets;
 
 impl Targets {
-    /// Seals path and query, with a word that it belongs to.
-    /// One longer than `longest` bytes loses its query, or leads to the start.
+    /// Seals path and query together with a word that states the purpose. If the target is longer
+    /// than `longest` bytes, its query is removed, or it is replaced by `/`.
     pub(super) fn seal(
         seals: &Seals,
         host: &str,
@@ -215,7 +217,7 @@ impl Targets {
         seals.seal(host, format!("{word} {target}").as_bytes())
     }
 
-    /// The word and the target.
+    /// Returns the word and the target.
     pub(super) fn open(seals: &Seals, host: &str, sealed: &str) -> Option<(String, String)> {
         let text = String::from_utf8(seals.open(host, sealed)?).ok()?;
         let (word, target) = text.split_once(' ')?;
@@ -225,10 +227,10 @@ impl Targets {
     }
 }
 
-/// Judges what a code says against where it came. The nonce is judged apart.
+/// Checks the claims of a code against the request. The nonce is checked separately.
 fn check(
     claims: &SignInClaims,
-    asked: SignInRequest<'_>,
+    request: SignInRequest<'_>,
     directory: &Directory,
     now: i64,
 ) -> Result<(), &'static str> {
@@ -236,7 +238,7 @@ fn check(
     if claims.iss.trim_end_matches('/') != platform.base_url.trim_end_matches('/') {
         return Err("it is another platform's");
     }
-    if claims.aud.strip_prefix("https://") != Some(asked.authority) {
+    if claims.aud.strip_prefix("https://") != Some(request.authority) {
         return Err("it is for another host");
     }
     if claims.exp <= now {
@@ -252,10 +254,10 @@ fn check(
     Ok(())
 }
 
-/// The secret that the browser holds, if it is ours and not too old.
-fn secret_of(asked: SignInRequest<'_>, seals: &Seals, now: i64) -> Option<Vec<u8>> {
-    let cookie = asked.cookies.sign_in.value()?;
-    let secret = seals.check(Purpose::SignIn, &[asked.host.as_bytes()], cookie)?;
+/// The secret in the browser's cookie, if this edge made it and it has not expired.
+fn secret_of(request: SignInRequest<'_>, seals: &Seals, now: i64) -> Option<Vec<u8>> {
+    let cookie = request.cookies.sign_in.value()?;
+    let secret = seals.check(Purpose::SignIn, &[request.host.as_bytes()], cookie)?;
     let made: [u8; 8] = secret.get(..8)?.try_into().ok()?;
     let age = now.saturating_sub(i64::from_be_bytes(made));
     (-LEEWAY_SECONDS..PENDING_SECONDS)
@@ -268,7 +270,7 @@ fn nonce_of(secret: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(digest)
 }
 
-/// An authority has letters, digits, `-`, `.` and at most a colon or brackets.
+/// An authority contains letters, digits, `-`, `.` and at most a colon or brackets.
 fn percent_encoded(authority: &str) -> String {
     let mut out = String::with_capacity(authority.len() + 4);
     for character in authority.chars() {
@@ -282,24 +284,25 @@ fn percent_encoded(authority: &str) -> String {
     out
 }
 
-/// Seconds for which a browser may be away to sign in: a password, a second factor, a mail.
+/// Time limit of a sign-in in seconds. It allows for a password, a second factor and an email.
 const PENDING_SECONDS: i64 = 30 * 60;
-/// Seconds that a code lives at most.
+/// Maximum lifetime of a code in seconds.
 const MAX_CODE_SECONDS: i64 = 60;
-/// What the clocks of platform and engine may differ by.
+/// Tolerated clock difference between platform and engine, in seconds.
 const LEEWAY_SECONDS: i64 = 5;
-/// Codes that are remembered: five hundred sign-ins a second, for as long as a code lives.
+/// Limit of stored codes: five hundred sign-ins a second, for the lifetime of a code.
 const USED_CODES: usize = 65_536;
-/// Longest target that comes back from a sign-in, in bytes: sealed with its nonce, it is a `state`
-/// of less than 2048 characters, which is what platforms take.
+/// Limit of the target of a sign-in, in bytes. Sealed with its nonce, it is a `state` of less than
+/// 2048 characters, which is the limit of platforms.
 const MAX_STATE_TARGET: usize = 1400;
-/// Longest name and address that are shown, in bytes: cookies are sent with every request.
+/// Limit of a stored name or address, in bytes. It is low because cookies are sent with every
+/// request.
 const MAX_SHOWN: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use api::control::settings::ProjectSettings;
-    use api::link::{Item, Limits, Platform, Project as Told};
+    use api::link::{Item, Limits, Platform, Project as ReplicatedProject};
     use credentials::Secret;
 
     use super::*;
@@ -311,14 +314,14 @@ mod tests {
         Seals::derive(&Secret::new("of the cluster")).unwrap()
     }
 
-    /// An engine that was told of one project.
+    /// A directory with one project.
     fn directory() -> Directory {
         let directory = Directory::default();
         let platform = Platform {
             base_url: "https://platform.example".to_owned(),
             cluster_domain: "engine.localhost".to_owned(),
         };
-        let project = Told {
+        let project = ReplicatedProject {
             id: "prj_1".to_owned(),
             endpoint: "0000000a".to_owned(),
             workspace_id: "wks_1".to_owned(),
@@ -334,45 +337,45 @@ mod tests {
         directory
     }
 
-    /// ED-2: the secret of a browser that is away to sign in is good for half an hour.
+    /// ED-2: the secret of a pending sign-in is valid for half an hour.
     #[test]
-    fn ed_2_a_browser_is_away_for_half_an_hour_at_most() {
+    fn ed_2_a_sign_in_takes_half_an_hour_at_most() {
         let (directory, seals) = (directory(), seals());
         let project = directory.project("prj_1").unwrap();
         let depart = |cookie: &str, now| {
-            let asked = SignInRequest {
+            let request = SignInRequest {
                 host: HOST,
                 authority: HOST,
                 cookies: EdgeCookies::among(std::iter::once(cookie.as_bytes())),
                 project: &project,
             };
-            SignIns::depart(asked, "/", &seals, &directory, now).unwrap()
+            SignIns::depart(request, "/", &seals, &directory, now).unwrap()
         };
-        let cookie = depart("", NOW).set_cookie.expect("it holds no secret yet");
+        let cookie = depart("", NOW).set_cookie.expect("the browser has no secret yet");
         let cookie = cookie.split(';').next().unwrap();
-        for (now, is_held) in [
+        for (now, is_valid) in [
             (NOW - 6, false),
             (NOW - 5, true),
             (NOW + 1799, true),
             (NOW + 1800, false),
         ] {
             let departure = depart(cookie, now);
-            assert_eq!(departure.set_cookie.is_none(), is_held, "{}", now - NOW);
+            assert_eq!(departure.set_cookie.is_none(), is_valid, "{}", now - NOW);
         }
     }
 
-    /// ED-2: a code that says more of itself than a minute is none of the platform's.
+    /// ED-2: a code with a lifetime of more than a minute is rejected.
     #[test]
-    fn ed_2_a_code_is_good_for_a_minute() {
+    fn ed_2_a_code_is_valid_for_a_minute() {
         let directory = directory();
         let project = directory.project("prj_1").unwrap();
-        let asked = SignInRequest {
+        let request = SignInRequest {
             host: HOST,
             authority: HOST,
             cookies: EdgeCookies::among(std::iter::empty()),
             project: &project,
         };
-        for (issued, ends, is_good) in [
+        for (issued, ends, is_valid) in [
             (0, 60, true),
             (0, 61, false),
             (5, 65, true),
@@ -392,22 +395,22 @@ mod tests {
                 name: None,
                 email: None,
             };
-            let checked = check(&claims, asked, &directory, NOW);
-            assert_eq!(checked.is_ok(), is_good, "{issued} to {ends}: {checked:?}");
+            let checked = check(&claims, request, &directory, NOW);
+            assert_eq!(checked.is_ok(), is_valid, "{issued} to {ends}: {checked:?}");
         }
     }
 
     #[test]
     fn a_target_that_is_too_long_loses_its_query_and_then_its_path() {
         let seals = seals();
-        let comes_back = |target: &str| {
+        let round_trip = |target: &str| {
             let sealed = Targets::seal(&seals, HOST, "nonce", target, MAX_STATE_TARGET).unwrap();
             assert!(sealed.len() < 2048, "{}", sealed.len());
             Targets::open(&seals, HOST, &sealed).unwrap().1
         };
         let query = |length: usize| format!("/path?{}", "q".repeat(length - 6));
-        assert_eq!(comes_back(&query(1400)), query(1400));
-        assert_eq!(comes_back(&query(1401)), "/path");
-        assert_eq!(comes_back(&format!("/{}", "p".repeat(1400))), "/");
+        assert_eq!(round_trip(&query(1400)), query(1400));
+        assert_eq!(round_trip(&query(1401)), "/path");
+        assert_eq!(round_trip(&format!("/{}", "p".repeat(1400))), "/");
     }
 }

@@ -1,8 +1,9 @@
-//! Where people have sessions, and whose tunnel began them.
+//! Hosts with browser sessions, and the publishers at whose tunnels the sessions started.
 //!
-//! A browser sends the cookie of a session to whatever is at its host. A tunnel of HTTP never shows
-//! it to the service, but a `tls` tunnel hands on bytes as they come. So for as long as there may be
-//! sessions at a name, only the publisher at whose tunnel people signed in may publish one there.
+//! A browser sends the session cookie to any service at its host. An HTTP tunnel never forwards sessions
+//! to the service, but a `tls` tunnel forwards all bytes unchanged. So while there may be sessions
+//! at a host name, only the publisher at whose tunnel users signed in may publish a `tls` tunnel
+//! there.
 
 use std::collections::HashMap;
 
@@ -11,44 +12,45 @@ use parking_lot::Mutex;
 
 use super::session::SESSION_SECONDS;
 
-/// The names of one project at which people signed in, for as long as a session lasts.
+/// The host names of one project at which users signed in, for the lifetime of a session.
 #[derive(Debug, Default)]
 pub struct SignedIn(Mutex<Names>);
 
 #[derive(Debug, Default)]
 struct Names {
     by_host: HashMap<Box<str>, Sessions>,
-    /// Until then (Unix seconds) there were more names than are kept: each may have been among
-    /// them.
+    /// Until this time (Unix seconds) some host names are not stored, because the limit was
+    /// reached. Any host name may then have sessions.
     anywhere_until: i64,
 }
 
 #[derive(Debug)]
 struct Sessions {
-    /// `None`: at tunnels of several.
+    /// `None` if users signed in at tunnels of several publishers.
     publisher: Option<Identity>,
     /// Unix seconds.
     until: i64,
 }
 
-/// Names of one project: some 200 bytes each.
-const MOST: usize = 1024;
+/// Limit of host names of one project. Each takes about 200 bytes.
+const MAX_HOSTS: usize = 1024;
 
 impl SignedIn {
-    /// Somebody signed in at a host, where a tunnel of this publisher was, at `now` (Unix seconds).
+    /// Records that a user signed in at a host at `now` (Unix seconds), at a tunnel of this
+    /// publisher.
     pub(crate) fn note(&self, host: &str, publisher: &Identity, now: i64) {
         let until = now.saturating_add(SESSION_SECONDS);
         let mut names = self.0.lock();
         if let Some(sessions) = names.by_host.get_mut(host) {
-            let is_theirs = sessions.until <= now || sessions.publisher.as_ref() == Some(publisher);
-            sessions.publisher = is_theirs.then(|| publisher.clone());
+            let is_same_publisher = sessions.until <= now || sessions.publisher.as_ref() == Some(publisher);
+            sessions.publisher = is_same_publisher.then(|| publisher.clone());
             sessions.until = until;
             return;
         }
-        if names.by_host.len() >= MOST {
+        if names.by_host.len() >= MAX_HOSTS {
             names.by_host.retain(|_, sessions| sessions.until > now);
         }
-        if names.by_host.len() >= MOST {
+        if names.by_host.len() >= MAX_HOSTS {
             names.anywhere_until = until;
             return;
         }
@@ -58,10 +60,10 @@ impl SignedIn {
             .insert(host.into(), Sessions { publisher, until });
     }
 
-    /// Whether there may be sessions at a host that began at somebody else's tunnel.
+    /// True if there may be sessions at the host that started at another publisher's tunnel.
     pub(crate) fn is_of_others(&self, host: &str, publisher: &Identity, now: i64) -> bool {
         let names = self.0.lock();
-        match names.by_host.get(host).filter(|it| it.until > now) {
+        match names.by_host.get(host).filter(|sessions| sessions.until > now) {
             Some(sessions) => sessions.publisher.as_ref() != Some(publisher),
             None => names.anywhere_until > now,
         }
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_its_publishers_while_sessions_last() {
+    fn a_host_belongs_to_its_publisher_during_sessions() {
         let signed_in = SignedIn::default();
         assert!(!signed_in.is_of_others("a", &user("ann"), 0));
         signed_in.note("a", &user("ann"), 0);
@@ -85,7 +87,7 @@ mod tests {
         assert!(signed_in.is_of_others("a", &user("eve"), SESSION_SECONDS - 1));
         assert!(!signed_in.is_of_others("b", &user("eve"), 1));
         assert!(!signed_in.is_of_others("a", &user("eve"), SESSION_SECONDS));
-        // Of both: neither gets to see the other's.
+        // With two publishers, neither may receive the sessions of the other.
         signed_in.note("b", &user("ann"), 0);
         signed_in.note("b", &user("eve"), 1);
         for publisher in ["ann", "eve"] {
@@ -97,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn more_names_than_are_kept_are_all_somebody_elses() {
+    fn hosts_beyond_the_limit_count_as_foreign() {
         let signed_in = SignedIn::default();
-        for name in 0..=MOST {
+        for name in 0..=MAX_HOSTS {
             signed_in.note(&name.to_string(), &user("ann"), 0);
         }
         assert!(signed_in.is_of_others("new", &user("ann"), 1));

@@ -1,4 +1,5 @@
-//! From what was written to what the engine runs with: each value, then what they say together.
+//! Conversion of the file into the checked configuration: first each value, then their
+//! combinations.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -23,8 +24,8 @@ use crate::api::ApiRates;
 
 type CheckResult<T> = Result<T, ConfigError>;
 
-/// The conversion; the first thing that is wrong is the error. `state_dir` is where state is kept
-/// that the file gives no place.
+/// Converts the file; the first mistake is the error. `state_dir` is the default directory for
+/// state.
 pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> CheckResult<EngineConfig> {
     refuse_what_is_not_built(&file)?;
     let http = file
@@ -123,7 +124,7 @@ fn address(key: &str, value: &str) -> CheckResult<SocketAddr> {
     })
 }
 
-/// A host has to leave room for the published names: one label of 63 bytes, `.t.`, the host, in
+/// A host must be short enough for the published names: a label of 63 bytes, `.t.` and the host, in
 /// the 253 bytes of a DNS name (RFC 1035 section 2.3.4).
 const MAX_HOST_BYTES: usize = 253 - 63 - ".t.".len();
 
@@ -171,9 +172,9 @@ fn certificate(section: StaticCertSection) -> CheckResult<CertFiles> {
     })
 }
 
-/// A key of HS256 is no shorter than its hash (RFC 7518 section 3.2).
+/// A key of HS256 must not be shorter than its hash (RFC 7518 section 3.2).
 const MIN_SECRET_BYTES: usize = 32;
-/// The new one and the old one.
+/// The new secret and the old one.
 const MAX_SECRETS: usize = 2;
 
 fn jwt(section: JwtSection) -> CheckResult<JwtAuth> {
@@ -220,7 +221,7 @@ fn jwt(section: JwtSection) -> CheckResult<JwtAuth> {
     })
 }
 
-/// A managed engine takes tokens of its platform and no others.
+/// A managed engine only accepts tokens of its platform.
 fn no_keys(section: &JwtSection) -> CheckResult<()> {
     let named = [
         ("token_jwt_secret", section.token_jwt_secret.is_some()),
@@ -263,7 +264,7 @@ fn control_plane(
     })
 }
 
-/// Keys that came over a network in clear would be anybody's keys.
+/// Keys that were fetched over plain HTTP could be an attacker's.
 fn jwks_url(value: &str) -> CheckResult<Uri> {
     let key = "auth.jwt.jwks_url";
     let invalid = || ConfigError::new(key, "this is not an https address");
@@ -289,7 +290,7 @@ fn jwks_url(value: &str) -> CheckResult<Uri> {
     }
 }
 
-/// Whether the host of an address is this machine.
+/// Returns true if the host of an address is this machine.
 pub(super) fn is_loopback(host: &str) -> bool {
     let literal = host.trim_start_matches('[').trim_end_matches(']');
     let address = literal.parse::<IpAddr>();
@@ -302,7 +303,7 @@ fn timeouts(section: &TimeoutsSection) -> CheckResult<Timeouts> {
         within(&format!("timeouts.{name}"), value, range)
             .map(|value| Duration::from_secs(value.into()))
     };
-    // An hour is longer than any proxy in front waits.
+    // An hour is longer than the time-out of any proxy in front.
     Ok(Timeouts {
         stream_request: seconds(
             "stream_request_seconds",
@@ -364,7 +365,7 @@ fn access_log(section: AccessLogSection) -> CheckResult<Option<AccessLogConfig>>
     Ok(path.map(|path| AccessLogConfig { path, format }))
 }
 
-/// Requests in a minute: a page asks for the least, and no machine answers more than the most.
+/// Requests per minute. A page needs the minimum, and no machine responds faster than the maximum.
 const RATES: RangeInclusive<u32> = 10..=1_000_000;
 
 fn rate(name: &str, value: u32) -> CheckResult<NonZeroU32> {
@@ -373,7 +374,7 @@ fn rate(name: &str, value: u32) -> CheckResult<NonZeroU32> {
     NonZeroU32::new(value).ok_or_else(|| ConfigError::new(key, "there must be some"))
 }
 
-/// More than any machine holds; a larger number is a slip.
+/// More than any machine can handle; a larger number is a typo.
 const MAX_COUNT: u32 = 10_000_000;
 
 fn limits(section: &LimitsSection) -> CheckResult<Limits> {
@@ -391,10 +392,11 @@ fn limits(section: &LimitsSection) -> CheckResult<Limits> {
         max_streams: count("max_streams", section.max_streams)?,
         max_streams_per_source: match section.max_streams_per_source {
             Some(given) => count("max_streams_per_source", given)?,
-            // Several sources that do their worst leave room; a browser has one connection.
+            // Several sources at this limit leave capacity for others; a browser has one
+            // connection.
             None => count("max_streams", (section.max_streams / 8).max(256))?,
         },
-        // Below it a few slow downloads are the limit.
+        // With less than this, a few slow downloads would use up the limit.
         max_buffered_bytes: limit(
             "max_buffered_bytes",
             section.max_buffered_bytes,
@@ -429,7 +431,8 @@ fn limits(section: &LimitsSection) -> CheckResult<Limits> {
             "max_handshakes_per_source",
             section.max_handshakes_per_source,
         )?,
-        // Below 4 KiB a head with a token does not fit; above 1 MiB a flood of heads is memory.
+        // Below 4 KiB a head with a token does not fit; above 1 MiB a flood of heads exhausts
+        // memory.
         header_bytes: limit("header_bytes", section.header_bytes, 4096..=1024 * 1024)?,
         url_bytes: limit("url_bytes", section.url_bytes, 256..=section.header_bytes)?,
         min_body_rate: NonZeroU32::new(within(
@@ -451,7 +454,8 @@ fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<u32>
     ))
 }
 
-/// Two listeners on one port, or a tunnel's port that is taken, would only show at the bind.
+/// Two listeners on one port, or a port of a tunnel that is in use, would otherwise only fail at
+/// the bind.
 fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
     let own = [
         ("tls.listen_addr", Some(config.tls)),
@@ -461,7 +465,7 @@ fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
     let own = own
         .into_iter()
         .filter_map(|(key, address)| Some((key, address?)));
-    // Port 0 is a free one, each time another.
+    // Port 0 selects another free port each time.
     let own = own
         .filter(|(_, address)| address.port() != 0)
         .collect::<Vec<_>>();
@@ -489,7 +493,8 @@ fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
     Ok(())
 }
 
-/// Whether both cannot be bound at once; an unspecified address takes all of them.
+/// Returns true if both cannot be bound at the same time; an unspecified address overlaps all
+/// addresses.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let any = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port() && (any || one.ip() == other.ip())

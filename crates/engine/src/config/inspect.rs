@@ -1,4 +1,4 @@
-//! What is allowed and yet probably a mistake.
+//! Warnings about settings that are allowed but probably a mistake.
 
 use daemon::config::ConfigError;
 use daemon::tls::{ReloadingCert, TlsError, provider, warn_missing_names};
@@ -6,8 +6,8 @@ use daemon::tls::{ReloadingCert, TlsError, provider, warn_missing_names};
 use super::{Auth, ControlPlane, EngineConfig, Warning};
 use crate::geo::Countries;
 
-/// A certificate that ends within this is warned about: a renewal that works replaces a 90-day
-/// certificate a month before, and a 6-day one two days before.
+/// A certificate that expires within this time causes a warning. A working renewal replaces a
+/// 90-day certificate a month before it expires, and a 6-day one two days before.
 const EXPIRY_NOTICE_SECONDS: i64 = 24 * 60 * 60;
 
 pub(super) fn engine(config: &EngineConfig, now: i64) -> Result<Vec<Warning>, ConfigError> {
@@ -52,7 +52,7 @@ pub(super) fn engine(config: &EngineConfig, now: i64) -> Result<Vec<Warning>, Co
     Ok(warnings)
 }
 
-/// The files have to be there; whether the platform answers, the running engine says.
+/// The files must exist. The running engine reports if the platform does not respond.
 fn control_plane(platform: &ControlPlane) -> Result<(), ConfigError> {
     let endpoint = platform.endpoint()?;
     endpoint
@@ -89,7 +89,7 @@ fn certificate(
     let names = pair.certificate().map(|cert| {
         let mut missing = warn_missing_names(&cert, &config.host);
         if matches!(config.auth, Auth::Platform(_)) {
-            // Where projects are: proven by a name there.
+            // Host names of projects: the certificate is checked with an example.
             let project = format!("a.{}", config.host);
             if warn_missing_names(&cert, &project).contains(&project) {
                 missing.push(format!("*.{}", config.host));

@@ -1,4 +1,4 @@
-//! The keys that a configuration holds and names.
+//! The keys that a configuration contains or names.
 
 use credentials::{Keyring, Secret};
 use daemon::config::ConfigError;

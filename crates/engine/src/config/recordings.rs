@@ -1,4 +1,4 @@
-//! Where recordings of managed terminals are kept: the section of the file, and its check.
+//! Storage of recordings of managed terminals: the section of the file, and its check.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,28 +8,28 @@ use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where recordings are kept, and how much of them.
+/// Storage and limits of recordings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recordings {
-    /// Where they are; `None`: nothing is recorded.
+    /// Storage location; `None`: nothing is recorded.
     pub place: Option<RecordingPlace>,
-    /// The file of the key that seals them; there is one where there is a place.
+    /// The file of the key that encrypts them; always set if there is a storage location.
     pub key_file: Option<PathBuf>,
-    /// A key is made where the file is not there.
+    /// True if a missing key file is created.
     pub makes_key: bool,
-    /// The file with the name under which this engine writes to a store that others use, too.
+    /// The file with the name under which this engine writes to a store that other engines use.
     pub owner_file: Option<PathBuf>,
-    /// What happens when they cannot be stored.
+    /// Behaviour if recordings cannot be stored.
     pub policy: RecordingPolicy,
-    /// Bytes of one recording, of payload and heads together.
+    /// Bytes of one recording, including payload and heads.
     pub max_bytes_per_session: u64,
-    /// Bytes that a project's recordings take.
+    /// Bytes of all recordings of a project.
     pub max_bytes_per_project: u64,
-    /// How long they are kept; `None`: until somebody deletes them.
+    /// Time for which they are kept; `None`: until they are deleted explicitly.
     pub retention: Option<Duration>,
 }
 
-/// A place for recordings.
+/// Storage location of recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordingPlace {
     /// A folder of this machine.
@@ -51,18 +51,18 @@ pub struct S3 {
     pub access_key_id: String,
     /// File of its secret.
     pub secret_access_key_file: PathBuf,
-    /// Before the names of all objects; may be empty.
+    /// Prefix of the names of all objects; may be empty.
     pub prefix: String,
 }
 
-/// What happens to a session that is to be recorded and cannot be.
+/// Behaviour if a session that must be recorded cannot be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordingPolicy {
-    /// It ends, and no other begins.
+    /// The session ends, and no other starts.
     #[default]
     Strict,
-    /// It goes on, and the recording says that something is missing.
+    /// The session continues, and the recording states that something is missing.
     BestEffort,
 }
 
@@ -78,29 +78,30 @@ impl std::fmt::Display for RecordingPolicy {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RecordingsSection {
-    /// The folder of recordings. It is made where it is missing, and readable by nobody else.
-    /// Without this key and `s3` it is `recordings` in `control_plane.data_dir`; on a community
-    /// engine nothing is recorded then.
+    /// The folder of recordings. If missing, it is created so that other users cannot read it.
+    /// Without this key and `s3` it is `recordings` in `control_plane.data_dir`; a community engine
+    /// then records nothing.
     #[schemars(example = "/var/lib/svc/recordings")]
     pub(super) path: Option<String>,
-    /// An S3-compatible store for recordings, instead of a folder. Many engines may use one.
+    /// An S3-compatible store for recordings, instead of a folder. Several engines may use the same
+    /// one.
     pub(super) s3: Option<S3Section>,
-    /// The file of the key that seals recordings, 64 hex digits. Without this key it is
-    /// `recordings.key` beside the folder, or in `control_plane.data_dir` for a store, and is made at
-    /// the first start. Engines that use one store need the same key.
+    /// The file of the key that encrypts recordings, 64 hex digits. Without this key it is
+    /// `recordings.key` beside the folder, or in `control_plane.data_dir` for a store, and is
+    /// created at the first start. Engines that use the same store need the same key.
     #[schemars(example = "/etc/svc/recordings.key")]
     pub(super) key_file: Option<String>,
-    /// What happens to a session that cannot be recorded: with `strict` it ends and no other begins,
-    /// with `best_effort` it goes on and the recording says that something is missing.
+    /// Behaviour if a session cannot be recorded. With `strict` it ends and no other starts; with
+    /// `best_effort` it continues and the recording states that something is missing.
     pub(super) policy: RecordingPolicy,
-    /// Bytes of one recording, 65536 to 1099511627776. At the end of them the recording says so and
-    /// ends, and with `strict` the session, too.
+    /// Bytes of one recording, 65536 to 1099511627776. At this limit the recording states so and
+    /// ends. With `strict` the session ends as well.
     pub(super) max_bytes_per_session: u64,
-    /// Bytes that all recordings of one project take, 1048576 to 1125899906842624. Then it is as for
-    /// a session whose recording is full.
+    /// Bytes of all recordings of one project, 1048576 to 1125899906842624. At this limit the
+    /// behaviour is the same as for a session whose recording is full.
     pub(super) max_bytes_per_project: u64,
-    /// Days for which recordings are kept, counted from the begin of their sessions; then they are
-    /// removed with all that is known of the session. 0: for ever. 0 to 36500.
+    /// Days for which recordings are kept, counted from the start of their sessions. After that
+    /// they are removed with all data about the session. 0: for ever. 0 to 36500.
     pub(super) retention_days: u32,
 }
 
@@ -111,7 +112,7 @@ impl Default for RecordingsSection {
             s3: None,
             key_file: None,
             policy: RecordingPolicy::default(),
-            // A day of busy typing and reading is some ten of them.
+            // A day of busy typing and reading takes about ten MiB.
             max_bytes_per_session: 256 * 1024 * 1024,
             max_bytes_per_project: 16 * 1024 * 1024 * 1024,
             retention_days: 90,
@@ -128,24 +129,23 @@ pub(super) struct S3Section {
     /// Name of the bucket; it has to exist. Required in this section.
     #[schemars(example = &"recordings")]
     pub(super) bucket: Option<String>,
-    /// Region of the bucket; stores of one's own mostly take any.
+    /// Region of the bucket; self-hosted stores mostly accept any.
     #[schemars(example = "eu-west-1")]
     pub(super) region: Option<String>,
     /// Id of the access key. Required in this section.
     #[schemars(example = &"AKIAEXAMPLE")]
     pub(super) access_key_id: Option<String>,
-    /// The file that holds the secret of the access key, read at the start. Required in this
-    /// section.
+    /// The file with the secret of the access key, read at the start. Required in this section.
     #[schemars(example = "/etc/svc/s3-secret")]
     pub(super) secret_access_key_file: Option<String>,
-    /// Before the names of all objects.
+    /// Prefix of the names of all objects.
     #[schemars(example = &"terminals")]
     pub(super) prefix: String,
 }
 
 type CheckResult<T> = Result<T, ConfigError>;
 
-/// The conversion; `data_dir` is where a managed engine keeps things.
+/// Converts the section; `data_dir` is the directory for the state of a managed engine.
 pub(super) fn check(
     section: RecordingsSection,
     data_dir: Option<&Path>,
@@ -205,7 +205,7 @@ pub(super) fn check(
     })
 }
 
-/// A century: a larger number is a slip.
+/// A century: a larger number is a typo.
 const MAX_DAYS: u32 = 36_500;
 
 const DAY: u64 = 24 * 60 * 60;

@@ -1,5 +1,5 @@
-//! Keeps `docs/configuration.md` and `docs/engine.schema.json` true: both are made from the file's
-//! type. `BLESS=1 cargo test -p engine config` writes them anew.
+//! Keeps `docs/configuration.md` and `docs/engine.schema.json` current: both are generated from the
+//! type of the file. `BLESS=1 cargo test -p engine config` writes them again.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What an engine accepts as its configuration, rule by rule.
+//! The accepted configurations of an engine, rule by rule.
 
 use std::fs;
 
@@ -10,14 +10,14 @@ use super::*;
 mod inspect;
 mod managed;
 
-/// The least that an engine needs.
+/// The minimal configuration of an engine.
 const LEAST: &str = "
 engine: {host: tunnel.example.com}
 certs: {static: {cert_file: cert.pem, key_file: key.pem}}
 auth: {jwt: {token_jwt_secret: 0123456789abcdef-0123456789abcdef}}
 ";
 
-/// [`LEAST`] with variables over it.
+/// [`LEAST`] with these variables set.
 fn with(variables: &[(&str, &str)]) -> Result<EngineConfig, ConfigError> {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("engine.yaml");
@@ -34,13 +34,13 @@ fn variable(key: &str) -> String {
     format!("SVC_{}", key.replace('.', "__").to_uppercase())
 }
 
-/// The key that is refused and why.
+/// The rejected key and the reason.
 fn refused(variables: &[(&str, &str)]) -> (String, String) {
     let error = with(variables).unwrap_err();
     (error.key, error.message)
 }
 
-/// Asserts that `key` is refused when it has this value, with a message that holds `why`.
+/// Asserts that `key` is rejected with this value, and that the message contains `why`.
 #[track_caller]
 fn refuses(key: &str, value: &str, why: &str) {
     let (refused, message) = refused(&[(key, value)]);

@@ -1,4 +1,4 @@
-//! An authority of client certificates, parsed once, and when certificates are good.
+//! Certificate authorities of client certificates, parsed once, and the validity of certificates.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ pub struct Authority {
     validity: Validity,
 }
 
-/// When a certificate is good (RFC 5280, 4.1.2.5): both ends are in, in Unix seconds.
+/// Validity of a certificate (RFC 5280, 4.1.2.5): both ends are included, in Unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
     from: i64,
     until: i64,
 }
 
-/// What a visitor showed in the handshake, read once for all authorities.
+/// The certificates that a visitor sent in the handshake, parsed once for all authorities.
 pub struct Chain<'c> {
     certificates: &'c [CertificateDer<'c>],
     own: EndEntityCert<'c>,
-    /// Who issued each of them, as the names are in DER.
+    /// Issuer of each certificate, as a name in DER.
     issuers: Vec<Box<[u8]>>,
 }
 
 impl<'c> Chain<'c> {
-    /// Reads the visitor's own certificate and those that were sent behind it. `None`: there is
+    /// Reads the visitor's own certificate and the ones that were sent after it. `None`: there is
     /// none that could be verified.
     pub fn read(certificates: &'c [CertificateDer<'c>]) -> Option<Self> {
         let own = EndEntityCert::try_from(certificates.first()?).ok()?;
@@ -45,7 +45,7 @@ impl<'c> Chain<'c> {
 }
 
 impl Authority {
-    /// Reads the one certificate of an authority, PEM. `None` where it cannot be used.
+    /// Reads the single certificate of an authority, PEM. `None` if it cannot be used.
     pub(super) fn parse(pem: &str) -> Option<Self> {
         let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
         Some(Self {
@@ -54,12 +54,12 @@ impl Authority {
         })
     }
 
-    /// Whether what a visitor showed leads to this authority at `now` (Unix seconds), and for how
-    /// long it does: each certificate on the way has to be good, and one that says what it is for
+    /// Checks that a visitor's chain leads to this authority at `now` (Unix seconds), and returns
+    /// its validity. Each certificate on the way has to be valid, and one with a declared purpose
     /// has to be for client authentication.
     pub fn vouches_for(&self, chain: &Chain<'_>, now: i64) -> Option<Validity> {
-        // Whoever shows certificates decides how many ways there are between them. So there is no
-        // search for the sake of an authority that none of them names.
+        // A visitor determines the number of paths between its certificates. So there is no search
+        // for an authority that none of them names as an issuer.
         let mut issuers = chain.issuers.iter().map(|issuer| &**issuer);
         if !issuers.any(|issuer| issuer == self.anchor.subject.as_ref()) {
             return None;
@@ -78,7 +78,7 @@ impl Authority {
             None,
         );
         let path = path.ok()?;
-        // The library leaves it to us whether the authority itself has had its time.
+        // The library does not check the validity of the authority itself.
         let mut validity = self.validity.and(Validity::of(own)?);
         for between in path.intermediate_certificates() {
             validity = validity.and(Validity::of(&between.der())?);
@@ -88,7 +88,7 @@ impl Authority {
 }
 
 impl Validity {
-    /// What a certificate says. `None`: it is none.
+    /// Validity of a certificate. `None` if it cannot be parsed.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = parse_x509_certificate(certificate).ok()?;
         let validity = parsed.validity();
@@ -98,7 +98,7 @@ impl Validity {
         })
     }
 
-    /// When both are good.
+    /// The time in which both are valid.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -107,12 +107,12 @@ impl Validity {
         }
     }
 
-    /// Whether it is good at `now` (Unix seconds).
+    /// Returns true if it is valid at `now` (Unix seconds).
     pub fn holds(self, now: i64) -> bool {
         (self.from..=self.until).contains(&now)
     }
 
-    /// Good for ever.
+    /// Always valid.
     #[cfg(test)]
     pub(crate) const ALWAYS: Self = Self {
         from: i64::MIN,
@@ -135,8 +135,8 @@ mod tests {
         params
     }
 
-    /// Certificates of one name are a maze: each may have issued each other. Nobody is searched
-    /// for in it whom it does not name, however many authorities there are.
+    /// Certificates with one name form a maze: each may have issued each other. There is no search
+    /// for authorities that the maze does not name, however many there are.
     #[test]
     fn a_maze_that_does_not_name_an_authority_costs_nothing() {
         let key = || KeyPair::generate().unwrap();
@@ -151,7 +151,7 @@ mod tests {
             .collect();
         let chain = Chain::read(&shown).unwrap();
         let now = jiff::Timestamp::now().as_second();
-        // Seconds for each of them, were the library asked.
+        // Seconds for each of them if the library were called.
         let begun = std::time::Instant::now();
         assert!((0..1000).all(|_| authority.vouches_for(&chain, now).is_none()));
         assert!(

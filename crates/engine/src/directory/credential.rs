@@ -1,4 +1,4 @@
-//! A long-lived credential that is in force, compiled.
+//! A valid long-lived credential, compiled.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use types::root::Root;
 use super::authority::Authority;
 use crate::access::Digest;
 
-/// A credential, as the edge needs to know it. A new state is a new value, so what was verified
-/// with one holds for as long as [`super::Directory::is_current`] says so.
+/// A credential with the fields that the edge needs. A new state is a new value, so a result that
+/// was verified with one is valid as long as [`super::Directory::is_current`] returns true.
 #[derive(Debug)]
 pub struct Credential {
     /// Id.
     pub id: Arc<str>,
-    /// Whose it is.
+    /// Id of the owner.
     pub user_id: Arc<str>,
-    /// The beginning of the chain of credentials that issued it.
+    /// The root of the chain of credentials that issued it.
     pub root: Root,
-    /// How it is known.
+    /// The way to recognise it.
     pub proof: Proof,
-    /// Its permissions, its boundary with its one workspace, and its end.
+    /// Its permissions, its boundary with its one workspace, and its expiry.
     pub limits: Limits,
-    /// What was told, to know it again: a snapshot tells what is known already.
+    /// The received record, to recognise an unchanged one: a snapshot repeats known records.
     told: api::link::Credential,
 }
 
-/// How a credential is known.
+/// The way to recognise a credential.
 #[derive(Debug)]
 pub enum Proof {
     /// A token that the platform signed.
     Pat {
         /// SHA-256 of its text.
         digest: Digest,
-        /// What it says of itself (`token_endpoint`).
+        /// Value of its claim `token_endpoint`.
         endpoint: Option<Box<str>>,
     },
     /// Tokens that an application signs.
@@ -49,17 +49,17 @@ pub enum Proof {
     },
     /// Every client certificate of an authority.
     Authority(Authority),
-    /// Nothing that can be checked here.
+    /// It cannot be checked here.
     Nothing,
 }
 
 impl Credential {
-    /// Whether this is what was told before.
+    /// Returns true if this was compiled from the same record.
     pub(super) fn says(&self, told: &api::link::Credential) -> bool {
         self.told == *told
     }
 
-    /// Whether the two say the same but for when they end, as before and after a rotation.
+    /// Returns true if the two differ at most in their expiry, as before and after a rotation.
     pub(super) fn is_but_its_end(&self, other: &Self) -> bool {
         let expires_at = other.told.expires_at;
         other.told
@@ -86,13 +86,13 @@ impl Credential {
         }
     }
 
-    /// Whether the credential is past its time at `now` (Unix seconds).
+    /// Returns true if the credential has expired at `now` (Unix seconds).
     pub fn is_expired(&self, now: i64) -> bool {
         self.limits.is_expired(now)
     }
 
-    /// What a token and the credential behind it allow together: never more than either. The
-    /// credential says whose it is and where its chain begins.
+    /// The intersection of the permissions of a token and the credential behind it. The credential
+    /// determines the owner and the root of the chain.
     pub fn narrow(&self, token: Verified) -> Verified {
         Verified {
             user_id: Some(self.user_id.to_string()),

@@ -1,8 +1,10 @@
-//! What a managed engine knows of its platform: projects, people, credentials, what was ended.
+//! State that a managed engine has received from its platform: projects, users, credentials, and
+//! ended tokens and sessions.
 //!
-//! One writer, the engine link, puts items in ([`Directory::replace`], [`Directory::apply`]);
-//! everybody else reads without a lock, on the path of each request. Items are compiled when they
-//! come: a boundary or a range that cannot be read refuses, and is not looked at again.
+//! There is one writer, the link to the platform, which applies items ([`Directory::replace`],
+//! [`Directory::apply`]). All other code reads without a lock, on the path of each request. Items
+//! are compiled when they arrive. A boundary or a range that cannot be parsed refuses all requests
+//! and is not parsed again.
 //!
 //! A community engine has no directory. Its one project is [`Project::community`].
 
@@ -30,36 +32,36 @@ pub use self::project::{GeoRule, Project, ProjectPolicy, ProjectState};
 pub use self::webtty::{NotAdmitted, WebttyServer};
 use crate::access::Digest;
 
-/// What the platform told. Shared by every worker.
+/// State received from the platform. Shared by every worker.
 #[derive(Debug, Default)]
 pub struct Directory {
     platform: ArcSwapOption<Platform>,
     projects: papaya::HashMap<Arc<str>, Arc<Project>>,
     endpoints: papaya::HashMap<Arc<str>, Arc<Project>>,
-    /// Reserved TCP ports, and whose they are.
+    /// Reserved TCP ports, and their projects.
     ports: papaya::HashMap<u16, Arc<str>>,
     people: papaya::HashMap<Arc<str>, Arc<Person>>,
     credentials: papaya::HashMap<Arc<str>, Arc<Credential>>,
     /// Personal access tokens by the hash of their text.
     tokens: papaya::HashMap<Digest, Arc<Credential>>,
-    /// Client certificates by the hash of the certificate. Several people can register one: no key
-    /// is asked for, so nobody's place is taken.
+    /// Client certificates by the hash of the certificate. Several users can register the same one:
+    /// registering requires no private key, so a user must not be able to block another one.
     certificates: papaya::HashMap<Digest, Arc<[Arc<Credential>]>>,
     /// Credentials that accept every certificate of an authority.
     authorities: ArcSwap<Vec<Arc<Credential>>>,
     /// Registered servers of terminals.
     webtty_servers: papaya::HashMap<Arc<str>, Arc<WebttyServer>>,
-    /// Tokens and sessions that were ended, until nothing can come of them anyway.
+    /// Tokens and sessions that were ended, kept until they would have expired.
     ended: papaya::HashMap<Arc<str>, i64>,
-    /// Sessions that ended here, and of which the platform may not know yet: no snapshot brings them
-    /// back.
+    /// Sessions that ended on this engine and that the platform may not have received yet: a
+    /// snapshot must not restore them.
     ended_here: papaya::HashMap<Arc<str>, i64>,
-    /// Held while items are put in: there is one writer, and this keeps it so.
+    /// Held while items are applied, so that there is only one writer.
     writing: Mutex<()>,
 }
 
 impl Directory {
-    /// Puts a whole snapshot in force. What is not in it is no more.
+    /// Applies a complete snapshot. Objects that are not in it are removed.
     pub fn replace(&self, platform: Platform, items: Vec<Item>) {
         let _writing = self.writing.lock();
         let mut kept = SnapshotIds::default();
@@ -69,7 +71,7 @@ impl Directory {
         for item in items {
             self.put(item);
         }
-        // From here on, what is not known is not there: so not before.
+        // From here on, missing objects count as nonexistent, so it must not be set earlier.
         self.platform.store(Some(Arc::new(platform)));
         for id in missing(&self.projects, &kept.projects) {
             self.put(Item::ProjectGone { id });
@@ -88,7 +90,7 @@ impl Directory {
         }
     }
 
-    /// Puts changes in force, in their order.
+    /// Applies changes in their order.
     pub fn apply(&self, items: Vec<Item>) {
         let _writing = self.writing.lock();
         for item in items {
@@ -96,13 +98,13 @@ impl Directory {
         }
     }
 
-    /// Forgets what was ended and is past its time anyway, at `now` (Unix seconds).
+    /// Drops ended tokens and sessions that would have expired at `now` (Unix seconds).
     pub fn forget_ended(&self, now: i64) {
         self.ended.pin().retain(|_, until| *until > now);
         self.ended_here.pin().retain(|_, until| *until > now);
     }
 
-    /// What holds for the whole cluster; `None` before the first snapshot.
+    /// Settings of the whole cluster; `None` before the first snapshot.
     pub fn platform(&self) -> Option<Arc<Platform>> {
         self.platform.load_full()
     }
@@ -117,17 +119,17 @@ impl Directory {
         self.endpoints.pin().get(endpoint).map(Arc::clone)
     }
 
-    /// All projects, in no order.
+    /// All projects, unordered.
     pub fn projects(&self) -> Vec<Arc<Project>> {
         self.projects.pin().values().map(Arc::clone).collect()
     }
 
-    /// Whether a TCP port is reserved for some project.
+    /// Returns true if a TCP port is reserved for any project.
     pub fn is_reserved(&self, port: u16) -> bool {
         self.ports.pin().contains_key(&port)
     }
 
-    /// The person with this user id.
+    /// The user with this id.
     pub fn person(&self, user_id: &str) -> Option<Arc<Person>> {
         self.people.pin().get(user_id).map(Arc::clone)
     }
@@ -142,8 +144,8 @@ impl Directory {
         self.tokens.pin().get(digest).map(Arc::clone)
     }
 
-    /// The credentials of exactly this client certificate, by the hash of its DER form: one of each
-    /// person who registered it.
+    /// The credentials for exactly this client certificate, by the hash of its DER form: one for
+    /// each user who registered it.
     pub fn certificates(&self, digest: &Digest) -> Arc<[Arc<Credential>]> {
         let known = self.certificates.pin().get(digest).map(Arc::clone);
         known.unwrap_or_default()
@@ -154,7 +156,7 @@ impl Directory {
         self.authorities.load_full()
     }
 
-    /// The registered server of terminals with this id, where it is of this project.
+    /// The registered terminal server with this id, if it belongs to this project.
     pub fn webtty_server(&self, project: &str, id: &str) -> Option<Arc<WebttyServer>> {
         let servers = self.webtty_servers.pin();
         let server = servers.get(id)?;
@@ -166,17 +168,17 @@ impl Directory {
         servers.get(id).map(|server| Arc::clone(&server.project_id))
     }
 
-    /// Whether a token (by its `jti`) or a session was ended before its time.
+    /// Returns true if a token (by its `jti`) or a session was ended before its expiry.
     pub fn is_ended(&self, id: &str) -> bool {
         self.ended.pin().contains_key(id) || self.ended_here.pin().contains_key(id)
     }
 
-    /// Ends something here, until nothing can come of it anyway (Unix seconds).
+    /// Ends a token or session on this engine, until it would have expired (Unix seconds).
     pub(crate) fn end(&self, id: &str, until: i64) {
         self.ended_here.pin().insert(id.into(), until);
     }
 
-    /// Whether this credential is still what is known under its id.
+    /// Returns true if this credential is still the current one of its id.
     pub fn is_current(&self, credential: &Arc<Credential>) -> bool {
         let known = self.credentials.pin();
         known
@@ -184,9 +186,10 @@ impl Directory {
             .is_some_and(|known| Arc::ptr_eq(known, credential))
     }
 
-    /// Whether what was begun with this credential may go on at `now` (Unix seconds): it is still
-    /// what is known under its id, or what is known differs in its end alone, which is to come. A
-    /// credential that was rotated is good until its overlap ends.
+    /// Returns true if connections that were opened with this credential may continue at `now`
+    /// (Unix seconds). That is the case if it is still the current one of its id, or if the current
+    /// one only differs in an expiry that is in the future. A rotated credential is valid until its
+    /// overlap ends.
     pub fn is_still_valid(&self, credential: &Arc<Credential>, now: i64) -> bool {
         self.credential(&credential.id).is_some_and(|known| {
             Arc::ptr_eq(&known, credential)
@@ -194,15 +197,15 @@ impl Directory {
         })
     }
 
-    /// The name of a person, where there is one.
+    /// The name of a user, if there is one.
     pub fn name_of(&self, user_id: &str) -> Option<String> {
         let people = self.people.pin();
         let name = people.get(user_id).map(|person| person.name.as_ref());
         name.filter(|name| !name.is_empty()).map(str::to_owned)
     }
 
-    /// Whether a person has a part in the project whose role allows this. What a credential of
-    /// theirs allows is judged apart from it.
+    /// Returns true if a user's role in the project allows this. The permissions of the user's
+    /// credential are checked separately.
     pub fn permits(
         &self,
         user_id: Option<&str>,
@@ -219,7 +222,7 @@ impl Directory {
         })
     }
 
-    /// How much is known: projects, people, credentials.
+    /// Number of projects, users and credentials.
     pub fn counts(&self) -> (usize, usize, usize) {
         (
             self.projects.len(),
@@ -265,18 +268,18 @@ impl Directory {
             Item::Ended(Ended { id, until }) => {
                 self.ended.pin().insert(id.into(), until);
             }
-            // The keys go to those who verify with them; those of relays are not told to engines.
+            // The keys go to the token verifier; engines do not receive the keys of relays.
             Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => {}
         }
     }
 
-    /// A project that is known keeps its place: tunnels hold it, and see the new state at once.
+    /// A known project keeps its value: tunnels refer to it and see the new state immediately.
     fn put_project(&self, told: &api::link::Project) {
         let projects = self.projects.pin();
         if let Some(known) = projects.get(told.id.as_str())
             && known.endpoint.as_deref() == Some(&*told.endpoint)
         {
-            // A port that stays is never anybody's, not even for a moment.
+            // A port that the project keeps must not be unassigned, not even for a moment.
             self.note_ports(&known.id, &told.addresses);
             let before = known.state().addresses.clone();
             known.update(ProjectState::compile(told));
@@ -328,7 +331,7 @@ impl Directory {
     ) {
         let ports = self.ports.pin();
         for address in addresses {
-            // Only where it is still this project's: another one may have it by now.
+            // Only if it still belongs to this project: it may have been assigned to another one.
             if ports.get(&address.port) == Some(project) {
                 ports.remove(&address.port);
             }
@@ -337,7 +340,7 @@ impl Directory {
 
     fn forget_endpoint(&self, gone: &Arc<Project>) {
         let endpoints = self.endpoints.pin();
-        // As with ports.
+        // Same rule as for ports.
         if let Some(endpoint) = &gone.endpoint
             && endpoints
                 .get(endpoint)
@@ -347,7 +350,7 @@ impl Directory {
         }
     }
 
-    /// The new state is in force before the old one is not: nobody comes to a moment without both.
+    /// The new state is added before the old one is removed, so that readers always find one.
     fn put_credential(&self, credential: &Arc<Credential>) {
         let credentials = self.credentials.pin();
         let old = credentials.insert(Arc::clone(&credential.id), Arc::clone(credential));
@@ -384,7 +387,7 @@ impl Directory {
     }
 
     fn forget_index(&self, gone: &Arc<Credential>) {
-        // Only where the index still leads to it: another credential may have its hash by now.
+        // Only if the index still refers to it: another credential may have the hash by now.
         let is_it =
             |known: Option<&Arc<Credential>>| known.is_some_and(|known| Arc::ptr_eq(known, gone));
         match &gone.proof {
@@ -415,7 +418,7 @@ impl Directory {
     }
 }
 
-/// Ids that a snapshot holds.
+/// Ids in a snapshot.
 #[derive(Default)]
 struct SnapshotIds {
     projects: HashSet<String>,

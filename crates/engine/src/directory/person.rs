@@ -1,17 +1,17 @@
-//! Somebody who has a part in workspaces, and what the role there allows.
+//! A user who is a member of workspaces, and the permissions of the user's role there.
 
 use std::sync::Arc;
 
 use types::permission::{Permission, Permissions};
 
-/// A person, as the edge needs to know it.
+/// A user with the fields that the edge needs.
 #[derive(Debug)]
 pub struct Person {
     /// Id of the user.
     pub id: Arc<str>,
-    /// What others are shown; nothing where the person gave no name.
+    /// Name that is shown to other users; empty if the user has none.
     pub name: Box<str>,
-    /// Unix seconds: browser sessions at tunnels that began before are over.
+    /// Unix seconds: browser sessions at tunnels that started earlier have ended.
     pub sessions_after: i64,
     memberships: Box<[(Box<str>, Permissions)]>,
 }
@@ -20,7 +20,7 @@ impl Person {
     pub(super) fn compile(told: api::link::Person) -> Self {
         let memberships = told.memberships.into_iter().map(|membership| {
             let names = membership.permissions.iter();
-            // A name that is not known here gives nothing.
+            // A permission that this version does not know is ignored.
             let allowed = names.filter_map(|name| name.parse::<Permission>().ok());
             (membership.workspace_id.into(), allowed.collect())
         });
@@ -32,12 +32,12 @@ impl Person {
         }
     }
 
-    /// Whether the person has a part in the workspace, in whatever role.
+    /// Returns true if the user is a member of the workspace, with any role.
     pub fn is_member(&self, workspace: &str) -> bool {
         self.memberships.iter().any(|(id, _)| **id == *workspace)
     }
 
-    /// Whether the person's role in the workspace allows this.
+    /// Returns true if the user's role in the workspace allows this.
     pub fn allows(&self, workspace: &str, permission: Permission) -> bool {
         self.memberships
             .iter()

@@ -1,4 +1,4 @@
-//! A project: what names it, which stays, and what holds for it now, which changes.
+//! A project: its fixed names, and its changing state.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use types::tunnel::{Country, IpRange, TlsVersion};
 use crate::browser::SignedIn;
 use crate::limits::{ChangeRate, ConcurrencyLimit, Meters, Speed};
 
-/// A project. Tunnels and agents hold it; its state is swapped when the platform says so, and
-/// everybody who holds it sees the new one with the next look.
+/// A project. Tunnels and agents have a reference to it. The platform's updates replace its state,
+/// and all references see the new state at their next access.
 #[derive(Debug)]
 pub struct Project {
     /// Id.
     pub id: Arc<str>,
-    /// First label of its address; `None` for the project of a community engine, which is at the
-    /// engine's own name.
+    /// First label of its address; `None` for the project of a community engine, whose address is
+    /// the engine's own name.
     pub endpoint: Option<Arc<str>>,
-    /// What its tunnels used lately, together.
+    /// Recent usage of all its tunnels together.
     pub meters: Meters,
-    /// How often its agents and tunnels changed lately.
+    /// Recent changes of its agents and tunnels.
     pub(crate) changes: ChangeRate,
-    /// Visits to them that are under way.
+    /// Active visits of its tunnels.
     pub places: ConcurrencyLimit,
-    /// How fast they may be, as the limits of its state say.
+    /// Bandwidth of its tunnels, from the limits of its state.
     pub speed: Speed,
-    /// Where people signed in to its tunnels.
+    /// Sign-ins of users at its tunnels.
     pub signed_in: SignedIn,
     state: ArcSwap<ProjectState>,
 }
 
-/// What holds for a project now.
+/// Current state of a project.
 #[derive(Debug)]
 pub struct ProjectState {
     /// The workspace that it belongs to.
@@ -44,11 +44,11 @@ pub struct ProjectState {
     pub provider: Option<Arc<str>>,
     /// Region, for the lists.
     pub region: Option<Arc<str>>,
-    /// Whether anything of it is served: not while it is suspended, and not once it is deleted.
+    /// True if it is served: false while it is suspended, and once it is deleted.
     pub in_use: bool,
     /// Project-wide policy (ED-8).
     pub policy: ProjectPolicy,
-    /// What the plan allows.
+    /// Limits of the plan.
     pub limits: Limits,
     /// Reserved TCP ports.
     pub addresses: Box<[Address]>,
@@ -57,23 +57,23 @@ pub struct ProjectState {
 /// Project-wide policy, compiled (ED-8).
 #[derive(Debug)]
 pub struct ProjectPolicy {
-    /// Whether visitors without a proof are let in.
+    /// Access of visitors without a proof.
     pub public_access: PublicAccessPolicy,
-    /// Whether TCP tunnels may be published.
+    /// True if TCP tunnels may be published.
     pub published_tcp: bool,
-    /// The oldest TLS version that visitors may speak.
+    /// The oldest TLS version that visitors may use.
     pub min_tls: Option<TlsVersion>,
     /// The countries that visitors may come from; `None`: anywhere.
     pub geo: Option<GeoRule>,
-    /// A part of it could not be read: nobody passes.
+    /// True if a part of it could not be parsed: all visitors are refused.
     pub unreadable: bool,
     trusted_ips: Option<Box<[IpRange]>>,
 }
 
-/// Countries that visitors may or may not come from.
+/// Countries that are allowed or denied.
 #[derive(Debug)]
 pub struct GeoRule {
-    /// Whether the list says who may, or who may not.
+    /// True for a list of allowed countries, false for a list of denied ones.
     allows: bool,
     countries: Box<[Country]>,
 }
@@ -82,7 +82,7 @@ impl Project {
     /// Id of the one project that a community engine serves.
     pub const COMMUNITY: &str = types::tunnel::COMMUNITY_PROJECT;
 
-    /// The project of a community engine: its settings are the tunnels' own.
+    /// The project of a community engine, which has no settings of its own.
     pub fn community() -> Self {
         Self {
             id: Self::COMMUNITY.into(),
@@ -118,12 +118,12 @@ impl Project {
         }
     }
 
-    /// Whether its engine has no other: then it takes nothing from anybody.
+    /// Returns true if it is the engine's only project, and so needs no fair share.
     pub fn is_alone(&self) -> bool {
         self.endpoint.is_none()
     }
 
-    /// What holds now.
+    /// The current state.
     pub fn state(&self) -> Guard<Arc<ProjectState>> {
         self.state.load()
     }
@@ -133,7 +133,7 @@ impl Project {
         self.state.store(Arc::new(state));
     }
 
-    /// Nothing of it is served any more.
+    /// Stops serving the project.
     pub(super) fn end(&self) {
         let ended = ProjectState::clone_without_use(&self.state.load());
         self.state.store(Arc::new(ended));
@@ -196,7 +196,7 @@ impl ProjectPolicy {
         }
     }
 
-    /// Whether a visitor from this address may come near. Without ranges everybody may.
+    /// Returns true if visitors from this address are allowed. Without ranges all addresses are.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         let ranges = self.trusted_ips.as_ref();
         ranges.is_none_or(|ranges| ranges.iter().any(|range| range.contains(peer)))
@@ -217,8 +217,8 @@ impl GeoRule {
         })
     }
 
-    /// Whether a visitor from this country may come near. One whose country is not known is let in
-    /// by no list: it is not among those that may, and may be among those that may not.
+    /// Returns true if visitors from this country are allowed. An unknown country is refused by
+    /// every list: it is not among the allowed ones, and may be among the denied ones.
     pub fn admits(&self, country: Option<&Country>) -> bool {
         country.is_some_and(|country| self.countries.contains(country) == self.allows)
     }

@@ -96,7 +96,7 @@ fn a_project_that_changes_is_the_same_project() {
     assert!(Arc::ptr_eq(&held, &directory.project("prj_1").unwrap()));
 }
 
-/// A new state of a credential is another value, and its old hash leads nowhere.
+/// A new state of a credential is another value, and its old hash is not found any more.
 #[test]
 fn a_rotated_hash_is_forgotten_and_a_hash_that_moved_is_not() {
     let directory = Directory::default();
@@ -170,7 +170,7 @@ fn what_was_ended_is_remembered_until_it_does_not_matter() {
     assert!(!directory.is_ended("tok_1"));
 }
 
-/// What does not change is there all the time: readers do not lock.
+/// An unchanged object is always found: readers do not lock.
 #[test]
 fn what_stays_is_never_gone_for_a_moment() {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -221,7 +221,8 @@ fn an_endpoint_that_moved_stays_where_it_is() {
     assert_eq!(&*directory.project_at("e7e8a732").unwrap().id, "prj_2");
 }
 
-/// Several people register one certificate: each has theirs, and what ends takes nobody else's.
+/// Several users register one certificate: each has a credential, and removing one does not affect
+/// the others.
 #[test]
 fn a_certificate_stands_for_everybody_who_registered_it() {
     let directory = Directory::default();

@@ -1,5 +1,5 @@
-//! Registered servers of terminals: which keys they were enrolled with, what holds for their
-//! sessions, and whether a tunnel is really theirs.
+//! Registered terminal servers: their enrolled keys, the policies of their sessions, and the check
+//! that a tunnel belongs to them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,38 +13,38 @@ use tty::identity::{PublicIdentity, SigningPublicKey, encryption_key};
 use types::permission::Permission;
 use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatus};
 
-/// A registered server, as the platform told it last. Whoever serves sessions of it holds it and
-/// ends them with [`Self::ended`]; what the policies say of new sessions is looked up anew.
+/// A registered server, as last received from the platform. Its sessions have a reference to it and
+/// end with [`Self::ended`]. Policies of new sessions are looked up again.
 pub struct WebttyServer {
     /// Id.
     pub id: Arc<str>,
-    /// The project that it is in.
+    /// Id of its project.
     pub project_id: Arc<str>,
     /// Name, unique in the project.
     pub name: Arc<str>,
-    /// Whether its sessions are recorded.
+    /// Recording of its sessions.
     pub recording: RecordingPolicy,
-    /// How its sessions are encrypted.
+    /// Encryption of its sessions.
     pub encryption: EncryptionPolicy,
-    /// Who may use it.
+    /// Users who may use it.
     pub access: AccessPolicy,
-    /// The keys that it was enrolled with.
+    /// The keys of its enrolment.
     pub keys: Option<PublicIdentity>,
     status: Option<ServerStatus>,
     /// Cancelled when it is suspended, deleted, or enrolled with other keys.
     ended: CancellationToken,
-    /// Proofs that were shown, until they have expired anyway.
+    /// Proofs that were used, until they expire.
     seen: Arc<Mutex<Seen>>,
 }
 
 type Seen = HashMap<[u8; NONCE_LEN], Timestamp>;
 
-/// Proofs of one server that are remembered. It makes one with each connection, so more in their
-/// lifetime are none of a server that works.
+/// Limit of remembered proofs of one server. A server makes one for each connection, so a working
+/// server does not need more within their lifetime.
 const MOST_SEEN: usize = 64;
 
 impl WebttyServer {
-    /// What cannot be read is taken for the strictest that there is.
+    /// Values that cannot be parsed are treated as the strictest ones.
     pub(super) fn compile(told: &api::link::WebttyServer, known: Option<&Self>) -> Self {
         let keys = told.keys.as_ref().and_then(|keys| {
             Some(PublicIdentity {
@@ -82,25 +82,25 @@ impl WebttyServer {
         server
     }
 
-    /// Whether it may serve: it was enrolled and is not suspended.
+    /// Returns true if it may serve: it is enrolled and not suspended.
     pub fn is_active(&self) -> bool {
         self.status == Some(ServerStatus::Active) && self.keys.is_some()
     }
 
-    /// Resolves when no session of it may go on: it was suspended, deleted, or enrolled with other
+    /// Resolves when its sessions have to end: it was suspended, deleted, or enrolled with other
     /// keys. A change of its policies ends nothing.
     pub fn ended(&self) -> &CancellationToken {
         &self.ended
     }
 
-    /// What whoever opens or joins a session needs beside the permissions of sessions.
+    /// The permission that is required to open or join a session, in addition to those of sessions.
     pub fn needs(&self) -> Option<Permission> {
         (self.access == AccessPolicy::Restricted)
             .then_some(Permission::NetworkWebttyServersReadWrite)
     }
 
-    /// Judges the proof that a tunnel of this server shows. A proof that held is remembered, and
-    /// refused from then on.
+    /// Checks the proof that a tunnel of this server sends. A valid proof is remembered and refused
+    /// from then on.
     ///
     /// # Errors
     /// [`NotAdmitted`].
@@ -129,7 +129,7 @@ impl WebttyServer {
         Ok(())
     }
 
-    /// Whether sessions of this one go on under that.
+    /// Returns true if sessions of this one may continue under `next`.
     pub(super) fn goes_on_as(&self, next: &Self) -> bool {
         self.is_active()
             && next.is_active()
@@ -152,7 +152,7 @@ impl fmt::Debug for WebttyServer {
     }
 }
 
-/// Why a tunnel is not taken for that of a registered server.
+/// Reasons why a tunnel is not accepted as a registered server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdmitted {
     /// Its labels do not name a server, or have no proof.
@@ -171,13 +171,13 @@ pub enum NotAdmitted {
     /// It is suspended.
     #[error("the server is suspended")]
     Suspended,
-    /// The proof does not hold.
+    /// The proof is not valid.
     #[error(transparent)]
     Proof(#[from] AdmissionError),
-    /// The proof was shown before.
+    /// The proof was used before.
     #[error("the admission proof was used before")]
     Replayed,
-    /// There were more of them than a server needs.
+    /// There were more proofs than a server needs.
     #[error("the server connects too often; wait until its earlier admission proofs have expired")]
     TooMany,
 }
@@ -233,8 +233,8 @@ mod tests {
         "2026-01-02T03:04:05Z".parse().unwrap()
     }
 
-    /// CP-12: a proof is good once, also after the record has changed, and only while the server is
-    /// active.
+    /// CP-12: a proof is valid once, even after the record has changed, and only while the server
+    /// is active.
     #[test]
     fn cp_12_a_proof_is_good_once_and_for_a_server_that_is_active() {
         let identity = EndpointIdentity::generate().unwrap();
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(admit(&proof(&identity, 2)), Err(NotAdmitted::NotEnrolled));
     }
 
-    /// What is remembered is bounded, and forgotten with its time.
+    /// The number of remembered proofs is bounded, and they are dropped when they expire.
     #[test]
     fn a_server_that_connects_all_the_time_waits() {
         let identity = EndpointIdentity::generate().unwrap();
@@ -295,7 +295,7 @@ mod tests {
         );
     }
 
-    /// CP-12: suspending, deleting and other keys end what is there; policies do not.
+    /// CP-12: suspending, deleting and new keys end the sessions; policies do not.
     #[test]
     fn cp_12_what_ends_a_servers_sessions() {
         let identity = EndpointIdentity::generate().unwrap();

@@ -1,4 +1,4 @@
-//! What is written down about a visit: one line of JSON, and the metrics.
+//! Record of a visit, for the access log, the metrics and the platform.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -28,62 +28,62 @@ use crate::limits::{ConcurrencyError, SourceVisit, VisitPermit};
 use crate::live::LiveTunnel;
 use crate::managed::Meter;
 
-/// One request or one connection, from its arrival to its end. Written when it is dropped, so
-/// that nothing that happens on the way loses it.
+/// Record of one request or connection, from its arrival to its end. It is written on drop, so that
+/// no error path can lose it.
 pub(crate) struct AccessRecord {
     worker: Arc<Worker>,
     begun: Instant,
     line: AccessLogEntry,
     outcome: Outcome,
     forgotten: bool,
-    /// What a managed engine reports; `None` on a community engine.
+    /// Data for the platform. `None` on a community engine.
     report: Option<Box<Report>>,
     hold: Option<RevocationGuard>,
     place: Option<VisitPermit>,
     source_visit: Option<SourceVisit>,
-    /// The visit keeps its connection from being idle.
+    /// Marks the visitor's connection as busy.
     occupied: Option<InFlightGuard>,
-    /// What goes to the service, where another task sends it.
+    /// Counter of the bytes to the service, if another task sends them.
     sent: Option<ByteCounter>,
-    /// When the stream to the service was there.
+    /// Time until the stream to the service was open.
     opened: Option<Duration>,
     first_byte: Option<Duration>,
 }
 
-/// Why a visit ended that was cut.
+/// Reason in the log for a visit that was revoked.
 const REVOKED: &str = "what had let the visitor in has ended";
 
-/// What is reported of a visit beside what is in its line.
+/// Data for the platform that the log line does not contain.
 struct Report {
     source: IpAddr,
     tunnel: Option<Arc<Tunnel>>,
     project: Option<Arc<Project>>,
     proof: Option<Proof>,
     meter: Option<Arc<Meter>>,
-    /// Bytes from and to the visitor that are metered already.
+    /// Bytes from and to the visitor that are already metered.
     metered: (u64, u64),
 }
 
-/// How many bytes go by before they are metered while a visit lasts: a download is seen long
-/// before its end, and nobody counts each packet.
+/// Bytes of a running visit between two updates of the meter. A long download is visible before its
+/// end, without an update for each packet.
 const METERED: u64 = 64 * 1024;
 
-/// How a visit ended, for the metrics.
+/// Result of a visit, for the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// Answered by the service to the end.
+    /// The service responded completely.
     Served,
-    /// Answered by the edge, before the service heard of it.
+    /// The edge responded; the service was not contacted.
     Refused,
-    /// The service could not be reached, or broke off.
+    /// The service could not be reached, or closed the connection early.
     Failed,
-    /// The visitor left before the end.
+    /// The visitor disconnected before the end.
     Abandoned,
 }
 
 impl Outcome {
-    /// Name in metrics, as in the log.
+    /// Name in the metrics and the log.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Served => "served",
@@ -108,29 +108,29 @@ struct AccessLogEntry {
     host: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     method: String,
-    /// Without the query, which may hold a credential.
+    /// Without the query, which may contain a credential.
     #[serde(skip_serializing_if = "String::is_empty")]
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     source_ip: String,
-    /// Where it is, where somebody asked for it and it is known.
+    /// Country of the visitor, if it was looked up and found.
     #[serde(skip_serializing_if = "Option::is_none")]
     country: Option<Country>,
     rule: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Cow<'static, str>>,
-    /// What the rule is about, where it kept the visitor out.
+    /// Subject of the rule that refused the visitor.
     #[serde(skip_serializing_if = "Option::is_none")]
     explain: Option<&'static str>,
-    /// Code of the problem that the visitor was told.
+    /// Code of the problem in the response to the visitor.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     user_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     credential_id: Option<String>,
-    /// How the visitor proved who it is.
+    /// Authentication method of the visitor.
     #[serde(skip_serializing_if = "Option::is_none")]
     auth_method: Option<&'static str>,
     bytes_in: u64,
@@ -145,7 +145,7 @@ struct AccessLogEntry {
 }
 
 impl AccessRecord {
-    /// Begins the record of a visit of this `kind` (`http`, `tls`, `tcp`, `dial`).
+    /// Starts the record of a visit of this `kind` (`http`, `tls`, `tcp`, `dial`).
     pub(crate) fn begin(worker: &Arc<Worker>, kind: &'static str, source: IpAddr) -> Self {
         let mut line = AccessLogEntry {
             kind,
@@ -183,17 +183,17 @@ impl AccessRecord {
         }
     }
 
-    /// There was nothing to record yet.
+    /// Discards the record, because there was no visit to record.
     pub(crate) fn forget(mut self) {
         self.forgotten = true;
     }
 
-    /// Counts the visit on a connection that others share, to its end.
+    /// Counts the visit as in flight on a shared connection, until the visit ends.
     pub(crate) fn track_in_flight(&mut self, activity: &Arc<InFlight>) {
         self.occupied = Some(InFlight::begin(activity));
     }
 
-    /// Counts the visit among those of its source, to its end.
+    /// Counts the visit among those of its source address, until the visit ends.
     pub(crate) fn of_source(&mut self, visit: SourceVisit) {
         self.source_visit = Some(visit);
     }
@@ -202,7 +202,7 @@ impl AccessRecord {
         self.worker.core.access_log.is_some() || self.report.is_some()
     }
 
-    /// What was asked for. Kept only where it will be written.
+    /// Sets the request data. It is stored only if it will be written.
     pub(crate) fn request(&mut self, method: &str, host: &str, path: &str) {
         if self.is_logged() {
             method.clone_into(&mut self.line.method);
@@ -222,27 +222,28 @@ impl AccessRecord {
         }
     }
 
-    /// Where the visitor is, as far as it was looked up and is known.
+    /// Sets the country of the visitor, if it was looked up and found.
     pub(crate) fn country(&mut self, country: Option<&Country>) {
         if self.is_logged() {
             self.line.country = country.cloned();
         }
     }
 
-    /// Which rule let the visitor in or kept it out, and what the log alone may know about it.
+    /// Sets the rule that admitted or refused the visitor, and a reason that appears only in the
+    /// log.
     pub(crate) fn set_rule(&mut self, rule: &'static str, reason: Option<Cow<'static, str>>) {
         self.line.rule = rule;
         self.line.reason = reason;
     }
 
-    /// The rule that kept the visitor out, and what it is about.
+    /// Sets the rule that refused the visitor, with its subject.
     pub(crate) fn refused(&mut self, rule: Rule, reason: Option<Cow<'static, str>>) {
         self.set_rule(rule.as_str(), reason);
         self.line.explain = Some(rule.explain());
     }
 
-    /// The answer with which the edge ends the visit in the service's stead. It carries the id of
-    /// this record, so that the visitor can have somebody look up why.
+    /// Response of the edge in place of the service. It contains the id of this record, so that the
+    /// visitor can have the reason looked up.
     pub(crate) fn answer(&mut self, problem: &Problem, form: ErrorFormat) -> Answer {
         self.status(problem.status);
         self.line.failure = Some(problem.code);
@@ -253,8 +254,8 @@ impl AccessRecord {
         Answer::problem(&problem, form)
     }
 
-    /// Milliseconds until now for `Server-Timing`: until the stream to the service was there, and
-    /// until now.
+    /// Value of `Server-Timing` in milliseconds: the time until the stream to the service was open,
+    /// and the time since then.
     pub(crate) fn server_timing(&self) -> String {
         let now = self.begun.elapsed();
         let opened = self.opened.unwrap_or(now);
@@ -276,18 +277,19 @@ impl AccessRecord {
         }
     }
 
-    /// Takes a place among the visits of a project, to the end of this one.
+    /// Acquires a slot among the visits of a project, until this visit ends.
     ///
     /// # Errors
-    /// There is none, which is written down.
+    /// No slot is free. The record states this as the reason.
     pub(crate) fn acquire_slot(&mut self, project: &Arc<Project>) -> Result<(), ConcurrencyError> {
-        self.place = VisitPermit::take(&self.worker.core, project).inspect_err(|none| {
-            self.refused(Rule::RateLimit, Some(none.to_string().into()));
+        self.place = VisitPermit::take(&self.worker.core, project).inspect_err(|error| {
+            self.refused(Rule::RateLimit, Some(error.to_string().into()));
         })?;
         Ok(())
     }
 
-    /// The visitor was let in to this tunnel, and stays for as long as it would be let in again.
+    /// Registers the admitted visit. It is revoked when the tunnel would no longer admit the
+    /// visitor.
     pub(crate) fn admitted(
         &mut self,
         tunnel: &Arc<LiveTunnel<Agent>>,
@@ -302,8 +304,8 @@ impl AccessRecord {
         }
     }
 
-    /// The visitor is served by another tunnel than it was let in to, and stays for as long as it
-    /// would be let in there.
+    /// Moves the visit to another tunnel than the one that admitted it. It is revoked when that
+    /// tunnel would no longer admit the visitor.
     pub(crate) fn retarget(&mut self, tunnel: &Arc<LiveTunnel<Agent>>) {
         self.tunnel(tunnel);
         if let Some(hold) = &self.hold {
@@ -311,12 +313,13 @@ impl AccessRecord {
         }
     }
 
-    /// What tells that the visit is to end; `None` where nothing can end it.
+    /// Signal that the visit is revoked. `None` if it cannot be revoked.
     pub(crate) fn revocation(&self) -> Option<Arc<RevocationSignal>> {
         self.hold.as_ref().map(RevocationGuard::cut)
     }
 
-    /// Whether the visit is to end, which is written down; wakes the task when it is.
+    /// Ready when the visit is revoked, which is recorded. Otherwise the task is woken on
+    /// revocation.
     pub(crate) fn poll_revoked(&mut self, cx: &Context<'_>) -> Poll<()> {
         match &self.hold {
             Some(hold) if hold.poll(cx).is_ready() => {
@@ -348,7 +351,8 @@ impl AccessRecord {
         self.line.reason = Some(reason.into());
     }
 
-    /// Bytes from and to the visitor so far. Cheap enough for each step of a visit that lasts.
+    /// Sets the bytes from and to the visitor so far. It is cheap enough to be called in each step
+    /// of a long visit.
     pub(crate) fn bytes(&mut self, from_visitor: u64, to_visitor: u64) {
         self.line.bytes_in = from_visitor;
         self.line.bytes_out = to_visitor;
@@ -357,19 +361,19 @@ impl AccessRecord {
         }
     }
 
-    /// The body of the request goes to the service by another task, which counts it here.
-    pub(crate) fn set_upload_counter(&mut self, moved: ByteCounter) {
-        self.sent = Some(moved);
+    /// Sets the counter of the request body, which another task sends to the service.
+    pub(crate) fn set_upload_counter(&mut self, counter: ByteCounter) {
+        self.sent = Some(counter);
     }
 
-    /// As [`Self::bytes`], with what another task [sends](Self::set_upload_counter).
+    /// Like [`Self::bytes`], with the bytes of the [upload counter](Self::set_upload_counter).
     pub(crate) fn add_sent_bytes(&mut self, to_visitor: u64) {
         let sent = self.sent.as_ref().map_or(0, ByteCounter::bytes);
-        // The request may have gone by two ways, one after the other.
+        // After a fail-over, parts of the request may have been sent to two tunnels in turn.
         self.bytes(self.line.bytes_in.max(sent), to_visitor);
     }
 
-    /// Tells the platform of a visit that is over after `total`, where it was one to a project.
+    /// Reports a completed visit of duration `total` to the platform, if it belongs to a project.
     fn report(&mut self, total: Duration) {
         let core = &self.worker.core;
         let (Some(mut report), Some(reports)) = (self.report.take(), &core.reports) else {
@@ -379,7 +383,7 @@ impl AccessRecord {
         if let (Some(meter), Outcome::Failed, None) = (&report.meter, self.outcome, self.opened) {
             meter.fail();
         }
-        // A name of a project that nothing is published under is the project's matter too.
+        // A request for an unpublished host name of a project is reported to the project as well.
         let named = || {
             let endpoint = core.namespace.endpoint_of(&self.line.host)?;
             core.tenancy.directory()?.project_at(endpoint)
@@ -433,7 +437,7 @@ impl AccessRecord {
 }
 
 impl Report {
-    /// Meters what was not, where it is at least so much.
+    /// Meters the bytes since the last call, if there are at least `least`.
     fn meter(&mut self, from_visitor: u64, to_visitor: u64, least: u64) {
         let (before_from, before_to) = self.metered;
         let from = from_visitor.saturating_sub(before_from);
@@ -456,7 +460,7 @@ impl Drop for AccessRecord {
         if self.forgotten {
             return;
         }
-        // The other task may have come further since it was looked at.
+        // Another task may have sent more bytes since the last update.
         self.add_sent_bytes(self.line.bytes_out);
         let total = self.begun.elapsed();
         let metrics = &self.worker.core.metrics;

@@ -1,4 +1,4 @@
-//! Answers of our own on a tunnel's host: JSON for programs, a small page for people.
+//! Responses of the edge itself on a tunnel's host: JSON for programs, HTML pages for browsers.
 
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
@@ -12,17 +12,17 @@ use super::error_format::ErrorFormat;
 use super::forwarding::CONNECTION;
 use crate::browser::{Page, in_text};
 
-/// An answer, independent of the HTTP version that carries it.
+/// A response of the edge, independent of the HTTP version.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// The length is the body's.
+    /// Header fields without `Content-Length`, which follows from the body.
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: String,
 }
 
 impl Answer {
-    /// Renders a problem in the form that the visitor asked for.
+    /// Renders a problem in the negotiated format.
     pub(crate) fn problem(problem: &Problem, form: ErrorFormat) -> Self {
         let (media_type, body, policy) = match form {
             ErrorFormat::Page => {
@@ -63,7 +63,7 @@ impl Answer {
         answer
     }
 
-    /// A page of ours.
+    /// A page of the edge.
     pub(crate) fn page(page: Page) -> Self {
         let answer = Self {
             status: 200,
@@ -72,34 +72,34 @@ impl Answer {
         };
         answer
             .with(CONTENT_SECURITY_POLICY, page.policy)
-            // With none, forms would say that they come from nowhere (`Origin: null`).
+            // With no referrer, browsers would send `Origin: null` with forms.
             .with(REFERRER_POLICY, "same-origin")
     }
 
-    /// Sends a browser elsewhere, with a `GET`.
+    /// Redirects a browser. The next request is a `GET`.
     pub(crate) fn redirect(status: u16, location: String) -> Self {
         Self::empty(status)
             .with(LOCATION, location)
-            // Addresses of ours that hold codes are nobody's to learn.
+            // Addresses of the edge may contain codes, which must not leak in `Referer`.
             .with(REFERRER_POLICY, "no-referrer")
     }
 
-    /// A value for programs.
+    /// A JSON response.
     pub(crate) fn json(value: &impl serde::Serialize) -> Self {
         Self {
             status: 200,
             fields: vec![(CONTENT_TYPE, JSON), NO_STORE],
-            // Only shapes of ours, which always serialise.
+            // The value is always one of our types, which serialise without errors.
             body: serde_json::to_string(value).unwrap_or_default(),
         }
     }
 
-    /// Nothing to say.
+    /// A 204 response.
     pub(crate) fn no_content() -> Self {
         Self::empty(204)
     }
 
-    /// A status without a body.
+    /// A response without a body.
     pub(crate) fn empty(status: u16) -> Self {
         Self {
             status,
@@ -108,7 +108,7 @@ impl Answer {
         }
     }
 
-    /// The answer with a further field. A value that a field cannot carry is left out.
+    /// Adds a header field. A value that a field cannot carry is left out.
     #[must_use]
     pub(crate) fn with(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
         if let Ok(value) = value.try_into() {
@@ -117,21 +117,21 @@ impl Answer {
         self
     }
 
-    /// The whole answer as HTTP/1.1. `head`: it answers a `HEAD` request.
+    /// The whole response as HTTP/1.1. `head` is true for a response to a `HEAD` request.
     pub(crate) fn to_http1(&self, head: bool, close: bool) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + self.body.len());
         http1::write_status_line(&mut out, self.status, reason(self.status));
         for (name, value) in &self.fields {
             write_field(&mut out, name.into(), value.into());
         }
-        // RFC 9110, 8.6: none with 204.
+        // RFC 9110, 8.6: a 204 has no `Content-Length`.
         if self.status != 204 {
             let mut length = FieldValueBuf::new();
             length.push_number(self.body.len() as u64);
             write_field(&mut out, field_name!("content-length"), length.as_value());
         }
         if self.status == UPGRADE_REQUIRED {
-            // RFC 9110, 15.5.22; HTTP/2 has no such fields.
+            // RFC 9110, 15.5.22. HTTP/2 has no such fields.
             write_field(&mut out, CONNECTION, field_value!("Upgrade"));
             write_field(&mut out, field_name!("upgrade"), field_value!("websocket"));
         }
@@ -147,13 +147,13 @@ impl Answer {
 }
 
 const HTML: &str = "text/html; charset=utf-8";
-/// A 426 of ours asks for a WebSocket.
+/// The edge sends a 426 to require a WebSocket.
 const UPGRADE_REQUIRED: u16 = 426;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: (HeaderName, HeaderValue) = (CACHE_CONTROL, HeaderValue::from_static("no-store"));
 const REFERENCE: HeaderName = HeaderName::from_static("svc-reference");
 
-/// The registered reason phrase; empty for a status without one.
+/// The registered reason phrase, or an empty one.
 pub(crate) fn reason(status: u16) -> FieldValue<'static> {
     http::StatusCode::from_u16(status)
         .ok()

@@ -1,4 +1,4 @@
-//! Request bodies on their way to a service that speaks HTTP/2.
+//! Request bodies for services with HTTP/2.
 
 use std::io;
 use std::pin::Pin;
@@ -14,33 +14,33 @@ use tokio::sync::mpsc;
 use super::response_timeout::Progress;
 use super::trailers;
 
-/// A request body, whichever HTTP version it came in.
+/// A request body from a visitor with either HTTP version.
 #[derive(Debug)]
 pub(crate) enum RequestBody {
-    /// There is none.
+    /// The request has no body.
     Empty,
-    /// From an HTTP/2 visitor.
+    /// Body from an HTTP/2 visitor.
     Http2(Incoming),
-    /// From an HTTP/1.1 visitor, whose task reads it. It ends with [`BodyFrame::End`]: a sender that
-    /// goes away without it has broken off.
+    /// Body from an HTTP/1.1 visitor, read by the visitor's task. It ends with [`BodyFrame::End`].
+    /// If the sender is dropped before that, the body is truncated.
     Http1(mpsc::Receiver<BodyFrame>),
 }
 
-/// A piece of a body.
+/// A frame of a body.
 #[derive(Debug)]
 pub(crate) enum BodyFrame {
     Data(Bytes),
     End,
 }
 
-/// A body that tells how much of it has gone.
+/// A body that counts what was sent of it.
 #[derive(Debug)]
 pub(crate) struct CountingBody {
     body: RequestBody,
-    moved: ByteCounter,
+    counter: ByteCounter,
 }
 
-/// How far a [`CountingBody`] body is.
+/// Progress of a [`CountingBody`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByteCounter(Arc<Count>);
 
@@ -52,7 +52,7 @@ struct Count {
 }
 
 impl ByteCounter {
-    /// Whatever its rate: gRPC sends a message when there is one.
+    /// Progress without a minimum rate, because gRPC may send messages rarely.
     pub(super) fn progress(&self) -> Progress {
         Progress {
             moved: self.0.frames.load(Ordering::Relaxed),
@@ -64,7 +64,7 @@ impl ByteCounter {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// The visitor broke it off.
+    /// True if the visitor aborted the body.
     pub(super) fn is_broken(&self) -> bool {
         self.0.broken.load(Ordering::Relaxed)
     }
@@ -72,12 +72,12 @@ impl ByteCounter {
 
 impl CountingBody {
     pub(crate) fn new(body: RequestBody) -> (Self, ByteCounter) {
-        let moved = ByteCounter::default();
+        let counter = ByteCounter::default();
         let counted = Self {
             body,
-            moved: moved.clone(),
+            counter: counter.clone(),
         };
-        (counted, moved)
+        (counted, counter)
     }
 }
 
@@ -90,7 +90,7 @@ impl Body for CountingBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        let count = &self.moved.0;
+        let count = &self.counter.0;
         match &frame {
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);

@@ -1,4 +1,4 @@
-//! A stream with the bytes that were read from it and are not dealt with yet.
+//! A stream with the bytes that were read from it and are not consumed yet.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 use transport::{Scratch, Stream};
 
-/// Where heads are read. While nothing is unread it owns no memory, so an idle connection costs
-/// what its socket and TLS session cost.
+/// A stream with a read buffer for heads. An empty buffer owns no memory, so an idle connection
+/// costs only its socket and TLS session.
 #[derive(Debug)]
 pub(crate) struct Buffered<T> {
     /// The stream itself, for writing.
@@ -29,12 +29,12 @@ impl<T: Stream> Buffered<T> {
         }
     }
 
-    /// What has been read and not consumed.
+    /// Bytes that were read and not consumed.
     pub(crate) fn unread(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// Drops the first `count` unread bytes; all of them when there are fewer.
+    /// Drops the first `count` unread bytes, or all of them if there are fewer.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start = self.bytes.len().min(self.start + count);
         if self.start == self.bytes.len() {
@@ -43,7 +43,7 @@ impl<T: Stream> Buffered<T> {
         }
     }
 
-    /// Puts bytes behind the unread ones: what a reader took beyond the end of its message.
+    /// Appends bytes to the unread ones: those that a reader took beyond the end of its message.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -52,8 +52,8 @@ impl<T: Stream> Buffered<T> {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Reads once, behind what is unread. `false` at the end of the stream. The caller stops
-    /// asking when it has as much as its limits allow.
+    /// Reads once and appends to the unread bytes. Returns `false` at the end of the stream. The
+    /// caller must stop reading at its limits.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut scratch = Scratch::take(Scratch::SMALL);
         let mut buf = ReadBuf::new(&mut scratch);
@@ -62,8 +62,8 @@ impl<T: Stream> Buffered<T> {
         Poll::Ready(Ok(!buf.filled().is_empty()))
     }
 
-    /// Ready when the peer has closed. What it sends meanwhile is kept unread, once: after that its
-    /// going is seen when something is written.
+    /// Ready when the peer has closed. Bytes that it sends are kept as unread, from one read only.
+    /// After that, a close is detected by the next write.
     pub(crate) fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.unread().is_empty() {
             return Poll::Pending;
@@ -74,7 +74,8 @@ impl<T: Stream> Buffered<T> {
         }
     }
 
-    /// Says goodbye, and reads on for a while so that the goodbye is heard.
+    /// Closes the stream. It keeps reading for a while, so that the peer can read the last
+    /// response.
     pub(crate) async fn close(mut self) {
         let lingering = async {
             self.io.shutdown().await?;
@@ -88,24 +89,25 @@ impl<T: Stream> Buffered<T> {
             }
             Ok::<(), io::Error>(())
         };
-        // A visitor that does not listen has nothing to lose.
+        // On a time-out the connection is closed in any case.
         timeout(LINGER, lingering).await.ok();
     }
 
-    /// Whether the peer has neither closed the stream nor sent anything: an idle connection that
-    /// may be used again.
+    /// True if the peer has neither closed the stream nor sent anything, so that an idle connection
+    /// can be used again.
     pub(crate) fn is_quiet(&mut self) -> bool {
         if !self.unread().is_empty() {
             return false;
         }
-        // A task that has used up its turn is told to wait by every socket, whatever is there.
+        // Without `unconstrained`, a task that has used up its budget would see every socket as
+        // pending.
         let reading = tokio::task::unconstrained(poll_fn(|cx| self.poll_more(cx)));
         let mut cx = Context::from_waker(Waker::noop());
         std::pin::pin!(reading).poll(&mut cx).is_pending()
     }
 }
 
-/// For whoever reads on in another way: what is unread comes first.
+/// Reads the unread bytes first, then the stream.
 impl<T: Stream> AsyncRead for Buffered<T> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -154,9 +156,8 @@ impl<T: Stream> AsyncWrite for Buffered<T> {
     }
 }
 
-/// How long a visitor that still sends is listened to after its last answer, and how much of it
-/// is read: closing with bytes unread would reset the connection and could take the answer with
-/// it (RFC 9112, 9.6).
+/// Limits of reading after the last response, in time and bytes. Closing with unread bytes would
+/// reset the connection and could discard the response at the client (RFC 9112, 9.6).
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 256 * 1024;
 
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn bytes_are_kept_in_order_and_memory_is_given_back() {
+    async fn bytes_are_kept_in_order_and_memory_is_released() {
         let (near, mut far) = duplex(64);
         let mut near = Buffered::new(near);
         assert!(near.is_quiet());
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_reads_on_gets_what_is_unread_first() {
+    async fn unread_bytes_are_read_first() {
         let (near, mut far) = duplex(64);
         let mut near = Buffered::new(near);
         near.append(b"abcd");
@@ -200,18 +201,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_goodbye_is_heard_before_the_end() {
+    async fn closing_waits_for_the_peer() {
         let (near, mut far) = duplex(64);
         far.write_all(b"not asked for").await.unwrap();
         let closing = tokio::spawn(Buffered::new(near).close());
         assert_eq!(far.read(&mut [0; 1]).await.unwrap(), 0);
-        assert!(!closing.is_finished(), "it waits for the other end");
+        assert!(!closing.is_finished(), "it waits for the peer");
         far.shutdown().await.unwrap();
         closing.await.unwrap();
     }
 
     #[tokio::test]
-    async fn bytes_are_noticed_by_a_task_that_has_used_up_its_turn() {
+    async fn bytes_are_detected_by_a_task_without_budget() {
         let (near, mut far) = duplex(64);
         let mut near = Buffered::new(near);
         far.write_all(b"unasked").await.unwrap();

@@ -1,5 +1,5 @@
-//! Routes that the edge serves itself on a tunnel's host, below `/.well-known/svc/`: the session, signing out,
-//! the callback of a sign-in, and the challenge. They are never forwarded.
+//! Routes that the edge serves itself on a tunnel's host, below `/.well-known/svc/`: the session,
+//! the sign-out, the callback of a sign-in, and the challenge. They are never forwarded.
 
 use api::link::{EDGE_SESSION_SECONDS, Record as Reported, SessionEndedRecord};
 use http::header::SET_COOKIE;
@@ -23,7 +23,7 @@ use crate::core::Core;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BuiltinRoute {
     kind: Kind,
-    /// The brand in its path.
+    /// The path prefix that the request used.
     prefix: &'static str,
 }
 
@@ -38,14 +38,14 @@ enum Kind {
 const PREFIX: &str = "/.well-known/svc/";
 const COMPAT_PREFIX: &str = "/.well-known/rstream/";
 
-/// Query of the sign-out form, which asks for a page as the response.
+/// Query of the sign-out form, which requests a page as the response.
 const WITH_PAGE: &str = "page";
 /// Query of that page.
 const SIGNED_OUT: &str = "signed-out";
 
 impl BuiltinRoute {
-    /// The route at this path, byte for byte. Any other spelling is forwarded to the service. `compat`: the
-    /// other brand's paths count too.
+    /// Finds the route at this path, byte for byte. Any other spelling is forwarded to the service.
+    /// `compat` also enables the paths of the other brand.
     pub(super) fn of(path: &str, compat: bool) -> Option<Self> {
         let prefixes = [Some(PREFIX), compat.then_some(COMPAT_PREFIX)];
         let found = prefixes.into_iter().flatten().find_map(|prefix| {
@@ -67,13 +67,13 @@ impl BuiltinRoute {
     pub(super) fn answer<H: HeaderFields>(
         self,
         inbound: &RequestInfo<'_>,
-        heads: &H,
+        headers: &H,
         request: &EdgeRequest<'_, Agent>,
         core: &Core,
         record: &mut AccessRecord,
     ) -> Result<Answer, Box<Problem>> {
-        let grounds = core.auth_context();
-        if let Some(refused) = access::refuse_visitor(request.tunnel, request.visitor, grounds) {
+        let auth = core.auth_context();
+        if let Some(refused) = access::refuse_visitor(request.tunnel, request.visitor, auth) {
             record.refused(refused.rule, refused.reason.clone());
             return Err(Box::new(refused.into_problem()));
         }
@@ -81,17 +81,17 @@ impl BuiltinRoute {
         let visit = Visit {
             route: self,
             request,
-            grounds,
+            auth,
             authority: authority(inbound),
         };
         let is_get = matches!(inbound.method.as_str(), "GET" | "HEAD");
         match (self.kind, inbound.method.as_str()) {
             (Kind::Session, _) if is_get => Ok(visit.session()),
             (Kind::Logout, _) if is_get => Ok(visit.sign_out_page()),
-            (Kind::Logout, "POST") => visit.sign_out(heads, core),
+            (Kind::Logout, "POST") => visit.sign_out(headers, core),
             (Kind::Callback, "GET") => visit.callback(browsers(core)?, core, record),
             (Kind::Challenge, _) if is_get => visit.challenge(browsers(core)?),
-            (Kind::Challenge, "POST") => visit.solve(browsers(core)?, heads, record),
+            (Kind::Challenge, "POST") => visit.solve(browsers(core)?, headers, record),
             (Kind::Session, _) => Err(not_allowed("GET, HEAD")),
             (Kind::Callback, _) => Err(not_allowed("GET")),
             (Kind::Logout | Kind::Challenge, _) => Err(not_allowed("GET, HEAD, POST")),
@@ -125,10 +125,10 @@ pub(super) fn to_sign_in(
     let browsers = browsers(core)?;
     let directory = core.tenancy.directory().ok_or_else(unavailable)?;
     let authority = authority(inbound);
-    let asked = asked(request, &authority);
+    let sign_in_request = sign_in_request(request, &authority);
     let now = core.unix_seconds();
     let target = target(request);
-    let departure = SignIns::depart(asked, &target, &browsers.seals, directory, now);
+    let departure = SignIns::depart(sign_in_request, &target, &browsers.seals, directory, now);
     let departure = departure.ok_or_else(unavailable)?;
     let answer = Answer::redirect(302, departure.location);
     Ok(match departure.set_cookie {
@@ -160,7 +160,7 @@ fn target(request: &EdgeRequest<'_, Agent>) -> String {
     format!("{}{mark}{query}", request.path)
 }
 
-fn asked<'a>(request: &EdgeRequest<'a, Agent>, authority: &'a str) -> SignInRequest<'a> {
+fn sign_in_request<'a>(request: &EdgeRequest<'a, Agent>, authority: &'a str) -> SignInRequest<'a> {
     SignInRequest {
         host: request.host,
         authority,
@@ -179,19 +179,19 @@ fn browsers(core: &Core) -> Result<&Browsers, Box<Problem>> {
 struct Visit<'a, 'r> {
     route: BuiltinRoute,
     request: &'a EdgeRequest<'r, Agent>,
-    grounds: AuthContext<'a>,
+    auth: AuthContext<'a>,
     authority: String,
 }
 
 impl Visit<'_, '_> {
-    /// Responds with the visitor's identity, as far as its cookie or certificate proves it.
+    /// Returns the visitor's identity, if its cookie or certificate proves one.
     fn session(&self) -> Answer {
-        let decision = access::decide(self.request, self.grounds);
+        let decision = access::decide(self.request, self.auth);
         let proof = match decision.outcome {
             access::Outcome::Allow(allowed) => allowed.proof,
             _ => None,
         };
-        let guards = self.request.tunnel.policy.required_proofs();
+        let required = self.request.tunnel.policy.required_proofs();
         let project = &self.request.tunnel.project;
         let state = project.state();
         let session = match &proof {
@@ -199,7 +199,7 @@ impl Visit<'_, '_> {
             _ => None,
         };
         let known = proof.is_some();
-        let shown = SessionView {
+        let view = SessionView {
             auth: AuthView {
                 authenticated: known,
                 method: proof.as_ref().map(Proof::method),
@@ -217,9 +217,9 @@ impl Visit<'_, '_> {
                 workspace_id: state.workspace_id.as_deref().filter(|_| known),
                 project_id: known.then_some(&*project.id),
             },
-            policies: policies(guards, self.route.prefix),
+            policies: policies(required, self.route.prefix),
         };
-        Answer::json(&shown)
+        Answer::json(&view)
     }
 
     fn sign_out_page(&self) -> Answer {
@@ -230,8 +230,8 @@ impl Visit<'_, '_> {
         Answer::page(Page::sign_out(&action))
     }
 
-    fn sign_out<H: HeaderFields>(&self, heads: &H, core: &Core) -> Result<Answer, Box<Problem>> {
-        self.require_same_origin(heads)?;
+    fn sign_out<H: HeaderFields>(&self, headers: &H, core: &Core) -> Result<Answer, Box<Problem>> {
+        self.require_same_origin(headers)?;
         self.end_session(core);
         let answer = if self.request.query == Some(WITH_PAGE) {
             let page = format!("{}logout?{SIGNED_OUT}", self.route.prefix);
@@ -242,12 +242,13 @@ impl Visit<'_, '_> {
         Ok(answer.with(SET_COOKIE, Session::clear_cookie()))
     }
 
-    /// Ends the session of the request's cookie and of every copy of that cookie: on this engine at once, with the
-    /// visits that it authorised, and on other engines when the platform has sent them the change.
+    /// Ends the session of the request's cookie, for every copy of that cookie. On this engine it
+    /// ends immediately, together with the visits that it authorised. Other engines end it when the
+    /// platform has sent them the change.
     fn end_session(&self, core: &Core) {
         let project = &self.request.tunnel.project;
         let cookie = self.request.cookies.session.value();
-        let known = self.grounds.seals.zip(self.grounds.tenancy.directory());
+        let known = self.auth.seals.zip(self.auth.tenancy.directory());
         let Some((cookie, (seals, directory))) = cookie.zip(known) else {
             return;
         };
@@ -287,11 +288,11 @@ impl Visit<'_, '_> {
             record.set_rule(RULE, Some("no code, or no state".into()));
             return Err(failed());
         };
-        let asked = asked(self.request, &self.authority);
-        let known = (self.grounds.tokens, self.grounds.tenancy);
+        let sign_in_request = sign_in_request(self.request, &self.authority);
+        let known = (self.auth.tokens, self.auth.tenancy);
         let sign_ins = &browsers.sign_ins;
         let now = core.unix_seconds();
-        match sign_ins.arrive(asked, (&code, &state), &browsers.seals, known, now) {
+        match sign_ins.arrive(sign_in_request, (&code, &state), &browsers.seals, known, now) {
             Ok(SignInCallback {
                 location,
                 set_cookies,
@@ -323,13 +324,13 @@ impl Visit<'_, '_> {
             return Err(Box::new(Problem::not_found()));
         }
         let to = self.parameters(["to"]);
-        // What was not sealed here is not gone to.
+        // Only targets that this engine sealed are followed.
         let target = to
             .and_then(|[to]| Challenges::target(host, &to, seals))
             .unwrap_or_else(|| "/".to_owned());
         let target = format!("https://{}{target}", self.authority);
         let peer = self.request.visitor.peer;
-        let now = self.grounds.now;
+        let now = self.auth.now;
         let passed = self.request.cookies.challenge.value();
         if passed.is_some_and(|cookie| Challenges::is_passed(cookie, (host, peer), seals, now)) {
             return Ok(Answer::redirect(302, target));
@@ -343,10 +344,10 @@ impl Visit<'_, '_> {
     fn solve<H: HeaderFields>(
         &self,
         browsers: &Browsers,
-        heads: &H,
+        headers: &H,
         record: &mut AccessRecord,
     ) -> Result<Answer, Box<Problem>> {
-        self.require_same_origin(heads)?;
+        self.require_same_origin(headers)?;
         let given = self.parameters(["puzzle", "number"]);
         let [puzzle, number] = given.ok_or_else(|| {
             Box::new(Problem::invalid_request("a puzzle and a number are needed"))
@@ -357,7 +358,7 @@ impl Visit<'_, '_> {
         };
         let from = (self.request.host, self.request.visitor.peer);
         let project = &self.request.tunnel.project.id;
-        let now = self.grounds.now;
+        let now = self.auth.now;
         let solved = browsers
             .challenges
             .solve(solution, from, project, &browsers.seals, now);
@@ -371,7 +372,7 @@ impl Visit<'_, '_> {
         }
     }
 
-    /// The values of these query parameters; `None` unless each occurs once.
+    /// The values of these query parameters. `None` unless each occurs exactly once.
     fn parameters<const N: usize>(&self, names: [&str; N]) -> Option<[String; N]> {
         let mut form = Form::parse(self.request.query.unwrap_or_default()).ok()?;
         let values = names.map(|name| form.take(name).unwrap_or_default());
@@ -381,22 +382,22 @@ impl Visit<'_, '_> {
             .then_some(values)
     }
 
-    /// Refuses cross-site requests of browsers. Other clients send none of these fields.
-    fn require_same_origin<H: HeaderFields>(&self, heads: &H) -> Result<(), Box<Problem>> {
-        let ours = format!("https://{}", self.authority);
-        let is_ours = heads.fields().all(|field| {
+    /// Refuses cross-site requests of browsers. Other clients send none of the checked fields.
+    fn require_same_origin<H: HeaderFields>(&self, headers: &H) -> Result<(), Box<Problem>> {
+        let own_origin = format!("https://{}", self.authority);
+        let is_same_origin = headers.fields().all(|field| {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name.as_bytes());
             if is("origin") {
-                field.value.eq_ignore_ascii_case(ours.as_bytes())
+                field.value.eq_ignore_ascii_case(own_origin.as_bytes())
             } else if is("referer") {
-                let (host, rest) = field.value.split_at_checked(ours.len()).unwrap_or_default();
-                host.eq_ignore_ascii_case(ours.as_bytes())
+                let (host, rest) = field.value.split_at_checked(own_origin.len()).unwrap_or_default();
+                host.eq_ignore_ascii_case(own_origin.as_bytes())
                     && matches!(rest.first(), None | Some(b'/' | b'?'))
             } else {
                 !is("sec-fetch-site") || matches!(field.value.as_bytes(), b"same-origin" | b"none")
             }
         });
-        if is_ours {
+        if is_same_origin {
             return Ok(());
         }
         let detail = "Only pages of this address may ask for this.";
@@ -404,7 +405,7 @@ impl Visit<'_, '_> {
     }
 }
 
-/// The response of `session`. Without a proof it has the tunnel's requirements only.
+/// The response of `session`. Without a proof it contains only the tunnel's requirements.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SessionView<'a> {
@@ -443,17 +444,17 @@ struct TunnelView<'a> {
 }
 
 /// The proofs that the tunnel requires, as the API names them.
-fn policies(guards: RequiredProofs, prefix: &str) -> Vec<&'static str> {
+fn policies(required: RequiredProofs, prefix: &str) -> Vec<&'static str> {
     let session = if prefix == PREFIX {
         "svc-auth"
     } else {
         "rstream-auth"
     };
     let all = [
-        (guards.token, "token-auth"),
-        (guards.session, session),
-        (guards.certificate, "mtls-auth"),
-        (guards.challenge, "challenge-mode"),
+        (required.token, "token-auth"),
+        (required.session, session),
+        (required.certificate, "mtls-auth"),
+        (required.challenge, "challenge-mode"),
     ];
     let on = all.into_iter().filter(|(on, _)| *on);
     on.map(|(_, name)| name).collect()

@@ -1,4 +1,4 @@
-//! Facts about a visitor's connection that all its requests share.
+//! Connection data that all requests of a visitor's connection share.
 
 use std::net::IpAddr;
 
@@ -8,15 +8,15 @@ use types::tunnel::TlsVersion;
 
 use crate::access::ClientCertificate;
 
-/// Facts about the connection of a visitor of published HTTP tunnels.
+/// Data of one connection to published HTTP tunnels.
 #[derive(Debug)]
 pub(crate) struct ConnectionInfo {
     pub(crate) source: IpAddr,
     /// The server name of the TLS handshake, in lower case.
     pub(crate) server_name: String,
-    /// Of the handshake.
+    /// TLS version of the handshake.
     pub(crate) tls_version: Option<TlsVersion>,
-    /// Whether the handshake asked for a client certificate.
+    /// True if the handshake requested a client certificate.
     pub(crate) asked: bool,
     pub(crate) certificate: Option<ClientCertificate>,
 }
@@ -33,7 +33,7 @@ impl ConnectionInfo {
     }
 }
 
-/// The version that the edge and its visitor agreed on; older ones are not offered.
+/// The negotiated TLS version. Versions before 1.2 are not offered.
 pub(super) fn tls_version(stream: &TlsStream) -> Option<TlsVersion> {
     match stream.get_ref().1.protocol_version()? {
         ProtocolVersion::TLSv1_3 => Some(TlsVersion::Tls13),
@@ -41,7 +41,7 @@ pub(super) fn tls_version(stream: &TlsStream) -> Option<TlsVersion> {
     }
 }
 
-/// The certificate whose key the visitor proved to hold.
+/// The client certificate, if the visitor proved possession of its key.
 pub(super) fn certificate(stream: &TlsStream) -> Option<ClientCertificate> {
     ClientCertificate::proven(stream.get_ref().1.peer_certificates()?)
 }

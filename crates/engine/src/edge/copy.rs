@@ -1,8 +1,8 @@
-//! Moves one HTTP/1.1 body from one side to the other, unbuffered and with its framing judged.
+//! Copies one HTTP/1.1 body without buffering it, and validates its framing.
 //!
-//! A chunk goes on as soon as it comes, together with the head in front of it when both are
-//! there. What the sink cannot take is not read (back-pressure). The copy ends exactly where the
-//! body ends; bytes behind it stay with the source.
+//! A chunk is forwarded as soon as it arrives, together with the head before it if both are
+//! available. Bytes that the sink cannot take are not read (back-pressure). The copy stops exactly
+//! at the end of the body; later bytes stay in the source.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -16,52 +16,52 @@ use transport::{Scratch, Stream};
 
 use super::buffered::Buffered;
 
-/// One body under way, with the head that precedes it.
+/// The copy of one body, with the head that precedes it.
 #[derive(Debug)]
 pub(crate) struct BodyCopy {
     reader: BodyReader,
     framing: Framing,
-    /// The head, and whatever else is written from memory of its own.
+    /// The head, and other bytes that are written from their own memory.
     front: Vec<u8>,
     front_sent: usize,
     held: Option<CopyBuffer>,
-    /// What ends the body, behind everything else.
+    /// The end of the body, written last.
     tail: Vec<u8>,
     tail_sent: usize,
     size: usize,
-    /// The source's unread bytes are not enough to go on.
+    /// The source's unread bytes are too few to continue.
     starved: bool,
     unflushed: bool,
-    /// Bytes that the sink accepted and may not have sent yet.
+    /// Bytes that the sink accepted but may not have sent yet.
     accepted: usize,
     backlog: Backlog,
     finished: bool,
     written: u64,
-    /// Everything that was to be written so far is still in `front`.
+    /// Everything to be written so far is still in `front`.
     whole: bool,
     failed: Option<CopyError>,
-    /// An error of the source behind bytes that are still to be judged: they may be the rest of
-    /// the body. A socket tells an error only once.
+    /// An error of the source after bytes that are not processed yet and may complete the body. It
+    /// is stored because a socket reports an error only once.
     broken: Option<io::Error>,
 }
 
-/// How the body is written, given how it is read.
+/// Framing of the body as written, relative to the framing as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// As it is read: the same length, or the same chunks (each judged, trailers filtered).
+    /// As it was read: the same length, or the same chunks (each validated, trailers filtered).
     Same,
-    /// Payload alone: for a reader that ends with the connection.
+    /// Only the payload. The end of the connection ends the body.
     Bare,
-    /// In chunks: a body that was to end with the connection gets an end that can be trusted.
+    /// In chunks. A body that would end with the connection gets an explicit end.
     Chunks,
 }
 
-/// Which side a body broke on.
+/// The peer at which the copy failed.
 #[derive(Debug)]
 pub(crate) enum CopyError {
-    /// The side that sends the body broke off, or framed it badly.
+    /// The sender of the body disconnected early, or its framing is invalid.
     Source(io::Error),
-    /// The side that takes the body takes no more.
+    /// The receiver of the body accepts no more bytes.
     Sink,
 }
 
@@ -72,13 +72,13 @@ struct CopyBuffer {
     end: usize,
 }
 
-/// Room in front of a chunk for its head, and behind it for its end.
+/// Space before a chunk for its head, and after it for its end.
 const CHUNK_HEAD: usize = 16;
 const CHUNK_TAIL: usize = 2;
 
 impl BodyCopy {
-    /// Begins with `head`, for a `visitor` from there, to which as much of the body is joined as the source has read already,
-    /// so that a small message is one write.
+    /// Starts a copy with `head`, on behalf of `visitor`. Body bytes that the source has already
+    /// read are appended to the head, so that a small message is one write.
     pub(crate) fn new<R: Stream>(
         visitor: Source,
         head: Vec<u8>,
@@ -117,12 +117,12 @@ impl BodyCopy {
         copy
     }
 
-    /// Bytes that the sink has accepted, the head included.
+    /// Bytes that the sink has accepted, including the head.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Whether bytes wait for the sink; else it is the source that is waited for.
+    /// True if bytes wait for the sink. Otherwise the copy waits for the source.
     pub(crate) fn waits_for_sink(&self) -> bool {
         self.front_sent < self.front.len()
             || self.held.is_some()
@@ -130,14 +130,14 @@ impl BodyCopy {
             || self.accepted >= Scratch::SMALL
     }
 
-    /// The whole message, head and body, where it was small enough to be still in memory: then it
-    /// can be sent again.
+    /// The whole message, head and body, if it was small enough to be still in memory. It can then
+    /// be sent again.
     pub(crate) fn into_whole(mut self) -> Option<Vec<u8>> {
         self.front.append(&mut self.tail);
         (self.whole && self.finished).then_some(self.front)
     }
 
-    /// Moves what can be moved; ready when the whole body is written and flushed.
+    /// Copies as much as possible. Ready when the whole body is written and flushed.
     pub(crate) fn poll<R: Stream, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -147,7 +147,7 @@ impl BodyCopy {
         loop {
             let before = self.written;
             if self.poll_sink(cx, sink)?.is_pending() {
-                // What it does not take counts against what the process may hold.
+                // Bytes that wait for the sink count against the memory limit of the process.
                 let buffer = self.held.as_ref().map_or(0, |held| held.bytes.len());
                 let waits = buffer + self.front.len() + self.accepted;
                 let progress = self.written != before;
@@ -171,8 +171,8 @@ impl BodyCopy {
                 .map_err(CopyError::Source)?
                 .is_pending()
             {
-                // What a TLS session accepted is not sent yet: an event must not wait for the
-                // next one.
+                // A TLS session may not have sent the accepted bytes yet. A server-sent event must
+                // not wait for the next one.
                 if self.unflushed {
                     ready!(Pin::new(&mut *sink).poll_flush(cx)).map_err(|_| CopyError::Sink)?;
                     self.unflushed = false;
@@ -182,8 +182,8 @@ impl BodyCopy {
         }
     }
 
-    /// Writes what there is. A sink that still has to send a buffer of what it accepted gets no more
-    /// than that: a TLS session would take as much again.
+    /// Writes all pending bytes. It stops when the sink has buffered `Scratch::SMALL` accepted
+    /// bytes, because a TLS session would buffer as much again.
     fn poll_sink<W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -214,32 +214,32 @@ impl BodyCopy {
     ) -> Poll<io::Result<()>> {
         while self.front_sent < self.front.len() {
             let rest = self.front.get(self.front_sent..).unwrap_or_default();
-            let taken = ready!(poll_some(cx, sink, rest))?;
-            self.front_sent += taken;
+            let sent = ready!(poll_some(cx, sink, rest))?;
+            self.front_sent += sent;
             self.unflushed = true;
-            self.written += taken as u64;
+            self.written += sent as u64;
         }
         if let Some(held) = &mut self.held {
             while held.start < held.end {
                 let rest = held.bytes.get(held.start..held.end).unwrap_or_default();
-                let taken = ready!(poll_some(cx, sink, rest))?;
-                held.start += taken;
+                let sent = ready!(poll_some(cx, sink, rest))?;
+                held.start += sent;
                 self.unflushed = true;
-                self.written += taken as u64;
+                self.written += sent as u64;
             }
             self.held = None;
         }
         while self.tail_sent < self.tail.len() {
             let rest = self.tail.get(self.tail_sent..).unwrap_or_default();
-            let taken = ready!(poll_some(cx, sink, rest))?;
-            self.tail_sent += taken;
+            let sent = ready!(poll_some(cx, sink, rest))?;
+            self.tail_sent += sent;
             self.unflushed = true;
-            self.written += taken as u64;
+            self.written += sent as u64;
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Gets the next bytes of the body: unread ones first, then from the stream.
+    /// Gets the next bytes of the body: from the unread bytes first, then from the stream.
     fn poll_source<R: Stream>(
         &mut self,
         cx: &mut Context<'_>,
@@ -258,7 +258,7 @@ impl BodyCopy {
             return Err(error);
         }
         if self.starved {
-            // A piece of framing that came in parts: small, so it is collected with the source.
+            // A piece of framing arrived in parts. It is small, so the source collects it.
             return match source.poll_more(cx)? {
                 Poll::Ready(true) => {
                     self.starved = false;
@@ -271,7 +271,7 @@ impl BodyCopy {
         self.poll_fill(cx, source)
     }
 
-    /// Takes what it can from the source's unread bytes into `front`.
+    /// Moves unread bytes of the source into `front`.
     fn join_unread<R: Stream>(&mut self, source: &mut Buffered<R>) -> io::Result<()> {
         let unread = source.unread();
         let consumed = if self.framing == Framing::Same {
@@ -313,7 +313,7 @@ impl BodyCopy {
         let start = if chunks { CHUNK_HEAD } else { 0 };
         let mut room = bytes.len() - if chunks { CHUNK_HEAD + CHUNK_TAIL } else { 0 };
         if let BodyReader::Length { left } = self.reader {
-            // Nothing of the next message is read along.
+            // No bytes of the next message are read.
             room = usize::try_from(left).map_or(room, |left| left.min(room));
         }
         let area = bytes.get_mut(start..start + room).unwrap_or_default();
@@ -343,9 +343,9 @@ impl BodyCopy {
             self.size = Scratch::SMALL;
         }
         if read > 0 {
-            self.take_in(bytes, start, read, source)?;
+            self.process_read(bytes, start, read, source)?;
         }
-        // Bytes that are still unread are looked at first; the end shows again behind them.
+        // Unread bytes are processed first. The end of the stream is seen again after them.
         if ended
             && !self.finished
             && source.unread().is_empty()
@@ -356,25 +356,25 @@ impl BodyCopy {
         Ok(Poll::Ready(()))
     }
 
-    /// Judges `read` bytes at `start` and holds what is to be written of them.
-    fn take_in<R: Stream>(
+    /// Validates `read` bytes at `start` and keeps those that are to be written.
+    fn process_read<R: Stream>(
         &mut self,
         mut bytes: Scratch,
         start: usize,
         read: usize,
         source: &mut Buffered<R>,
     ) -> io::Result<()> {
-        let fresh = bytes.get(start..start + read).unwrap_or_default();
+        let new_bytes = bytes.get(start..start + read).unwrap_or_default();
         let (consumed, state, from, to) = if self.framing == Framing::Same {
-            let step = self.reader.advance_verbatim(fresh).map_err(invalid)?;
+            let step = self.reader.advance_verbatim(new_bytes).map_err(invalid)?;
             (step.consumed, step.state, 0, step.pass)
         } else {
-            let step = self.reader.advance(fresh).map_err(invalid)?;
+            let step = self.reader.advance(new_bytes).map_err(invalid)?;
             (step.consumed, step.state, step.data.start, step.data.end)
         };
-        self.note(&state, fresh)?;
+        self.note(&state, new_bytes)?;
         if consumed < read {
-            source.append(fresh.get(consumed..).unwrap_or_default());
+            source.append(new_bytes.get(consumed..).unwrap_or_default());
             self.starved = consumed == 0 && !self.finished;
         }
         let (mut start, mut end) = (start + from, start + to);
@@ -382,12 +382,12 @@ impl BodyCopy {
         if let Some(len) = chunk.filter(|_| self.framing == Framing::Chunks) {
             let mut head = Vec::with_capacity(CHUNK_HEAD);
             http1::write_chunk_head(&mut head, len);
-            if let Some(place) = bytes.get_mut(start - head.len()..start) {
-                place.copy_from_slice(&head);
+            if let Some(area) = bytes.get_mut(start - head.len()..start) {
+                area.copy_from_slice(&head);
                 start -= head.len();
             }
-            if let Some(place) = bytes.get_mut(end..end + CHUNK_TAIL) {
-                place.copy_from_slice(http1::CHUNK_END);
+            if let Some(area) = bytes.get_mut(end..end + CHUNK_TAIL) {
+                area.copy_from_slice(http1::CHUNK_END);
                 end += CHUNK_TAIL;
             }
         }
@@ -395,7 +395,7 @@ impl BodyCopy {
         Ok(())
     }
 
-    /// Notes the end of the body; trailers go out filtered.
+    /// Records the end of the body. Trailers are filtered and written.
     fn note(&mut self, state: &BodyState, buf: &[u8]) -> io::Result<()> {
         match state {
             BodyState::More => return Ok(()),
@@ -415,7 +415,7 @@ impl BodyCopy {
         Ok(())
     }
 
-    /// The source has ended: the body's end where the framing says so, else a break.
+    /// Handles the end of the source. It is an error unless the framing ends the body there.
     fn end_of_source(&mut self) -> io::Result<()> {
         self.reader
             .finish()
@@ -435,7 +435,7 @@ fn poll_some<W: AsyncWrite + Unpin>(
 ) -> Poll<io::Result<usize>> {
     match ready!(Pin::new(sink).poll_write(cx, bytes))? {
         0 => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-        taken => Poll::Ready(Ok(taken)),
+        sent => Poll::Ready(Ok(sent)),
     }
 }
 

@@ -1,9 +1,9 @@
-//! Requests that a page of another origin caused, with the cookie of a person's session.
+//! Protection of signed-in sessions against requests that pages of other origins cause.
 //!
-//! Browsers send the cookie with what any page of the same site asks for, and tunnels of many tenants
-//! are one site unless the domain is on the Public Suffix List. A request that changes something, or
-//! opens a WebSocket, counts with a session only where the browser says that a page of the tunnel, or
-//! of an origin that the tunnel lists, has asked for it.
+//! Browsers send the session cookie with requests from any page of the same site, and tunnels of
+//! many tenants are one site unless the domain is on the Public Suffix List. For a request that
+//! changes something or opens a WebSocket, a session is accepted only if the browser reports that a
+//! page of the tunnel, or of an origin that the tunnel lists, sent the request.
 
 use http1::Field;
 use types::problem::Problem;
@@ -11,14 +11,14 @@ use types::tunnel::WebOrigin;
 
 use super::routing::HeaderFields;
 
-/// What a browser says about the page that asks.
+/// The browser's information about the page that sent the request.
 #[derive(Debug, Default)]
 struct FetchMetadata<'a> {
     fetch_site: SingleValue<'a>,
     origin: SingleValue<'a>,
 }
 
-/// A field that may be there once.
+/// A header field that may occur once.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum SingleValue<'a> {
     #[default]
@@ -36,10 +36,10 @@ impl<'a> SingleValue<'a> {
     }
 }
 
-/// Whether a session's cookie counts with a request of this method (or `upgrade`), to a tunnel at
-/// `authority` (in lower case, without the usual port).
+/// True if a session cookie is accepted with a request of this method (or `upgrade`) to a tunnel at
+/// `authority` (in lower case, without the default port).
 pub(super) fn session_counts<H: HeaderFields>(
-    heads: &H,
+    headers: &H,
     (method, upgrade): (&str, bool),
     authority: &str,
     allowed: &[WebOrigin],
@@ -48,19 +48,19 @@ pub(super) fn session_counts<H: HeaderFields>(
     if is_safe && !upgrade {
         return true;
     }
-    let fields: Vec<_> = heads.fields().filter(is_asked).collect();
-    let mut said = FetchMetadata::default();
+    let fields: Vec<_> = headers.fields().filter(is_relevant).collect();
+    let mut metadata = FetchMetadata::default();
     for field in &fields {
         if field.is("origin") {
-            said.origin.add(field.value.as_bytes());
+            metadata.origin.add(field.value.as_bytes());
         } else {
-            said.fetch_site.add(field.value.as_bytes());
+            metadata.fetch_site.add(field.value.as_bytes());
         }
     }
-    if matches!(said.fetch_site, SingleValue::One(b"same-origin" | b"none")) {
+    if matches!(metadata.fetch_site, SingleValue::One(b"same-origin" | b"none")) {
         return true;
     }
-    let SingleValue::One(origin) = said.origin else {
+    let SingleValue::One(origin) = metadata.origin else {
         return false;
     };
     let is_own = origin
@@ -70,14 +70,14 @@ pub(super) fn session_counts<H: HeaderFields>(
                 && host.eq_ignore_ascii_case(authority.as_bytes())
         });
     let is_listed = |listed: &WebOrigin| origin.eq_ignore_ascii_case(listed.as_str().as_bytes());
-    said.fetch_site != SingleValue::Several && (is_own || allowed.iter().any(is_listed))
+    metadata.fetch_site != SingleValue::Several && (is_own || allowed.iter().any(is_listed))
 }
 
-fn is_asked(field: &Field<'_>) -> bool {
+fn is_relevant(field: &Field<'_>) -> bool {
     field.is("origin") || field.is("sec-fetch-site")
 }
 
-/// What the visitor gets otherwise.
+/// The response to a request whose session is not accepted.
 pub(super) fn problem() -> Problem {
     let detail = "With a session, only pages of this address may ask for this.";
     Problem::new(403, "cross_site_request", detail)
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn heads(fields: &[(&str, &str)]) -> HeaderMap {
+    fn headers(fields: &[(&str, &str)]) -> HeaderMap {
         let pair = |(name, value): &(&str, &str)| {
             let name: HeaderName = name.parse().unwrap();
             (name, HeaderValue::from_str(value).unwrap())
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_counts_with_pages_of_the_tunnel_and_of_listed_origins() {
+    fn sessions_are_accepted_from_pages_of_the_tunnel_and_of_listed_origins() {
         let listed = ["https://app.example.com".parse().unwrap()];
         let own = "api.t.example";
         let site = "sec-fetch-site";
@@ -144,21 +144,21 @@ mod tests {
                 false,
             ),
         ] {
-            let heads = heads(fields);
-            for asked in [
+            let headers = headers(fields);
+            for method_and_upgrade in [
                 ("POST", false),
                 ("DELETE", false),
                 ("PURGE", false),
                 ("GET", true),
             ] {
                 assert_eq!(
-                    session_counts(&heads, asked, own, &listed),
+                    session_counts(&headers, method_and_upgrade, own, &listed),
                     passes,
-                    "{asked:?} {fields:?}"
+                    "{method_and_upgrade:?} {fields:?}"
                 );
             }
             for safe in ["GET", "HEAD", "OPTIONS"] {
-                assert!(session_counts(&heads, (safe, false), own, &listed));
+                assert!(session_counts(&headers, (safe, false), own, &listed));
             }
         }
     }

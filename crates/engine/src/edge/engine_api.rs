@@ -1,4 +1,4 @@
-//! Connections to the base host that speak HTTP: the Engine API.
+//! HTTP connections to the base host: the Engine API.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -30,23 +30,24 @@ use crate::api::Source;
 use crate::core::Worker;
 use daemon::head_size;
 
-/// How long a request head may take.
+/// Time limit of a request head.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
-/// Requests of one connection at the same time.
+/// Limit of concurrent requests on one connection.
 const STREAMS: u32 = 100;
-/// How often a silent connection is asked whether it is still there, and how long it may take.
+/// Interval of keep-alive pings on a silent connection, and time limit of the response.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);
-/// How long a client may take for the rest of its answers when the engine drains: lists are short,
-/// and streams have been told to end. One who does not read must not hold the others up.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// Time limit for the remaining responses of a client during a drain. Lists are short, and event
+/// streams end when the drain starts. A client that does not read must not delay the drain for all
+/// other clients.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Seconds after which a caller may try again while the engine does not know its projects yet.
+/// Seconds in `Retry-After` while the engine has no data from its platform.
 const SNAPSHOT_RETRY: u32 = 5;
 
-/// Serves one connection to its end.
+/// Serves one connection until it closes.
 pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, worker: Arc<Worker>) {
-    // A watcher who reads nothing for so long is gone, or as good as that.
+    // A client that reads nothing for this time is considered gone.
     let stall = worker.core.config.timeouts.visitor_stall;
     stream.get_ref().0.limit_stall(Some(stall));
     let source = Source(source_network(stream.get_ref().0.peer().ip()));
@@ -54,10 +55,11 @@ pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, work
     let mut io = Buffered::new(stream);
     if !http2 {
         let answering = |request| answer(request, source, server_name.as_deref(), &worker);
-        let deadlines = (HEAD_DEADLINE, FAREWELL);
-        let then = event_stream::serve(&mut io, &worker, deadlines, answering);
-        // Each on the heap while it lasts: who watches holds no room for the library.
-        match Box::pin(then).await {
+        let deadlines = (HEAD_DEADLINE, DRAIN_DEADLINE);
+        let serving = event_stream::serve(&mut io, &worker, deadlines, answering);
+        // Each future is boxed and dropped after use, so that event streams do not reserve memory
+        // for the library.
+        match Box::pin(serving).await {
             AfterStream::Requests => {}
             AfterStream::Close => return io.close().await,
             AfterStream::Over => return,
@@ -73,15 +75,15 @@ async fn serve_requests(
     worker: Arc<Worker>,
 ) {
     let header_bytes = worker.core.config.limits.header_bytes;
-    let at = Arc::clone(&worker);
+    let service_worker = Arc::clone(&worker);
     let activity = Arc::new(InFlight::default());
-    let asked = Arc::clone(&activity);
+    let in_flight = Arc::clone(&activity);
     let upgraded = Arc::new(OnceLock::new());
     let idle = worker.core.config.timeouts.http_idle;
     let stall = worker.core.config.timeouts.visitor_stall;
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let (worker, server_name) = (Arc::clone(&at), server_name.clone());
-        let occupied = InFlight::begin(&asked);
+        let (worker, server_name) = (Arc::clone(&service_worker), server_name.clone());
+        let guard = InFlight::begin(&in_flight);
         let upgrades = request.extensions().get::<Protocol>().is_some();
         let upgraded = Arc::clone(&upgraded);
         async move {
@@ -93,20 +95,20 @@ async fn serve_requests(
             );
             let answer = answer.await?;
             if upgrades && answer.status().is_success() {
-                // A WebSocket looks after itself. Who has opened one keeps the connection.
-                upgraded.set(occupied).ok();
+                // A WebSocket has its own time-outs. It keeps the connection from being idle.
+                upgraded.set(guard).ok();
                 return Ok::<_, Infallible>(answer);
             }
             Ok(answer.map(|body| {
                 Body::new(TrackedBody {
                     body,
-                    _occupied: occupied,
+                    _guard: guard,
                 })
             }))
         }
     });
     let drain = worker.drain.cancelled();
-    // Whatever ends a connection, its client knows or is gone.
+    // An error needs no handling: the client has been informed, or is gone.
     if http2 {
         let mut builder = conn::http2::Builder::new(StreamExecutor::new(stall));
         builder
@@ -122,13 +124,13 @@ async fn serve_requests(
             ended = &mut connection => drop(ended),
             () = drain => {
                 connection.as_mut().graceful_shutdown();
-                timeout(FAREWELL, connection).await.ok();
+                timeout(DRAIN_DEADLINE, connection).await.ok();
             }
-            // As for HTTP/1.1: who has nothing to ask is let go.
+            // As for HTTP/1.1, a connection without a request is closed.
             () = activity.never_begins(HEAD_DEADLINE) => {}
             () = activity.idle_for(idle) => {
                 connection.as_mut().graceful_shutdown();
-                // One that does not take the farewell.
+                // The time-out closes a connection whose client does not finish the shutdown.
                 timeout(PONG, connection).await.ok();
             }
         }
@@ -151,16 +153,16 @@ async fn serve_requests(
             ended = &mut connection => drop(ended),
             () = drain => {
                 connection.as_mut().graceful_shutdown();
-                timeout(FAREWELL, connection).await.ok();
+                timeout(DRAIN_DEADLINE, connection).await.ok();
             }
         }
     }
 }
 
-/// A body that keeps its connection to its end.
+/// A body that keeps its connection from being idle until it ends.
 struct TrackedBody {
     body: Body,
-    _occupied: InFlightGuard,
+    _guard: InFlightGuard,
 }
 
 impl HttpBody for TrackedBody {
@@ -196,10 +198,10 @@ async fn answer(
             Problem::header_fields_too_large()
         }
         Err(reason) => Problem::invalid_request(reason),
-        // A connection is for the host that its handshake named: another project's may be at
-        // another engine (RFC 9110, 7.4).
+        // A connection serves only the host of its handshake, because another project's host may be
+        // at another engine (RFC 9110, 7.4).
         Ok(host) if server_name.is_some_and(|name| name != host) => Problem::misdirected_request(),
-        // EN-1a: another host's `/api/` is that host's.
+        // EN-1a: `/api/` of another host belongs to that host.
         Ok(host) => match worker.core.project_at(&host) {
             Some(project) => {
                 request.extensions_mut().insert(project);
@@ -215,7 +217,7 @@ async fn answer(
     Ok(daemon::problem::Refusal::from(refused).into_response())
 }
 
-/// The one host that a request names, however often it does: as strictly as on a tunnel's host.
+/// The host of a request, from the authority and `Host`, parsed as strictly as on a tunnel's host.
 fn host(request: &Request) -> Result<&str, &'static str> {
     let fields = request.headers().get_all(http::header::HOST).iter();
     let mut fields = fields.map(http::HeaderValue::as_bytes);

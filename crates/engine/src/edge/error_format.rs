@@ -1,11 +1,11 @@
 //! The format of the edge's own responses, negotiated by `Accept` (RFC 9110, section 12.5.1).
 
-/// The format of an error.
+/// Format of an error response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ErrorFormat {
-    /// HTML, for a browser: `Accept` names it.
+    /// HTML, if `Accept` names it, as browsers do.
     Page,
-    /// Plain text: `Accept` names it and neither HTML nor JSON.
+    /// Plain text, if `Accept` names it and neither HTML nor JSON.
     Text,
     /// JSON, also without `Accept`.
     #[default]
@@ -13,34 +13,34 @@ pub(crate) enum ErrorFormat {
 }
 
 impl ErrorFormat {
-    /// The format that the values of all `Accept` fields prefer. Ranges (`*/*`) do not count: most programs send
-    /// them by default.
+    /// Returns the format that the values of all `Accept` fields prefer. Wildcard ranges (`*/*`) do
+    /// not count, because most programs send them by default.
     pub(crate) fn from_accept<'a>(accepts: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        // In the order of preference where a visitor has none.
-        let mut forms = [(Self::Page, 0), (Self::Json, 0), (Self::Text, 0)];
+        // In the order of our preference, for equal weights.
+        let mut formats = [(Self::Page, 0), (Self::Json, 0), (Self::Text, 0)];
         for range in accepts.into_iter().flat_map(|value| value.split(is(b','))) {
             let mut parts = range.split(is(b';')).map(<[u8]>::trim_ascii);
-            let Some(form) = parts.next().and_then(Self::named) else {
+            let Some(format) = parts.next().and_then(Self::named) else {
                 continue;
             };
             let weight = parts.find_map(weight).unwrap_or(WHOLE);
-            for (known, best) in &mut forms {
-                if *known == form {
+            for (known, best) in &mut formats {
+                if *known == format {
                     *best = weight.max(*best);
                 }
             }
         }
-        // Of equals the last one is taken.
-        let best = forms.into_iter().rev().max_by_key(|(_, weight)| *weight);
+        // `max_by_key` returns the last of equal elements, so the order is reversed.
+        let best = formats.into_iter().rev().max_by_key(|(_, weight)| *weight);
         best.filter(|(_, weight)| *weight > 0)
-            .map_or(Self::Json, |(form, _)| form)
+            .map_or(Self::Json, |(format, _)| format)
     }
 
     fn named(media_type: &[u8]) -> Option<Self> {
         NAMES
             .iter()
             .find(|(name, _)| media_type.eq_ignore_ascii_case(name))
-            .map(|(_, form)| *form)
+            .map(|(_, format)| *format)
     }
 }
 
@@ -55,7 +55,7 @@ const NAMES: &[(&[u8], ErrorFormat)] = &[
 /// A weight of 1, in thousandths.
 const WHOLE: u16 = 1000;
 
-/// The weight of a `q` parameter in thousandths; a malformed one counts as 0.
+/// The weight of a `q` parameter in thousandths. A malformed one counts as 0.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let mut parts = parameter.splitn(2, is(b'=')).map(<[u8]>::trim_ascii);
     let (b"q" | b"Q", value) = (parts.next()?, parts.next()?) else {
@@ -85,14 +85,14 @@ fn is(wanted: u8) -> impl Fn(&u8) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(accept: &str) -> ErrorFormat {
+    fn negotiate(accept: &str) -> ErrorFormat {
         ErrorFormat::from_accept([accept.as_bytes()])
     }
 
     #[test]
     fn browsers_get_pages_and_programs_get_json() {
         let chromium = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
-        for (accept, form) in [
+        for (accept, format) in [
             (chromium, ErrorFormat::Page),
             ("TEXT/HTML", ErrorFormat::Page),
             ("*/*", ErrorFormat::Json),
@@ -104,7 +104,7 @@ mod tests {
             ("text/plain", ErrorFormat::Text),
             ("text/plain;q=0.5, */*;q=0.1", ErrorFormat::Text),
         ] {
-            assert_eq!(asked(accept), form, "{accept}");
+            assert_eq!(negotiate(accept), format, "{accept}");
         }
         assert_eq!(ErrorFormat::from_accept([]), ErrorFormat::Json);
         assert_eq!(
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_greatest_weight_wins() {
-        for (accept, form) in [
+        for (accept, format) in [
             ("application/json, text/html;q=0.9", ErrorFormat::Json),
             (
                 "application/json;q=0.25, text/html;q=0.5",
@@ -132,7 +132,7 @@ mod tests {
             ("text/html;q=0.12345", ErrorFormat::Json),
             ("text/html;q=", ErrorFormat::Json),
         ] {
-            assert_eq!(asked(accept), form, "{accept}");
+            assert_eq!(negotiate(accept), format, "{accept}");
         }
     }
 }

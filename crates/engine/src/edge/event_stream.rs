@@ -1,9 +1,10 @@
-//! A stream of events as the first request of an HTTP/1.1 connection: how nearly everybody watches.
+//! Event streams that are the first request of an HTTP/1.1 connection, as for nearly all watching
+//! clients.
 //!
-//! The library of HTTP keeps two buffers of 8 KiB for as long as an answer goes on, and the answer of
-//! a watcher goes on for days. So a connection is looked at before the library has it: one that begins
-//! by asking for the stream is answered here, from the same routes, and holds no buffer while nothing
-//! happens. Every other one, and what comes behind the stream, is the library's.
+//! The HTTP library keeps two buffers of 8 KiB for the duration of a response, and an event stream
+//! lasts for days. So this module reads a connection before the library does. If the first request
+//! is for the event stream, this module sends the response of the same routes, without a buffer
+//! between events. The library handles all other connections, and the requests after the stream.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -38,30 +39,30 @@ use super::buffered::Buffered;
 use super::forwarding::{CHUNKED, TRANSFER_ENCODING};
 use crate::core::Worker;
 
-/// What becomes of the connection.
+/// The next step for the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AfterStream {
-    /// The library goes on, with what is unread.
+    /// The library continues with the unread bytes.
     Requests,
-    /// The client is told goodbye: it asked for that.
+    /// The connection is closed in order, as the client requested.
     Close,
-    /// The client has gone, or was given up.
+    /// The client has disconnected, or timed out.
     Over,
 }
 
-/// A request for the stream, whole.
-struct FollowUpRequest {
+/// A complete request for the event stream.
+struct StreamRequest {
     request: Request,
     head_bytes: usize,
     keep_alive: bool,
 }
 
-/// Reads the first request, and answers it with `answer` if it asks for the stream of events. Only
-/// what is beyond doubt is answered here: the library has its own word for all that is not.
+/// Reads the first request, and responds with `answer` if it is for the event stream. Invalid or
+/// unusual requests are left to the library.
 pub(super) async fn serve<T, F>(
     io: &mut Buffered<T>,
     worker: &Worker,
-    (head_deadline, farewell): (Duration, Duration),
+    (head_deadline, drain_deadline): (Duration, Duration),
     answer: impl FnOnce(Request) -> F,
 ) -> AfterStream
 where
@@ -74,20 +75,20 @@ where
         ..Limits::default()
     };
     let until = Instant::now() + head_deadline;
-    let mut seen = 0;
-    let asked = loop {
+    let mut scanned = 0;
+    let stream_request = loop {
         let unread = io.unread();
-        if !may_ask(unread) {
+        if !may_be_stream_request(unread) {
             return AfterStream::Requests;
         }
-        if may_complete(unread, seen, &limits) {
-            match FollowUpRequest::read(unread, &limits) {
+        if may_complete(unread, scanned, &limits) {
+            match StreamRequest::read(unread, &limits) {
                 Ok(None) => {}
-                Ok(Some(asked)) => break asked,
+                Ok(Some(stream_request)) => break stream_request,
                 Err(UnsupportedRequest) => return AfterStream::Requests,
             }
         }
-        seen = unread.len();
+        scanned = unread.len();
         let more = timeout_at(until, poll_fn(|cx| io.poll_more(cx)));
         let read = tokio::select! {
             read = more => read,
@@ -97,38 +98,39 @@ where
             return AfterStream::Over;
         }
     };
-    io.consume(asked.head_bytes);
-    let Ok(response) = answer(asked.request).await;
+    io.consume(stream_request.head_bytes);
+    let Ok(response) = answer(stream_request.request).await;
     let writing = write(io, response, worker.core.clock.now());
     tokio::pin!(writing);
     let written = tokio::select! {
         written = &mut writing => written,
-        // The stream ends by itself then. One who does not read must not hold the others up.
-        () = worker.drain.cancelled() => match timeout(farewell, writing).await {
+        // The stream ends automatically during a drain. The deadline applies to clients that do not
+        // read.
+        () = worker.drain.cancelled() => match timeout(drain_deadline, writing).await {
             Ok(written) => written,
             Err(_elapsed) => return AfterStream::Over,
         },
     };
     match written {
-        Ok(()) if asked.keep_alive => AfterStream::Requests,
+        Ok(()) if stream_request.keep_alive => AfterStream::Requests,
         Ok(()) => AfterStream::Close,
         Err(_) => AfterStream::Over,
     }
 }
 
-/// Whether these first bytes may be those of a request for the stream.
-fn may_ask(unread: &[u8]) -> bool {
+/// True if the first bytes may belong to a request for the event stream.
+fn may_be_stream_request(unread: &[u8]) -> bool {
     let mut beginning = b"GET ".iter().chain(SSE.as_bytes());
     unread
         .iter()
         .all(|byte| beginning.next().is_none_or(|expected| byte == expected))
 }
 
-/// The library has to look at it.
+/// The library has to handle the request.
 struct UnsupportedRequest;
 
-impl FollowUpRequest {
-    /// `None` while the head is not whole.
+impl StreamRequest {
+    /// Returns `None` while the head is incomplete.
     fn read(unread: &[u8], limits: &Limits) -> Result<Option<Self>, UnsupportedRequest> {
         let mut slots = Slots::new();
         match parse_request(unread, limits, &mut slots) {
@@ -143,7 +145,7 @@ impl FollowUpRequest {
     }
 }
 
-/// The request as the routes take it; `None` where it is anything but a plain one for the stream.
+/// Converts the request for the routes. `None` unless it is a plain request for the event stream.
 fn request(head: &RequestHead<'_>) -> Option<Request> {
     let plain = head.method == Method::Get
         && head.version == Version::Http11
@@ -167,10 +169,10 @@ fn request(head: &RequestHead<'_>) -> Option<Request> {
     Some(request)
 }
 
-/// Writes the answer to its end. The client's going ends it, as whatever else goes wrong does.
+/// Writes the whole response. A disconnect of the client is an error.
 ///
-/// The head goes with the first part of the body: `state.initial`, or the whole of a refusal, is there
-/// at once.
+/// The head is sent together with the first part of the body, which is available immediately:
+/// `state.initial`, or a whole refusal.
 async fn write<T: Stream>(
     io: &mut Buffered<T>,
     response: Response,
@@ -193,7 +195,7 @@ async fn write<T: Stream>(
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        // As a chunk it would be the last one.
+        // An empty chunk would end the body.
         let Some(len) = NonZeroUsize::new(data.len()) else {
             continue;
         };
@@ -203,7 +205,7 @@ async fn write<T: Stream>(
         let mut out = front.as_slice().chain(data).chain(end);
         io.io.write_all_buf(&mut out).await?;
         io.io.flush().await?;
-        // Not the room of the head, either.
+        // Releases the memory of the head.
         front = Vec::new();
     }
     if length.is_none() {
@@ -213,13 +215,13 @@ async fn write<T: Stream>(
     io.io.flush().await
 }
 
-/// Status and fields, with the framing of a body of this length, or of one that goes on.
+/// The response head, with the framing of a body of this length, or of a stream if there is none.
 pub(super) fn head(parts: &Parts, length: Option<u64>, now: Timestamp) -> Vec<u8> {
     let mut head = Vec::with_capacity(256);
     let status = parts.status.as_u16();
     write_status_line(&mut head, status, reason(status));
     for (name, value) in &parts.headers {
-        // The body's own length is known better here.
+        // The length is taken from the body itself.
         if name != CONTENT_LENGTH {
             write_field(&mut head, name.into(), value.into());
         }
@@ -232,7 +234,7 @@ pub(super) fn head(parts: &Parts, length: Option<u64>, now: Timestamp) -> Vec<u8
         }
         None => write_field(&mut head, TRANSFER_ENCODING, CHUNKED),
     }
-    // RFC 9110, 6.6.1. A year that it cannot say is no reason to say nothing else.
+    // `Date` (RFC 9110, 6.6.1) is left out for a year that the format cannot express.
     if let Ok(date) = DateTimePrinter::new().timestamp_to_rfc9110_string(&now)
         && let Some(date) = FieldValue::parse(date.as_bytes())
     {

@@ -1,4 +1,4 @@
-//! One HTTP/1.1 request through a tunnel and its response back, both under way at once.
+//! One HTTP/1.1 request to a service with HTTP/1.1, and its response. Both are copied concurrently.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,15 +20,15 @@ use super::upgrade;
 use super::upstream_pool::{self, ConnectError, Connection, Http1};
 use crate::agents::OpenError;
 
-/// Interim responses (RFC 9110, 15.2) before the final one. Real services send one or two.
+/// Limit of interim responses (RFC 9110, 15.2) before the final one. Real services send one or two.
 pub(super) const MAX_INTERIM: usize = 16;
 
-/// Why a 101 without a request for one is none.
+/// Error for a 101 response to a request without an upgrade.
 pub(super) const UNEXPECTED_UPGRADE: &str = "the service changed protocols unasked";
 
-/// Serves one request to its end.
+/// Serves one request completely.
 pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> ConnectionState {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut fresh = false;
     loop {
         let connected = connect(visitor, &request, fresh).await;
@@ -46,10 +46,10 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Connecti
         let ended = match connection {
             Connection::Http1(io) => {
                 let exchange = Exchange::begin(visitor, &mut request, io);
-                exchange.run(begun).await
+                exchange.run(started).await
             }
             Connection::Http2(http2) => {
-                http1_to_http2::run(visitor, &mut request, http2, begun).await
+                http1_to_http2::run(visitor, &mut request, http2, started).await
             }
         };
         match ended {
@@ -69,7 +69,8 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Connecti
             ExchangeOutcome::Retry(whole, reason) => {
                 request.forward.head = whole;
                 request.body = http1::BodyLength::Empty;
-                // Once: a second failure is not chance, and another agent's turn.
+                // The request is retried once with the same agent. After a second failure another
+                // agent is tried.
                 if !fresh {
                     fresh = true;
                 } else if request.fail_over(&visitor.worker) {
@@ -96,14 +97,14 @@ async fn connect(
     upstream_pool::connect(worker, tunnel, visitor.seen.source, fresh).await
 }
 
-/// Answers in the service's stead.
+/// Responds in place of the service.
 pub(super) async fn refuse(
     visitor: &mut Visitor,
     mut request: Request,
     problem: &Problem,
 ) -> ConnectionState {
     let answer = request.record.answer(problem, request.forward.form);
-    // The body, if there is one, may be half read: where the next request begins is not known.
+    // The body may be half read, so the start of the next request is unknown.
     let bodiless = BodyReader::from(request.body).is_done();
     let keep_alive = request.down.keep_alive && bodiless;
     visitor
@@ -111,7 +112,7 @@ pub(super) async fn refuse(
         .await
 }
 
-/// What the visitor is told when there is no stream.
+/// The response to the visitor if there is no connection.
 pub(super) fn problem_of(error: &ConnectError) -> Problem {
     match error {
         ConnectError::Open(OpenError::Full) => Problem::unavailable(),
@@ -131,10 +132,10 @@ struct Exchange<'v> {
     upstream: Http1,
     up: BodyCopy,
     up_state: UploadState,
-    /// Bytes of the service's answer that were looked at in vain.
+    /// Bytes of the response that were scanned without finding the end of the head.
     seen: usize,
     interim: usize,
-    /// Interim responses on their way to the visitor.
+    /// Interim responses that are being sent to the visitor.
     early: Vec<u8>,
     early_sent: usize,
 }
@@ -143,28 +144,29 @@ struct Exchange<'v> {
 enum UploadState {
     Sending,
     Sent,
-    /// The service takes no more; its answer may be there all the same.
+    /// The service accepts no more of the request. Its response may still be available.
     Broken,
 }
 
-/// How a request ended on one connection to a service.
+/// Result of a request on one connection to a service.
 pub(super) enum ExchangeOutcome {
     Next(ConnectionState),
     Upgraded(Http1, Vec<u8>),
     Refused(Problem),
-    /// The agent says that no service got the request, of which this is all; and why.
+    /// The agent reports that no service received the request. Contains the whole request and the
+    /// reason.
     Untouched(Vec<u8>, String),
-    /// The connection ended before it brought anything, and the request may be sent again: this
-    /// is all of it. And how the connection ended.
+    /// The connection closed before any response, and the request may be sent again. Contains the
+    /// whole request and the reason.
     Retry(Vec<u8>, String),
 }
 
-/// What came of waiting for a response head.
+/// Result of waiting for a response head.
 enum HeadOutcome {
     Final(Response),
     Upgraded(Vec<u8>),
     VisitorGone,
-    /// The connection broke; the message says how.
+    /// The connection failed, with the reason.
     Broken(String),
     Bad(&'static str),
 }
@@ -174,9 +176,9 @@ struct Response {
     head: Vec<u8>,
     body: ResponseBody,
     framing: Framing,
-    /// Whether the service's connection can be used again.
+    /// The service's connection can be used again.
     reusable: bool,
-    /// Whether the visitor's can.
+    /// The visitor's connection can be used again.
     keep_alive: bool,
 }
 
@@ -199,9 +201,9 @@ impl<'v> Exchange<'v> {
         }
     }
 
-    async fn run(mut self, begun: Instant) -> ExchangeOutcome {
+    async fn run(mut self, started: Instant) -> ExchangeOutcome {
         let period = ResponseTimeout::of(&self.visitor.worker.core.config);
-        let waiting = await_with_timeout(begun, period, |cx| {
+        let waiting = await_with_timeout(started, period, |cx| {
             let answer = self.poll_answer(cx);
             self.request.record.bytes(self.up.written(), 0);
             let progress = Progress {
@@ -226,8 +228,9 @@ impl<'v> Exchange<'v> {
         }
     }
 
-    /// The connection ended before the answer's head. A request goes out again only when that
-    /// cannot do it twice: nothing came back, the method says so, and all of it is still here.
+    /// Handles a connection that closed before the response head. The request is sent again only if
+    /// that cannot execute it twice: nothing was received, the method is idempotent, and the whole
+    /// request is still in memory.
     fn broken(self, reason: String) -> ExchangeOutcome {
         let refusal = self
             .upstream
@@ -254,7 +257,7 @@ impl<'v> Exchange<'v> {
         ExchangeOutcome::Refused(Problem::upstream_unreachable())
     }
 
-    /// Sends the request and looks for the head of the final response.
+    /// Sends the request and waits for the head of the final response.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<HeadOutcome> {
         if self.poll_up(cx).is_err() {
             return Poll::Ready(HeadOutcome::VisitorGone);
@@ -268,7 +271,7 @@ impl<'v> Exchange<'v> {
             if unread.len() > self.seen && may_complete(unread, self.seen, &limits) {
                 match self.take_head(&limits) {
                     Ok(Some(answered)) => return Poll::Ready(answered),
-                    // An interim response; the next head may be there already.
+                    // An interim response was taken. The next head may be available already.
                     Ok(None) if self.seen == 0 => continue,
                     Ok(None) => {}
                     Err(reason) => return Poll::Ready(HeadOutcome::Bad(reason)),
@@ -292,7 +295,7 @@ impl<'v> Exchange<'v> {
         Poll::Pending
     }
 
-    /// Sends what there is of the request. An error is the visitor's: it broke off.
+    /// Sends available bytes of the request. An error means that the visitor disconnected.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
         if self.up_state != UploadState::Sending {
             return Ok(());
@@ -309,7 +312,7 @@ impl<'v> Exchange<'v> {
         Ok(())
     }
 
-    /// Writes interim responses. An error is the visitor's.
+    /// Writes interim responses. An error means that the visitor disconnected.
     fn poll_early(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
         let mut io = Pin::new(&mut self.visitor.io.io);
         while self.early_sent < self.early.len() {
@@ -333,7 +336,7 @@ impl<'v> Exchange<'v> {
         Ok(())
     }
 
-    /// Takes a head off the service's bytes. `None`: not whole yet, or an interim one.
+    /// Takes a head from the service's bytes. `None` if it is incomplete, or an interim response.
     fn take_head(&mut self, limits: &Limits) -> Result<Option<HeadOutcome>, &'static str> {
         let mut slots = Slots::new();
         let is_head = self.request.forward.is_head;
@@ -360,7 +363,7 @@ impl<'v> Exchange<'v> {
                 if self.interim > MAX_INTERIM {
                     return Err("too many interim responses");
                 }
-                // RFC 9110, 15.2: none to an HTTP/1.0 client.
+                // RFC 9110, 15.2: an HTTP/1.0 client gets no interim responses.
                 if self.request.down.version == http1::Version::Http11 {
                     write_interim(&mut self.early, &head);
                 }
@@ -378,8 +381,8 @@ impl<'v> Exchange<'v> {
                     head: out,
                     body: head.body,
                     framing,
-                    // After an upgrade that was refused: the tunnel's other requests may go to
-                    // this service in another version.
+                    // After a refused upgrade the connection is not reused, because other requests
+                    // of the tunnel may use another HTTP version.
                     reusable: head.keep_alive
                         && head.body != ResponseBody::UntilClose
                         && self.request.forward.upgrade.is_none(),
@@ -392,7 +395,7 @@ impl<'v> Exchange<'v> {
         Ok(answered)
     }
 
-    /// Sends the response, while the rest of the request still goes out.
+    /// Sends the response, while the rest of the request is still being sent.
     async fn respond(mut self, response: Response) -> ExchangeOutcome {
         self.request.forward.tunnel.health.served();
         self.request.record.first_byte();
@@ -401,7 +404,7 @@ impl<'v> Exchange<'v> {
         let Response { head, framing, .. } = response;
         let mut down = BodyCopy::new(source, head, reader, framing, &mut self.upstream);
         let copying = poll_fn(|cx| {
-            // A visitor that breaks off its request still gets the answer that is under way.
+            // A visitor that aborts its request still gets the response in progress.
             if self.poll_up(cx).is_err() {
                 self.up_state = UploadState::Broken;
             }
@@ -433,7 +436,8 @@ impl<'v> Exchange<'v> {
             }
             Err(CopyError::Sink) => ExchangeOutcome::Next(ConnectionState::Abort),
             Err(CopyError::Source(error)) => {
-                // The visitor must not take what it got for the whole.
+                // The connection is aborted so that the visitor does not mistake the partial
+                // response for a complete one.
                 self.request.record.failed(error.to_string());
                 ExchangeOutcome::Next(ConnectionState::Abort)
             }

@@ -1,4 +1,4 @@
-//! The heads that go on: to the service, and back to the visitor.
+//! Builds the request head for the service and the response head for the visitor.
 
 use std::net::IpAddr;
 
@@ -16,11 +16,11 @@ use super::loop_detection;
 use crate::access::Proof;
 use crate::browser;
 
-/// A request on its way to the service.
+/// The head of a request to a service.
 #[derive(Debug)]
 pub(crate) struct UpstreamRequestHead<'a> {
     pub(crate) method: Method<'a>,
-    /// With the edge's credential cut out, and the path exactly as it was judged (ED-7).
+    /// Without the edge's credential, and with the path exactly as it was authorised (ED-7).
     pub(crate) target: Target<'a>,
     /// Host and port as the visitor wrote them.
     pub(crate) authority: Authority<'a>,
@@ -28,20 +28,20 @@ pub(crate) struct UpstreamRequestHead<'a> {
     /// The engine's host.
     pub(crate) engine: FieldValue<'a>,
     pub(crate) body: BodyLength,
-    /// The protocol that the connection is to change to.
+    /// The protocol of an upgrade.
     pub(crate) upgrade: Option<Protocol<'a>>,
     pub(crate) proof: Option<&'a Proof>,
-    /// `Authorization` was the edge's credential.
+    /// True if `Authorization` contained the edge's credential.
     pub(crate) strip_authorization: bool,
-    /// What the tunnel takes of [`FieldKind::OfProxies`].
+    /// Headers of kind [`FieldKind::OfProxies`] that the tunnel accepts.
     pub(crate) pass_headers: &'a [ProxyHeader],
-    /// Names of the reserved query parameter, to cut it out of a `Referer` too.
+    /// Names of the reserved query parameter, which is also removed from `Referer`.
     pub(crate) reserved: &'static [&'static str],
 }
 
 impl UpstreamRequestHead<'_> {
-    /// Writes the head as HTTP/1.1. Fields of the visitor's connection do not travel; forwarding
-    /// fields are rebuilt, so that nothing in them is the visitor's word.
+    /// Writes the head as HTTP/1.1. Hop-by-hop fields of the visitor are not forwarded. Forwarding
+    /// fields are rebuilt, so that they contain nothing that the visitor chose.
     pub(crate) fn write<'f>(&self, out: &mut Vec<u8>, fields: impl Iterator<Item = Field<'f>>) {
         http1::write_request_line(out, self.method, self.target);
         write_field(out, field_name!("host"), self.authority.into());
@@ -71,10 +71,10 @@ impl UpstreamRequestHead<'_> {
         out.extend_from_slice(http1::HEAD_END);
     }
 
-    /// Whether the tunnel takes this header of a proxy. Spelled with underscores it never does.
+    /// True if the tunnel accepts this proxy header. A name with underscores never matches.
     fn passes(&self, field: &Field<'_>) -> bool {
-        let mut taken = self.pass_headers.iter();
-        taken.any(|header| field.is(header.as_str()))
+        let mut accepted = self.pass_headers.iter();
+        accepted.any(|header| field.is(header.as_str()))
     }
 
     fn write_referer(&self, out: &mut Vec<u8>, field: &Field<'_>) {
@@ -92,25 +92,25 @@ impl UpstreamRequestHead<'_> {
         write_field(out, field_name!("x-forwarded-for"), value.as_value());
         write_field(out, field_name!("x-forwarded-proto"), HTTPS);
         write_field(out, field_name!("x-forwarded-host"), self.authority.into());
-        // RFC 7239, 6: an IPv6 address is bracketed and quoted.
-        let (before, behind) = match self.source {
+        // RFC 7239, 6: an IPv6 address is enclosed in brackets and quotes.
+        let (before, after) = match self.source {
             IpAddr::V4(_) => (field_value!("for="), field_value!(";host=\"")),
             IpAddr::V6(_) => (field_value!("for=\"["), field_value!("]\";host=\"")),
         };
         value.clear();
-        value.push(before).push_ip(self.source).push(behind);
+        value.push(before).push_ip(self.source).push(after);
         value.push(self.authority.into());
         value.push(field_value!("\";proto=https"));
         write_field(out, field_name!("forwarded"), value.as_value());
         write_field(out, loop_detection::CDN_LOOP, self.engine);
         if let Some(proof) = self.proof {
-            let facts = [
+            let claims = [
                 (field_name!("svc-user-id"), proof.user_id()),
                 (field_name!("svc-credential-id"), proof.credential_id()),
                 (field_name!("svc-auth-method"), Some(proof.method())),
             ];
-            for (name, value) in facts {
-                // A claim with bytes that a field cannot carry is left out, never changed.
+            for (name, value) in claims {
+                // A claim with bytes that a field cannot carry is left out. It is never changed.
                 if let Some(value) = value.and_then(printable) {
                     write_field(out, name, value);
                 }
@@ -119,8 +119,8 @@ impl UpstreamRequestHead<'_> {
     }
 }
 
-/// Adds a field's cookies to those before it: HTTP/2 may send each in a field of its own, and
-/// HTTP/1.1 has one field (RFC 9113, 8.2.3). Cookies of the edge itself are not the service's to see.
+/// Appends the cookies of one field. HTTP/2 may send each cookie in a separate field, but HTTP/1.1
+/// allows one field (RFC 9113, 8.2.3). The edge's own cookies are not forwarded.
 fn join_cookies(joined: &mut FieldValueBuf, value: FieldValue<'_>) {
     let pairs = browser::pairs(&value).filter(|pair| !browser::is_edge_pair(pair));
     for pair in pairs.filter_map(|pair| value.part(pair)) {
@@ -131,25 +131,26 @@ fn join_cookies(joined: &mut FieldValueBuf, value: FieldValue<'_>) {
     }
 }
 
-/// Text of visible ASCII and spaces, as a value.
+/// The text as a field value, if it consists of visible ASCII and spaces.
 fn printable(text: &str) -> Option<FieldValue<'_>> {
     let printable = !text.is_empty() && text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
     FieldValue::parse(text.as_bytes()).filter(|_| printable)
 }
 
-/// Whether a service's field goes on to the visitor: all but cookies that would be the edge's own.
+/// True if a field of the service is forwarded to the visitor. Cookies with names reserved for the
+/// edge are not.
 pub(crate) fn passes_back(field: &Field<'_>) -> bool {
     field.kind != FieldKind::SetCookie || !browser::sets_edge_cookie(&field.value)
 }
 
-/// Puts a further field at the end of a head that is whole.
+/// Appends a field to a complete head.
 pub(crate) fn add_field(head: &mut Vec<u8>, name: FieldName<'_>, value: FieldValue<'_>) {
     head.truncate(head.len().saturating_sub(http1::HEAD_END.len()));
     write_field(head, name, value);
     head.extend_from_slice(http1::HEAD_END);
 }
 
-/// Says in a head that is whole how long the edge and the service took.
+/// Appends `Server-Timing` with the time of the edge and of the service to a complete head.
 pub(crate) fn add_timing(head: &mut Vec<u8>, record: &AccessRecord) {
     let timing = record.server_timing();
     if let Some(timing) = FieldValue::parse(timing.as_bytes()) {
@@ -157,16 +158,16 @@ pub(crate) fn add_timing(head: &mut Vec<u8>, record: &AccessRecord) {
     }
 }
 
-/// The visitor's connection, as far as it decides about a response.
+/// Properties of the visitor's connection that determine the response format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseFormat {
     pub(crate) version: Version,
-    /// Whether the connection is used again.
+    /// The connection stays open after the response.
     pub(crate) keep_alive: bool,
 }
 
-/// Writes a service's response head for an HTTP/1.1 visitor; says how the body is framed and
-/// whether the connection lives on.
+/// Writes a service's response head for an HTTP/1.1 visitor. Returns the framing of the body, and
+/// true if the connection stays open.
 pub(crate) fn write_response(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_>,
@@ -187,7 +188,7 @@ pub(crate) fn write_response(
     if modern && matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose) {
         write_field(out, TRANSFER_ENCODING, CHUNKED);
     }
-    // What a 426 asks for: without it the answer says nothing (RFC 9110, 15.5.22).
+    // A 426 must name the protocol that it requires (RFC 9110, 15.5.22).
     if let Some(upgrade) = head.upgrade.filter(|_| modern) {
         write_upgrade(out, upgrade.into());
     }
@@ -200,7 +201,7 @@ pub(crate) fn write_response(
     (framing, keep_alive)
 }
 
-/// Writes an interim response (RFC 9110, 15.2) or the one that changes protocols.
+/// Writes an interim response (RFC 9110, 15.2) or a 101 response.
 pub(crate) fn write_interim(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
     http1::write_status_line(out, head.status, phrase_of(head));
     for field in head.fields.end_to_end().filter(passes_back) {
@@ -225,7 +226,7 @@ fn write_upgrade(out: &mut Vec<u8>, protocol: FieldValue<'_>) {
     write_field(out, field_name!("upgrade"), protocol);
 }
 
-/// Names and values that several heads have.
+/// Names and values that are used in several heads.
 pub(super) const CONNECTION: FieldName<'static> = FieldName::from_static("connection");
 pub(super) const TRANSFER_ENCODING: FieldName<'static> =
     FieldName::from_static("transfer-encoding");

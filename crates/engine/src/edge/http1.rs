@@ -1,4 +1,4 @@
-//! HTTP/1.1 visitors: one task a connection, one request after another.
+//! HTTP/1.1 visitors. One task serves the requests of a connection in turn.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,10 +24,10 @@ use super::routing::{AdmittedRequest, RequestInfo, route_and_authorize};
 use super::terminal;
 use crate::core::Worker;
 
-/// How long a head may take from its first byte to its last.
+/// Time limit of a head, from its first byte to its last.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Serves one connection to its end.
+/// Serves one connection until it closes.
 pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
     let mut visitor = Visitor {
         io: Buffered::new(stream),
@@ -36,10 +36,11 @@ pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<W
     };
     loop {
         let next = match visitor.next_request().await {
-            Some(arrived) => {
+            Some(parsed) => {
                 visitor.io.io.get_mut().0.begin_message();
-                // On the heap while it lasts: between requests a visitor holds no room for one.
-                Box::pin(visitor.answer(arrived)).await
+                // The future is boxed and dropped after the request, so that an idle connection
+                // reserves no memory for it.
+                Box::pin(visitor.answer(parsed)).await
             }
             None => ConnectionState::Close,
         };
@@ -60,17 +61,17 @@ pub(super) struct Visitor {
     pub(super) worker: Arc<Worker>,
 }
 
-/// What becomes of the connection.
+/// The next step for the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     Request,
-    /// It ends after what has been written.
+    /// The connection is closed after the written response.
     Close,
-    /// It ends so that the visitor sees that what it got is not whole.
+    /// The connection is aborted, so that the visitor detects an incomplete response.
     Abort,
 }
 
-/// A request whose head has been read and judged.
+/// A request whose head was parsed and authorised.
 pub(super) struct ParsedRequest {
     verdict: Result<AdmittedRequest, Answer>,
     pub(super) body: BodyLength,
@@ -81,23 +82,23 @@ pub(super) struct ParsedRequest {
 }
 
 impl Visitor {
-    /// Waits for the next request. `None`: the visitor has gone, took too long, or the engine
-    /// drains while nothing is under way.
+    /// Waits for the next request. `None` if the visitor has disconnected or exceeded a time limit,
+    /// or if the engine drains and no request is in flight.
     async fn next_request(&mut self) -> Option<ParsedRequest> {
         let idle = self.worker.core.config.timeouts.http_idle;
-        let mut seen = 0;
-        // Of the whole head, not of each piece: a visitor that sends a byte now and then is done
-        // when the time is.
+        let mut scanned = 0;
+        // The deadline applies to the whole head, so that a visitor cannot extend it by sending
+        // single bytes.
         let mut head_deadline = None;
         loop {
             let unread = self.io.unread().len();
-            if unread > seen
-                && may_complete(self.io.unread(), seen, &self.limits())
-                && let Some(arrived) = self.read_head()
+            if unread > scanned
+                && may_complete(self.io.unread(), scanned, &self.limits())
+                && let Some(parsed) = self.read_head()
             {
-                return Some(arrived);
+                return Some(parsed);
             }
-            seen = unread;
+            scanned = unread;
             let more = poll_fn(|cx| self.io.poll_more(cx));
             let deadline = if unread == 0 {
                 Instant::now() + idle
@@ -123,12 +124,13 @@ impl Visitor {
         }
     }
 
-    /// Reads and judges the head at the start of what is unread; `None` while it is not whole.
+    /// Parses the head at the start of the unread bytes and authorises the request. `None` while
+    /// the head is incomplete.
     fn read_head(&mut self) -> Option<ParsedRequest> {
         let limits = self.limits();
         let mut record = AccessRecord::begin(&self.worker, "http", self.seen.source);
         let mut slots = Slots::new();
-        let (arrived, consumed) = match parse_request(self.io.unread(), &limits, &mut slots) {
+        let (parsed, consumed) = match parse_request(self.io.unread(), &limits, &mut slots) {
             Ok(Progress::Partial) => {
                 record.forget();
                 return None;
@@ -186,10 +188,10 @@ impl Visitor {
             }
         };
         self.io.consume(consumed);
-        Some(arrived)
+        Some(parsed)
     }
 
-    async fn answer(&mut self, arrived: ParsedRequest) -> ConnectionState {
+    async fn answer(&mut self, parsed: ParsedRequest) -> ConnectionState {
         let ParsedRequest {
             verdict,
             body,
@@ -197,7 +199,7 @@ impl Visitor {
             is_head,
             expects_continue,
             record,
-        } = arrived;
+        } = parsed;
         match verdict {
             Ok(forward) => {
                 let request = Request {
@@ -208,15 +210,16 @@ impl Visitor {
                     record,
                 };
                 if request.forward.terminal.is_some() {
-                    // The session ends with what let the visitor in, and hangs up to it.
+                    // The terminal session ends on revocation, and closes the connection in order.
                     return terminal::run(self, request).await;
                 }
-                let cut = request.record.revocation();
+                let signal = request.record.revocation();
                 let ended = tokio::select! {
-                    // Dropping the exchange closes both sides; its record says why.
+                    // Dropping the exchange closes both connections. Its record contains the
+                    // reason.
                     biased;
                     next = exchange::run(self, request) => Some(next),
-                    () = revocation::revoked(cut.as_deref()) => None,
+                    () = revocation::revoked(signal.as_deref()) => None,
                 };
                 ended.unwrap_or(ConnectionState::Abort)
             }
@@ -228,12 +231,12 @@ impl Visitor {
         }
     }
 
-    /// Ready when the visitor has closed. A next request that it sends already is kept unread.
+    /// Ready when the visitor has closed. A next request that it sends early is kept as unread.
     pub(super) fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.io.poll_hang_up(cx)
     }
 
-    /// Writes an answer of our own.
+    /// Writes a response of the edge itself.
     pub(super) async fn write_answer(
         &mut self,
         answer: &Answer,
@@ -248,10 +251,10 @@ impl Visitor {
         }
     }
 
-    /// Asks for the body of a request whose visitor waits until it is wanted.
+    /// Sends `100 Continue` to a visitor that waits for it before it sends the body.
     ///
     /// # Errors
-    /// The visitor has gone.
+    /// The visitor has disconnected.
     pub(super) async fn ask_for_body(&mut self) -> io::Result<()> {
         self.write(b"HTTP/1.1 100 Continue\r\n\r\n").await
     }
@@ -266,18 +269,18 @@ impl Visitor {
 }
 
 impl Request {
-    /// As [`AdmittedRequest::fail_over`].
+    /// Like [`AdmittedRequest::fail_over`].
     pub(super) fn fail_over(&mut self, worker: &Worker) -> bool {
         self.forward.fail_over(&worker.core, &mut self.record)
     }
 }
 
-/// A request that goes to a service.
+/// A request that is forwarded to a service.
 pub(super) struct Request {
     pub(super) forward: AdmittedRequest,
     pub(super) body: BodyLength,
     pub(super) down: ResponseFormat,
-    /// The visitor may wait with its body until it is asked for (RFC 9110, 10.1.1).
+    /// The visitor may wait for `100 Continue` before it sends the body (RFC 9110, 10.1.1).
     pub(super) expects_continue: bool,
     pub(super) record: AccessRecord,
 }

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 visitor and a service that speaks HTTP/2.
+//! An HTTP/1.1 visitor with a service that uses HTTP/2.
 
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
@@ -27,15 +27,16 @@ use super::trailers;
 use super::translate;
 use super::upstream_pool::{self, Http2};
 
-/// Pieces of a body between the two tasks. One: what the service does not take is not read.
+/// Capacity of the channel for body frames. It is one, so that bytes that the service cannot take
+/// are not read.
 const PIECES: usize = 1;
 
-/// Serves one request, which was `begun` some time ago.
+/// Serves one request that arrived at `started`.
 pub(super) async fn run(
     visitor: &mut Visitor,
     request: &mut Request,
     http2: Http2,
-    begun: Instant,
+    started: Instant,
 ) -> ExchangeOutcome {
     let Http2 { mut send, turn } = http2;
     let reader = BodyReader::from(request.body);
@@ -46,9 +47,9 @@ pub(super) async fn run(
             reader,
             sender: PollSender::new(sender),
         };
-        (RequestBody::Http1(receiver), Up::Sending(upload))
+        (RequestBody::Http1(receiver), UploadState::Sending(upload))
     } else {
-        (RequestBody::Empty, Up::Whole)
+        (RequestBody::Empty, UploadState::Whole)
     };
     let forward = &request.forward;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
@@ -57,8 +58,8 @@ pub(super) async fn run(
         return ExchangeOutcome::Refused(Problem::upstream_unreachable());
     };
     request.record.set_upload_counter(moved.clone());
-    // The service's own interim answers are not to be had from the library, so the edge asks for
-    // the body. Where the connection has gone already there is nobody to take it.
+    // The library does not report interim responses of the service, so the edge itself sends
+    // `100 Continue`. It is not sent if the connection to the service has failed.
     let awaited = request.expects_continue && !upload.is_whole() && visitor.io.unread().is_empty();
     if awaited && send.ready().await.is_ok() && visitor.ask_for_body().await.is_err() {
         return ExchangeOutcome::Next(ConnectionState::Abort);
@@ -69,7 +70,7 @@ pub(super) async fn run(
         send.send_request(outgoing).await
     };
     tokio::pin!(answering);
-    let answered = await_with_timeout(begun, period, |cx| {
+    let answered = await_with_timeout(started, period, |cx| {
         let uploaded = upload.poll(cx, visitor);
         let answer = match answering.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
@@ -82,7 +83,7 @@ pub(super) async fn run(
     });
     let answered = answered.await;
     if upload.is_whole() {
-        // Behind an answer of ours the next request can begin.
+        // The whole request has been read, so the next one may follow a response of the edge.
         request.body = BodyLength::Empty;
     }
     match answered {
@@ -108,16 +109,16 @@ pub(super) async fn run(
     }
 }
 
-/// How far the request's body is.
-enum Up {
+/// State of the request's body.
+enum UploadState {
     Sending(Upload),
-    /// All of it has been read, so the next request begins where it ended.
+    /// The whole body has been read, so the next request starts after it.
     Whole,
-    /// The service wants no more of it: what the visitor still sends is nobody's request.
+    /// The service accepts no more of the body. The remaining bytes are not a request.
     Unwanted,
 }
 
-/// The request's body, read by the visitor's task and sent by the connection's.
+/// The request's body, read by the visitor's task and sent by the task of the HTTP/2 connection.
 struct Upload {
     reader: BodyReader,
     sender: PollSender<BodyFrame>,
@@ -129,12 +130,12 @@ enum BodyProgress {
     Nothing,
 }
 
-impl Up {
+impl UploadState {
     fn is_whole(&self) -> bool {
         matches!(self, Self::Whole)
     }
 
-    /// Ready when the visitor has closed behind its request.
+    /// Ready when the visitor has closed after its request.
     fn poll_hang_up(&self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Poll<()> {
         if self.is_whole() {
             visitor.poll_hang_up(cx)
@@ -143,7 +144,7 @@ impl Up {
         }
     }
 
-    /// Moves what there is of the body. An error is the visitor's: it broke off.
+    /// Sends available bytes of the body. An error means that the visitor disconnected.
     fn poll(&mut self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Result<(), ()> {
         while let Self::Sending(upload) = self {
             match upload.poll(cx, visitor) {
@@ -162,14 +163,14 @@ impl Up {
 }
 
 impl Upload {
-    /// Sends one piece.
+    /// Sends one frame.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         visitor: &mut Visitor,
     ) -> Poll<Result<BodyProgress, ()>> {
         if ready!(self.sender.poll_reserve(cx)).is_err() {
-            // The service reset the stream; its answer says why.
+            // The service reset the stream. Its response has the reason.
             return Poll::Ready(Ok(BodyProgress::Nothing));
         }
         let unread = visitor.io.unread();
@@ -185,7 +186,7 @@ impl Upload {
         }
         visitor.io.consume(step.consumed);
         if step.state != BodyState::More || self.reader.is_done() {
-            // A service that has gone meanwhile needs no end either.
+            // If the service has disconnected meanwhile, the end of the body is not needed.
             self.sender.send_item(BodyFrame::End).ok();
             return Poll::Ready(Ok(BodyProgress::Last));
         }
@@ -196,12 +197,12 @@ impl Upload {
     }
 }
 
-/// Sends the response, while the rest of the request still goes out.
+/// Sends the response, while the rest of the request is still being sent.
 async fn respond(
     visitor: &mut Visitor,
     request: &mut Request,
     response: Response<Incoming>,
-    mut upload: Up,
+    mut upload: UploadState,
 ) -> ConnectionState {
     request.forward.tunnel.health.served();
     let record = &mut request.record;
@@ -223,7 +224,7 @@ async fn respond(
     };
     let mut written = 0;
     let copied = poll_fn(|cx| {
-        // One that breaks off its request still gets the answer that is under way.
+        // A visitor that aborts its request still gets the response in progress.
         upload.poll(cx, visitor).ok();
         let polled = download.poll(cx, &mut visitor.io.io, &mut written);
         record.add_sent_bytes(written);
@@ -252,7 +253,7 @@ async fn respond(
 
 struct Download {
     body: Incoming,
-    /// `None`: there can be no body, whatever the service sends.
+    /// `None` if the response has no body, even if the service sends one.
     framing: Option<Framing>,
     out: Vec<u8>,
     sent: usize,

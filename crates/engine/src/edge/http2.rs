@@ -33,26 +33,25 @@ use crate::limits::VisitCount;
 use crate::listen::is_trusted;
 use daemon::head_size;
 
-/// Requests of one visitor at the same time: what browsers use is below it.
+/// Limit of concurrent requests of one visitor. Browsers use fewer.
 const STREAMS: u32 = 256;
 
-/// Streams that a visitor reset and that still wait to be noticed. A visitor that resets faster
-/// than this attacks (rapid reset); its connection ends.
+/// Limit of streams that a visitor reset before they were accepted. Faster resets are an attack
+/// (rapid reset), and the connection is closed.
 const RESETS: usize = 32;
 
-/// How often a silent connection is asked whether it is still there, and how long it may take to
-/// answer.
+/// Interval of keep-alive pings on a silent connection, and time limit of the response.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);
 
-/// Bytes of a response that wait for one stream of a visitor that reads slowly.
+/// Limit of response bytes that are buffered for one stream of a slow visitor.
 const SEND_BUFFER: usize = 256 * 1024;
 
-/// Bytes of a request that may be under way: enough for 50 MB/s over 20 ms.
+/// Windows of request bytes in flight: enough for 50 MB/s over 20 ms.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// Serves one connection to its end.
+/// Serves one connection until it closes.
 pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
     let activity = Arc::new(InFlight::default());
     let core = &worker.core;
@@ -85,7 +84,7 @@ pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<W
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {
-        // Whatever ended it, the visitor knows or is gone.
+        // An error needs no handling: the visitor has been informed, or is gone.
         ended = &mut connection => drop(ended),
         () = worker.drain.cancelled() => {
             connection.as_mut().graceful_shutdown();
@@ -95,7 +94,7 @@ pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<W
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = connection => drop(ended),
-                // It has not even begun to speak HTTP/2, or does not take the farewell.
+                // The client never started HTTP/2, or does not finish the shutdown.
                 () = activity.idle_for(PONG) => {}
             }
         }
@@ -105,7 +104,7 @@ pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<W
 /// A visitor's connection.
 #[derive(Debug)]
 struct Visitor {
-    /// Those of its source; `None` for a proxy that tells no addresses.
+    /// Visits of the same source address. `None` for a proxy that does not send addresses.
     visits: Option<Arc<VisitCount>>,
     seen: ConnectionInfo,
     worker: Arc<Worker>,
@@ -113,7 +112,7 @@ struct Visitor {
 }
 
 impl Visitor {
-    /// Answers a request; an error resets its stream: what had let the visitor in has ended.
+    /// Serves a request. An error resets its stream, after a revocation.
     async fn answer(&self, mut request: Request<Incoming>) -> io::Result<Response<DownBody>> {
         let mut record = AccessRecord::begin(&self.worker, "http", self.seen.source);
         record.track_in_flight(&self.activity);
@@ -122,7 +121,7 @@ impl Visitor {
             .extensions()
             .get::<Protocol>()
             .map(|name| name.as_str().to_owned());
-        let verdict = self.judge(&request, protocol.as_deref(), &mut record);
+        let verdict = self.authorize(&request, protocol.as_deref(), &mut record);
         let forward = match verdict {
             Ok(forward) => forward,
             Err(answer) => return Ok(refusal(answer, is_head)),
@@ -132,7 +131,7 @@ impl Visitor {
             let problem = Problem::upgrade_required().with_detail(terminal::HTTP1);
             return Ok(refusal(record.answer(&problem, forward.form), is_head));
         }
-        let cut = record.revocation();
+        let signal = record.revocation();
         let (worker, source) = (&self.worker, self.seen.source);
         let answering = async {
             if protocol.is_some() {
@@ -143,16 +142,16 @@ impl Visitor {
             http2_requests::run(worker, source, forward, request.into_body(), length, record).await
         };
         tokio::select! {
-            // Until there is an answer, which looks for itself. Dropping this lets go of the
-            // service; its record says why.
+            // This applies until there is a response, which checks for revocation itself. Dropping
+            // the future closes the connection to the service. The record contains the reason.
             biased;
             response = answering => Ok(response),
-            () = revocation::revoked(cut.as_deref()) => Err(io::ErrorKind::PermissionDenied.into()),
+            () = revocation::revoked(signal.as_deref()) => Err(io::ErrorKind::PermissionDenied.into()),
         }
     }
 
-    /// Reads the request as strictly as one of HTTP/1.1, and decides about it.
-    fn judge(
+    /// Checks the request as strictly as an HTTP/1.1 request, then routes and authorises it.
+    fn authorize(
         &self,
         request: &Request<Incoming>,
         protocol: Option<&str>,
@@ -173,7 +172,7 @@ impl Visitor {
         if head_size::is_too_large(request, self.worker.core.config.limits.header_bytes) {
             return Err(malformed(record, &Problem::header_fields_too_large()));
         }
-        // Extended CONNECT is how HTTP/2 says what an upgrade says in HTTP/1.1 (RFC 8441).
+        // In HTTP/2, extended CONNECT takes the place of an upgrade (RFC 8441).
         let method = match (request.method(), protocol) {
             (&Method::CONNECT, Some(_)) => Ok(http1::Method::Get),
             (method, _) => http1::Method::parse(method.as_str()),
@@ -182,13 +181,13 @@ impl Visitor {
             BadMethod::Malformed => malformed(record, &invalid("the method is malformed")),
             BadMethod::NotImplemented => malformed(record, &Problem::not_implemented()),
         })?;
-        // The library takes any text.
+        // The library accepts any text as the protocol.
         let upgrade = match protocol.map(|protocol| http1::Protocol::parse(protocol.as_bytes())) {
             Some(None) => return Err(malformed(record, &invalid("the protocol is malformed"))),
             Some(protocol) => protocol,
             None => None,
         };
-        // The library drops it where the host is in `Host` alone.
+        // The library removes the scheme if the host is only in `Host`.
         if request
             .uri()
             .scheme()
@@ -225,7 +224,7 @@ impl Visitor {
     }
 }
 
-/// The authority of a request: of the pseudo field, of `Host`, or of both where they agree.
+/// The authority of a request, from the pseudo field or `Host`. If both exist they must agree.
 fn authority(request: &Request<Incoming>) -> Result<&str, &'static str> {
     let pseudo = request.uri().authority().map(http::uri::Authority::as_str);
     let mut hosts = request.headers().get_all(http::header::HOST).iter();
@@ -245,8 +244,8 @@ fn authority(request: &Request<Incoming>) -> Result<&str, &'static str> {
     }
 }
 
-/// Refuses what the library takes and a service could read in another way: lengths that agree, and
-/// one without digits, which counts as 0.
+/// Refuses lengths that the library accepts and a service could interpret differently: several
+/// equal lengths, and an empty length, which counts as 0.
 fn check_length(request: &Request<Incoming>) -> Result<(), &'static str> {
     let lengths = request.headers().get_all(http::header::CONTENT_LENGTH);
     let mut lengths = lengths.iter().map(http::HeaderValue::as_bytes);
@@ -264,13 +263,13 @@ fn body_length(request: &Request<Incoming>) -> BodyLength {
     if request.body().is_end_stream() {
         return BodyLength::Empty;
     }
-    // The library has compared it with the data frames, or will.
+    // The library compares the length with the data frames.
     let length = request.headers().get(http::header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
     length.map_or(BodyLength::Chunked, BodyLength::Length)
 }
 
-/// An answer of our own.
+/// A response of the edge itself.
 pub(super) fn refusal(answer: Answer, is_head: bool) -> Response<DownBody> {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let body = if is_head {

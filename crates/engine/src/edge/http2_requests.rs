@@ -1,4 +1,4 @@
-//! One HTTP/2 request through a tunnel and its response back.
+//! One HTTP/2 request to a service, and its response.
 
 mod answer;
 mod download;
@@ -46,7 +46,7 @@ pub(super) async fn run(
     length: BodyLength,
     mut record: AccessRecord,
 ) -> Response<DownBody> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let period = ResponseTimeout::of(&worker.core.config);
     let mut upload = Upload::new(forward.head.clone(), body, length);
     let mut fresh = false;
@@ -67,20 +67,20 @@ pub(super) async fn run(
             Connection::Http1(io) => io,
             Connection::Http2(http2) => {
                 let body = upload.body.take();
-                let again = forward.idempotent && body.is_none();
-                let asked = ask_http2(worker, &forward, body, http2, begun, &mut record).await;
-                let reason = match asked {
-                    Ok((response, turn)) => return pass(&forward, response, turn, record),
+                let may_retry = forward.idempotent && body.is_none();
+                let response = send_http2(worker, &forward, body, http2, started, &mut record).await;
+                let reason = match response {
+                    Ok((response, turn)) => return respond_http2(&forward, response, turn, record),
                     Err(ResponseHeadError::Refused(problem)) => {
                         return refuse(&forward, record, &problem);
                     }
                     Err(ResponseHeadError::Broken(reason)) => reason,
                 };
-                if again && !fresh {
+                if may_retry && !fresh {
                     fresh = true;
                     continue;
                 }
-                if again && forward.fail_over(&worker.core, &mut record) {
+                if may_retry && forward.fail_over(&worker.core, &mut record) {
                     fresh = false;
                     continue;
                 }
@@ -89,9 +89,9 @@ pub(super) async fn run(
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
         };
-        let mut awaited = ResponseReader::new(forward.is_head, None);
-        let answering = await_with_timeout(begun, period, |cx| {
-            let answer = awaited.poll(cx, &mut upload, &mut upstream);
+        let mut reader = ResponseReader::new(forward.is_head, None);
+        let answering = await_with_timeout(started, period, |cx| {
+            let answer = reader.poll(cx, &mut upload, &mut upstream);
             record.bytes(upload.written, 0);
             let progress = Progress {
                 moved: upload.written,
@@ -108,9 +108,10 @@ pub(super) async fn run(
                     .io
                     .refusal()
                     .map(|refusal| refusal.text().to_owned());
-                // The agent says that no service got it, or nobody minds if one did.
-                let again = refused.is_some() || forward.idempotent;
-                if again && upload.rewind() {
+                // A repetition is safe: the agent reports that no service got the request, or the
+                // request is idempotent.
+                let may_retry = refused.is_some() || forward.idempotent;
+                if may_retry && upload.rewind() {
                     if !fresh && refused.is_none() {
                         fresh = true;
                         continue;
@@ -146,20 +147,20 @@ fn refuse(
     refusal(record.answer(problem, forward.form), forward.is_head)
 }
 
-/// Why there is no head of an answer over HTTP/2.
+/// Reason why there is no response head from an HTTP/2 service.
 enum ResponseHeadError {
-    /// The service broke off, in its own words.
+    /// The connection to the service failed, with the error.
     Broken(String),
     Refused(Problem),
 }
 
-/// Both ends speak HTTP/2: heads are translated once, bodies pass as they are.
-async fn ask_http2(
+/// Forwards a request between HTTP/2 peers. Heads are converted once, and bodies pass unchanged.
+async fn send_http2(
     worker: &Worker,
     forward: &AdmittedRequest,
     body: Option<Incoming>,
     http2: Http2,
-    begun: Instant,
+    started: Instant,
     record: &mut AccessRecord,
 ) -> Result<(Response<Incoming>, StreamPermit), ResponseHeadError> {
     let Http2 { mut send, turn } = http2;
@@ -175,7 +176,7 @@ async fn ask_http2(
     tokio::pin!(answering);
     let period = ResponseTimeout::of(&worker.core.config);
     record.set_upload_counter(moved.clone());
-    let answering = await_with_timeout(begun, period, |cx| {
+    let answering = await_with_timeout(started, period, |cx| {
         record.add_sent_bytes(0);
         (answering.as_mut().poll(cx), moved.progress())
     });
@@ -194,8 +195,8 @@ async fn ask_http2(
     }
 }
 
-/// Hands on the response of a service that speaks HTTP/2.
-fn pass(
+/// Forwards the response of a service that uses HTTP/2.
+fn respond_http2(
     forward: &AdmittedRequest,
     response: Response<Incoming>,
     turn: StreamPermit,
@@ -222,8 +223,8 @@ fn pass(
     )
 }
 
-/// Serves an extended CONNECT (RFC 8441): an upgrade towards the service, a stream towards the
-/// visitor.
+/// Serves an extended CONNECT (RFC 8441). It is an upgrade on the service's connection and a stream
+/// on the visitor's.
 pub(super) async fn upgrade(
     worker: &Arc<Worker>,
     source: IpAddr,
@@ -254,8 +255,8 @@ pub(super) async fn upgrade(
         record.failed("the service does not take the request");
         return refuse(&forward, record, &Problem::upstream_unreachable());
     }
-    let mut awaited = ResponseReader::new(false, forward.upgrade.clone());
-    let answering = std::future::poll_fn(|cx| awaited.poll_head(cx, &mut upstream));
+    let mut reader = ResponseReader::new(false, forward.upgrade.clone());
+    let answering = std::future::poll_fn(|cx| reader.poll_head(cx, &mut upstream));
     let mut answer = match timeout_at(deadline, answering).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(no_answer)) => {
@@ -273,14 +274,14 @@ pub(super) async fn upgrade(
         }
     };
     if !answer.changed && answer.response.status().is_success() {
-        // To the visitor, a 2xx would say that the protocol has changed (RFC 8441, 4).
+        // A 2xx would tell the visitor that the protocol has changed (RFC 8441, 4).
         record.failed("the service did not change protocols");
         return refuse(&forward, record, &Problem::upstream_unreachable());
     }
     if !answer.changed {
-        // Not an upgrade: the service's own answer, which the visitor gets like any other.
+        // The service refused the upgrade. The visitor gets its response like any other.
         let upload = Upload::none();
-        // The tunnel's other requests may go to this service in another version.
+        // Other requests of the tunnel may use another HTTP version with this service.
         answer.reusable = false;
         return respond(worker, &forward, answer, upstream, upload, record);
     }
@@ -289,23 +290,23 @@ pub(super) async fn upgrade(
     worker.spawn(async move {
         let Ok(upgraded) = visitor.await else { return };
         let mut visitor = TokioIo::new(upgraded);
-        let ahead = upstream.unread().to_vec();
+        let early = upstream.unread().to_vec();
         let greeting = async {
-            visitor.write_all(&ahead).await?;
+            visitor.write_all(&early).await?;
             visitor.flush().await
         };
         if greeting.await.is_err() {
             return;
         }
-        let cut = record.revocation();
-        let sent = (0, ahead.len());
+        let signal = record.revocation();
+        let sent = (0, early.len());
         let service = &mut upstream.io;
         let pumping = raw::pump_upgraded(source.into(), &mut visitor, service, &mut record, sent);
         let pumped = tokio::select! {
             biased;
             pumped = pumping => pumped,
-            // Its record says why.
-            () = revocation::revoked(cut.as_deref()) => return,
+            // The record contains the reason.
+            () = revocation::revoked(signal.as_deref()) => return,
         };
         match pumped {
             Ok(()) => record.ended(Outcome::Served),
@@ -318,7 +319,7 @@ pub(super) async fn upgrade(
     response
 }
 
-/// An upgrade in HTTP/1.1 needs a key, which extended CONNECT has not (RFC 8441, 5.1).
+/// An upgrade in HTTP/1.1 needs a key, which extended CONNECT does not have (RFC 8441, 5.1).
 fn add_websocket_key(head: &mut Vec<u8>, upgrade: &mut Upgrade) {
     let key = base64::engine::general_purpose::STANDARD.encode(random_bytes::<16>());
     if let Some(key) = FieldValue::parse(key.as_bytes()) {
@@ -327,7 +328,7 @@ fn add_websocket_key(head: &mut Vec<u8>, upgrade: &mut Upgrade) {
     }
 }
 
-/// Hands the response to the library, which takes its body as fast as the visitor does.
+/// Passes the response to the library, which reads the body as fast as the visitor does.
 fn respond(
     worker: &Arc<Worker>,
     forward: &AdmittedRequest,

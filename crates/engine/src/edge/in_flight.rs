@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// The requests in flight of one connection. Pings do not count: a connection with pings alone is idle.
+/// The requests in flight of one connection. Pings do not count: a connection that only exchanges
+/// pings is idle.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     open: AtomicUsize,
     begun: AtomicUsize,
 }
 
-/// A request in flight.
+/// Counts a request as in flight until it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard(Arc<InFlight>);
 
@@ -26,8 +27,9 @@ impl InFlight {
         InFlightGuard(Arc::clone(activity))
     }
 
-    /// Waits until the connection was idle for a whole `period`. It checks once per period, so that a request
-    /// costs no timer, and returns after one to two periods.
+    /// Waits until the connection has been idle for a whole `period`. The check runs once per
+    /// period, so that requests need no timers. The call returns one to two periods after the last
+    /// request.
     pub(super) async fn idle_for(&self, period: Duration) {
         loop {
             let before = self.begun.load(Ordering::Relaxed);
@@ -39,7 +41,7 @@ impl InFlight {
         }
     }
 
-    /// Ready after `period` if no request has begun; otherwise pending without end.
+    /// Returns after `period` if no request has started by then. Otherwise it never returns.
     pub(super) async fn never_begins(&self, period: Duration) {
         sleep(period).await;
         if self.begun.load(Ordering::Relaxed) > 0 {
@@ -63,14 +65,14 @@ mod tests {
     const PERIOD: Duration = Duration::from_secs(90);
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_without_a_request_ceases() {
+    async fn connection_without_requests_is_idle_after_one_period() {
         let begun = Instant::now();
         InFlight::default().idle_for(PERIOD).await;
         assert_eq!(begun.elapsed(), PERIOD);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_keeps_it_until_its_end_and_a_period_more() {
+    async fn connection_is_active_until_one_period_after_the_last_request() {
         let activity = Arc::new(InFlight::default());
         let begun = Instant::now();
         let long = InFlight::begin(&activity);

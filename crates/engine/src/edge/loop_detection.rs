@@ -3,14 +3,15 @@
 
 use http1::FieldName;
 
-/// The field's name.
+/// Name of the header field.
 pub(super) const CDN_LOOP: FieldName<'static> = FieldName::from_static("cdn-loop");
 
-/// How often a request may have passed this engine. Services behind one engine may call each other by their
-/// public names and forward the field.
+/// Limit of passes through this engine for one request. It is above one because services behind one
+/// engine may call each other by their public names and forward the field.
 pub(super) const MAX_PASSES: usize = 8;
 
-/// How often a request has passed the engine of this host, from the values of its fields.
+/// Counts the passes through the engine of this host, from the values of the request's `CDN-Loop`
+/// fields.
 pub(super) fn passes<'a>(values: impl Iterator<Item = &'a [u8]>, host: &str) -> usize {
     let members = values.flat_map(|value| value.split(|byte| *byte == b','));
     members
@@ -18,7 +19,7 @@ pub(super) fn passes<'a>(values: impl Iterator<Item = &'a [u8]>, host: &str) -> 
         .count()
 }
 
-/// Whether a member of the list names this node; parameters may follow (RFC 8586, section 2).
+/// True if the list member names this node. Parameters may follow (RFC 8586, section 2).
 fn is_node(member: &[u8], host: &[u8]) -> bool {
     let id = member.split(|byte| *byte == b';').next();
     id.is_some_and(|id| id.trim_ascii().eq_ignore_ascii_case(host))

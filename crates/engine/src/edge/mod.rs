@@ -1,16 +1,17 @@
-//! Public connections: HTTP requests are authorised, forwarded through a tunnel and recorded; TLS and TCP
-//! connections are authorised once and copied.
+//! Public connections. HTTP requests are authorised, forwarded through a tunnel and recorded. TLS
+//! and TCP connections are authorised once and copied.
 //!
-//! The file for each pair of HTTP versions (visitor, service):
+//! Modules for each pair of HTTP versions (visitor, service):
 //!
-//! | visitor | service speaks HTTP/1.1 | service speaks HTTP/2 |
+//! | visitor | service uses HTTP/1.1 | service uses HTTP/2 |
 //! |---|---|---|
 //! | HTTP/1.1, our parser ([`http1`]) | [`exchange`] | [`http1_to_http2`] |
 //! | HTTP/2, hyper ([`http2`]) | [`http2_requests`] | [`http2_requests`] with [`translate`] |
 //!
-//! All of them share [`routing`] (which tunnel, whether the request is allowed, and the head that the service
-//! gets), [`forwarding`] (which header fields pass), [`upstream_pool`] (connections to services) and
-//! [`access_record`] (access log, metrics and usage). [`raw`] copies TLS and TCP.
+//! All of them share these modules: [`routing`] finds the tunnel, authorises the request and builds
+//! the head for the service. [`forwarding`] selects the header fields that pass. [`upstream_pool`]
+//! keeps connections to services. [`access_record`] feeds the access log, the metrics and the usage
+//! reports. [`raw`] copies TLS and TCP.
 
 pub(crate) mod access_record;
 mod answer;
@@ -56,7 +57,7 @@ pub(crate) use self::error_format::ErrorFormat;
 pub(crate) use self::upstream_pool::{UpstreamIo, UpstreamPool};
 use crate::core::Worker;
 
-/// Serves a visitor of published HTTP tunnels, in the version that the handshake agreed on.
+/// Serves HTTP on a visitor's connection, in the version that the handshake negotiated.
 pub(crate) async fn serve_http(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
     stream
         .get_ref()

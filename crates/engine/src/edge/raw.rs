@@ -1,4 +1,4 @@
-//! Visitors whose bytes are not ours to read: TLS tunnels, TCP tunnels, private dials.
+//! Connections whose bytes the edge does not parse: TLS tunnels, TCP tunnels and private dials.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::core::Worker;
 use crate::limits::{self, ThrottledStream};
 use crate::live::LiveTunnel;
 
-/// A visitor's side: whatever it is, it can be cut off so that it is seen as broken.
+/// The connection of a visitor. It can be aborted, so that the visitor detects an error.
 pub(crate) trait Visitor: Stream {
-    /// The socket beneath.
+    /// The underlying socket.
     fn socket(&self) -> &Socket;
 
-    /// The same, to say whether it may look whole.
+    /// The underlying socket, to control if the visitor sees a regular end.
     fn socket_mut(&mut self) -> &mut Socket;
 
-    /// The protocol (ALPN) that the edge agreed on with the visitor, where it ended TLS.
+    /// The protocol (ALPN) that was negotiated, if the edge terminates TLS.
     fn protocol(&self) -> Option<&[u8]>;
 
-    /// The version of TLS, where the edge ended it.
+    /// The TLS version, if the edge terminates TLS.
     fn tls_version(&self) -> Option<TlsVersion>;
 
-    /// The client certificate, where the edge asked for one and got it.
+    /// The client certificate, if the edge requested one and got it.
     fn certificate(&self) -> Option<ClientCertificate>;
 }
 
@@ -79,8 +79,8 @@ impl Visitor for TlsStream {
     }
 }
 
-/// Joins a visitor with the service behind `tunnel`, if the tunnel's policy lets it in. A visitor
-/// of bytes can prove who it is by a client certificate alone.
+/// Connects a visitor to the service of `tunnel`, if the tunnel's policy admits it. Here a client
+/// certificate is the only possible proof.
 pub(crate) async fn serve<V: Visitor>(
     visitor: V,
     tunnel: &Arc<LiveTunnel<Agent>>,
@@ -93,13 +93,13 @@ pub(crate) async fn serve<V: Visitor>(
     let certificate = visitor.certificate();
     let country = worker.core.country_for(tunnel, source);
     record.country(country.as_ref());
-    let seen = access::VisitorInfo {
+    let visitor_info = access::VisitorInfo {
         country: country.as_ref(),
         tls_version: visitor.tls_version(),
         certificate: certificate.as_ref(),
         ..access::VisitorInfo::at(source)
     };
-    let decision = access::decide_connection(tunnel, seen, worker.core.auth_context());
+    let decision = access::decide_connection(tunnel, visitor_info, worker.core.auth_context());
     let access::Outcome::Allow(allowed) = decision.outcome else {
         record.refused(decision.rule, decision.reason);
         record.ended(Outcome::Refused);
@@ -121,8 +121,8 @@ pub(crate) async fn serve<V: Visitor>(
     if let Some(proof) = &allowed.proof {
         record.proof(proof);
     }
-    record.admitted(tunnel, seen, allowed.proof.as_ref());
-    // On the heap while it lasts: bytes may go to and fro for days.
+    record.admitted(tunnel, visitor_info, allowed.proof.as_ref());
+    // The future is boxed and dropped after use, because the copy that follows may run for days.
     let connecting = upstream_pool::connect_raw(worker, tunnel, source, visitor.protocol());
     match Box::pin(connecting).await {
         Ok(stream) => pump(source.into(), visitor, stream, &mut record).await,
@@ -133,7 +133,7 @@ pub(crate) async fn serve<V: Visitor>(
     }
 }
 
-/// Joins a dialler with the stream that it asked for.
+/// Connects a dialling client to the stream that it requested.
 pub(crate) async fn join<V: Visitor>(
     visitor: V,
     stream: ThrottledStream<TunnelStream>,
@@ -143,17 +143,17 @@ pub(crate) async fn join<V: Visitor>(
     pump(source.into(), visitor, UpstreamIo::Plain(stream), record).await;
 }
 
-/// Moves bytes both ways after a change of protocols, and writes down how many so far: `ahead`
-/// were sent before, to the service and to the visitor. Nothing is lost of the counts when this is
+/// Copies in both directions after an upgrade and records the bytes so far. `already_sent` counts
+/// the bytes sent before, to the service and to the visitor. The counts survive if this future is
 /// dropped.
 pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
     source: Source,
     visitor: &mut A,
     service: &mut B,
     record: &mut AccessRecord,
-    ahead: (usize, usize),
+    already_sent: (usize, usize),
 ) -> std::io::Result<()> {
-    let (forth, back) = (ahead.0 as u64, ahead.1 as u64);
+    let (forth, back) = (already_sent.0 as u64, already_sent.1 as u64);
     let mut both = BidirectionalCopy::new(source);
     poll_fn(|cx| {
         let polled = both.poll(cx, visitor, service);
@@ -163,7 +163,7 @@ pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
     .await
 }
 
-/// Moves bytes both ways until both directions have ended or one breaks.
+/// Copies until both directions have ended or one fails.
 async fn pump<V: Visitor>(
     source: Source,
     mut visitor: V,
@@ -171,11 +171,11 @@ async fn pump<V: Visitor>(
     record: &mut AccessRecord,
 ) {
     record.opened();
-    // A visitor must be able to tell a break, or the end of this task, from the end of the
+    // A visitor must be able to distinguish an error, or the end of this task, from the end of the
     // service's data.
     visitor.socket_mut().begin_message();
     let mut both = BidirectionalCopy::new(source);
-    let cut = record.revocation();
+    let signal = record.revocation();
     let pumping = poll_fn(|cx| {
         let before = both.back();
         let polled = both.poll(cx, &mut visitor, &mut stream);
@@ -188,7 +188,7 @@ async fn pump<V: Visitor>(
     let result = tokio::select! {
         biased;
         result = pumping => result,
-        () = revocation::revoked(cut.as_deref()) => Err(std::io::ErrorKind::PermissionDenied.into()),
+        () = revocation::revoked(signal.as_deref()) => Err(std::io::ErrorKind::PermissionDenied.into()),
     };
     match result {
         Ok(()) => {

@@ -1,4 +1,4 @@
-//! The time-out for a response's head.
+//! Time limit of the response head.
 
 use std::future::poll_fn;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -9,23 +9,23 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::config::EngineConfig;
 
-/// How much of a request has been sent to the service.
+/// Progress of a request that is being sent to the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Bytes that have been sent, or another count that grows with them.
+    /// Bytes that were sent, or another count that grows with them.
     pub(super) moved: u64,
-    /// The edge waits for the visitor, who has to send at [`ResponseTimeout::rate`].
+    /// True while the edge waits for the visitor, which must send at [`ResponseTimeout::rate`].
     pub(super) is_timed: bool,
 }
 
-/// The limits on the time before a response's head.
+/// Limits of the time before a response head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResponseTimeout {
-    /// From the request's beginning, or from the last time that a part of it was sent: a large body may take
-    /// longer to upload than a service may take to respond.
+    /// Limit since the start of the request, or since a part of it was last sent. A large body may
+    /// take longer to upload than a service may take to respond.
     pub(super) period: Duration,
-    /// Bytes per second that a visitor has to send on average, after the first period. Without a minimum, a
-    /// visitor that sends a byte now and then occupies a service without end.
+    /// Minimum average rate of the visitor in bytes per second, after the first period. Without it,
+    /// a visitor that sends single bytes occupies a service without limit.
     pub(super) rate: Option<NonZeroU32>,
 }
 
@@ -37,14 +37,14 @@ impl ResponseTimeout {
         }
     }
 
-    /// The total time that the edge waits for a visitor who has sent `moved` bytes.
+    /// Limit of the total wait for a visitor that has sent `moved` bytes.
     fn allows(self, moved: u64) -> Option<Duration> {
         let earned = moved / NonZeroU64::from(self.rate?);
         self.period.checked_add(Duration::from_secs(earned))
     }
 }
 
-/// The time that the edge has waited for a visitor.
+/// Total time that the edge has waited for a visitor.
 #[derive(Debug, Default)]
 struct WaitTime {
     before: Duration,
@@ -63,31 +63,31 @@ impl WaitTime {
         }
     }
 
-    /// When the total reaches `allowed`, if the visitor sends nothing.
+    /// Time at which the total reaches `allowed`, if the visitor sends nothing.
     fn reaches(&self, allowed: Duration) -> Option<Instant> {
         self.since?.checked_add(allowed.saturating_sub(self.before))
     }
 }
 
-/// Waits for the response to a request that began at `begun`; `None` when it does not arrive in time.
+/// Waits for the response to a request that started at `started`. Returns `None` on a time-out.
 ///
 /// `answer` reports the request's progress at each poll.
 pub(super) async fn await_with_timeout<T>(
-    begun: Instant,
-    patience: ResponseTimeout,
+    started: Instant,
+    timeout: ResponseTimeout,
     mut answer: impl FnMut(&mut Context<'_>) -> (Poll<T>, Progress),
 ) -> Option<T> {
-    let sleep = sleep_until(begun + patience.period);
+    let sleep = sleep_until(started + timeout.period);
     tokio::pin!(sleep);
     let mut moved = None;
-    let mut last = begun;
+    let mut last = started;
     let mut waited = WaitTime::default();
     poll_fn(|cx| {
         let (answer, progress) = answer(cx);
         if let Poll::Ready(answer) = answer {
             return Poll::Ready(Some(answer));
         }
-        // What goes out at once, with the head, is where the count begins.
+        // Bytes that are sent immediately with the head are the starting point of the count.
         if moved
             .replace(progress.moved)
             .is_some_and(|before| before != progress.moved)
@@ -97,10 +97,10 @@ pub(super) async fn await_with_timeout<T>(
         waited.note(progress.is_timed);
         loop {
             ready!(sleep.as_mut().poll(cx));
-            let slow = patience.allows(progress.moved);
+            let slow = timeout.allows(progress.moved);
             let slow = slow.and_then(|allowed| waited.reaches(allowed));
-            let still = last + patience.period;
-            let deadline = slow.map_or(still, |slow| slow.min(still));
+            let stalled = last + timeout.period;
+            let deadline = slow.map_or(stalled, |slow| slow.min(stalled));
             if deadline <= Instant::now() {
                 return Poll::Ready(None);
             }
@@ -115,12 +115,12 @@ mod tests {
     use super::*;
 
     const PERIOD: Duration = Duration::from_secs(30);
-    const PATIENCE: ResponseTimeout = ResponseTimeout {
+    const TIMEOUT: ResponseTimeout = ResponseTimeout {
         period: PERIOD,
         rate: NonZeroU32::new(100),
     };
 
-    fn still(moved: u64) -> Progress {
+    fn sent(moved: u64) -> Progress {
         Progress {
             moved,
             is_timed: false,
@@ -128,20 +128,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_does_not_move_has_one_period() {
-        let begun = Instant::now();
-        let waited = await_with_timeout(begun, PATIENCE, |_| (Poll::<()>::Pending, still(7))).await;
+    async fn stalled_requests_time_out_after_one_period() {
+        let started = Instant::now();
+        let waited = await_with_timeout(started, TIMEOUT, |_| (Poll::<()>::Pending, sent(7))).await;
         assert_eq!(waited, None);
-        assert_eq!(begun.elapsed(), PERIOD);
+        assert_eq!(started.elapsed(), PERIOD);
     }
 
-    /// How long is waited for the answer to a request of which so many bytes move every 20 s, the
-    /// first at once, `count` times; then it has ended.
+    /// Returns the time until the time-out, for a request that sends `bytes` every 20 s, the first
+    /// immediately, `count` times.
     async fn moving(bytes: u64, count: u64) -> Duration {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut ticks = tokio::time::interval(Duration::from_secs(20));
         let mut ticked = 0;
-        let waited = await_with_timeout(begun, PATIENCE, |cx| {
+        let waited = await_with_timeout(started, TIMEOUT, |cx| {
             while ticked < count && ticks.poll_tick(cx).is_ready() {
                 ticked += 1;
             }
@@ -152,33 +152,33 @@ mod tests {
             (Poll::<()>::Pending, progress)
         });
         assert_eq!(waited.await, None);
-        begun.elapsed()
+        started.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_movement_begins_a_new_one() {
-        // The first movement is at once, the fifth after 80 s.
+    async fn progress_restarts_the_period() {
+        // The first piece is sent immediately, the fifth after 80 s.
         assert_eq!(moving(10_000, 5).await, Duration::from_secs(80) + PERIOD);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_trickle_is_over_when_it_has_used_up_what_it_earned() {
+    async fn uploads_below_the_minimum_rate_time_out() {
         assert_eq!(moving(1, u64::MAX).await, PERIOD);
-        // The four pieces that were there after 60 s are worth 40 s beyond the first period.
+        // The four pieces sent within 60 s allow 40 s beyond the first period.
         assert_eq!(moving(1000, u64::MAX).await, Duration::from_secs(70));
     }
 
-    /// What a service takes slowly is not the visitor's fault.
+    /// The visitor is not responsible for a slow service.
     #[tokio::test(start_paused = true)]
-    async fn the_time_in_which_the_service_is_waited_for_does_not_count() {
-        let begun = Instant::now();
+    async fn waiting_for_the_service_does_not_count() {
+        let started = Instant::now();
         let mut ticks = tokio::time::interval(Duration::from_secs(20));
         let mut ticked = 0;
-        let waited = await_with_timeout(begun, PATIENCE, |cx| {
+        let waited = await_with_timeout(started, TIMEOUT, |cx| {
             while ticks.poll_tick(cx).is_ready() {
                 ticked += 1;
             }
-            // For two minutes nothing but the service holds it up.
+            // For two minutes only the service delays the request.
             let progress = Progress {
                 moved: ticked,
                 is_timed: ticked > 6,
@@ -186,19 +186,19 @@ mod tests {
             (Poll::<()>::Pending, progress)
         });
         assert_eq!(waited.await, None);
-        assert_eq!(begun.elapsed(), Duration::from_mins(2) + PERIOD);
+        assert_eq!(started.elapsed(), Duration::from_mins(2) + PERIOD);
     }
 
-    /// A request that is whole leaves the service its time.
+    /// After a complete request, the service gets the whole period.
     #[tokio::test(start_paused = true)]
-    async fn the_rate_ends_with_the_body() {
+    async fn the_rate_does_not_apply_after_the_body() {
         assert_eq!(moving(1, 2).await, Duration::from_secs(20) + PERIOD);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_ends_the_wait() {
+    async fn a_response_ends_the_wait() {
         let waited =
-            await_with_timeout(Instant::now(), PATIENCE, |_| (Poll::Ready(1), still(0))).await;
+            await_with_timeout(Instant::now(), TIMEOUT, |_| (Poll::Ready(1), sent(0))).await;
         assert_eq!(waited, Some(1));
     }
 }

@@ -1,9 +1,9 @@
-//! Ends active requests and connections when their authorisation ends: a token is revoked, a person leaves
-//! the project, the project is suspended, an address is no longer trusted.
+//! Ends active requests and connections when their authorisation ends: a token is revoked, a user
+//! leaves the project, the project is suspended, or an address is no longer trusted.
 //!
-//! Each worker of a managed engine has a list of its active visits. After a change every worker authorises the
-//! visits again that the change concerns, and ends those that are no longer allowed. A visit costs one entry in
-//! a slab.
+//! Each worker of a managed engine keeps a list of its active visits. After a change every worker
+//! authorises the affected visits again and ends those that are no longer allowed. A visit costs
+//! one entry in a slab.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::live::LiveTunnel;
 #[derive(Debug, Default)]
 pub(crate) struct ActiveVisits(Mutex<Slab<Arc<ActiveVisit>>>);
 
-/// An active request or connection, with what its authorisation depends on.
+/// An active request or connection, with the data that its authorisation depends on.
 #[derive(Debug)]
 struct ActiveVisit {
     tunnel: Arc<LiveTunnel<Agent>>,
@@ -37,16 +37,17 @@ struct ActiveVisit {
     cut: Arc<RevocationSignal>,
 }
 
-/// Whether a visit was revoked, and the tasks to wake.
+/// Revocation state of a visit, with the tasks to wake on revocation.
 #[derive(Debug, Default)]
 pub(crate) struct RevocationSignal {
     is_revoked: AtomicBool,
     waker: AtomicWaker,
-    /// The HTTP/2 library's task: it waits for the visitor without polling the response body.
+    /// Waker of the HTTP/2 library's task, which waits for the visitor without polling the response
+    /// body.
     stream: AtomicWaker,
 }
 
-/// Removes the visit from the list when it is dropped.
+/// Keeps a visit in the list of active visits until it is dropped.
 #[derive(Debug)]
 pub(crate) struct RevocationGuard {
     worker: Arc<Worker>,
@@ -55,12 +56,12 @@ pub(crate) struct RevocationGuard {
 }
 
 impl ActiveVisit {
-    /// Whether the visit is no longer allowed.
+    /// True if the visit is no longer allowed.
     fn ends(&self, core: &Core) -> bool {
         if self.tunnel.agent.is_revoked() {
             return true;
         }
-        // The policy may not have needed the country when the visit began.
+        // The policy may not have needed the country when the visit started.
         let country = core.country_for(&self.tunnel, self.peer);
         let visitor = VisitorInfo {
             country: country.as_ref(),
@@ -77,7 +78,8 @@ impl ActiveVisit {
 }
 
 impl RevocationGuard {
-    /// Adds an authorised visit. `None` on an engine without a platform, where authorisation does not change.
+    /// Adds an authorised visit. `None` on an engine without a platform, because authorisation
+    /// never changes there.
     pub(crate) fn take(
         worker: &Arc<Worker>,
         tunnel: &Arc<LiveTunnel<Agent>>,
@@ -86,14 +88,14 @@ impl RevocationGuard {
     ) -> Option<Self> {
         worker.core.tenancy.directory()?;
         let cut = Arc::<RevocationSignal>::default();
-        let held = Arc::new(ActiveVisit {
+        let visit = Arc::new(ActiveVisit {
             tunnel: Arc::clone(tunnel),
             peer: visitor.peer,
             tls_version: visitor.tls_version,
             proof: proof.cloned(),
             cut: Arc::clone(&cut),
         });
-        let place = worker.holds.0.lock().insert(held);
+        let place = worker.holds.0.lock().insert(visit);
         Some(Self {
             worker: Arc::clone(worker),
             place,
@@ -107,16 +109,17 @@ impl RevocationGuard {
         let Some(place) = holds.get_mut(self.place) else {
             return;
         };
-        let held = Arc::new(ActiveVisit {
+        let visit = Arc::new(ActiveVisit {
             tunnel: Arc::clone(tunnel),
             peer: place.peer,
             tls_version: place.tls_version,
             proof: place.proof.clone(),
             cut: Arc::clone(&place.cut),
         });
-        let before = std::mem::replace(place, held);
+        let before = std::mem::replace(place, visit);
         drop(holds);
-        // Dropping it may drop the last reference to a tunnel: not under the lock.
+        // Dropping the visit may drop the last reference to a tunnel, so it happens outside the
+        // lock.
         drop(before);
     }
 
@@ -129,7 +132,7 @@ impl RevocationGuard {
         self.cut.poll(cx)
     }
 
-    /// The signal that the visit is revoked.
+    /// Signal that fires when the visit is revoked.
     pub(crate) fn cut(&self) -> Arc<RevocationSignal> {
         Arc::clone(&self.cut)
     }
@@ -137,9 +140,10 @@ impl RevocationGuard {
 
 impl Drop for RevocationGuard {
     fn drop(&mut self) {
-        let held = self.worker.holds.0.lock().try_remove(self.place);
-        // Dropping it may drop the last reference to a tunnel: not under the lock.
-        drop(held);
+        let visit = self.worker.holds.0.lock().try_remove(self.place);
+        // Dropping the visit may drop the last reference to a tunnel, so it happens outside the
+        // lock.
+        drop(visit);
     }
 }
 
@@ -154,7 +158,7 @@ impl RevocationSignal {
         }
     }
 
-    /// As [`Self::poll`], for the task of the HTTP/2 stream.
+    /// Like [`Self::poll`], for the task of the HTTP/2 stream.
     pub(crate) fn poll_stream(&self, cx: &Context<'_>) -> Poll<()> {
         self.stream.register(cx.waker());
         if self.is_revoked.load(Ordering::Acquire) {
@@ -171,7 +175,7 @@ impl RevocationSignal {
     }
 }
 
-/// Waits until the visit is revoked, without end where there is no signal. Cancel safe.
+/// Waits until the visit is revoked. Without a signal it never returns. Cancel safe.
 pub(crate) async fn revoked(cut: Option<&RevocationSignal>) {
     match cut {
         Some(cut) => std::future::poll_fn(|cx| cut.poll(cx)).await,
@@ -180,26 +184,27 @@ pub(crate) async fn revoked(cut: Option<&RevocationSignal>) {
 }
 
 impl ActiveVisits {
-    /// Authorises the visits again that a change concerns, outside of the lock. Returns how many it ended.
+    /// Authorises the affected visits again, outside the lock. Returns the number of visits that
+    /// ended.
     fn reauthorize(&self, core: &Core, concerns: &Invalidations) -> usize {
-        let held: Vec<_> = self
+        let visits: Vec<_> = self
             .0
             .lock()
             .iter()
-            .filter(|(_, held)| concerns.affects(&held.tunnel.project.id, held.proof.as_ref()))
-            .map(|(_, held)| Arc::clone(held))
+            .filter(|(_, visit)| concerns.affects(&visit.tunnel.project.id, visit.proof.as_ref()))
+            .map(|(_, visit)| Arc::clone(visit))
             .collect();
-        let ending = held.iter().filter(|held| held.ends(core));
-        let cut = ending.map(|held| held.cut.now());
-        cut.count()
+        let ending = visits.iter().filter(|visit| visit.ends(core));
+        let ended = ending.map(|visit| visit.cut.now());
+        ended.count()
     }
 }
 
-/// Between two rounds: changes that arrive in a burst are handled together.
+/// Pause between two rounds, so that a burst of changes is handled in one round.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Starts a round on every worker after each change. It runs until the end of a drain, so that revocation also
-/// ends the visits that the drain waits for.
+/// Starts a round on every worker after each change. The task runs until the end of a drain, so
+/// that revocation also ends the visits that the drain waits for.
 pub(crate) async fn reauthorize_on_changes(core: Arc<Core>, mut changes: watch::Receiver<u64>) {
     let stop = &core.agents_stop;
     loop {

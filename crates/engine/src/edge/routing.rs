@@ -29,12 +29,12 @@ use crate::limits;
 use crate::live::{LiveTunnel, Route};
 use crate::webtty;
 
-/// A request's head, from either HTTP version.
+/// A request's head, in either HTTP version.
 #[derive(Debug)]
 pub(crate) struct RequestInfo<'b> {
     pub(crate) method: Method<'b>,
     pub(crate) target: Target<'b>,
-    /// The host is compared without case.
+    /// Host and port. The host is compared without regard to case.
     pub(crate) authority: Authority<'b>,
     pub(crate) body: BodyLength,
     /// The protocol of an upgrade.
@@ -68,11 +68,11 @@ impl HeaderFields for HeaderMap {
     }
 }
 
-/// A request that may be forwarded.
+/// A request that passed all checks.
 #[derive(Debug)]
 pub(crate) struct AdmittedRequest {
     pub(crate) tunnel: Arc<LiveTunnel<Agent>>,
-    /// The head for the service in HTTP/1.1 syntax, for either version.
+    /// The head for the service in HTTP/1.1 syntax, also if the service uses HTTP/2.
     pub(crate) head: Vec<u8>,
     pub(crate) is_head: bool,
     /// The request may be retried when it is unknown whether the service received it (RFC 9110, section 9.2.2).
@@ -80,17 +80,17 @@ pub(crate) struct AdmittedRequest {
     pub(crate) upgrade: Option<Upgrade>,
     /// The visitor accepts trailers (`TE: trailers`).
     pub(crate) trailers: bool,
-    /// The format of the edge's errors.
+    /// Format of the edge's error responses.
     pub(crate) form: ErrorFormat,
-    /// An authenticated visitor asks for `Server-Timing` ([`DEBUG`]).
+    /// The visitor is authenticated and requests `Server-Timing` ([`DEBUG`]).
     pub(crate) timing: bool,
     /// The request opens a terminal, which the engine serves.
     pub(crate) terminal: Option<Box<Terminal>>,
-    /// Tunnels of the same name that were tried before.
+    /// Number of tunnels of the same name that were tried before.
     pub(crate) failed: u8,
     /// The proof that authorised the visitor.
     proof: Option<Proof>,
-    /// The normalised path that the proof's boundary was checked with.
+    /// The normalised path that was checked against the proof's boundary.
     judged: Option<NormalPath>,
 }
 
@@ -100,8 +100,8 @@ impl AdmittedRequest {
         self.proof.as_ref()
     }
 
-    /// Notes that the tunnel could not forward the request, which no service has received, and selects another
-    /// tunnel of its name that the visitor may use. Returns whether there is one.
+    /// Records a failure of the tunnel, which forwarded nothing to the service, and selects another
+    /// tunnel of the same name that the visitor may use. Returns true if there is one.
     pub(crate) fn fail_over(&mut self, core: &Core, record: &mut AccessRecord) -> bool {
         self.tunnel.health.failed();
         if self.failed >= MAX_FAILOVERS {
@@ -120,8 +120,8 @@ impl AdmittedRequest {
     }
 }
 
-/// Further agents of the same name that are tried for one request. After three failures the visitor gets an
-/// error.
+/// Limit of further agents of the same name that are tried for one request. After three failures
+/// the visitor gets an error.
 const MAX_FAILOVERS: u8 = 2;
 
 /// Protocols that an upgrade may not select: they would carry HTTP inside the connection, without the edge's
@@ -134,21 +134,21 @@ const NOT_TUNNELLED: &[&str] = &["h2c", "h2", "h3", "tls", "http"];
 /// The edge's own response; the service is not contacted.
 pub(crate) fn route_and_authorize<H: HeaderFields>(
     inbound: &RequestInfo<'_>,
-    heads: &H,
+    headers: &H,
     core: &Core,
     record: &mut AccessRecord,
 ) -> Result<AdmittedRequest, Answer> {
     let form = {
-        let accepts = heads
+        let accepts = headers
             .fields()
             .filter(|field| field.kind == FieldKind::Accept);
         ErrorFormat::from_accept(accepts.map(|field| field.value.as_bytes()))
     };
     let host = inbound.authority.host();
     record.request(inbound.method.as_str(), host, inbound.target.path());
-    admit(inbound, heads, core, record, form).map_err(|instead| {
+    admit(inbound, headers, core, record, form).map_err(|response| {
         record.ended(Outcome::Refused);
-        match instead {
+        match response {
             LocalResponse::Problem(problem) => record.answer(&problem, form),
             LocalResponse::Answer(answer) => {
                 record.status(answer.status);
@@ -178,7 +178,7 @@ impl From<Problem> for LocalResponse {
 
 fn admit<H: HeaderFields>(
     inbound: &RequestInfo<'_>,
-    heads: &H,
+    headers: &H,
     core: &Core,
     record: &mut AccessRecord,
     form: ErrorFormat,
@@ -211,19 +211,19 @@ fn admit<H: HeaderFields>(
     record.tunnel(&tunnel);
     let is_terminal = webtty::is_at(&tunnel.view);
     if tunnel.view.properties.protocol != Some(tunnel::Protocol::Http) && !is_terminal {
-        // The name was another kind of tunnel's when the handshake was made, or is one now.
+        // The name belonged to another kind of tunnel during the handshake, or belongs to one now.
         record.set_rule("host", None);
         return Err(Problem::misdirected_request().into());
     }
     if tunnel.policy.required_proofs().certificate && !seen.asked {
-        // The tunnel is newer than the connection: another handshake can prove what this cannot.
+        // The tunnel is newer than the connection. A new handshake will request the certificate.
         record.set_rule(
             "host",
             Some("the handshake did not ask for a certificate".into()),
         );
         return Err(Problem::misdirected_request().into());
     }
-    let authorization = heads
+    let authorization = headers
         .fields()
         .filter(|field| field.kind == FieldKind::Authorization);
     let reserved = if core.config.compat_rstream {
@@ -231,9 +231,9 @@ fn admit<H: HeaderFields>(
     } else {
         query_credential::NAMES
     };
-    let own = BuiltinRoute::of(inbound.target.path(), core.config.compat_rstream);
-    let cookies = if own.is_some() || tunnel.policy.reads_cookies() {
-        let cookies = heads
+    let builtin = BuiltinRoute::of(inbound.target.path(), core.config.compat_rstream);
+    let cookies = if builtin.is_some() || tunnel.policy.reads_cookies() {
+        let cookies = headers
             .fields()
             .filter(|field| field.kind == FieldKind::Cookie);
         EdgeCookies::among(cookies.map(|field| field.value.as_bytes()))
@@ -260,9 +260,9 @@ fn admit<H: HeaderFields>(
         query: inbound.target.query(),
         reserved,
     };
-    if let Some(own) = own {
+    if let Some(builtin) = builtin {
         return Err(LocalResponse::Answer(
-            own.answer(inbound, heads, &request, core, record)?,
+            builtin.answer(inbound, headers, &request, core, record)?,
         ));
     }
     let decision = access::decide(&request, core.auth_context());
@@ -285,10 +285,10 @@ fn admit<H: HeaderFields>(
     };
     if let Some(proof) = &allowed.proof {
         record.proof(proof);
-        let asked = (inbound.method.as_str(), inbound.upgrade.is_some());
+        let method_and_upgrade = (inbound.method.as_str(), inbound.upgrade.is_some());
         let origins = tunnel.policy.allowed_origins();
         if matches!(proof, Proof::Session(_))
-            && !cross_site::session_counts(heads, asked, &authority(inbound), origins)
+            && !cross_site::session_counts(headers, method_and_upgrade, &authority(inbound), origins)
         {
             let reason = "a session's cookie with a request of another origin's page";
             record.refused(Rule::CrossSite, Some(reason.into()));
@@ -296,7 +296,7 @@ fn admit<H: HeaderFields>(
         }
     }
     let target = match &allowed.query {
-        // Nothing is left of it: the question mark goes too.
+        // Nothing is left of the query, so the question mark is removed as well.
         Some(rest) if rest.is_empty() => Some(inbound.target.without_query()),
         Some(rest) => inbound.target.with_query(rest),
         None => Some(inbound.target),
@@ -306,13 +306,13 @@ fn admit<H: HeaderFields>(
         None => target,
     };
     let target = target.ok_or_else(Problem::internal)?;
-    let terminal = is_terminal.then(|| Terminal::asked(inbound, heads, target.query()));
+    let terminal = is_terminal.then(|| Terminal::asked(inbound, headers, target.query()));
     let terminal = terminal.transpose()?.map(Box::new);
-    let before = heads
+    let cdn_loop = headers
         .fields()
         .filter(|field| field.kind == FieldKind::CdnLoop);
     if loop_detection::passes(
-        before.map(|field| field.value.as_bytes()),
+        cdn_loop.map(|field| field.value.as_bytes()),
         &core.config.host,
     ) >= loop_detection::MAX_PASSES
     {
@@ -328,7 +328,7 @@ fn admit<H: HeaderFields>(
         .map_err(Problem::from)?;
     record.admitted(&tunnel, visitor, allowed.proof.as_ref());
     let upgrade = inbound.upgrade.filter(|upgrade| may_upgrade_to(*upgrade));
-    let onward = UpstreamRequestHead {
+    let upstream_head = UpstreamRequestHead {
         method: inbound.method,
         target,
         authority: inbound.authority,
@@ -342,16 +342,16 @@ fn admit<H: HeaderFields>(
         reserved,
     };
     let mut head = Vec::with_capacity(HEAD_CAPACITY);
-    onward.write(&mut head, heads.fields());
-    let mut te = heads.fields().filter(|field| field.kind == FieldKind::Te);
+    upstream_head.write(&mut head, headers.fields());
+    let mut te = headers.fields().filter(|field| field.kind == FieldKind::Te);
     Ok(AdmittedRequest {
         head,
         is_head: inbound.method == Method::Head,
         idempotent: inbound.method.is_idempotent() && upgrade.is_none(),
-        upgrade: upgrade.map(|protocol| Upgrade::to(protocol, websocket_key(heads))),
+        upgrade: upgrade.map(|protocol| Upgrade::to(protocol, websocket_key(headers))),
         trailers: te.any(|field| field.value.eq_ignore_ascii_case(b"trailers")),
         form,
-        timing: allowed.proof.is_some() && wants_timing(heads),
+        timing: allowed.proof.is_some() && wants_timing(headers),
         terminal,
         failed: 0,
         proof: allowed.proof,
@@ -361,8 +361,8 @@ fn admit<H: HeaderFields>(
 }
 
 /// The key of a WebSocket handshake, if there is exactly one.
-fn websocket_key<H: HeaderFields>(heads: &H) -> Option<FieldValue<'_>> {
-    let mut keys = heads
+fn websocket_key<H: HeaderFields>(headers: &H) -> Option<FieldValue<'_>> {
+    let mut keys = headers
         .fields()
         .filter(|field| field.kind == FieldKind::SecWebSocketKey);
     keys.next().map(|field| field.value)
@@ -372,8 +372,8 @@ fn websocket_key<H: HeaderFields>(heads: &H) -> Option<FieldValue<'_>> {
 /// service. The field is not forwarded.
 const DEBUG: &str = "svc-debug";
 
-fn wants_timing<H: HeaderFields>(heads: &H) -> bool {
-    heads.fields().any(|field| {
+fn wants_timing<H: HeaderFields>(headers: &H) -> bool {
+    headers.fields().any(|field| {
         field.kind == FieldKind::SvcReserved
             && field.is(DEBUG)
             && field.value.as_bytes() == b"timing"
@@ -383,7 +383,7 @@ fn wants_timing<H: HeaderFields>(heads: &H) -> bool {
 /// Seconds in `Retry-After` for an offline tunnel: an agent reconnects in about that time.
 const OFFLINE_RETRY: u32 = 5;
 
-/// The initial capacity: most heads fit.
+/// Initial capacity of the head buffer. Most request headers fit.
 const HEAD_CAPACITY: usize = 1024;
 
 fn may_upgrade_to(protocol: Protocol<'_>) -> bool {

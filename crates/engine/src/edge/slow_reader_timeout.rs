@@ -1,12 +1,13 @@
-//! The time-out for HTTP/2 visitors who do not read a response.
+//! Time limit for HTTP/2 visitors that do not read a response.
 //!
-//! HTTP/2 has a flow-control window for each stream, so one stream can stall on a busy connection. The library
-//! polls a response body for the next frame when it has sent the one before. So a stream waits for its visitor
-//! from the moment when the body returned a frame until the next poll. The body notes that in a thread-local,
-//! and the wrapper around the library's task measures the time.
+//! HTTP/2 has a flow-control window for each stream, so one stream can stall on a busy connection.
+//! The library polls a response body for the next frame after it has sent the previous one. So a
+//! stream waits for its visitor from the time when the body returned a frame until the next poll.
+//! The body records its polls in a thread-local, and the wrapper around the library's task measures
+//! the time.
 //!
-//! The body is not polled in that time, so the wrapper also checks for revocation: revocation ends a stream that
-//! its visitor does not read.
+//! The body is not polled during that time, so the wrapper also checks for revocation. Revocation
+//! therefore also ends a stream that its visitor does not read.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -19,52 +20,53 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::revocation::RevocationSignal;
 
-/// Runs the streams of a connection. A stream whose visitor reads nothing for the time-out is dropped, which
-/// resets it.
+/// Runs the streams of a connection. A stream whose visitor reads nothing until the time limit is
+/// dropped, which resets it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamExecutor {
     limit: Duration,
 }
 
-/// The library's task of one stream, with its time-out.
+/// The library's task of one stream, with its time limit.
 struct StreamTask<F> {
     task: Pin<Box<F>>,
     limit: Duration,
-    /// Since when the stream waits for its visitor.
+    /// Start of the current wait for the visitor.
     since: Option<Instant>,
-    /// The visit's revocation, once there is a response.
-    cut: Option<Arc<RevocationSignal>>,
-    /// Created when the stream waits for the first time.
-    alarm: Option<Pin<Box<Sleep>>>,
+    /// Revocation signal of the visit, once there is a response.
+    signal: Option<Arc<RevocationSignal>>,
+    /// Timer, created when the stream first waits.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// The result of the response body's last poll in a poll of its stream.
+/// Result of the last poll of the response body within one poll of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastBodyPoll {
-    Nothing,
-    /// A frame, or the end.
-    Gave,
-    /// Pending: the stream waits for the service.
-    Wait,
+    NotPolled,
+    /// The body returned a frame or its end.
+    Ready,
+    /// The body is pending, so the stream waits for the service.
+    Pending,
 }
 
 thread_local! {
-    /// Of the stream that this thread polls: no other task runs during one poll.
-    static LAST_BODY_POLL: Cell<LastBodyPoll> = const { Cell::new(LastBodyPoll::Nothing) };
+    /// State of the stream that this thread polls. No other task runs during one poll.
+    static LAST_BODY_POLL: Cell<LastBodyPoll> = const { Cell::new(LastBodyPoll::NotPolled) };
     static REVOCATION: RefCell<Option<Arc<RevocationSignal>>> = const { RefCell::new(None) };
 }
 
-/// Notes the result of a response body's poll.
+/// Records the result of polling a response body.
 pub(super) fn note<T>(polled: &Poll<T>) {
     LAST_BODY_POLL.set(match polled {
-        Poll::Ready(_) => LastBodyPoll::Gave,
-        Poll::Pending => LastBodyPoll::Wait,
+        Poll::Ready(_) => LastBodyPoll::Ready,
+        Poll::Pending => LastBodyPoll::Pending,
     });
 }
 
-/// Sets the signal that ends the stream which this thread polls. Called when its response begins.
-pub(super) fn ends_with(cut: Option<Arc<RevocationSignal>>) {
-    REVOCATION.set(cut);
+/// Sets the signal that ends the stream which this thread polls. It is called when the response
+/// starts.
+pub(super) fn ends_with(signal: Option<Arc<RevocationSignal>>) {
+    REVOCATION.set(signal);
 }
 
 impl StreamExecutor {
@@ -83,8 +85,8 @@ where
             task: Box::pin(task),
             limit: self.limit,
             since: None,
-            cut: None,
-            alarm: None,
+            signal: None,
+            timer: None,
         });
     }
 }
@@ -93,39 +95,39 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        LAST_BODY_POLL.set(LastBodyPoll::Nothing);
-        // Of an answer to somebody who is not carried by such a task.
+        LAST_BODY_POLL.set(LastBodyPoll::NotPolled);
+        // Removes the signal of a response that is not sent by such a task.
         REVOCATION.set(None);
         if self.task.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        if let Some(cut) = REVOCATION.take() {
-            self.cut = Some(cut);
+        if let Some(signal) = REVOCATION.take() {
+            self.signal = Some(signal);
         }
-        if let Some(cut) = &self.cut
-            && cut.poll_stream(cx).is_ready()
+        if let Some(signal) = &self.signal
+            && signal.poll_stream(cx).is_ready()
         {
             return Poll::Ready(());
         }
         match LAST_BODY_POLL.get() {
-            LastBodyPoll::Nothing => {}
-            LastBodyPoll::Gave => self.since = Some(Instant::now()),
-            LastBodyPoll::Wait => self.since = None,
+            LastBodyPoll::NotPolled => {}
+            LastBodyPoll::Ready => self.since = Some(Instant::now()),
+            LastBodyPoll::Pending => self.since = None,
         }
         let Some(since) = self.since else {
             return Poll::Pending;
         };
         let deadline = since + self.limit;
-        let alarm = self
-            .alarm
+        let timer = self
+            .timer
             .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         loop {
-            // An alarm of an earlier wait rings early, and is set anew only then.
-            ready!(alarm.as_mut().poll(cx));
+            // A timer of an earlier wait fires early. It is only then set to the new deadline.
+            ready!(timer.as_mut().poll(cx));
             if deadline <= Instant::now() {
                 return Poll::Ready(());
             }
-            alarm.as_mut().reset(deadline);
+            timer.as_mut().reset(deadline);
         }
     }
 }
@@ -138,21 +140,21 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_mins(1);
 
-    async fn watched(task: impl Future<Output = ()>) -> Duration {
+    async fn task_lifetime(task: impl Future<Output = ()>) -> Duration {
         let begun = Instant::now();
-        let watched = StreamTask {
+        let stream = StreamTask {
             task: Box::pin(task),
             limit: LIMIT,
             since: None,
-            cut: None,
-            alarm: None,
+            signal: None,
+            timer: None,
         };
-        watched.await;
+        stream.await;
         begun.elapsed()
     }
 
-    /// Does this once, and then waits to be dropped.
-    async fn last_did(polled: Poll<()>) {
+    /// Records one body poll, then stays pending until it is dropped.
+    async fn body_poll_then_pending(polled: Poll<()>) {
         let mut done = false;
         poll_fn(|_| {
             if !std::mem::replace(&mut done, true) {
@@ -164,52 +166,52 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_nothing_has_the_limit() {
-        assert_eq!(watched(last_did(Poll::Ready(()))).await, LIMIT);
+    async fn stalled_streams_end_at_the_limit() {
+        assert_eq!(task_lifetime(body_poll_then_pending(Poll::Ready(()))).await, LIMIT);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_piece_that_is_taken_begins_it_anew() {
+    async fn each_frame_restarts_the_limit() {
         let task = async {
             for _ in 0..5 {
                 note(&Poll::Ready(()));
                 tokio::time::sleep(LIMIT / 2).await;
             }
-            last_did(Poll::Ready(())).await;
+            body_poll_then_pending(Poll::Ready(())).await;
         };
-        assert_eq!(watched(task).await, LIMIT / 2 * 5 + LIMIT);
+        assert_eq!(task_lifetime(task).await, LIMIT / 2 * 5 + LIMIT);
     }
 
-    /// A visitor that takes nothing has its stream until it is revoked, and no longer.
+    /// A stalled stream ends on revocation, before the time limit.
     #[tokio::test(start_paused = true)]
-    async fn a_cut_ends_a_stream_that_waits_for_its_visitor() {
-        for gives in [Poll::Ready(()), Poll::Pending] {
-            let cut = Arc::new(RevocationSignal::default());
-            let cutting = Arc::clone(&cut);
+    async fn revocation_ends_a_stalled_stream() {
+        for body_poll in [Poll::Ready(()), Poll::Pending] {
+            let signal = Arc::new(RevocationSignal::default());
+            let revoking = Arc::clone(&signal);
             tokio::spawn(async move {
                 tokio::time::sleep(LIMIT / 10).await;
-                cutting.now();
+                revoking.now();
             });
-            let mut said = Some(cut);
+            let mut unsent = Some(signal);
             let task = poll_fn(move |_| {
-                if let Some(cut) = said.take() {
-                    ends_with(Some(cut));
-                    note(&gives);
+                if let Some(signal) = unsent.take() {
+                    ends_with(Some(signal));
+                    note(&body_poll);
                 }
                 Poll::<()>::Pending
             });
-            assert_eq!(watched(task).await, LIMIT / 10);
+            assert_eq!(task_lifetime(task).await, LIMIT / 10);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_service_may_take_its_time() {
+    async fn waiting_for_the_service_does_not_count() {
         let task = async {
             note(&Poll::Ready(()));
             tokio::time::sleep(LIMIT / 2).await;
             note(&Poll::<()>::Pending);
             tokio::time::sleep(LIMIT * 100).await;
         };
-        assert_eq!(watched(task).await, LIMIT / 2 + LIMIT * 100);
+        assert_eq!(task_lifetime(task).await, LIMIT / 2 + LIMIT * 100);
     }
 }

@@ -1,9 +1,9 @@
-//! Strict HTTP/1.1 requests in front of the library that serves the Engine API.
+//! Strict HTTP/1.1 parsing of requests before the library that serves the Engine API.
 //!
-//! The library accepts bare line feeds and some other forms that two readers can understand
-//! differently, and answers what it refuses without a body. [`StrictRequests`] reads every head with
-//! `http1`, as on a tunnel's host, before the library sees a byte of it. A request that is refused
-//! ends the connection, with a problem document after the answers that are under way.
+//! The library accepts bare line feeds and other ambiguous forms, and rejects requests without a
+//! response body. [`StrictRequests`] parses every head with `http1`, as on a tunnel's host, before
+//! the library receives a byte of it. An invalid request closes the connection: a problem document
+//! follows the responses in flight.
 
 use std::io;
 use std::mem;
@@ -25,12 +25,12 @@ use types::problem::Problem;
 use super::buffered::Buffered;
 use super::event_stream;
 
-/// A connection whose requests are checked before its reader gets them.
+/// A connection that checks requests before its reader receives them.
 pub(super) struct StrictRequests<T> {
     /// `None` once the refusal is being written.
     io: Option<Buffered<T>>,
     limits: Limits,
-    /// The time for the `Date` of a refusal.
+    /// Clock for the `Date` header of a rejection.
     now: Box<dyn Fn() -> Timestamp + Send>,
     state: State,
     closing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -38,22 +38,22 @@ pub(super) struct StrictRequests<T> {
 
 /// The part of the connection that the unread bytes belong to.
 enum State {
-    /// A head, of which so many bytes are known not to end it.
+    /// A head. The first `checked` bytes do not contain its end.
     Head {
         checked: usize,
     },
-    /// A checked head: so many bytes of it are still to be passed, and then comes this.
+    /// A checked head. `left` bytes of it are still to be passed on, then the state becomes `then`.
     PassHead {
         left: usize,
         then: Box<State>,
     },
     Body(BodyReader),
-    /// A request for another protocol, which has no answer yet; whoever waits to read.
+    /// A request for an upgrade without a response yet, and the waker of the waker reader.
     Upgrade(Option<Waker>),
-    /// Another protocol.
+    /// The connection uses another protocol.
     Upgraded,
     Refused(Refusal),
-    /// The body of a request is malformed: its reader sees it break off and answers for itself.
+    /// The body of a request is malformed. The reader sees a truncated body and responds itself.
     Broken,
 }
 
@@ -72,7 +72,7 @@ impl<T: Stream> StrictRequests<T> {
         }
     }
 
-    /// Passes checked bytes; `None` where more have to be read first.
+    /// Passes checked bytes to the reader. `None` if more bytes have to be read first.
     fn pass(&mut self, buf: &mut ReadBuf<'_>) -> Option<io::Result<()>> {
         let Some(io) = &mut self.io else {
             return Some(Ok(()));
@@ -113,13 +113,14 @@ impl<T: Stream> StrictRequests<T> {
                             return Some(Ok(()));
                         }
                         Ok(_) if room == unread.len() => return None,
-                        // A line of the framing that does not fit: the reader has room next time.
+                        // A framing line does not fit into the buffer. The reader has more space in
+                        // the next call.
                         Ok(_) if buf.filled().is_empty() => self.state = State::Broken,
                         Ok(_) => return Some(Ok(())),
                         Err(_) => self.state = State::Broken,
                     }
                 }
-                // The answer decides what the next bytes are.
+                // The response decides how the next bytes are interpreted.
                 State::Upgrade(_) => return None,
                 State::Upgraded => {
                     let count = unread.len().min(buf.remaining());
@@ -130,32 +131,32 @@ impl<T: Stream> StrictRequests<T> {
                     io.consume(count);
                     return Some(Ok(()));
                 }
-                // The end, as the reader sees it.
+                // The reader sees the end of the stream.
                 State::Refused(_) | State::Broken => return Some(Ok(())),
             }
         }
     }
 
-    /// Learns from the first bytes of an answer whether the protocol changes.
-    fn answered(&mut self, bytes: &[u8]) {
+    /// Detects from the first bytes of a response if the protocol changes.
+    fn on_response(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        if let State::Upgrade(waiting) = &mut self.state {
-            let waiting = waiting.take();
+        if let State::Upgrade(waker) = &mut self.state {
+            let waker = waker.take();
             self.state = if bytes.starts_with(b"HTTP/1.1 101 ") {
                 State::Upgraded
             } else {
                 State::Head { checked: 0 }
             };
-            if let Some(waiting) = waiting {
-                waiting.wake();
+            if let Some(waker) = waker {
+                waker.wake();
             }
         }
     }
 }
 
-/// Reads the head at the start of what is unread.
+/// Parses the head at the start of the unread bytes.
 fn check(unread: &[u8], limits: &Limits) -> State {
     let mut slots = Slots::new();
     match parse_request(unread, limits, &mut slots) {
@@ -173,7 +174,8 @@ fn check(unread: &[u8], limits: &Limits) -> State {
     }
 }
 
-/// Writes the answer to a refused request, and closes the connection so that it is heard.
+/// Writes the response to an invalid request, then closes the connection in a way that lets the
+/// client read it.
 async fn refuse<T: Stream>(mut io: Buffered<T>, refusal: Refusal, now: Timestamp) {
     let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
     let mut response: Response = daemon::problem::Refusal::from(problem).into_response();
@@ -182,7 +184,7 @@ async fn refuse<T: Stream>(mut io: Buffered<T>, refusal: Refusal, now: Timestamp
         .headers_mut()
         .insert(http::header::CONNECTION, closes);
     let (parts, body): (_, Body) = response.into_parts();
-    // A problem document is there at once.
+    // The body of a problem document is available immediately.
     let body = body.collect().now_or_never().and_then(Result::ok);
     let body = body.map(Collected::to_bytes).unwrap_or_default();
     let mut answer = event_stream::head(&parts, Some(body.len() as u64), now);
@@ -210,15 +212,15 @@ impl<T: Stream> AsyncRead for StrictRequests<T> {
             let Some(io) = &mut this.io else {
                 return Poll::Ready(Ok(()));
             };
-            if let State::Upgrade(waiting) = &mut this.state {
-                *waiting = Some(cx.waker().clone());
-                // Bytes that arrive before the answer are kept, once.
+            if let State::Upgrade(waker) = &mut this.state {
+                *waker = Some(cx.waker().clone());
+                // Bytes that arrive before the response are kept. Only one read is made.
                 if !io.unread().is_empty() {
                     return Poll::Pending;
                 }
             }
             if !ready!(io.poll_more(cx))? {
-                // Bytes of a head that breaks off are dropped.
+                // An incomplete head is dropped.
                 return Poll::Ready(Ok(()));
             }
         }
@@ -232,7 +234,7 @@ impl<T: Stream + 'static> AsyncWrite for StrictRequests<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.answered(bytes);
+        this.on_response(bytes);
         match &mut this.io {
             Some(io) => Pin::new(io).poll_write(cx, bytes),
             None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
@@ -246,7 +248,7 @@ impl<T: Stream + 'static> AsyncWrite for StrictRequests<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let first = bytes.iter().find(|bytes| !bytes.is_empty());
-        this.answered(first.map_or(&[], |first| first));
+        this.on_response(first.map_or(&[], |first| first));
         match &mut this.io {
             Some(io) => Pin::new(io).poll_write_vectored(cx, bytes),
             None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn good_requests_pass_as_they_are() {
+    async fn valid_requests_pass_unchanged() {
         let sent = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n\
                     POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nx\ny\
                     POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nx\ny\r\n0\r\n\r\n\
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_two_readers_could_understand_differently_gets_a_problem() {
+    async fn ambiguous_requests_get_a_problem_document() {
         let good = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
         let large = format!(
             "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_behind_an_upgrade_are_requests_until_it_is_granted() {
+    async fn bytes_after_an_upgrade_request_are_checked_until_it_is_accepted() {
         let upgrade =
             "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
         for (answer, expected) in [
@@ -373,7 +375,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_malformed_body_breaks_off_without_a_second_answer() {
+    async fn malformed_body_is_truncated_without_a_second_response() {
         let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         let (passed, answer) = outcome(&format!("{head}zz\nabc")).await;
         assert_eq!((passed.as_str(), answer.as_str()), (head, ""));

@@ -1,7 +1,7 @@
-//! The object of `stream.summary`: what the owner of a tunnel is shown of a visit.
+//! The object of `stream.summary`: the data of a visit for the owner of the tunnel.
 //!
-//! It says what was decided and how it went, and holds no credential, no query and no field of a
-//! request but the browser's name. Texts that a visitor chose are cut.
+//! It contains the decision and the result of the visit. It contains no credential, no query and no
+//! request header except the browser's name. Texts that the visitor controls are truncated.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use types::tunnel::Country;
 use super::access_record::Outcome;
 use crate::access::{Proof, TokenForm};
 
-/// A visit that is over.
+/// A completed visit.
 #[derive(Debug)]
 pub(super) struct Visit<'r> {
     pub(super) stream_id: &'r str,
@@ -26,34 +26,34 @@ pub(super) struct Visit<'r> {
     pub(super) user_id: Option<&'r str>,
     pub(super) kind: &'static str,
     pub(super) source: IpAddr,
-    /// Where that is, where somebody asked for it.
+    /// Country of the source address, if it was looked up.
     pub(super) country: Option<&'r Country>,
     pub(super) method: &'r str,
     pub(super) host: &'r str,
     pub(super) path: &'r str,
     pub(super) status: Option<u16>,
-    /// The edge's rule that decided, as in the access log.
+    /// The edge's deciding rule, as in the access log.
     pub(super) rule: &'static str,
-    /// What that rule is about, where it kept the visitor out; and what exactly it found.
+    /// Subject of the rule that refused the visitor. `reason` has the details.
     pub(super) explain: Option<&'static str>,
     pub(super) reason: Option<&'r str>,
-    /// Code of the problem that the visitor was told.
+    /// Code of the problem in the response to the visitor.
     pub(super) problem: Option<&'static str>,
     pub(super) proof: Option<&'r Proof>,
     pub(super) outcome: Outcome,
-    /// It was ended because what had let the visitor in had ended.
+    /// The visit was revoked.
     pub(super) cut: bool,
     pub(super) ended: Timestamp,
     pub(super) total: Duration,
-    /// When the stream to the service was there.
+    /// Time until the stream to the service was open.
     pub(super) opened: Option<Duration>,
     pub(super) upstream_bytes: u64,
     pub(super) downstream_bytes: u64,
 }
 
-/// Bytes of a path that are kept.
+/// Limit of a path, in bytes.
 const PATH_BYTES: usize = 2048;
-/// Bytes of other texts that a visitor chose.
+/// Limit of other texts that a visitor controls, in bytes.
 const TEXT_BYTES: usize = 256;
 
 impl Visit<'_> {
@@ -68,7 +68,7 @@ impl Visit<'_> {
         }
     }
 
-    /// When it began.
+    /// Start time of the visit.
     pub(super) fn created_at(&self) -> Timestamp {
         let total = SignedDuration::try_from(self.total).unwrap_or_default();
         self.ended.checked_sub(total).unwrap_or(self.ended)
@@ -112,7 +112,7 @@ impl Visit<'_> {
         object([("downstream", Some(downstream)), ("http", http)])
     }
 
-    /// Why the edge kept the visitor out; `None` where it did not.
+    /// Reason why the edge refused the visitor. `None` if it did not.
     fn denial(&self) -> Option<Value> {
         if self.outcome != Outcome::Refused {
             return None;
@@ -120,7 +120,7 @@ impl Visit<'_> {
         let unauthorized = |reason: &str| json!({"kind": "unauthorized", "reason": reason});
         let policy = |policy: &str| json!({"kind": "unauthorized", "reason": "policy_denied", "policy": policy});
         Some(match self.rule {
-            // It found no tunnel: nobody kept it out.
+            // No tunnel was found, so no rule refused the visitor.
             "" | "none" | "host" | "offline" | "unknown" | "uninformed" => return None,
             "trusted_ips" => policy("ip"),
             "geo_ip" => policy("geo"),
@@ -162,8 +162,8 @@ impl Visit<'_> {
         }
     }
 
-    /// Ours: which rule it was, in words, for whoever asks why. It stands in the part that ended
-    /// the visit.
+    /// Our extension: the deciding rule in words. It is in the part that describes the end of the
+    /// visit.
     fn explanation(&self) -> Value {
         object([
             ("rule", Some(self.rule.into())),
@@ -219,18 +219,18 @@ impl Visit<'_> {
         });
         let termination = json!({"by": by, "reason": reason});
         let http = self.status.map(|status| json!({"status": status}));
-        let is_told = matches!(self.outcome, Outcome::Failed | Outcome::Refused);
+        let has_explanation = matches!(self.outcome, Outcome::Failed | Outcome::Refused);
         object([
             ("outcome", Some("connected".into())),
             ("metrics", Some(metrics)),
             ("termination", Some(termination)),
             ("http", http),
-            ("explanation", is_told.then(|| self.explanation())),
+            ("explanation", has_explanation.then(|| self.explanation())),
         ])
     }
 }
 
-/// An object of those members that have a value.
+/// An object of the members that have a value.
 fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let members = members.into_iter();
     members
@@ -239,7 +239,7 @@ fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
         .into()
 }
 
-/// The beginning of a text, in whole characters.
+/// The start of a text, truncated at a character boundary.
 fn cut(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes))
         .unwrap_or_default()
@@ -312,16 +312,16 @@ mod tests {
     }
 
     #[test]
-    fn a_visit_that_was_kept_out_and_one_that_found_nothing() {
+    fn summaries_of_refused_visits_and_of_offline_tunnels() {
         let refused = |rule| Visit {
             outcome: Outcome::Refused,
             opened: None,
             rule,
             ..visit()
         };
-        let kept_out = refused("trusted_ips");
-        assert_eq!(kept_out.outcome(), "denied");
-        let summary = kept_out.summary();
+        let denied = refused("trusted_ips");
+        assert_eq!(denied.outcome(), "denied");
+        let summary = denied.summary();
         assert_eq!(summary["firewall"]["decision"], "denied");
         assert_eq!(summary["firewall"]["failure"]["policy"], "ip");
         assert_eq!(summary["routing"], json!({"outcome": "not_routed"}));
@@ -349,12 +349,12 @@ mod tests {
             reason: Some("the service broke off"),
             ..visit()
         };
-        let told = &broken.summary()["response"]["explanation"];
-        assert_eq!(told["reason"], "the service broke off");
+        let explanation = &broken.summary()["response"]["explanation"];
+        assert_eq!(explanation["reason"], "the service broke off");
     }
 
     #[test]
-    fn what_a_visitor_chose_is_cut_at_a_character() {
+    fn visitor_texts_are_truncated_at_a_character_boundary() {
         let path = format!("/{}", "é".repeat(PATH_BYTES));
         let visit = Visit {
             path: &path,
@@ -367,7 +367,7 @@ mod tests {
             ..visit
         };
         let summary = visit.summary();
-        let kept = summary["request"]["http"]["request"]["path"].as_str();
-        assert_eq!(kept.unwrap().len(), PATH_BYTES - 1);
+        let path = summary["request"]["http"]["request"]["path"].as_str();
+        assert_eq!(path.unwrap().len(), PATH_BYTES - 1);
     }
 }

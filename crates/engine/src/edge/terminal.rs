@@ -1,4 +1,5 @@
-//! Visitors who open a managed terminal: a WebSocket that ends here, at a session.
+//! Visitors that open a managed terminal. The WebSocket is terminated here and connected to a
+//! session.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -24,34 +25,33 @@ use super::upstream_pool::{self, ConnectError};
 use crate::access::Rule;
 use crate::webtty::{self, Opener, Peer, Policy, Server, ServerError, SessionContext};
 
-/// What is said to those who come over HTTP/2, where browsers of today do not open WebSockets by
-/// themselves.
+/// Detail of the refusal over HTTP/2. Current browsers do not open WebSockets over HTTP/2
+/// automatically.
 pub(super) const HTTP1: &str = "A terminal is opened with a WebSocket over HTTP/1.1.";
 
-/// A terminal that a visitor wants to open.
+/// A request of a visitor to open a terminal.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    /// What the handshake is answered with (RFC 6455, 4.2.2).
+    /// Value of `Sec-WebSocket-Accept` (RFC 6455, 4.2.2).
     accept: FieldValueBuf,
-    stated: SessionContext,
+    context: SessionContext,
 }
 
 impl Terminal {
-    /// Reads the handshake of a WebSocket (RFC 6455, 4.2.1), and what the query says about the
-    /// session.
+    /// Parses the WebSocket handshake (RFC 6455, 4.2.1), and the query parameters of the session.
     pub(super) fn asked<H: HeaderFields>(
         inbound: &RequestInfo<'_>,
-        heads: &H,
+        headers: &H,
         query: Option<&str>,
     ) -> Result<Self, Box<Problem>> {
-        let asks = |upgrade: Protocol<'_>| upgrade.as_str().eq_ignore_ascii_case("websocket");
-        if !inbound.upgrade.is_some_and(asks) {
+        let is_websocket = |upgrade: Protocol<'_>| upgrade.as_str().eq_ignore_ascii_case("websocket");
+        if !inbound.upgrade.is_some_and(is_websocket) {
             return Err(Problem::upgrade_required().with_detail(HTTP1).into());
         }
         if inbound.method != Method::Get || inbound.body != BodyLength::Empty {
             return Err(Problem::only_allowed("GET").into());
         }
-        let mut versions = heads
+        let mut versions = headers
             .fields()
             .filter(|field| field.is("sec-websocket-version"));
         if versions
@@ -61,7 +61,7 @@ impl Terminal {
         {
             return Err(Problem::invalid_request("Sec-WebSocket-Version is not 13").into());
         }
-        let mut keys = heads
+        let mut keys = headers
             .fields()
             .filter(|field| field.kind == FieldKind::SecWebSocketKey);
         let key = keys.next().map(|field| field.value.as_bytes());
@@ -72,12 +72,12 @@ impl Terminal {
         let accept = FieldValueBuf::parse(derive_accept_key(key).into_bytes());
         Ok(Self {
             accept: accept.ok_or_else(Problem::internal)?,
-            stated: SessionContext::read(query.unwrap_or_default()).map_err(Problem::from)?,
+            context: SessionContext::read(query.unwrap_or_default()).map_err(Problem::from)?,
         })
     }
 }
 
-/// Why there is no server.
+/// Reason why no terminal server could be reached.
 #[derive(Debug, thiserror::Error)]
 enum ConnectFailure {
     #[error(transparent)]
@@ -86,7 +86,7 @@ enum ConnectFailure {
     Server(#[from] ServerError),
 }
 
-/// Opens a session, and serves its opener for as long as they take part.
+/// Opens a session, and serves its opener while it participates.
 pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> ConnectionState {
     let Some(terminal) = request.forward.terminal.take() else {
         return ConnectionState::Abort;
@@ -97,18 +97,18 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Connecti
     let (proof, tenancy) = (request.forward.proof(), &worker.core.tenancy);
     let policy = match Policy::of(&tunnel.view, &project, proof, tenancy) {
         Ok(policy) => policy,
-        Err(not) => {
-            let reason = Some(not.to_string().into());
+        Err(error) => {
+            let reason = Some(error.to_string().into());
             request.record.refused(Rule::Permission, reason);
-            return refuse(visitor, request, &not.into()).await;
+            return refuse(visitor, request, &error.into()).await;
         }
     };
-    let place = match worker.core.terminals.reserve(&project.id) {
-        Ok(place) => place,
-        Err(full) => {
-            let reason = Some(full.to_string().into());
+    let permit = match worker.core.terminals.reserve(&project.id) {
+        Ok(permit) => permit,
+        Err(error) => {
+            let reason = Some(error.to_string().into());
             request.record.refused(Rule::RateLimit, reason);
-            return refuse(visitor, request, &full.into()).await;
+            return refuse(visitor, request, &error.into()).await;
         }
     };
     let server = loop {
@@ -139,17 +139,17 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Connecti
     } = request;
     let opener = Opener::of(
         forward.proof(),
-        terminal.stated,
+        terminal.context,
         policy,
         Transport::Websocket,
         tenancy,
     );
-    let begun = webtty::begin(&worker, &forward.tunnel, opener, server, (place, record));
-    let begun = match begun {
-        Ok(begun) => begun,
+    let started = webtty::begin(&worker, &forward.tunnel, opener, server, (permit, record));
+    let started = match started {
+        Ok(started) => started,
         Err(refused) => {
-            let (not, record) = *refused;
-            let problem = webtty::StartError::from(not).into();
+            let (error, record) = *refused;
+            let problem = webtty::StartError::from(error).into();
             let request = Request {
                 forward,
                 body,
@@ -160,7 +160,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Connecti
             return refuse(visitor, request, &problem).await;
         }
     };
-    // From here on the two ends alone know whether one that pauses is well.
+    // After the handshake only the two peers can judge pauses, so the stall limit is lifted.
     visitor.io.io.get_ref().0.limit_stall(None);
     let head = answer(&terminal.accept);
     let answering = async {
@@ -168,17 +168,17 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Connecti
         visitor.io.io.flush().await
     };
     if answering.await.is_err() {
-        begun.session.lost(begun.seat.id);
+        started.session.lost(started.seat.id);
         return ConnectionState::Abort;
     }
-    let ahead = visitor.io.unread().to_vec();
-    visitor.io.consume(ahead.len());
+    let early = visitor.io.unread().to_vec();
+    visitor.io.consume(early.len());
     let config = Some(webtty::websocket_config());
     let io = &mut visitor.io.io;
-    let socket = WebSocketStream::from_partially_read(io, ahead, Role::Server, config).await;
+    let socket = WebSocketStream::from_partially_read(io, early, Role::Server, config).await;
     let peer = Peer::websocket(socket);
-    // What ends the session from outside ends it for everybody.
-    webtty::participate(&begun.session, &begun.seat, peer, pending()).await;
+    // No separate signal is needed: revocation ends the session for all participants.
+    webtty::participate(&started.session, &started.seat, peer, pending()).await;
     ConnectionState::Close
 }
 

@@ -1,12 +1,12 @@
-//! Trailers between HTTP/1.1 and HTTP/2, and within HTTP/2: one rule says which of them pass
-//! ([`may_be_trailer`]). Within HTTP/1.1 [`http1::parse_trailers`] keeps it.
+//! Filter for trailers between HTTP/1.1 and HTTP/2, and within HTTP/2. [`may_be_trailer`] decides
+//! which trailers pass. Within HTTP/1.1, [`http1::parse_trailers`] applies the same rule.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use http_body::Frame;
 use http1::{HEAD_END, may_be_trailer, write_field};
 
-/// A frame on its way: trailers without the fields that may not pass.
+/// Removes the trailers that may not pass from a frame.
 pub(super) fn filter(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     if let Some(trailers) = frame.trailers_mut() {
         let passes = |name: &HeaderName| may_be_trailer(name.as_str().as_bytes());

@@ -1,8 +1,8 @@
-//! Heads between HTTP/1.1 and HTTP/2.
+//! Conversion of heads between HTTP/1.1 and HTTP/2.
 //!
-//! A request that goes on is written as HTTP/1.1 whatever the service speaks ([`super::routing`]);
-//! for a service with HTTP/2 that head is read back here, so that there is one place that decides
-//! what travels.
+//! A forwarded request head is written as HTTP/1.1 for all services ([`super::routing`]). For a
+//! service with HTTP/2 it is parsed again here, so that only one module decides which fields are
+//! forwarded.
 
 use http::header::SET_COOKIE;
 use http::{
@@ -18,11 +18,11 @@ use super::copy::Framing;
 use super::forwarding::{CHUNKED, CONNECTION, ResponseFormat, TRANSFER_ENCODING, passes_back};
 use crate::browser::sets_edge_cookie;
 
-/// Makes an HTTP/2 request of a head that [`super::routing`] wrote. `None` for a head that HTTP/2
-/// cannot say.
+/// Converts a head that [`super::routing`] wrote into an HTTP/2 request. `None` if HTTP/2 cannot
+/// express it.
 pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Option<Request<B>> {
     let mut slots = Slots::new();
-    // The head grew by what the edge added: the visitor's limits do not apply again.
+    // The edge has added fields, so the visitor's limits do not apply again.
     let limits = Limits {
         head_bytes: usize::MAX,
         target_bytes: usize::MAX,
@@ -62,7 +62,7 @@ pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Opt
     Some(request)
 }
 
-/// Makes an HTTP/2 response of a service's HTTP/1.1 head.
+/// Converts a service's HTTP/1.1 head into an HTTP/2 response.
 pub(crate) fn response(head: &ResponseHead<'_>) -> Option<Response<()>> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(head.status).ok()?;
@@ -74,14 +74,14 @@ pub(crate) fn response(head: &ResponseHead<'_>) -> Option<Response<()>> {
     Some(response)
 }
 
-/// Takes out what HTTP/2 does not allow and a service sent all the same (RFC 9113, 8.2.2), and
-/// cookies that would be the edge's own.
+/// Removes fields that HTTP/2 forbids (RFC 9113, 8.2.2), and cookies with names reserved for the
+/// edge.
 pub(crate) fn strip_response_fields(headers: &mut HeaderMap) {
-    let is_ours = |value: &HeaderValue| sets_edge_cookie(value.as_bytes());
-    if headers.get_all(SET_COOKIE).iter().any(is_ours) {
+    let is_edge_cookie = |value: &HeaderValue| sets_edge_cookie(value.as_bytes());
+    if headers.get_all(SET_COOKIE).iter().any(is_edge_cookie) {
         let kept: Vec<_> = headers.get_all(SET_COOKIE).iter().cloned().collect();
         headers.remove(SET_COOKIE);
-        for value in kept.into_iter().filter(|value| !is_ours(value)) {
+        for value in kept.into_iter().filter(|value| !is_edge_cookie(value)) {
             headers.append(SET_COOKIE, value);
         }
     }
@@ -96,8 +96,8 @@ pub(crate) fn strip_response_fields(headers: &mut HeaderMap) {
     }
 }
 
-/// Writes the head of an HTTP/2 service's response for an HTTP/1.1 visitor; says how the body is
-/// framed (`None`: there is none) and whether the connection lives on.
+/// Writes the head of an HTTP/2 service's response for an HTTP/1.1 visitor. Returns the framing of
+/// the body (`None` without a body), and true if the connection stays open.
 pub(crate) fn write_response<B>(
     out: &mut Vec<u8>,
     response: &Response<B>,
@@ -122,13 +122,13 @@ pub(crate) fn write_response<B>(
     http1::write_status_line(out, status, reason(status));
     for (name, value) in response.headers() {
         let kind = FieldKind::of(name.as_str().as_bytes());
-        let is_ours = kind == FieldKind::SetCookie && sets_edge_cookie(value.as_bytes());
-        if !kind.is_hop_by_hop() && kind != FieldKind::ContentLength && !is_ours {
+        let is_edge_cookie = kind == FieldKind::SetCookie && sets_edge_cookie(value.as_bytes());
+        if !kind.is_hop_by_hop() && kind != FieldKind::ContentLength && !is_edge_cookie {
             write_field(out, name.into(), value.into());
         }
     }
-    // The first is the one that the library has compared with the body; a second would be
-    // another reading of where the body ends.
+    // The library has compared the first length with the body. A second one could be interpreted as
+    // another end of the body.
     if let Some(length) = response.headers().get(http::header::CONTENT_LENGTH) {
         write_field(out, field_name!("content-length"), length.into());
     }
@@ -148,9 +148,9 @@ pub(crate) fn write_response<B>(
 mod tests {
     use super::*;
 
-    /// ED-2: whichever versions the two ends speak.
+    /// ED-2: the rule applies to any HTTP versions of the two peers.
     #[test]
-    fn ed_2_cookies_of_the_edge_are_not_the_services_to_set() {
+    fn ed_2_services_cannot_set_cookies_of_the_edge() {
         let mut response = Response::new(());
         let cookies = [
             "a=1",

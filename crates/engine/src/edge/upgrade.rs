@@ -1,5 +1,5 @@
-//! Changes of protocol: the answer that agrees to one, and bytes both ways after it, WebSocket above
-//! all.
+//! Protocol upgrades, above all to WebSocket. The edge checks the 101 response, then copies bytes
+//! in both directions.
 
 use http1::{FieldKind, FieldValue, Protocol, ResponseHead};
 use tokio::io::AsyncWriteExt;
@@ -10,18 +10,18 @@ use super::http1::{ConnectionState, Request, Visitor};
 use super::raw;
 use super::upstream_pool::Http1;
 
-/// A change of protocol that a service was asked for. Behind an answer that agrees to it, the edge
-/// judges nothing any more, so the answer has to be one to this request.
+/// An upgrade that the edge requested from a service. The edge checks nothing more after a 101
+/// response, so the response must belong to this request.
 #[derive(Clone, Debug)]
 pub(crate) struct Upgrade {
     protocol: String,
-    /// What a WebSocket server makes of the request's key (RFC 6455, 4.2.2); `None` for other
-    /// protocols and without a key.
+    /// The `Sec-WebSocket-Accept` value that matches the request's key (RFC 6455, 4.2.2). `None`
+    /// for other protocols and without a key.
     accept: Option<String>,
 }
 
 impl Upgrade {
-    /// `key`: the value of `Sec-WebSocket-Key`, where the request has one.
+    /// `key` is the value of `Sec-WebSocket-Key`, if the request has one.
     pub(super) fn to(protocol: Protocol<'_>, key: Option<FieldValue<'_>>) -> Self {
         let mut upgrade = Self {
             protocol: protocol.as_str().to_owned(),
@@ -33,22 +33,22 @@ impl Upgrade {
         upgrade
     }
 
-    /// The request has this `Sec-WebSocket-Key`.
+    /// Sets the request's `Sec-WebSocket-Key`.
     pub(super) fn has_key(&mut self, key: FieldValue<'_>) {
         if self.is_websocket() {
             self.accept = Some(derive_accept_key(&key));
         }
     }
 
-    /// Whether it is the protocol whose answer is bound to its request by a key.
+    /// True for WebSocket, the protocol whose response is bound to its request by a key.
     pub(super) fn is_websocket(&self) -> bool {
         self.protocol.eq_ignore_ascii_case("websocket")
     }
 
-    /// Judges a 101.
+    /// Checks a 101 response.
     ///
     /// # Errors
-    /// It is no answer to the request that asked for this.
+    /// The response does not belong to the request for this upgrade.
     pub(super) fn check(&self, head: &ResponseHead<'_>) -> Result<(), &'static str> {
         let protocol = head.upgrade.and_then(http1::Protocols::only);
         let is_asked =
@@ -68,29 +68,29 @@ impl Upgrade {
     }
 }
 
-/// Joins the visitor with the service that accepted the upgrade with `head`. What either side sent
-/// ahead goes first.
+/// Copies between the visitor and the service that accepted the upgrade with `head`. Bytes that
+/// either peer sent early are forwarded first.
 pub(super) async fn run(
     visitor: &mut Visitor,
     mut request: Request,
     mut upstream: Http1,
     mut head: Vec<u8>,
 ) -> ConnectionState {
-    // From here on the two ends alone know whether one that pauses is well.
+    // After the upgrade only the two peers can judge pauses, so the stall limit is lifted.
     visitor.io.io.get_ref().0.limit_stall(None);
     let record = &mut request.record;
     record.first_byte();
     head.extend_from_slice(upstream.unread());
-    let ahead = visitor.io.unread().to_vec();
-    visitor.io.consume(ahead.len());
+    let early = visitor.io.unread().to_vec();
+    visitor.io.consume(early.len());
     let joined = async {
         visitor.io.io.write_all(&head).await?;
         visitor.io.io.flush().await?;
-        if !ahead.is_empty() {
-            upstream.io.write_all(&ahead).await?;
+        if !early.is_empty() {
+            upstream.io.write_all(&early).await?;
             upstream.io.flush().await?;
         }
-        let sent = (ahead.len(), head.len());
+        let sent = (early.len(), head.len());
         let source = visitor.seen.source.into();
         raw::pump_upgraded(source, &mut visitor.io.io, &mut upstream.io, record, sent).await
     };

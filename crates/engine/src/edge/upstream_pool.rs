@@ -1,4 +1,4 @@
-//! Connections to services through their tunnels, kept for the next request.
+//! Connections to services through their tunnels, kept open for later requests.
 
 #[cfg(test)]
 mod tests;
@@ -29,57 +29,56 @@ use crate::core::Worker;
 use crate::limits::ThrottledStream;
 use crate::live::LiveTunnel;
 
-/// How long a connection may wait for its next request. Below the 60 to 75 s after which common
-/// servers close theirs, so that we are rarely surprised.
+/// Time that a connection stays in the pool without a request. It is below the 60 to 75 s after
+/// which common servers close idle connections, so that few requests meet a closed connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Waiting connections to one service on one worker: as many as a burst leaves behind that is
-/// worth keeping.
+/// Limit of idle connections to one service on one worker, enough to reuse those of a burst.
 const MAX_IDLE_PER_TUNNEL: usize = 256;
 
-/// Those of them that have left their lane, where the next small request would cost more: as many as
-/// serve the large answers of a few visitors.
+/// Limit of idle connections to one service that have left their lane. A small request is more
+/// expensive on them. The limit is enough for the large responses of a few visitors.
 const MAX_MIGRATED_PER_TUNNEL: usize = 8;
 
-/// Waiting connections on one worker. Each holds one of its agent's streams and data connections,
-/// so that an agent with many tunnels could run out of them by waiting alone.
+/// Limit of idle connections on one worker. Each occupies one of its agent's streams and data
+/// connections, so idle connections alone could exhaust an agent with many tunnels.
 const MAX_IDLE_PER_WORKER: usize = 2048;
 
-/// How long a TLS or HTTP/2 handshake with a service may take.
+/// Time limit of a TLS or HTTP/2 handshake with a service.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The HTTP/1.1 connection of an exchange.
+/// An HTTP/1.1 connection to a service.
 pub(crate) type Http1 = Buffered<UpstreamIo>;
 
-/// A request's place on an HTTP/2 connection that others share.
+/// A slot for one request on a shared HTTP/2 connection.
 pub(crate) struct Http2 {
     pub(crate) send: http2::SendRequest<CountingBody>,
     pub(crate) turn: StreamPermit,
 }
 
-/// Counts one request on its connection, to the end of its answer.
+/// Counts one request on its connection, until its response ends.
 #[derive(Debug)]
 pub(crate) struct StreamPermit(Arc<StreamLimit>);
 
-/// How many requests a connection carries, and how many it may carry.
+/// The number of requests on a connection, and their limit.
 #[derive(Debug)]
 struct StreamLimit {
     active: AtomicUsize,
     most: AtomicUsize,
-    /// Whether the service has said how many; it does so before its first answer.
+    /// True once the service has sent its limit, which precedes its first response.
     known: AtomicBool,
     answered: Notify,
 }
 
-/// Most requests that share a connection, whatever the service lets it carry: each of them has its
-/// part of [`CONNECTION_WINDOW`].
+/// Limit of requests that share a connection, even if the service allows more. Each of them gets
+/// its part of [`CONNECTION_WINDOW`].
 const MAX_CONCURRENT_STREAMS: usize = 32;
 
-/// As much of an answer as may be under way on a line of 50 MB/s and 20 ms.
+/// Window of one response: the bytes in flight on a connection with 50 MB/s and 20 ms.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
-/// As much as all [`MAX_CONCURRENT_STREAMS`] may have under way. What is under way counts until its visitor takes
-/// it, so with less a few visitors who do not read would hold up all others.
+/// Window of all [`MAX_CONCURRENT_STREAMS`] responses. Bytes occupy the window until their visitor
+/// has read them, so with a smaller window a few slow visitors would block all other visitors.
 const CONNECTION_WINDOW: u32 = 32 * STREAM_WINDOW;
 
 /// A connection that is ready for a request.
@@ -88,7 +87,7 @@ pub(crate) enum Connection {
     Http2(Http2),
 }
 
-/// Why there is no connection.
+/// Reason why a request has no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error(transparent)]
@@ -101,33 +100,34 @@ pub(crate) enum ConnectError {
     Deadline,
 }
 
-/// What waits on one worker.
+/// Idle and shared connections of one worker.
 #[derive(Debug)]
 pub(crate) struct UpstreamPool<C = Http1> {
     by_tunnel: HashMap<TunnelId, IdleConnections<C>>,
-    /// How many HTTP/1.1 connections wait.
+    /// Number of idle HTTP/1.1 connections.
     idle: usize,
 }
 
-/// What waits for one tunnel.
+/// Idle and shared connections of one tunnel.
 #[derive(Debug)]
 pub(crate) struct IdleConnections<C = Http1> {
-    /// The most recently used is last, and goes first.
+    /// The most recently used connection is last and is taken first.
     http1: Vec<(C, Instant)>,
     http2: Vec<SharedHttp2>,
 }
 
-/// An HTTP/1.1 connection that may wait for its next request.
+/// An HTTP/1.1 connection that can be pooled.
 pub(crate) trait Reusable {
-    /// Whether it may be used again after it has waited.
+    /// True if the connection can serve another request after it has been idle.
     fn is_reusable(&mut self) -> bool;
 
-    /// As [`TunnelStream::has_moved`].
+    /// Like [`TunnelStream::has_moved`].
     fn has_moved(&self) -> bool;
 }
 
 impl Reusable for Http1 {
-    /// While the speed of its tunnel is used up, a read would say nothing about it.
+    /// The check reads without the bandwidth limit, because a throttled read would show nothing
+    /// about the connection.
     fn is_reusable(&mut self) -> bool {
         self.io.shaped().set_throttled(false);
         let is_quiet = self.is_quiet();
@@ -166,7 +166,7 @@ struct SharedHttp2 {
 }
 
 impl SharedHttp2 {
-    /// A place, where there is one left.
+    /// Acquires a slot, if one is free.
     fn take(&mut self) -> Option<Http2> {
         if self.send.is_closed() || !self.load.has_room() {
             return None;
@@ -193,7 +193,7 @@ impl StreamPermit {
         Self(Arc::clone(load))
     }
 
-    /// The service has answered.
+    /// The service has sent a response.
     pub(super) fn mark_answered(&self) {
         if !self.0.known.swap(true, Ordering::Relaxed) {
             self.0.answered.notify_one();
@@ -218,13 +218,13 @@ impl UpstreamPool {
 
 impl<C: Reusable> UpstreamPool<C> {
     fn take_http2(&mut self, tunnel: TunnelId) -> Option<Http2> {
-        let waiting = self.by_tunnel.get_mut(&tunnel)?;
-        waiting.http2.iter_mut().find_map(SharedHttp2::take)
+        let connections = self.by_tunnel.get_mut(&tunnel)?;
+        connections.http2.iter_mut().find_map(SharedHttp2::take)
     }
 
     fn take_http1(&mut self, tunnel: TunnelId) -> Option<C> {
-        let waiting = self.by_tunnel.get_mut(&tunnel)?;
-        while let Some((mut io, _)) = waiting.http1.pop() {
+        let connections = self.by_tunnel.get_mut(&tunnel)?;
+        while let Some((mut io, _)) = connections.http1.pop() {
             self.idle = self.idle.saturating_sub(1);
             if io.is_reusable() {
                 return Some(io);
@@ -233,91 +233,92 @@ impl<C: Reusable> UpstreamPool<C> {
         None
     }
 
-    /// Takes out what waits for a tunnel that is over, to be dropped outside the lock.
+    /// Removes the connections of a tunnel that ended, to be dropped outside the lock.
     pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Option<IdleConnections<C>> {
-        let waiting = self.by_tunnel.remove(&tunnel)?;
-        self.idle = self.idle.saturating_sub(waiting.http1.len());
-        Some(waiting)
+        let connections = self.by_tunnel.remove(&tunnel)?;
+        self.idle = self.idle.saturating_sub(connections.http1.len());
+        Some(connections)
     }
 
-    /// Keeps a connection whose exchange has ended properly.
+    /// Keeps a connection after a complete exchange.
     fn keep(&mut self, tunnel: TunnelId, io: C) {
         if self.idle >= MAX_IDLE_PER_WORKER {
-            // The others have been used as lately, or are closed before long.
+            // The connections in the pool were used as recently, or are closed soon.
             return;
         }
-        let waiting = self.by_tunnel.entry(tunnel).or_default();
-        if waiting.http1.len() >= MAX_IDLE_PER_TUNNEL {
+        let connections = self.by_tunnel.entry(tunnel).or_default();
+        if connections.http1.len() >= MAX_IDLE_PER_TUNNEL {
             return;
         }
         let place = if io.has_moved() {
-            let moved = |(waiting, _): &&(C, Instant)| waiting.has_moved();
-            let moved = waiting.http1.iter().take_while(moved).count();
+            let moved = |(connection, _): &&(C, Instant)| connection.has_moved();
+            let moved = connections.http1.iter().take_while(moved).count();
             if moved >= MAX_MIGRATED_PER_TUNNEL {
                 return;
             }
-            // They are in front, where they go last.
+            // Migrated connections are in front, so that they are taken last.
             moved
         } else {
-            waiting.http1.len()
+            connections.http1.len()
         };
-        waiting.http1.insert(place, (io, Instant::now()));
+        connections.http1.insert(place, (io, Instant::now()));
         self.idle += 1;
     }
 
     fn share(&mut self, tunnel: TunnelId, shared: SharedHttp2) {
-        let waiting = self.by_tunnel.entry(tunnel).or_default();
-        // Visitors who came at once have opened one each; those that are done are not needed.
-        waiting.http2.retain(|other| !other.load.is_idle());
-        waiting.http2.push(shared);
+        let connections = self.by_tunnel.entry(tunnel).or_default();
+        // Simultaneous requests may each have opened a connection. The idle ones are not needed.
+        connections.http2.retain(|other| !other.load.is_idle());
+        connections.http2.push(shared);
     }
 
-    /// No further request goes out on the shared connection: it did not answer one. Those that
-    /// are under way there have their own deadlines.
+    /// Removes a shared connection that did not respond in time, so that it gets no further
+    /// requests. Requests in flight on it have their own deadlines.
     fn forget_http2(&mut self, tunnel: TunnelId, turn: &StreamPermit) {
-        if let Some(waiting) = self.by_tunnel.get_mut(&tunnel) {
-            let http2 = &mut waiting.http2;
+        if let Some(connections) = self.by_tunnel.get_mut(&tunnel) {
+            let http2 = &mut connections.http2;
             http2.retain(|shared| !Arc::ptr_eq(&shared.load, &turn.0));
         }
     }
 
-    /// Takes out every HTTP/1.1 connection of these tunnels, to be dropped outside the lock.
+    /// Removes all HTTP/1.1 connections of these tunnels, to be dropped outside the lock.
     fn clear(&mut self, tunnels: &[TunnelId]) -> Vec<C> {
         let mut out = Vec::new();
         for tunnel in tunnels {
-            if let Some(waiting) = self.by_tunnel.get_mut(tunnel) {
-                out.extend(waiting.http1.drain(..).map(|(io, _)| io));
+            if let Some(connections) = self.by_tunnel.get_mut(tunnel) {
+                out.extend(connections.http1.drain(..).map(|(io, _)| io));
             }
         }
         self.idle = self.idle.saturating_sub(out.len());
         out
     }
 
-    /// Takes out what has waited for `idle` or for too long, to be closed outside the lock.
+    /// Removes connections that were unused for `idle` or for [`IDLE_TIMEOUT`], to be closed
+    /// outside the lock.
     pub(crate) fn trim(&mut self, now: Instant, idle: Duration) -> Vec<C> {
         let idle = idle.min(IDLE_TIMEOUT);
         let mut out = Vec::new();
-        self.by_tunnel.retain(|_, waiting| {
+        self.by_tunnel.retain(|_, connections| {
             let aged = |used: &Instant| now.saturating_duration_since(*used) >= idle;
             out.extend(
-                waiting
+                connections
                     .http1
                     .extract_if(.., |(_, used)| aged(used))
                     .map(|(io, _)| io),
             );
-            waiting.http2.retain(|shared| {
+            connections.http2.retain(|shared| {
                 let unused = shared.load.is_idle() && aged(&shared.used);
                 !unused && !shared.send.is_closed()
             });
-            !waiting.http1.is_empty() || !waiting.http2.is_empty()
+            !connections.http1.is_empty() || !connections.http2.is_empty()
         });
         self.idle = self.idle.saturating_sub(out.len());
         out
     }
 }
 
-/// Gets a connection for a request of a visitor at `source`: one that waits, unless `fresh`, or a
-/// new one. Cancel safe.
+/// Gets a connection for a request of a visitor at `source`: from the pool, or a new one if the
+/// pool has none or `fresh` is set. Cancel safe.
 pub(crate) async fn connect(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
@@ -325,8 +326,8 @@ pub(crate) async fn connect(
     fresh: bool,
 ) -> Result<Connection, ConnectError> {
     let id = tunnel.view.id;
-    if !fresh && let Some(waiting) = worker.upstreams.lock().take(id) {
-        return Ok(waiting);
+    if !fresh && let Some(connection) = worker.upstreams.lock().take(id) {
+        return Ok(connection);
     }
     open(
         worker,
@@ -337,22 +338,22 @@ pub(crate) async fn connect(
     .await
 }
 
-/// Keeps a connection whose exchange has ended properly, where its tunnel goes on. That is looked
-/// at under the lock: [`Core::forget_upstreams`](crate::core::Core::forget_upstreams) finds it, or
-/// it is not kept.
+/// Keeps a connection after a complete exchange, if its tunnel is still online. The check is made
+/// under the lock, so that [`Core::forget_upstreams`](crate::core::Core::forget_upstreams) finds
+/// every connection that is kept.
 pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1) {
     let mut upstreams = worker.upstreams.lock();
     if worker.core.live.is_online(&tunnel) {
         upstreams.keep(tunnel, io);
     } else {
-        // Not under the lock, as it takes a while.
+        // Closing takes a while, so it happens outside the lock.
         drop(upstreams);
         drop(io);
     }
 }
 
-/// Opens a connection that speaks HTTP/1.1, whatever the tunnel says: for protocols that begin
-/// with an upgrade.
+/// Opens an HTTP/1.1 connection even if the tunnel prefers HTTP/2, for protocols that start with an
+/// upgrade.
 pub(crate) async fn connect_http1(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
@@ -369,8 +370,8 @@ pub(crate) async fn connect_http1(
     Ok(Buffered::new(io))
 }
 
-/// Opens a stream for a visitor whose bytes are not ours to read. Where the service speaks TLS
-/// (`upstream_tls`), it is offered the `protocol` that the visitor speaks, and nothing else.
+/// Opens a stream for a visitor whose bytes the edge does not parse. If the service uses TLS
+/// (`upstream_tls`), the handshake offers only the `protocol` that the visitor uses.
 pub(super) async fn connect_raw(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
@@ -397,7 +398,8 @@ async fn open(
         // Many requests share an HTTP/2 connection.
         Purpose::Shared
     } else if tunnel.view.properties.upstream_tls == Some(true) {
-        // It may become one, and in TLS turns are not seen.
+        // The connection may become HTTP/2, and inside TLS the turns of an exchange are not
+        // visible.
         Purpose::Bytes
     } else {
         Purpose::Exchanges
@@ -433,18 +435,18 @@ async fn open(
         answered: Notify::new(),
     });
     let turn = StreamPermit::take(&load);
-    // Ends when the last sender is gone; the runtime owns it until then. An error of the
-    // connection is every exchange's error, and told there.
-    let learns = Arc::clone(&load);
+    // The task ends when the last sender is dropped. Every exchange gets and reports an error of
+    // the connection itself.
+    let limit = Arc::clone(&load);
     worker.runtime.spawn(async move {
         tokio::pin!(connection);
         loop {
             tokio::select! {
                 _ended = &mut connection => return,
-                () = learns.answered.notified() => {}
+                () = limit.answered.notified() => {}
             }
             let most = connection.current_max_send_streams();
-            learns
+            limit
                 .most
                 .store(most.min(MAX_CONCURRENT_STREAMS), Ordering::Relaxed);
         }
@@ -455,7 +457,7 @@ async fn open(
         used: Instant::now(),
     };
     let mut upstreams = worker.upstreams.lock();
-    // As in `keep`.
+    // As in `keep`, the check is made under the lock.
     if worker.core.live.is_online(&tunnel.view.id) {
         upstreams.share(tunnel.view.id, shared);
     }
@@ -463,8 +465,8 @@ async fn open(
     Ok(Connection::Http2(Http2 { send, turn }))
 }
 
-/// Opens a stream. Where the agent has as many as it may have, those of its own that only wait for
-/// requests make room; other agents' stay.
+/// Opens a stream. If the agent has reached its limit, its own idle connections are closed to free
+/// streams. Those of other agents are kept.
 async fn open_stream(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
@@ -493,13 +495,13 @@ async fn open_stream(
     opened
 }
 
-/// Says that the service's HTTP/2 connection did not answer in time: the next request gets
-/// another, which may lead to a service that is well.
+/// Removes an HTTP/2 connection that did not respond in time. The next request opens a new one,
+/// which may reach a healthy service.
 pub(super) fn discard_http2(worker: &Worker, tunnel: &LiveTunnel<Agent>, turn: &StreamPermit) {
     worker.upstreams.lock().forget_http2(tunnel.view.id, turn);
 }
 
-/// A stream to a service, with or without TLS of the service's own.
+/// A stream to a service, with or without TLS inside the tunnel.
 #[derive(Debug)]
 pub(crate) enum UpstreamIo {
     Plain(ThrottledStream<TunnelStream>),
@@ -507,7 +509,7 @@ pub(crate) enum UpstreamIo {
 }
 
 impl UpstreamIo {
-    /// Why the agent refused the stream, if it did and said.
+    /// Reason why the agent refused the stream, if it sent one.
     pub(crate) fn refusal(&self) -> Option<wire::Error> {
         self.stream().refusal()
     }

@@ -1,7 +1,7 @@
 //! A token bucket in one atomic: the generic cell rate algorithm (GCRA, ITU-T I.371).
 //!
-//! What is kept is the moment at which the bucket will be full again. Drawing moves it away, time
-//! brings it nearer. So the rate is not part of the state, and may change at any moment.
+//! The state is the moment at which the bucket will be full again. Taking units moves it into the
+//! future. The rate is not part of the state and may change at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use std::time::Duration;
 /// Nanoseconds since some moment that one bucket always uses.
 pub(crate) type Nanos = u64;
 
-/// How fast a bucket fills, and how much is in a full one.
+/// The rate at which a bucket fills, and its capacity as a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     per_second: u64,
     burst: Duration,
 }
 
-/// A bucket. The default one is full. One that is drawn from is not taken from.
+/// A bucket. The default one is full. Use only one of `take` and `reserve` on a bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
     full_at: AtomicU64,
@@ -25,7 +25,8 @@ pub(crate) struct Bucket {
 const SECOND: u64 = 1_000_000_000;
 
 impl Rate {
-    /// So many units a second. A full bucket has what comes in within `burst`, at least one unit.
+    /// A rate of `per_second` units. The capacity is the units of the time `burst`, at least one
+    /// unit.
     pub(crate) const fn new(per_second: u64, burst: Duration) -> Self {
         Self { per_second, burst }
     }
@@ -34,7 +35,7 @@ impl Rate {
         self.per_second
     }
 
-    /// How long so many units take to come in, rounded up so that no unit is a gift; `None` where
+    /// Time in which so many units become available, rounded up so that no unit is free; `None` if
     /// they never do.
     fn time_for(self, units: u64) -> Option<Nanos> {
         let rate = u128::from(self.per_second);
@@ -42,7 +43,7 @@ impl Rate {
         u64::try_from(nanos.checked_div(rate)?).ok()
     }
 
-    /// How far off the moment may be at which the bucket is full.
+    /// Longest time until the bucket is full.
     fn depth(self) -> Option<Nanos> {
         let burst = u64::try_from(self.burst.as_nanos()).ok()?;
         Some(burst.max(self.time_for(1)?))
@@ -53,17 +54,17 @@ impl Bucket {
     /// Takes one unit, or nothing.
     ///
     /// # Errors
-    /// There is none; how long until there is, if nobody else comes. At a rate of nothing there
-    /// never is: then it says a second.
+    /// The time until a unit is available, if no other caller takes one. At a rate of zero there
+    /// never is one: then it is a second.
     pub(crate) fn take(&self, rate: Rate, now: Nanos) -> Result<(), Duration> {
         let never = Duration::from_secs(1);
         let cost = rate.time_for(1).ok_or(never)?;
-        // Whole units: what rounding adds to one must not cost the last of them.
+        // Whole units: rounding up the time of one must not cost the last of them.
         let units = u128::from(rate.per_second) * rate.burst.as_nanos() / u128::from(SECOND);
         let units = u64::try_from(units).unwrap_or(u64::MAX).max(1);
         let empty = now.saturating_add(cost.saturating_mul(units));
-        // Further off than an empty bucket: the clock was set back, or the rate was another. It is
-        // empty from now on.
+        // Further away than for an empty bucket: the clock was set back, or the rate was different.
+        // The bucket is empty from now on.
         if self.full_at.load(Ordering::Relaxed) > empty {
             self.full_at.fetch_min(empty, Ordering::Relaxed);
         }
@@ -77,8 +78,8 @@ impl Bucket {
         taken.map(drop)
     }
 
-    /// Takes so many units whether or not they are there yet, and says when they are: whoever
-    /// draws waits for so long. Draws are served in their order. `None`: they never are.
+    /// Takes so many units, available or not, and returns the time until they are: the caller has
+    /// to wait for it. Reservations are served in order. `None`: they never are.
     pub(crate) fn reserve(&self, units: u64, rate: Rate, now: Nanos) -> Option<Duration> {
         let (cost, depth) = rate.time_for(units).zip(rate.depth())?;
         let then = self.update(|full_at| Ok::<_, ()>(full_at.max(now).saturating_add(cost)));
@@ -86,22 +87,22 @@ impl Bucket {
         Some(Duration::from_nanos(short))
     }
 
-    /// Puts the one unit back that was taken.
+    /// Returns one unit that was taken.
     pub(crate) fn refund_one(&self, rate: Rate) {
         if let Some(cost) = rate.time_for(1) {
             self.refund_time(cost);
         }
     }
 
-    /// Gives back what was drawn and not used: rounded down, so that no more comes back than was
-    /// paid for it.
+    /// Returns units that were reserved and not used. The time is rounded down, so that it is never
+    /// more than what was taken.
     pub(crate) fn refund(&self, units: u64, rate: Rate) {
         if let Some(cost) = rate.time_for(units) {
             self.refund_time(cost.saturating_sub(1));
         }
     }
 
-    /// A moment before now is as good as now, so nobody gains more by it than was taken.
+    /// A time in the past counts as now, so a refund is never more than what was taken.
     fn refund_time(&self, by: Nanos) {
         self.update(|full_at| Ok::<_, ()>(full_at.saturating_sub(by)))
             .ok();
@@ -134,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// What a rate allows within a time: the bucket, and what comes in.
+    /// Units that a rate allows within a time: a full bucket, and the units that become available.
     fn allowed(rate: Rate, time: Nanos) -> u128 {
         let time = u128::from(time) + rate.burst.as_nanos();
         let whole = time * u128::from(rate.per_second) / u128::from(SECOND);
@@ -148,7 +149,7 @@ mod tests {
     }
 
     proptest! {
-        /// Within any time no more passes than a full bucket and what came in meanwhile.
+        /// In any period no more than a full bucket and the units of that period can be taken.
         #[test]
         fn no_more_is_taken_than_the_burst_and_the_rate_allow(
             per_second in 1_u64..100_000,
@@ -173,7 +174,7 @@ mod tests {
             }
         }
 
-        /// The same of those who wait for what they drew, and give back what they did not use.
+        /// The same for callers that wait for their reservation and return unused units.
         #[test]
         fn who_waits_for_what_it_drew_keeps_to_the_rate(
             per_second in 1_u64..1_000_000,
@@ -185,7 +186,7 @@ mod tests {
             let mut now = 1_000_000_000_000;
             let mut passed = vec![];
             for (wait, units, unused) in steps {
-                // No more than a full bucket has: it is there at once or later, never early.
+                // At most the capacity of a bucket: available immediately or later, never early.
                 let units = units.min(narrow(allowed(rate, 0)).max(1));
                 let unused = unused.min(units);
                 now += wait;
@@ -202,7 +203,7 @@ mod tests {
             }
         }
 
-        /// What is allowed is given: who comes no faster than the rate is never refused.
+        /// Callers that keep to the rate are never refused.
         #[test]
         fn who_keeps_to_the_rate_is_never_refused(
             per_second in 1_u64..1_000_000,

@@ -1,4 +1,4 @@
-//! How many visits are under way at once: in the engine, and of each project of a managed one.
+//! Concurrent visits: of the engine, and of each project of a managed one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,15 +8,15 @@ use types::problem::Problem;
 use crate::core::Core;
 use crate::directory::Project;
 
-/// The visits of a project that are under way.
+/// The active visits of a project.
 #[derive(Debug, Default)]
 pub struct ConcurrencyLimit(AtomicUsize);
 
-/// One of them, until this is dropped.
+/// The permit of one visit, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct VisitPermit(Arc<Project>);
 
-/// There is no place for a further visit.
+/// There is no capacity for a further visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConcurrencyError {
     #[error("the engine has as many visits under way as it may have: {0}")]
@@ -26,8 +26,8 @@ pub(crate) enum ConcurrencyError {
 }
 
 impl VisitPermit {
-    /// A place for a visit of `project` that has begun. `None`: it takes nobody's, as the project
-    /// is the only one.
+    /// A permit for a visit of `project` that has started. `None`: it is not counted, because the
+    /// project is the only one.
     pub(crate) fn take(
         core: &Core,
         project: &Arc<Project>,
@@ -45,8 +45,8 @@ impl VisitPermit {
 
     fn within(project: &Arc<Project>, most: usize) -> Result<Self, ConcurrencyError> {
         let place = Self(Arc::clone(project));
-        // Counted first, and given back with the place: of two that come at once none is one too
-        // many.
+        // Counted first and released with the permit, so that of two concurrent visits none can
+        // exceed the limit.
         if project.places.0.fetch_add(1, Ordering::Relaxed) >= most {
             return Err(ConcurrencyError::Project(most));
         }
@@ -68,7 +68,7 @@ impl From<ConcurrencyError> for Problem {
     }
 }
 
-/// Seconds after which a visitor may try again: most visits last less.
+/// Seconds after which a visitor may try again: most visits are shorter.
 const RETRY: u32 = 1;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The rate of an agent's messages.
 //!
-//! A message costs little; one that opens or closes a tunnel is an event for every watcher. So
-//! messages have a rate for each control channel, and changes one for each channel and for the
-//! project with all of its channels. An agent beyond it is not refused: its channel is read more
+//! A message is cheap, but one that opens or closes a tunnel is an event for every watcher. So
+//! messages have a rate for each control channel, and changes have one for each channel and one for
+//! all channels of the project. An agent above the rate is not refused; its channel is read more
 //! slowly.
 
 use std::sync::LazyLock;
@@ -22,8 +22,8 @@ pub(crate) struct MessageRate {
 pub(crate) struct ChangeRate(Bucket);
 
 impl MessageRate {
-    /// Counts a message, and says how long to wait before the next one is read. `project` is given
-    /// for a message that changes what is online.
+    /// Counts a message, and returns the time to wait before the next one is read. `project` is set
+    /// for a message that changes tunnels.
     pub(crate) fn count(&self, project: Option<&ChangeRate>, now: Nanos) -> Duration {
         let wait = self.messages.reserve(1, MESSAGES, now).unwrap_or_default();
         let Some(project) = project else {
@@ -35,7 +35,7 @@ impl MessageRate {
 }
 
 impl ChangeRate {
-    /// Counts a change, and says how long it takes until there is room for it.
+    /// Counts a change, and returns the time until it is within the rate.
     fn count(&self, now: Nanos) -> Duration {
         let wait = self.0.reserve(1, PROJECT_CHANGES, now);
         wait.unwrap_or_default()
@@ -44,8 +44,8 @@ impl ChangeRate {
     /// Counts an agent that connects.
     ///
     /// # Errors
-    /// How long the project's changes have to wait already, where that is longer than an agent
-    /// waits for the answer to its hello.
+    /// The time that the project's changes already have to wait, if it is longer than an agent
+    /// waits for the response to its hello.
     pub(crate) fn connect(&self, now: Nanos) -> Result<(), Duration> {
         let wait = self.count(now);
         if wait <= LONGEST_WAIT {
@@ -56,25 +56,25 @@ impl ChangeRate {
     }
 }
 
-/// The present moment for these rates: one that no setting of the clock moves.
+/// The current time for these rates, from a clock that is never set back.
 pub(crate) fn monotonic() -> Nanos {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     Nanos::try_from(START.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
 }
 
-/// Messages of one channel: 5000 a second, and 20,000 at once. An agent that brings a connection for
-/// each visitor sends one for each handshake, of which a core makes fewer.
+/// Messages of one channel: 5000 a second, and a burst of 20,000. An agent that opens a connection
+/// for each visitor sends one for each TLS handshake, and a core handles fewer of these.
 const MESSAGES: Rate = Rate::new(5_000, Duration::from_secs(4));
 
-/// Changes of one channel: 100 a second, and 20,000 at once: twice the tunnels of the largest agent
-/// that was measured.
+/// Changes of one channel: 100 a second, and a burst of 20,000: twice the tunnels of the largest
+/// agent that was measured.
 const CHANGES: Rate = Rate::new(100, Duration::from_secs(200));
 
-/// Changes of a project: 500 a second, and 60,000 at once: as many as an engine has agents and
-/// tunnels by default, since all of them return after a restart.
+/// Changes of a project: 500 a second, and a burst of 60,000: as many as an engine has agents and
+/// tunnels by default, because all of them reconnect after a restart.
 const PROJECT_CHANGES: Rate = Rate::new(500, Duration::from_mins(2));
 
-/// Agents wait 10 s for the answer to their hello.
+/// Agents wait 10 s for the response to their hello.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
 
     const SECOND: Nanos = 1_000_000_000;
 
-    /// An agent with 10,000 tunnels opens them at once, and once more after a cut.
+    /// An agent with 10,000 tunnels opens them all together, and again after a disconnect.
     #[test]
     fn an_agent_may_open_and_close_ten_thousand_tunnels_at_once() {
         let (channel, project) = (MessageRate::default(), ChangeRate::default());
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(wait, Duration::from_millis(2));
         let other = ChangeRate::default();
         assert_eq!(channel.count(Some(&other), SECOND), Duration::ZERO);
-        // Agents that connect and go are changes, too.
+        // Agents that connect and disconnect are changes as well.
         let mut connected = 0;
         while project.connect(SECOND).is_ok() {
             connected += 1;

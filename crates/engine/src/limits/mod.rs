@@ -1,10 +1,10 @@
-//! What the plan of a project allows its tunnels: requests in a second, which are refused beyond
-//! it, and bytes in a second, which are slowed down. Beside it what every project is held to: visits
-//! at once, and messages of its agents.
+//! Limits of a project's plan for its tunnels: requests per second, which are refused above the
+//! limit, and bytes per second, which are throttled. In addition there are limits for every
+//! project: concurrent visits, and messages of its agents.
 //!
-//! What a plan allows is kept for each tunnel and for the project, as token buckets ([`bucket`]) without a
-//! lock. The rates are the project's, and are looked up each time: what the platform changes is in
-//! force at once. A community engine has none, and does nothing here.
+//! Usage is kept for each tunnel and for the project, in lock-free token buckets ([`bucket`]). The
+//! rates belong to the project and are read each time, so that a change by the platform applies
+//! immediately. A community engine has no rates and does nothing here.
 
 mod bucket;
 mod concurrency;
@@ -28,7 +28,7 @@ pub(crate) use self::throttled_stream::ThrottledStream;
 use crate::clock::Clock;
 use crate::directory::Project;
 
-/// What was used of a tunnel or of a project lately.
+/// Recent usage of a tunnel or of a project.
 #[derive(Debug, Default)]
 pub struct Meters {
     requests: Bucket,
@@ -38,14 +38,14 @@ pub struct Meters {
     down: Bucket,
 }
 
-/// How many bytes may go through in a second, each way, where every read and write can ask.
+/// Bytes per second in each direction, shared by all reads and writes.
 #[derive(Debug)]
 pub struct Speed {
     project: AtomicU64,
     tunnel: AtomicU64,
 }
 
-/// A limit that a visitor has met.
+/// A limit that a visitor has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than the plan allows: `{limit}` is {per_second}")]
 pub(crate) struct RateExceeded {
@@ -54,7 +54,7 @@ pub(crate) struct RateExceeded {
     wait: Duration,
 }
 
-/// What may come at once, after a pause: as much as in a second.
+/// Capacity of a full bucket: the requests of one second.
 const REQUEST_BURST: Duration = Duration::from_secs(1);
 
 /// No limit.
@@ -78,7 +78,7 @@ impl Speed {
         set(&self.tunnel, limits.tunnel_bytes_per_second);
     }
 
-    /// Of a tunnel and of the whole project.
+    /// The limits of a tunnel and of the whole project.
     fn get(&self) -> [Option<u64>; 2] {
         [&self.tunnel, &self.project].map(|speed| {
             let speed = speed.load(Ordering::Relaxed);
@@ -87,11 +87,11 @@ impl Speed {
     }
 }
 
-/// Counts a request or a connection of a visitor who was let in to a tunnel. Those who are kept
-/// out cost nobody anything, and are not counted.
+/// Counts a request or a connection of a visitor that was admitted to a tunnel. Refused visitors
+/// cost nothing and are not counted.
 ///
 /// # Errors
-/// Which limit does not allow it now. Nothing is counted then.
+/// The limit that does not allow it now. Nothing is counted then.
 pub(crate) fn count(
     project: &Project,
     tunnel: &Meters,

@@ -1,14 +1,14 @@
-//! The order in which a bounded memory forgets: the oldest first, of a project that has more than
-//! its share before others'.
+//! The eviction order of a bounded memory: the oldest entry first, but projects that exceed their
+//! share before all others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Keys in the order in which they were noted, of all projects and of each.
+/// Keys in the order in which they were added, for all projects and for each.
 #[derive(Debug)]
 pub(crate) struct ArrivalOrder<K> {
     next: u64,
     keys: BTreeMap<u64, K>,
-    /// The places of each project.
+    /// The positions of each project.
     of_project: HashMap<Box<str>, BTreeSet<u64>>,
 }
 
@@ -23,7 +23,7 @@ impl<K> Default for ArrivalOrder<K> {
 }
 
 impl<K> ArrivalOrder<K> {
-    /// Notes a key as the newest of a project, and returns its place.
+    /// Adds a key as the newest of a project, and returns its position.
     pub(crate) fn add(&mut self, key: K, project: &str) -> u64 {
         let place = self.next;
         self.next += 1;
@@ -58,7 +58,7 @@ impl<K> ArrivalOrder<K> {
         self.keys.len()
     }
 
-    /// How many projects have a key.
+    /// Number of projects that have a key.
     #[cfg(test)]
     pub(crate) fn projects(&self) -> usize {
         self.of_project.len()

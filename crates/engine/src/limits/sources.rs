@@ -1,8 +1,8 @@
-//! How many requests over HTTP/2 of one source are served at once.
+//! Concurrent HTTP/2 requests of one source.
 //!
-//! A connection of HTTP/1.1, and a raw one, is one visit, so connections bound what a source has of
-//! them (`limits.max_connections_per_source`). One of HTTP/2 carries hundreds. A connection looks its
-//! source up once ([`SourceVisits::of`]); a request counts without a lock.
+//! Each HTTP/1.1 or raw connection is one visit, so the limit of connections applies to them
+//! (`limits.max_connections_per_source`). An HTTP/2 connection carries hundreds of visits. A
+//! connection looks up its source once ([`SourceVisits::of`]); a request counts without a lock.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use types::problem::Problem;
 
-/// The sources that have a connection of HTTP/2. Its size is bounded by their number.
+/// The sources that have an HTTP/2 connection. Its size is bounded by their number.
 #[derive(Debug)]
 pub(crate) struct SourceVisits {
     most: usize,
@@ -34,11 +34,11 @@ pub(crate) struct VisitCount {
     count: Arc<AtomicUsize>,
 }
 
-/// One visit, until this is dropped.
+/// One visit, counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct SourceVisit(Arc<VisitCount>);
 
-/// The source has as many visits in flight as one may have.
+/// The source has reached its limit of visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("your address has as many requests in flight as one may have here: {0}")]
 pub(crate) struct SourceBusy(usize);
@@ -68,7 +68,7 @@ impl VisitCount {
     pub(crate) fn enter(self: &Arc<Self>) -> Result<SourceVisit, SourceBusy> {
         let most = self.visits.most;
         let visit = SourceVisit(Arc::clone(self));
-        // Counted first, and given back with the visit.
+        // Counted first, and released with the visit.
         if self.count.fetch_add(1, Ordering::Relaxed) >= most {
             return Err(SourceBusy(most));
         }
@@ -102,7 +102,7 @@ impl From<SourceBusy> for Problem {
     }
 }
 
-/// Seconds after which a visitor may try again: most visits last less.
+/// Seconds after which a visitor may try again: most visits are shorter.
 const RETRY: u32 = 1;
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
         );
         let other = of("192.0.2.2");
         drop(other.enter().unwrap());
-        // A visit counts until its end, whatever becomes of its connection.
+        // A visit counts until its end, even if its connection is closed earlier.
         drop((first, other));
         assert_eq!(visits.by_source.lock().len(), 1);
         drop(one);

@@ -1,10 +1,9 @@
-//! A stream to a service that goes no faster than the plan allows.
+//! A stream to a service that is no faster than the plan allows.
 //!
-//! Whatever speaks through it (requests, WebSocket, HTTP/2, bytes) only sees a slow service. Each
-//! read and write draws what it may move from the buckets of its tunnel and its project, in small
-//! shares, and waits for them where they are empty. Draws are served in their order, so streams
-//! take turns. What was drawn and not used goes back at once: a stream that is silent holds
-//! nothing.
+//! Any protocol on top of it (requests, WebSocket, HTTP/2, bytes) only sees a slow service. Each
+//! read and write reserves its bytes in the buckets of its tunnel and its project, in small shares,
+//! and waits if they are empty. Reservations are served in order, so streams take turns. Unused
+//! bytes are returned immediately, so an idle stream reserves nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -26,7 +25,7 @@ pub(crate) struct ThrottledStream<S> {
     io: S,
     /// `None`: there are no limits here, and will be none.
     lanes: Option<Box<Directions>>,
-    /// Whether the limits hold now.
+    /// True while the limits apply.
     held_back: bool,
 }
 
@@ -41,13 +40,13 @@ struct Directions {
 /// One direction.
 #[derive(Debug, Default)]
 struct Direction {
-    /// Kept between waits.
+    /// Reused for all waits.
     sleep: Option<Pin<Box<Sleep>>>,
     sleeping: bool,
     share: Option<Reservation>,
 }
 
-/// Bytes that were drawn, and from what.
+/// Reserved bytes and their buckets.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     bytes: u64,
@@ -55,17 +54,17 @@ struct Reservation {
     rates: [Option<Rate>; 2],
 }
 
-/// What may go through at once after a pause: long enough to make up for the grain of timers.
+/// Burst after a pause: long enough to compensate for the resolution of timers.
 const BURST: Duration = Duration::from_millis(250);
 
-/// Shares of a second's bytes: what one stream draws at once at most, so that others get their
-/// turn.
+/// Largest part of a second's bytes that one stream reserves at a time, so that other streams get
+/// their turn.
 const SHARES: u64 = 20;
-/// Largest share: what is moved at once is not much more.
+/// Largest share: not much more is moved at a time.
 const SHARE: u64 = 64 * 1024;
 
 impl<S> ThrottledStream<S> {
-    /// As fast as the tunnel may be.
+    /// A stream with the speed limits of the tunnel.
     pub(crate) fn new<A>(io: S, tunnel: &LiveTunnel<A>) -> Self {
         Self::with(io, &tunnel.meters, &tunnel.project)
     }
@@ -87,8 +86,8 @@ impl<S> ThrottledStream<S> {
         }
     }
 
-    /// Whether the limits hold from now on, as they do from the beginning: a look at what waits
-    /// here must not be told to wait itself.
+    /// Turns the limits on or off; they are on initially. A poll for waiting data must not have to
+    /// wait itself.
     pub(crate) fn set_throttled(&mut self, held_back: bool) {
         self.held_back = held_back;
     }
@@ -129,7 +128,8 @@ impl Drop for Directions {
 }
 
 impl Direction {
-    /// How many bytes may be moved now, `most` or fewer. [`Self::moved`] says how many were.
+    /// Returns the number of bytes that may be moved now, at most `most`. Report the moved ones
+    /// with [`Self::moved`].
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -146,7 +146,7 @@ impl Direction {
             let mut wait = Duration::ZERO;
             for (bucket, rate) in buckets.into_iter().zip(rates) {
                 let Some(rate) = rate else { continue };
-                // At a speed of nothing nothing ever passes.
+                // At a speed of zero nothing can ever be moved.
                 let Some(drawn) = bucket.reserve(bytes, rate, now()) else {
                     return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
                 };
@@ -176,7 +176,7 @@ impl Direction {
         self.sleeping = true;
     }
 
-    /// So many bytes were moved of those that might be.
+    /// Records that so many of the reserved bytes were moved.
     fn moved(&mut self, bytes: usize, buckets: [&Bucket; 2]) {
         let Some(share) = self.share.take() else {
             return;
@@ -193,7 +193,7 @@ impl Direction {
     }
 }
 
-/// Of a clock that is never set back.
+/// The current time of a clock that is never set back.
 fn now() -> Nanos {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     Nanos::try_from(START.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// A stream that has everything to say, and takes everything.
+    /// A stream with endless data in both directions.
     fn endless(project: &Arc<Project>, tunnel: &Arc<Meters>) -> ThrottledStream<DuplexStream> {
         let (near, mut far) = duplex(256 * 1024);
         tokio::spawn(async move {
@@ -308,14 +308,14 @@ mod tests {
         ThrottledStream::with(near, tunnel, project)
     }
 
-    /// How long it takes to read so many bytes; time stands still but for waits.
+    /// Time to read so many bytes; the test's clock only advances during waits.
     async fn time_to_read(stream: &mut ThrottledStream<DuplexStream>, bytes: usize) -> Duration {
         let begun = Instant::now();
         stream.read_exact(&mut vec![0; bytes]).await.unwrap();
         begun.elapsed()
     }
 
-    /// What `bytes` may take at [`RATE`]: what a full bucket has comes at once.
+    /// Time that `bytes` may take at [`RATE`]: the content of a full bucket takes none.
     fn expected(bytes: usize) -> Duration {
         let millis = bytes as u64 * 1000 / RATE;
         Duration::from_millis(millis).saturating_sub(BURST)
@@ -354,8 +354,8 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
     }
 
-    /// Streams of one tunnel take turns, and tunnels of one project; together they keep to the
-    /// speed.
+    /// Streams of one tunnel take turns, and so do tunnels of one project. Together they keep to
+    /// the speed.
     #[tokio::test(start_paused = true)]
     async fn streams_share_what_there_is() {
         let project = project(limits(None, Some(RATE)));
@@ -371,8 +371,8 @@ mod tests {
         });
         for read in reading {
             let took = read.await.unwrap() - begun;
-            // Nobody is done long before the others: what one of them has of the full bucket is
-            // all that it is ahead. Without turns the first would be done after a second.
+            // No stream finishes long before the others. One of them is ahead by at most its part
+            // of the full bucket. Without turns the first would finish after a second.
             let all = expected(400_000);
             assert!(took <= all + Duration::from_millis(100), "{took:?}");
             assert!(took + Duration::from_millis(1100) >= all, "{took:?}");
@@ -397,7 +397,7 @@ mod tests {
         let mut stream = endless(&project, &tunnel);
         let time = time_to_read(&mut stream, 100_000).await;
         assert!(is_about(time, expected(100_000)), "{time:?}");
-        // Those that were waiting give back what they had drawn.
+        // Waiting streams return their reservations.
         let mut waiting: Vec<_> = (0..100).map(|_| endless(&project, &tunnel)).collect();
         for stream in &mut waiting {
             let mut bytes = [0; 5000];
@@ -409,8 +409,8 @@ mod tests {
         assert!(time < Duration::from_millis(1500), "{time:?}");
     }
 
-    /// What waits on a stream is seen while nothing may pass, or a connection that has ended
-    /// would be used again.
+    /// Data that waits on a stream is noticed while throttled. Otherwise a connection that has
+    /// ended would be used again.
     #[tokio::test(start_paused = true)]
     async fn a_look_at_a_stream_sees_what_the_speed_holds_back() {
         let project = project(limits(Some(RATE), None));

@@ -1,4 +1,5 @@
-//! Who a connection is from: the peer, or whom a trusted proxy names (`edge.trusted_proxies`).
+//! Determines the source of a connection: the peer, or the address that a trusted proxy
+//! (`edge.trusted_proxies`) reports for it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -16,11 +17,11 @@ use super::connections::SocketPermit;
 use crate::core::Core;
 use crate::metrics::ProxyHeader;
 
-/// How long a proxy may take for its header, which it sends before anything else: one packet, and
-/// time to send it once more (section 2: at least 3 s).
+/// Time limit of a proxy's header, which precedes all other data. It allows for one packet and its
+/// retransmission (section 2: at least 3 s).
 const HEADER_DEADLINE: Duration = Duration::from_secs(5);
 
-/// As [`admit`], for a port that visitors alone come to.
+/// Like [`admit`], for a port that only visitors use.
 pub(super) async fn admit_visitor(
     stream: TcpStream,
     peer: SocketAddr,
@@ -30,8 +31,8 @@ pub(super) async fn admit_visitor(
     is_visitor(&mut socket, core).then_some(socket)
 }
 
-/// Whether a connection that turned out to be a visitor's may stay: what is left at the end is for
-/// others.
+/// True if a connection of a visitor may continue. The last free connections are reserved for
+/// agents and the Engine API.
 pub(super) fn is_visitor(socket: &mut Socket, core: &Core) -> bool {
     let refused = SocketPermit::is_in_reserve(socket);
     if refused {
@@ -40,15 +41,15 @@ pub(super) fn is_visitor(socket: &mut Socket, core: &Core) -> bool {
     !refused
 }
 
-/// Makes the socket of a connection that was accepted from `peer`. From a trusted proxy it may
-/// begin with a PROXY header, which is taken off and says who the peer is; nobody else's bytes
-/// are looked at. `None`: the connection ended, or began with a header that is none.
+/// Creates the socket of a connection that was accepted from `peer`. On a connection from a trusted
+/// proxy, a PROXY header is removed, and it determines the peer. On other connections no bytes are
+/// read. `None` if the connection closed, or if it started with a malformed header.
 pub(super) async fn admit(stream: TcpStream, peer: SocketAddr, core: &Core) -> Option<Socket> {
-    let socket = told(Socket::new(stream, peer), peer, core).await?;
+    let socket = apply_proxy_header(Socket::new(stream, peer), peer, core).await?;
     count(socket, core)
 }
 
-/// Counts a connection by its source.
+/// Counts a connection for its source.
 fn count(mut socket: Socket, core: &Core) -> Option<Socket> {
     match core.connections.begin(socket.peer().ip()) {
         Ok(counted) => {
@@ -62,16 +63,16 @@ fn count(mut socket: Socket, core: &Core) -> Option<Socket> {
     }
 }
 
-/// Takes the header of a trusted proxy off.
-async fn told(mut socket: Socket, peer: SocketAddr, core: &Core) -> Option<Socket> {
+/// Removes the header of a trusted proxy and applies it.
+async fn apply_proxy_header(mut socket: Socket, peer: SocketAddr, core: &Core) -> Option<Socket> {
     if !is_trusted(&core.config.trusted_proxies, peer.ip()) {
         return Some(socket);
     }
-    let mut said = Vec::new();
-    match read_in_time(&mut socket, &mut said).await {
+    let mut received = Vec::new();
+    match read_in_time(&mut socket, &mut received).await {
         ParsedHeader::Header { source, len } => {
             core.metrics.proxy_header(ProxyHeader::Accepted);
-            socket.unread(said.get(len..).unwrap_or_default()).ok()?;
+            socket.unread(received.get(len..).unwrap_or_default()).ok()?;
             if let Some(source) = source {
                 socket.set_peer(source);
             }
@@ -79,7 +80,7 @@ async fn told(mut socket: Socket, peer: SocketAddr, core: &Core) -> Option<Socke
         }
         ParsedHeader::Absent => {
             core.metrics.proxy_header(ProxyHeader::Absent);
-            socket.unread(&said).ok()?;
+            socket.unread(&received).ok()?;
             Some(socket)
         }
         ParsedHeader::Malformed => {
@@ -87,34 +88,35 @@ async fn told(mut socket: Socket, peer: SocketAddr, core: &Core) -> Option<Socke
             debug!(%peer, "a PROXY header that is none");
             None
         }
-        // Ended before it said what it is.
+        // The connection closed without data.
         ParsedHeader::Partial => None,
     }
 }
 
-/// As [`read_header`], within [`HEADER_DEADLINE`].
-async fn read_in_time(socket: &mut Socket, said: &mut Vec<u8>) -> ParsedHeader {
-    match timeout(HEADER_DEADLINE, read_header(socket, said)).await {
+/// Like [`read_header`], within [`HEADER_DEADLINE`].
+async fn read_in_time(socket: &mut Socket, received: &mut Vec<u8>) -> ParsedHeader {
+    match timeout(HEADER_DEADLINE, read_header(socket, received)).await {
         Ok(parsed) => parsed,
-        // A proxy that says nothing is itself the peer, of a service that speaks first.
-        Err(_) if said.is_empty() => ParsedHeader::Absent,
+        // A proxy that sends nothing counts as the peer, for protocols in which the server sends
+        // first.
+        Err(_) if received.is_empty() => ParsedHeader::Absent,
         Err(_) => ParsedHeader::Malformed,
     }
 }
 
-/// Reads until `said` begins with a whole header or cannot. What was read behind a header stays
-/// in `said`. [`ParsedHeader::Partial`]: the connection ended before.
-async fn read_header(socket: &mut Socket, said: &mut Vec<u8>) -> ParsedHeader {
+/// Reads until `received` starts with a whole header, or cannot be a header. Bytes after the header
+/// stay in `received`. [`ParsedHeader::Partial`] means that the connection closed without data.
+async fn read_header(socket: &mut Socket, received: &mut Vec<u8>) -> ParsedHeader {
     let mut bytes = [0; MAX_HEADER];
     loop {
-        let room = bytes.get_mut(said.len()..).unwrap_or_default();
+        let room = bytes.get_mut(received.len()..).unwrap_or_default();
         match socket.read(room).await {
-            Ok(0) | Err(_) if said.is_empty() => return ParsedHeader::Partial,
+            Ok(0) | Err(_) if received.is_empty() => return ParsedHeader::Partial,
             Ok(0) | Err(_) => return ParsedHeader::Malformed,
-            Ok(count) => said.extend_from_slice(room.get(..count).unwrap_or_default()),
+            Ok(count) => received.extend_from_slice(room.get(..count).unwrap_or_default()),
         }
-        // Never partial for as many bytes as there is room for.
-        match parse(said) {
+        // A full buffer never yields a partial header.
+        match parse(received) {
             ParsedHeader::Partial => {}
             parsed => return parsed,
         }
@@ -133,8 +135,8 @@ mod tests {
 
     use super::*;
 
-    /// What a proxy's connection comes to that says `first` and then nothing, and how long that
-    /// takes.
+    /// Returns the result for a proxy that sends `first` and then nothing, and the time that it
+    /// took.
     async fn silent_after(first: &[u8]) -> (ParsedHeader, Duration) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
@@ -146,28 +148,28 @@ mod tests {
         }
         let mut socket = Socket::new(stream, peer);
         tokio::time::pause();
-        let begun = Instant::now();
+        let started = Instant::now();
         let parsed = read_in_time(&mut socket, &mut Vec::new()).await;
         tokio::time::resume();
-        (parsed, begun.elapsed())
+        (parsed, started.elapsed())
     }
 
     #[tokio::test]
-    async fn a_proxy_that_says_nothing_is_the_peer() {
+    async fn a_silent_proxy_counts_as_the_peer() {
         let (parsed, after) = silent_after(b"").await;
         assert_eq!(parsed, ParsedHeader::Absent);
         assert!(after >= HEADER_DEADLINE, "{after:?}");
     }
 
     #[tokio::test]
-    async fn half_a_header_is_none_when_its_time_is_over() {
+    async fn an_incomplete_header_is_malformed_after_the_deadline() {
         let (parsed, after) = silent_after(b"PROXY TCP4 203").await;
         assert_eq!(parsed, ParsedHeader::Malformed);
         assert!(after >= HEADER_DEADLINE, "{after:?}");
     }
 
     #[test]
-    fn networks_are_trusted_and_nobody_beside_them() {
+    fn only_the_configured_networks_are_trusted() {
         let proxies = ["10.0.0.0/8", "2001:db8::/32"].map(|network| network.parse().unwrap());
         for (peer, trusted) in [
             ("10.255.0.1:1", true),

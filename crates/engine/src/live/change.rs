@@ -1,4 +1,4 @@
-//! A change of the live state, and what it is for each watcher.
+//! A change of the live state, and the events that it causes for each watcher.
 
 use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
@@ -15,8 +15,8 @@ use types::tunnel::Tunnel;
 use super::random::{random_bytes, unix_millis};
 use super::view::View;
 
-/// One change, with the object before and after it. A watcher whose filter the object enters or
-/// leaves sees it created or deleted, so one change can be three events.
+/// One change, with the object before and after it. If the object enters or leaves a watcher's
+/// filter, that watcher sees it created or deleted, so one change can be three different events.
 #[derive(Debug)]
 pub(super) struct Change {
     id: EventId,
@@ -35,14 +35,14 @@ enum Object {
     Webtty(Arc<WebttyChange>),
 }
 
-/// Something happened to a managed terminal session. It is told to those who ask for such events,
-/// and never to the platform (WT-5).
+/// A change of a managed terminal session. It is sent to watchers that requested such events, and
+/// never to the platform (WT-5).
 #[derive(Debug)]
 pub struct WebttyChange {
     pub event_type: EventType,
-    /// The tunnel of the session's server: who may not see it sees nothing of the session.
+    /// The tunnel of the session's server: callers that may not see it see nothing of the session.
     pub tunnel: Arc<Tunnel>,
-    /// Who opened the session.
+    /// Id of the user who opened the session.
     pub user_id: Option<String>,
     /// The session, participant or request, as the Engine API shows it.
     pub object: Value,
@@ -83,16 +83,16 @@ impl Change {
         }
     }
 
-    /// What the change is for a watcher with this view; nothing where it does not show.
+    /// The event for a watcher with this view; `None` if the view does not show it.
     ///
-    /// What leaves a view is shown as it was: how it looks now is no longer the watcher's to see.
+    /// An object that leaves a view is shown in its old state: the watcher may not see the new one.
     pub(super) fn seen_by(&self, view: &View) -> Option<Arc<SharedEvent>> {
         let before = self.before.as_ref().filter(|object| object.is_shown(view));
         let after = self.after.as_ref().filter(|object| object.is_shown(view));
         self.between(before, after)
     }
 
-    /// What the change is for somebody who sees everything of clients and tunnels.
+    /// The event for a watcher of all clients and tunnels.
     pub(super) fn whole(&self) -> Option<Arc<SharedEvent>> {
         if matches!(self.after, Some(Object::Webtty(_))) {
             return None;
@@ -137,15 +137,15 @@ impl Object {
     }
 }
 
-/// An event that many watchers share. It is written once; a watcher whose token selects fields
-/// has it written for itself.
+/// An event that many watchers share. It is serialized once, except for watchers whose token
+/// selects fields, which get their own serialization.
 #[derive(Debug)]
 pub(super) struct SharedEvent {
     id: EventId,
     at: Timestamp,
     verb: Verb,
     object: Object,
-    /// The frame without and with the other brand's field names.
+    /// The frames without and with rstream's field names.
     frames: [OnceLock<Frame>; 2],
 }
 
@@ -212,7 +212,7 @@ impl SharedEvent {
         }
     }
 
-    /// Whether this view's frame is the one that everybody gets.
+    /// Returns true if this view gets the shared frame.
     fn is_whole(&self, view: &View) -> bool {
         match &self.object {
             Object::Client(_) | Object::Webtty(_) => true,
@@ -221,7 +221,7 @@ impl SharedEvent {
     }
 }
 
-/// One event on its way to one watcher.
+/// One event for one watcher.
 #[derive(Debug)]
 pub struct Delivery {
     event: Arc<SharedEvent>,
@@ -238,7 +238,7 @@ impl Delivery {
         self.event.event(&self.view)
     }
 
-    /// The event as bytes, written once for all watchers that see the same.
+    /// The event as bytes, serialized once for all watchers with the same view.
     pub fn frame(&self) -> Frame {
         if !self.event.is_whole(&self.view) {
             return Frame::of(&self.event());
@@ -249,7 +249,7 @@ impl Delivery {
     }
 }
 
-/// An event as it travels: one buffer, of which SSE sends all and WebSocket the middle.
+/// A serialized event: one buffer, of which SSE sends all and WebSocket the middle.
 #[derive(Debug, Clone)]
 pub struct Frame(Bytes);
 

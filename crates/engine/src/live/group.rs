@@ -1,4 +1,4 @@
-//! Who serves a name: one tunnel, or several of one identity that share it.
+//! The holders of a name: one tunnel, or several of one identity that share it.
 
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::LiveTunnel;
 
-/// How much an agent has to do, to choose among those that share a name.
+/// Current load of an agent, for choosing among those that share a name.
 pub trait LoadMetric: Send + Sync + 'static {
-    /// Streams that it serves now.
+    /// Number of its active streams.
     fn load(&self) -> usize {
         0
     }
@@ -18,7 +18,7 @@ pub trait LoadMetric: Send + Sync + 'static {
 impl LoadMetric for () {}
 impl LoadMetric for &'static str {}
 
-/// Who holds a name.
+/// The holders of a name.
 #[derive(Debug)]
 pub(super) enum NameHolders<A> {
     One(Arc<LiveTunnel<A>>),
@@ -30,7 +30,7 @@ pub(super) enum NameHolders<A> {
 pub(super) struct Group<A> {
     oldest: Arc<LiveTunnel<A>>,
     members: Box<[Arc<LiveTunnel<A>>]>,
-    /// Where the next search begins: members with as much to do take turns.
+    /// Start of the next search, so that members with equal load take turns.
     turn: AtomicUsize,
 }
 
@@ -51,7 +51,7 @@ impl<A> NameHolders<A> {
         }
     }
 
-    /// With this tunnel too, or in the place of what it was before a change.
+    /// Adds this tunnel, or replaces its state before a change.
     pub(super) fn with(&self, tunnel: &Arc<LiveTunnel<A>>) -> Self {
         let others = self
             .members()
@@ -62,7 +62,7 @@ impl<A> NameHolders<A> {
         Self::of(members).unwrap_or_else(|| Self::One(Arc::clone(tunnel)))
     }
 
-    /// Without the tunnel of this place; `None` where nobody is left.
+    /// Removes the tunnel with this number; `None` if no tunnel is left.
     pub(super) fn without(&self, seq: u64) -> Option<Self> {
         let others = self.members().iter().filter(|other| other.seq != seq);
         Self::of(others.map(Arc::clone).collect())
@@ -84,8 +84,8 @@ impl<A> NameHolders<A> {
 }
 
 impl<A: LoadMetric> NameHolders<A> {
-    /// Who serves the next visitor: of those that did not fail a moment ago, the one that has the
-    /// least to do.
+    /// The tunnel for the next visitor: the one with the lowest load among those that did not fail
+    /// recently.
     pub(super) fn choose(&self) -> Arc<LiveTunnel<A>> {
         match self {
             Self::One(tunnel) => Arc::clone(tunnel),
@@ -97,7 +97,7 @@ impl<A: LoadMetric> NameHolders<A> {
         }
     }
 
-    /// Who serves it instead of one that failed, of those that the visitor may come to.
+    /// A tunnel to replace one that failed, among those that the visitor may use.
     pub(super) fn another(
         &self,
         failed: &LiveTunnel<A>,
@@ -105,7 +105,7 @@ impl<A: LoadMetric> NameHolders<A> {
     ) -> Option<Arc<LiveTunnel<A>>> {
         let may = |member: &LiveTunnel<A>| member.seq != failed.seq && admits(member);
         match self {
-            // The one that failed has gone already.
+            // The one that failed is gone already.
             Self::One(tunnel) => may(tunnel).then(|| Arc::clone(tunnel)),
             Self::Several(group) => group.best(0, may),
         }
@@ -129,24 +129,24 @@ impl<A: LoadMetric> Group<A> {
     }
 }
 
-/// Whether a tunnel failed to serve somebody a moment ago: the data path itself is the check.
+/// Recent failures of a tunnel. The data path itself is the health check.
 #[derive(Debug, Default)]
 pub struct Health {
-    /// Milliseconds of [`since_start`] until which it counts as failing; 0: it does not.
+    /// Milliseconds of [`since_start`] until which it counts as failing; 0 if it does not.
     until: AtomicU64,
 }
 
 impl Health {
-    /// It could not serve a visitor: others that share its name are asked first for a while.
+    /// Records a failure: others that share its name are preferred for a while.
     pub fn failed(&self) {
         let until = since_start() + FAILING;
         let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         self.until.store(millis, Ordering::Relaxed);
     }
 
-    /// It served one.
+    /// Records a success.
     pub fn served(&self) {
-        // Read first: the line is shared, and nearly always says so already.
+        // Read first: the cache line is shared, and nearly always has this value.
         if self.until.load(Ordering::Relaxed) != 0 {
             self.until.store(0, Ordering::Relaxed);
         }
@@ -158,7 +158,7 @@ impl Health {
     }
 }
 
-/// As long as a service takes to restart: until then one visitor in a while finds out.
+/// The time that a service takes to restart. In this period only few visitors try a failing tunnel.
 const FAILING: Duration = Duration::from_secs(5);
 
 fn since_start() -> Duration {

@@ -1,4 +1,4 @@
-//! Names of published tunnels: `<label>.t.<base host>`, asked for or drawn.
+//! Names of published tunnels: `<label>.t.<base host>`, requested or random.
 
 use types::tunnel::Hostname;
 
@@ -13,7 +13,7 @@ pub struct Namespace {
     tunnels: Hostname,
 }
 
-/// Why a hostname that an agent asked for is not given.
+/// Reasons why a requested host name is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HostnameRefused {
     /// A name outside the namespace. Custom domains are not part of the community build (EN-11).
@@ -31,7 +31,7 @@ impl Namespace {
     /// Takes the engine's base host (`engine.host`).
     ///
     /// # Errors
-    /// A base host that leaves no room for `r` and 8 digits in front of `.t.`.
+    /// A base host that leaves no space for `r` and 8 digits in front of `.t.`.
     pub fn new(base: Hostname) -> Result<Self, HostnameRefused> {
         let tunnels = Hostname::below("t", &base).map_err(|_| HostnameRefused::TooLong)?;
         Hostname::below("r00000000", &tunnels).map_err(|_| HostnameRefused::TooLong)?;
@@ -43,15 +43,15 @@ impl Namespace {
         &self.base
     }
 
-    /// The label of `host`, in lower case, if it is one directly below the base: where a managed
-    /// engine has the addresses of its projects.
+    /// The label of `host`, in lower case, if it is directly below the base; a managed engine has
+    /// the addresses of its projects there.
     pub fn label_of<'h>(&self, host: &'h str) -> Option<&'h str> {
         let label = host.strip_suffix(self.base.as_str())?.strip_suffix('.')?;
         (!label.is_empty() && !label.contains('.')).then_some(label)
     }
 
-    /// The endpoint of the project whose name this would be on a managed engine. `host` is in lower
-    /// case.
+    /// The endpoint of the project that would have this name on a managed engine. `host` is in
+    /// lower case.
     pub fn endpoint_of<'h>(&self, host: &'h str) -> Option<&'h str> {
         let label = host
             .strip_suffix(self.tunnels.as_str())?
@@ -60,13 +60,14 @@ impl Namespace {
         (!slug.is_empty() && !label.contains('.')).then_some(endpoint)
     }
 
-    /// Whether `hostname` could be published here.
+    /// Returns true if `hostname` could be published here.
     pub fn contains(&self, hostname: &Hostname) -> bool {
         hostname.label_below(&self.tunnels).is_some()
     }
 
-    /// Resolves what an agent asked for: a label `L`, or `L.t.<base host>` in full. In a project
-    /// with an `endpoint`, a label is a slug, which the endpoint is put behind; a full name has it.
+    /// Resolves the requested name: a label `L`, or the full name `L.t.<base host>`. In a project
+    /// with an `endpoint`, a label is a slug to which the endpoint is appended; a full name has it
+    /// already.
     pub fn resolve(
         &self,
         requested: &Hostname,
@@ -89,9 +90,9 @@ impl Namespace {
         }
     }
 
-    /// Draws a name: `r` and 8 hexadecimal digits, and the project's endpoint where it has one.
-    /// `taken` says which names are spoken for; `None` when chance found no free one, which the
-    /// caller treats as exhausted capacity.
+    /// Draws a random name: `r` and 8 hexadecimal digits, and the project's endpoint if it has one.
+    /// `taken` returns true for names in use. `None` if no free one was found, which the caller
+    /// treats as exhausted capacity.
     pub fn draw(
         &self,
         endpoint: Option<&str>,
@@ -116,14 +117,14 @@ impl Namespace {
     }
 }
 
-/// Whether a label is `<slug>-<endpoint>`.
+/// Returns true if a label is `<slug>-<endpoint>`.
 fn is_of(label: &str, endpoint: &str) -> bool {
     let slug = label.strip_suffix(endpoint);
     slug.and_then(|slug| slug.strip_suffix('-'))
         .is_some_and(|slug| !slug.is_empty())
 }
 
-/// With 10,000 names held, one draw of 32 bits collides once in 400,000: 8 are ample.
+/// With 10,000 names in use, one draw of 32 bits collides once in 400,000, so 8 draws suffice.
 const DRAWS: usize = 8;
 
 #[cfg(test)]

@@ -1,35 +1,36 @@
-//! How much live state an engine holds.
+//! Limits of the live state of an engine.
 
 use std::time::Duration;
 
 use crate::config::Share;
 use crate::directory::Project;
 
-/// Bounds of the live state. What a peer can cause ends here.
+/// Limits of the live state, which bound the memory that peers can use.
 #[derive(Debug, Clone)]
 pub struct LiveLimits {
-    /// Control channels at once.
+    /// Concurrent control channels.
     pub clients: usize,
-    /// Tunnels at once, over all clients.
+    /// Concurrent tunnels of all clients.
     pub tunnels: usize,
     /// Tunnels of one client.
     pub tunnels_per_client: usize,
-    /// Watchers (SSE and WebSocket) at once.
+    /// Concurrent watchers (SSE and WebSocket).
     pub watchers: usize,
-    /// What one project of several may have of clients, tunnels, watchers and remembered hostnames.
+    /// Share of clients, tunnels, watchers and remembered host names that one of several projects
+    /// may have.
     pub project_share: Share,
-    /// Events that wait for one watcher; one more and it is closed as too slow.
+    /// Events that may wait for one watcher; with one more it is closed as too slow.
     pub watcher_queue: usize,
     /// Hostnames remembered as offline.
     pub remembered_hostnames: usize,
-    /// How long a hostname without an agent is "offline" before it is unknown.
+    /// Time that a host name without an agent is "offline" before it is unknown.
     pub hostname_memory: Duration,
 }
 
 impl Default for LiveLimits {
     fn default() -> Self {
         Self {
-            // An idle agent costs some 30 KiB: 300 MiB at this bound.
+            // An idle agent needs about 30 KiB: 300 MiB at this limit.
             clients: 10_000,
             // Twice the clients: most agents publish one or two services.
             tunnels: 20_000,
@@ -38,7 +39,7 @@ impl Default for LiveLimits {
             // At 16 KiB each, 64 MiB.
             watchers: 4_096,
             project_share: Share(100),
-            // Some seconds of a busy engine, at one pointer each.
+            // The events of some seconds on a busy engine, at one pointer each.
             watcher_queue: 1_024,
             // Longer than an agent's slowest reconnect; a flood of names stays below 2 MiB.
             remembered_hostnames: 10_000,
@@ -48,7 +49,7 @@ impl Default for LiveLimits {
 }
 
 impl LiveLimits {
-    /// What a project may have of `most`; `None` where it is the only one.
+    /// Limit of a project, given the total `most`; `None` if it is the only one.
     pub(super) fn share(&self, project: &Project, most: usize) -> Option<usize> {
         (!project.is_alone()).then(|| self.project_share.of(most))
     }

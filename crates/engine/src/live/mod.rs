@@ -1,15 +1,15 @@
-//! The one owner of everything that is alive: clients, their tunnels, and who watches them.
+//! The single owner of all live state: clients, their tunnels, and their watchers.
 //!
-//! Three kinds of caller meet here and none sees another. Agents' sessions register clients and
-//! open tunnels ([`Live::add_client`], [`Live::open_tunnel`]). The edge asks where a hostname
-//! leads ([`Live::route`], [`Live::find`]); these two never lock. Watchers subscribe
-//! ([`Live::subscribe`]) and get a snapshot and the changes after it, cut at one instant.
+//! It has three kinds of callers, which do not depend on each other. Agents' sessions register
+//! clients and open tunnels ([`Live::add_client`], [`Live::open_tunnel`]). The edge looks up host
+//! names ([`Live::route`], [`Live::find`]); these two never lock. Watchers subscribe
+//! ([`Live::subscribe`]) and get a snapshot and the changes after it, both from the same instant.
 //!
-//! All changes happen under one short lock, and each is told to the watchers before the lock is
-//! released: their order is the order of events. Nothing here does IO, awaits, or knows what an
-//! agent is: [`Live`] is generic over the handle through which streams to it are opened.
+//! All changes happen under one short lock, and each is sent to the watchers before the lock is
+//! released, so events have the order of the changes. Nothing here does IO or awaits. The code is
+//! independent of agents: [`Live`] is generic over the handle that opens streams to them.
 //!
-//! State is in memory only (EN-9): after a restart agents come back and open their tunnels again.
+//! State is only in memory (EN-9): after a restart agents reconnect and open their tunnels again.
 
 mod change;
 mod group;
@@ -44,8 +44,8 @@ use crate::access::TunnelPolicy;
 use crate::directory::Project;
 use crate::limits::Meters;
 
-/// Whose a client and its tunnels are. Two channels of equal identity may take names from each
-/// other; of different identities never.
+/// Owner of a client and its tunnels. Channels of equal identities may take over each other's
+/// names; channels of different identities may not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Id of the project.
@@ -63,7 +63,7 @@ impl Identity {
     }
 }
 
-/// Who opens a tunnel, and through what its streams will be opened.
+/// The client that opens a tunnel, and the handle for opening its streams.
 #[derive(Debug)]
 pub struct Owner<A> {
     pub identity: Identity,
@@ -75,30 +75,31 @@ pub struct Owner<A> {
 
 /// A tunnel that is online. Immutable: a change of its view makes a new one.
 ///
-/// The maps that route to it free their entries late, so the last reference may outlive the
-/// tunnel by a while: its drop is no signal of the tunnel's end.
+/// The maps that route to it free their entries late, so the last reference may outlive the tunnel
+/// for a while. Its drop does not signal the tunnel's end.
 #[derive(Debug)]
 pub struct LiveTunnel<A> {
-    /// What lists and events show.
+    /// The object in lists and events.
     pub view: Arc<Tunnel>,
-    /// What the edge enforces, compiled when the tunnel was opened.
+    /// The access rules at the edge, compiled when the tunnel was opened.
     pub policy: Arc<TunnelPolicy>,
     pub identity: Identity,
     pub project: Arc<Project>,
     pub agent: Arc<A>,
-    /// Whether it could serve the last visitors.
+    /// Success of the last visitors.
     pub health: Arc<Health>,
-    /// What its visitors used lately.
+    /// Recent usage by its visitors.
     pub meters: Arc<Meters>,
-    /// Place in the order of opening.
+    /// Position in the order of opening.
     seq: u64,
 }
 
-/// A tunnel that was opened, and those that lost their name or hostname to it.
+/// A tunnel that was opened, and the tunnels that lost their name or host name to it.
 #[derive(Debug)]
 pub struct OpenedTunnel<A> {
     pub tunnel: Arc<LiveTunnel<A>>,
-    /// Those that held the name, the hostname or the port. Their agents are told `taken_over`.
+    /// The previous holders of the name, the host name or the port. Their agents receive
+    /// `taken_over`.
     pub displaced: Vec<DisplacedTunnel<A>>,
 }
 
@@ -110,7 +111,7 @@ pub struct DisplacedTunnel<A> {
     pub agent: Arc<A>,
 }
 
-/// Why a tunnel is not opened.
+/// Reasons why a tunnel cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenRefused {
     /// Another identity of the project holds the name.
@@ -122,45 +123,46 @@ pub enum OpenRefused {
     /// Another identity has a tunnel on the reserved port.
     #[error("the port is taken")]
     PortTaken,
-    /// This very control channel holds the name, the hostname or the port already.
+    /// The same control channel already has the name, the host name or the port.
     #[error("this client has the name or hostname already")]
     AlreadyYours,
-    /// The name is shared, and the new tunnel's guards or protocol are not those of the others.
+    /// The name is shared, and the new tunnel's access rules or protocol differ from those of the
+    /// other holders.
     #[error("the tunnels that share this name have another protocol or other guards")]
     ShareDiffers,
-    /// The engine, or this client, has as many tunnels as it may have.
+    /// The engine, or this client, has reached its limit of tunnels.
     #[error("no more tunnels can be opened")]
     Full,
     /// The project has as many tunnels online as its plan allows.
     #[error("the project has as many tunnels online as its plan allows: {0}")]
     ProjectFull(u32),
-    /// The project has as many tunnels online as one of several may have.
+    /// The project has as many tunnels online as one of several projects may have.
     #[error("the project has as many tunnels online as one project may have here: {0}")]
     ShareFull(usize),
-    /// The control channel has ended, or never was.
+    /// The control channel has ended, or never existed.
     #[error("the client is not connected")]
     NotConnected,
 }
 
-/// Why no further client is taken.
+/// Reasons why no further client is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClientsFull {
-    /// The engine has as many as it may have.
+    /// The engine has reached its limit.
     #[error("the engine has as many agents as it may have")]
     Engine,
-    /// The project has as many as its plan allows.
+    /// The project has reached the limit of its plan.
     #[error("the project has as many agents connected as its plan allows: {0}")]
     Project(u32),
-    /// The project has as many as one of several may have.
+    /// The project has reached the share of one of several projects.
     #[error("the project has as many agents connected as one project may have here: {0}")]
     Share(usize),
 }
 
-/// Where a published hostname leads.
+/// Destination of a published host name.
 #[derive(Debug)]
 pub enum Route<A> {
     Online(Arc<LiveTunnel<A>>),
-    /// Seen within the last minutes, but no agent serves it now: 503, not 404.
+    /// Online within the last minutes, but no agent serves it now: 503, not 404.
     Offline,
     Unknown,
 }

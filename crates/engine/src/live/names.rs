@@ -1,4 +1,4 @@
-//! By what a tunnel is found: its name within its project, and its hostname everywhere.
+//! The keys of a tunnel: its name within its project, and its global host name.
 
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ impl papaya::Equivalent<NameKey> for NameRef<'_> {
     }
 }
 
-/// The hostname by which visitors reach a tunnel. A private tunnel has none, and a TCP tunnel is
-/// reached by its port: its hostname, where one is shown, is the engine's.
+/// The host name by which visitors reach a tunnel. A private tunnel has none. A TCP tunnel is
+/// reached by its port; the host name that is shown for it is the engine's.
 pub(super) fn routed_hostname(properties: &TunnelProperties) -> Option<&Hostname> {
     let published =
         properties.publish.unwrap_or(true) && properties.protocol != Some(Protocol::Tcp);

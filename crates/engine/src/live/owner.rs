@@ -1,4 +1,4 @@
-//! The owner: one lock for changes, maps without locks for routing.
+//! The owner of the live state: one lock for changes, lock-free maps for routing.
 
 mod claim;
 mod routing_index;
@@ -28,7 +28,7 @@ use crate::access::TunnelPolicy;
 use crate::clock::Clock;
 use crate::directory::Project;
 
-/// All live state of an engine. Shared by every worker; `A` is how an agent is reached.
+/// All live state of an engine. Shared by every worker; `A` is the handle of an agent.
 #[derive(Debug)]
 pub struct Live<A> {
     limits: LiveLimits,
@@ -40,7 +40,7 @@ pub struct Live<A> {
     state: Mutex<State<A>>,
 }
 
-/// What only the holder of the lock sees. Numbers are places in the order of arrival.
+/// State under the lock. Numbers are positions in the order of arrival.
 #[derive(Debug)]
 struct State<A> {
     next: u64,
@@ -51,7 +51,7 @@ struct State<A> {
     ports: HashMap<u16, u64>,
     forgetting: Order,
     watchers: Watchers,
-    /// How much of each project is online; without those of which nothing is.
+    /// Numbers of objects of each project that are online; without projects that have none.
     projects: HashMap<Arc<str>, Online>,
 }
 
@@ -94,7 +94,7 @@ impl<A: LoadMetric> Live<A> {
     /// Registers a control channel: `client.created`. Its id comes from [`Live::new_client_id`].
     ///
     /// # Errors
-    /// [`ClientsFull`] at [`LiveLimits::clients`], or at what the project's plan allows.
+    /// [`ClientsFull`] at [`LiveLimits::clients`], or at the limit of the project's plan.
     pub fn add_client(
         &self,
         client: Client,
@@ -130,8 +130,8 @@ impl<A: LoadMetric> Live<A> {
         Ok(view)
     }
 
-    /// Takes a control channel away with its tunnels: `tunnel.deleted` for each, oldest first,
-    /// then `client.deleted`. Streams that were accepted live on; that is their owner's matter.
+    /// Removes a control channel with its tunnels: `tunnel.deleted` for each, oldest first, then
+    /// `client.deleted`. Accepted streams continue; their owner has to end them.
     pub fn remove_client(&self, id: &ClientId) -> Vec<Arc<LiveTunnel<A>>> {
         let mut state = self.state.lock();
         let now = self.clock.now();
@@ -161,14 +161,15 @@ impl<A: LoadMetric> Live<A> {
         closed
     }
 
-    /// Tells those who watch terminals what happened in a session. Its order is that of the calls.
+    /// Sends a change of a session to the watchers of terminals, in the order of the calls.
     pub fn tell_webtty(&self, change: WebttyChange) {
         let mut state = self.state.lock();
         let now = self.clock.now();
         state.watchers.publish(&Change::webtty(now, change));
     }
 
-    /// Changes what is shown of a client: `client.updated`. Its id stays. Returns the new view.
+    /// Changes the shown properties of a client: `client.updated`. Its id stays. Returns the new
+    /// view.
     pub fn update_client(
         &self,
         id: &ClientId,
@@ -193,9 +194,10 @@ impl<A: LoadMetric> Live<A> {
 
     /// Opens a tunnel: `tunnel.created`, after `tunnel.deleted` for each tunnel that it displaces.
     ///
-    /// `properties` are resolved: the hostname is whole ([`super::Namespace`]), defaults are in.
-    /// Names and hostnames follow the identity: the same channel asking twice is refused, another
-    /// channel of the same identity takes over at once, another identity is refused.
+    /// `properties` are resolved: the host name is complete ([`super::Namespace`]), and defaults
+    /// are set. Names and host names belong to the identity. A second request of the same channel
+    /// is refused, another channel of the same identity takes over immediately, and another
+    /// identity is refused.
     pub fn open_tunnel(
         &self,
         owner: Owner<A>,
@@ -211,13 +213,14 @@ impl<A: LoadMetric> Live<A> {
             .ok_or(OpenRefused::NotConnected)?;
         let displaced = self.holders(&state, &owner, &properties, &policy)?;
         let client = state.clients.get(&place).ok_or(OpenRefused::NotConnected)?;
-        // Displaced tunnels are of other channels: they make room in the whole, not in this one.
+        // Displaced tunnels belong to other channels: they free capacity of the engine, not of this
+        // client.
         if state.tunnels.len() - displaced.len() >= self.limits.tunnels
             || client.tunnels.len() >= self.limits.tunnels_per_client
         {
             return Err(OpenRefused::Full);
         }
-        // Those that it displaces are of the same project.
+        // Displaced tunnels belong to the same project.
         let online = state.online(&owner.project.id).tunnels as usize - displaced.len();
         let share = self.limits.share(&owner.project, self.limits.tunnels);
         if let Some(share) = share.filter(|share| online >= *share) {
@@ -239,7 +242,7 @@ impl<A: LoadMetric> Live<A> {
             meters: Arc::default(),
             seq,
         });
-        // The new one is routed before the old ones are not: a visitor never falls between.
+        // The new one is routed before the old ones are removed, so that visitors always find one.
         self.route_to(&mut state, &tunnel);
         for old in &displaced {
             state.tunnels.remove(&old.seq);
@@ -265,7 +268,7 @@ impl<A: LoadMetric> Live<A> {
         Ok(OpenedTunnel { tunnel, displaced })
     }
 
-    /// Closes a tunnel of a client: `tunnel.deleted`. `None` where the client has no such tunnel.
+    /// Closes a tunnel of a client: `tunnel.deleted`. `None` if the client has no such tunnel.
     pub fn close_tunnel(&self, client: &ClientId, tunnel: &TunnelId) -> Option<Arc<LiveTunnel<A>>> {
         let mut state = self.state.lock();
         let now = self.clock.now();
@@ -285,8 +288,8 @@ impl<A: LoadMetric> Live<A> {
         Some(closed)
     }
 
-    /// Changes what is shown of a tunnel: `tunnel.updated`. What it is found by (id, client, name,
-    /// hostname, publication, protocol) stays. Returns the tunnel as it is now.
+    /// Changes the shown properties of a tunnel: `tunnel.updated`. Its keys (id, client, name, host
+    /// name, publication, protocol) stay. Returns the tunnel in its new state.
     pub fn update_tunnel(
         &self,
         client: &ClientId,
@@ -323,7 +326,7 @@ impl<A: LoadMetric> Live<A> {
         Some(new)
     }
 
-    /// Where a hostname leads. `hostname` is in lower case, without port and trailing dot.
+    /// The destination of a host name. `hostname` is in lower case, without port and trailing dot.
     pub fn route(&self, hostname: &str) -> Route<A> {
         if let Some(held) = self.by_hostname.pin().get(hostname) {
             Route::Online(held.choose())
@@ -334,23 +337,23 @@ impl<A: LoadMetric> Live<A> {
         }
     }
 
-    /// A tunnel that a hostname leads to. Of those that share it any one: they are alike in what
-    /// can be seen of them, and who serves is [`Live::route`]'s to say, once for each visitor.
+    /// Any tunnel with this host name. Tunnels that share it look the same to a visitor.
+    /// [`Live::route`] chooses the one that serves, once for each visitor.
     pub fn any_at(&self, hostname: &str) -> Option<Arc<LiveTunnel<A>>> {
         let held = self.by_hostname.pin();
         held.get(hostname)?.members().first().map(Arc::clone)
     }
 
-    /// Another tunnel that serves the same name, for a visitor whom this one failed: one that shares
-    /// it, or the one by which it was taken over meanwhile. Its guards are the same; whether the
-    /// visitor's proof reaches it too, `admits` says.
+    /// Another tunnel with the same name, for a visitor that this one failed to serve: one that
+    /// shares the name, or one that has taken it over meanwhile. Its access rules are the same;
+    /// `admits` checks that the visitor's proof covers it.
     pub fn another(
         &self,
         failed: &LiveTunnel<A>,
         admits: impl Fn(&LiveTunnel<A>) -> bool,
     ) -> Option<Arc<LiveTunnel<A>>> {
         let properties = &failed.view.properties;
-        // The name may have gone to others meanwhile.
+        // Another owner may have the name by now.
         let may = |other: &LiveTunnel<A>| {
             other.identity == failed.identity
                 && *other.policy == *failed.policy
@@ -371,7 +374,7 @@ impl<A: LoadMetric> Live<A> {
         self.by_name.pin().get(&key)?.another(failed, may)
     }
 
-    /// The hostname under which the tunnels are published that an owner shares this name with.
+    /// The host name of the published tunnels with which an owner shares this name.
     pub fn shared_hostname(&self, owner: &Identity, name: &str) -> Option<Hostname> {
         let key = NameRef {
             project: &owner.project,
@@ -386,7 +389,7 @@ impl<A: LoadMetric> Live<A> {
             .flatten()
     }
 
-    /// The tunnel that a dialler means, by id or by name, within a project.
+    /// The tunnel with this id or name within a project, for a dialler.
     pub fn find(&self, project: &str, id_or_name: &str) -> Option<Arc<LiveTunnel<A>>> {
         let found = if let Ok(id) = id_or_name.parse::<TunnelId>() {
             self.by_id.pin().get(&id).map(Arc::clone)
@@ -400,12 +403,12 @@ impl<A: LoadMetric> Live<A> {
         found.filter(|tunnel| &*tunnel.identity.project == project)
     }
 
-    /// Whether a tunnel is online.
+    /// Returns true if a tunnel is online.
     pub fn is_online(&self, tunnel: &TunnelId) -> bool {
         self.by_id.pin().contains_key(tunnel)
     }
 
-    /// The tunnels that a client has online.
+    /// The online tunnels of a client.
     pub fn tunnels_of(&self, client: &ClientId) -> Vec<TunnelId> {
         let state = self.state.lock();
         let place = state.places.get(client);
@@ -417,12 +420,14 @@ impl<A: LoadMetric> Live<A> {
         tunnels.map(|tunnel| tunnel.view.id).collect()
     }
 
-    /// Whether a hostname is held or remembered, and so not to be drawn for somebody else.
+    /// Returns true if a host name is in use or remembered, so that it must not be drawn for
+    /// another owner.
     pub fn is_reserved_name(&self, hostname: &Hostname) -> bool {
         !matches!(self.route(hostname.as_str()), Route::Unknown)
     }
 
-    /// Takes a snapshot and the changes after it, both as `view` shows them, at one instant (EN-3).
+    /// Takes a snapshot and subscribes to the later changes at the same instant, both filtered by
+    /// `view` (EN-3).
     ///
     /// # Errors
     /// [`TooManyWatchersError`] at [`LiveLimits::watchers`].
@@ -435,7 +440,7 @@ impl<A: LoadMetric> Live<A> {
         let at = self.clock.now();
         let (clients, tunnels) = state.everything();
         drop(state);
-        // What was cut is immutable, so filtering it may take its time outside the lock.
+        // The snapshot is immutable, so it can be filtered outside the lock.
         let snapshot = Snapshot {
             at,
             clients: clients
@@ -454,13 +459,13 @@ impl<A: LoadMetric> Live<A> {
         })
     }
 
-    /// Tells every change of all projects from now on: for the engine itself, which has one such
-    /// subscription. At most `queue` changes wait.
+    /// Subscribes to every change of all projects. The engine itself has one such subscription. At
+    /// most `queue` changes wait.
     pub fn observe(&self, queue: usize) -> AllChanges {
         self.state.lock().watchers.subscribe_all(queue)
     }
 
-    /// The clients that `view` shows, oldest first, at most `limit`.
+    /// The clients in `view`, oldest first, at most `limit`.
     pub fn clients(&self, view: &View, limit: usize) -> Vec<Arc<Client>> {
         let clients = self.state.lock().everyone();
         clients
@@ -470,7 +475,7 @@ impl<A: LoadMetric> Live<A> {
             .collect()
     }
 
-    /// The tunnels that `view` shows, oldest first, at most `limit`.
+    /// The tunnels in `view`, oldest first, at most `limit`.
     pub fn tunnels(&self, view: &View, limit: usize) -> Vec<Arc<Tunnel>> {
         let tunnels = self.state.lock().everything_open();
         tunnels
@@ -480,7 +485,7 @@ impl<A: LoadMetric> Live<A> {
             .collect()
     }
 
-    /// How many clients, tunnels and watchers there are; for metrics.
+    /// Numbers of clients, tunnels and watchers; for metrics.
     pub fn counts(&self) -> Counts {
         let mut state = self.state.lock();
         Counts {
@@ -491,7 +496,7 @@ impl<A: LoadMetric> Live<A> {
         }
     }
 
-    /// How much of each project is online; projects of which nothing is are left out.
+    /// Numbers of objects of each project that are online; projects without any are left out.
     pub fn online(&self) -> Vec<(Arc<str>, Online)> {
         let state = self.state.lock();
         let projects = state.projects.iter();
@@ -500,14 +505,13 @@ impl<A: LoadMetric> Live<A> {
             .collect()
     }
 
-    /// Ends every subscription with a reason, and those that begin later at once: the engine is
-    /// going away.
+    /// Ends every subscription, and later ones immediately, because the engine is stopping.
     pub fn end_subscriptions(&self) {
         self.state.lock().watchers.stop();
     }
 }
 
-/// How much is alive.
+/// Numbers of live objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     pub clients: usize,
@@ -517,7 +521,7 @@ pub struct Counts {
     pub dropped_watchers: u64,
 }
 
-/// How much of a project is online.
+/// Numbers of objects of a project that are online.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Online {
     pub clients: u32,

@@ -1,8 +1,8 @@
-//! What ids and drawn names are made of.
+//! Random bytes and times for ids and random names.
 
 use jiff::Timestamp;
 
-/// Random bytes of the operating system, by way of the process's one cryptography library.
+/// Random bytes of the operating system, from the process's only cryptography library.
 pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     #[expect(
@@ -13,7 +13,7 @@ pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// The time that an id carries.
+/// The time in an id.
 pub(super) fn unix_millis(now: Timestamp) -> u64 {
     u64::try_from(now.as_millisecond()).unwrap_or(0)
 }

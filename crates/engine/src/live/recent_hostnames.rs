@@ -1,11 +1,12 @@
-//! The memory of hostnames that were online a short while ago.
+//! Host names that were online recently.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Hostnames seen lately, oldest forgotten first, of one project before others'. Writers hold the live state's lock and own
-/// `order`; readers look into `until` and lock nothing.
+/// Recently used host names. The oldest is dropped first, and those of a project above its share
+/// before all others. Writers hold the lock of the live state and own `order`; readers use `until`
+/// without a lock.
 #[derive(Debug)]
 pub(super) struct RecentHostnames {
     until: papaya::HashMap<Box<str>, Entry>,
@@ -13,7 +14,7 @@ pub(super) struct RecentHostnames {
     keep: Duration,
 }
 
-/// The order in which names are forgotten; lives under the owner's lock.
+/// The order in which names are dropped; lives under the owner's lock.
 pub(super) type Order = crate::limits::ArrivalOrder<Box<str>>;
 
 #[derive(Debug, Clone)]
@@ -32,7 +33,7 @@ impl RecentHostnames {
         }
     }
 
-    /// Whether the name was online within the time of memory.
+    /// Returns true if the name was online within the time of memory.
     pub(super) fn holds(&self, hostname: &str, now: Timestamp) -> bool {
         self.until
             .pin()
@@ -40,8 +41,8 @@ impl RecentHostnames {
             .is_some_and(|entry| now < entry.until)
     }
 
-    /// Notes that a hostname of a project went offline just now. `share` is how many the project may
-    /// have; `None` where it is the only one.
+    /// Records that a host name of a project has just gone offline. `share` is the limit of the
+    /// project; `None` if it is the only one.
     pub(super) fn note(
         &self,
         order: &mut Order,
@@ -71,7 +72,7 @@ impl RecentHostnames {
         }
     }
 
-    /// Drops a name that is online again.
+    /// Removes a name that is online again.
     pub(super) fn forget(&self, order: &mut Order, hostname: &str) {
         if let Some(entry) = self.until.pin().remove(hostname) {
             order.remove(entry.place, &entry.project);
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(order.len(), 1);
     }
 
-    /// A project that has many names that come and go leaves those of others in memory.
+    /// A project with many names that come and go does not displace those of other projects.
     #[test]
     fn a_project_forgets_its_own_names_first() {
         let memory = RecentHostnames::new(10, Duration::from_mins(10));

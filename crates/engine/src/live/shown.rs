@@ -1,4 +1,4 @@
-//! The object that lists and events show of a tunnel.
+//! The API object of a tunnel in lists and events.
 
 use jiff::Timestamp;
 use types::client::Client;
@@ -7,7 +7,7 @@ use types::tunnel::{Tunnel, TunnelProperties};
 
 use super::Owner;
 
-/// The object as lists and events show it; what belongs to the owner comes from its client.
+/// The object for lists and events; the owner's fields come from its client.
 pub(super) fn shown<A>(
     id: TunnelId,
     owner: &Owner<A>,
@@ -28,7 +28,7 @@ pub(super) fn shown<A>(
     view
 }
 
-/// Puts back what a tunnel is found by, whatever a change did to it.
+/// Restores the keys of a tunnel after a change.
 pub(super) fn keep_keys(view: &mut Tunnel, old: &Tunnel) {
     view.id = old.id;
     view.client_id = old.client_id;
@@ -41,7 +41,7 @@ pub(super) fn keep_keys(view: &mut Tunnel, old: &Tunnel) {
     view.properties.protocol = old.properties.protocol;
 }
 
-/// Where a visitor finds a published tunnel: `host`, or `host:port` where the port is not https's.
+/// Address of a published tunnel: `host`, or `host:port` if the port is not that of https.
 fn authority(properties: &TunnelProperties) -> Option<String> {
     let hostname = properties.hostname.as_ref()?;
     Some(match properties.port {

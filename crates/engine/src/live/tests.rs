@@ -1,5 +1,5 @@
-//! Fixtures of the tests: agents that are words, tokens that reach where they are told, and what a
-//! watcher knows.
+//! Test fixtures: agents that are strings, tokens with a given boundary, and the state of a
+//! watcher.
 
 mod ends;
 mod history;
@@ -118,7 +118,7 @@ fn types_of(subscription: &mut Subscription) -> Vec<String> {
         .collect()
 }
 
-/// What a watcher knows: objects by id. Applying an event that does not fit is a failure.
+/// State of a watcher: objects by id. An event that does not fit is a test failure.
 #[derive(Debug, PartialEq, Default)]
 struct Known {
     objects: BTreeMap<String, Value>,

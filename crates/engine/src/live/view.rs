@@ -1,4 +1,5 @@
-//! What one caller sees of the live state: one value for the list, the snapshot and each event.
+//! The part of the live state that one caller sees: one filter for the list, the snapshot and each
+//! event.
 
 use std::io;
 use std::sync::Arc;
@@ -15,26 +16,26 @@ use types::tunnel::Tunnel;
 
 use super::watch::Snapshot;
 
-/// A project, cut by what the caller asked for and by what its token may list.
+/// A project, filtered by the caller's request and by the token's permission to list.
 #[derive(Debug, Clone)]
 pub struct View {
-    /// Id of the project that the caller's token is good for.
+    /// Id of the project that the caller's token is valid for.
     pub project: Arc<str>,
     /// Workspace of the project, on managed engines.
     pub workspace: Option<Arc<str>>,
-    /// What the caller asked for.
+    /// The caller's filter.
     pub params: WatchParams,
-    /// The token, for where it reaches; its permissions were judged before.
+    /// The token, for its boundary; its permissions were checked before.
     pub token: Arc<Verified>,
-    /// Whether events of managed terminals are in the view: asked for, and permitted.
+    /// True if events of managed terminals are in the view: requested, and permitted.
     pub webtty: bool,
-    /// `compat.rstream`: whether objects carry the other brand's field names too.
+    /// `compat.rstream`: true if objects have rstream's field names as well.
     pub compat: bool,
 }
 
 impl View {
-    /// Whether a client is in the view. A boundary speaks of tunnels only: one that shows some
-    /// tunnels, or some fields of them, shows no client at all.
+    /// Returns true if a client is in the view. A boundary only applies to tunnels: one that shows
+    /// some tunnels, or some fields of them, shows no client at all.
     pub fn shows_client(&self, client: &Client) -> bool {
         client.project_id.as_deref() == Some(&*self.project)
             && self.params.clients.matches(client)
@@ -45,22 +46,22 @@ impl View {
                 .may_list_all(&self.project, self.workspace.as_deref())
     }
 
-    /// Whether a tunnel is in the view.
+    /// Returns true if a tunnel is in the view.
     pub fn shows_tunnel(&self, tunnel: &Tunnel) -> bool {
         tunnel.project_id.as_deref() == Some(&*self.project)
             && self.params.tunnels.matches(tunnel)
             && self.scope(tunnel) != ListScope::Hidden
     }
 
-    /// Whether what happens in a session at this tunnel's server is in the view. What was asked of
-    /// tunnels narrows tunnels, not sessions.
+    /// Returns true if events of sessions at this tunnel's server are in the view. The caller's
+    /// filter of tunnels does not apply to sessions.
     pub fn shows_webtty(&self, tunnel: &Tunnel) -> bool {
         self.webtty
             && tunnel.project_id.as_deref() == Some(&*self.project)
             && self.scope(tunnel) != ListScope::Hidden
     }
 
-    /// How much of a tunnel the token shows.
+    /// The fields of a tunnel that the token shows.
     pub fn scope(&self, tunnel: &Tunnel) -> ListScope {
         self.token
             .limits
@@ -68,16 +69,16 @@ impl View {
             .list(&self.project, self.workspace.as_deref(), tunnel)
     }
 
-    /// A tunnel of the view as its caller sees it.
+    /// A tunnel of the view as JSON for its caller.
     pub fn tunnel_json(&self, tunnel: &Tunnel) -> Option<Value> {
         self.scope(tunnel).apply(tunnel.to_json(self.compat))
     }
 
-    /// Writes the first event of a stream (EN-3), object by object: however much is online, no more
-    /// of it is in memory at once than `out` keeps.
+    /// Writes the first event of a stream (EN-3), object by object. However much is online, memory
+    /// is only needed for the part that `out` buffers.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Write errors of `out`.
     pub fn write_initial(
         &self,
         id: EventId,
@@ -104,7 +105,7 @@ impl View {
 /// Writes an array of JSON, value by value.
 ///
 /// # Errors
-/// Those of `out`.
+/// Write errors of `out`.
 pub(crate) fn write_array<T: Serialize>(
     out: &mut impl io::Write,
     values: impl IntoIterator<Item = T>,

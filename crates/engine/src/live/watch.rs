@@ -1,4 +1,4 @@
-//! Watchers: a view of the live state, and a bounded queue of the changes that it shows.
+//! Watchers: a view of the live state, and a bounded queue of its changes.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::change::{Change, Delivery, SharedEvent};
 use super::random::{random_bytes, unix_millis};
 use super::view::View;
 
-/// What was alive at the instant of subscription, filtered, oldest first.
+/// The live state at the instant of subscription, filtered, oldest first.
 #[derive(Debug)]
 pub struct Snapshot {
     pub at: Timestamp,
@@ -24,7 +24,7 @@ pub struct Snapshot {
     pub tunnels: Vec<Arc<Tunnel>>,
 }
 
-/// A snapshot and every change after it: nothing lost, nothing twice (EN-3).
+/// A snapshot and every change after it, without gaps or duplicates (EN-3).
 #[derive(Debug)]
 pub struct Subscription {
     pub snapshot: Snapshot,
@@ -32,7 +32,7 @@ pub struct Subscription {
     pub view: Arc<View>,
 }
 
-/// The changes that one watcher is shown, in order. Dropping it ends the subscription.
+/// The changes for one watcher, in order. Dropping it ends the subscription.
 #[derive(Debug)]
 pub struct Events {
     receiver: mpsc::Receiver<Arc<SharedEvent>>,
@@ -40,18 +40,18 @@ pub struct Events {
     view: Arc<View>,
 }
 
-/// Why a subscription gave no more events.
+/// Reasons why a subscription ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SubscriptionEnd {
-    /// The watcher left more events waiting than its queue holds.
+    /// More events were waiting for the watcher than its queue can contain.
     #[error("too slow: events came faster than they were read")]
     TooSlow,
-    /// The engine is going away.
+    /// The engine is stopping.
     #[error("the engine is stopping")]
     Stopped,
 }
 
-/// The engine has as many watchers as it may have.
+/// The engine has reached its limit of watchers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no more watchers can subscribe")]
 pub struct TooManyWatchersError;
@@ -60,7 +60,7 @@ impl Subscription {
     /// Writes the first event of a stream: `state.initial`.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Write errors of `out`.
     pub fn write_initial(&self, out: &mut impl io::Write) -> io::Result<()> {
         let id = EventId::new(unix_millis(self.snapshot.at), random_bytes());
         self.view.write_initial(id, &self.snapshot, out)
@@ -68,7 +68,7 @@ impl Subscription {
 }
 
 impl Events {
-    /// Waits for the next change. Cancel-safe: what was not returned is not lost.
+    /// Waits for the next change. Cancel-safe: a change that was not returned is not lost.
     ///
     /// # Errors
     /// [`SubscriptionEnd`], once, after every event that was queued before the end.
@@ -97,7 +97,7 @@ impl AllChanges {
         self.receiver.recv().await.map(|event| event.whole())
     }
 
-    /// The next change, where one is waiting.
+    /// The next change, if one is waiting.
     pub fn try_event(&mut self) -> Option<Event> {
         self.receiver.try_recv().ok().map(|event| event.whole())
     }
@@ -108,11 +108,11 @@ impl AllChanges {
     }
 }
 
-/// Everybody who watches; lives under the owner's lock.
+/// All watchers; lives under the owner's lock.
 #[derive(Debug)]
 pub(super) struct Watchers {
     listening: Vec<Watcher>,
-    /// Who is told everything, and how often there was no room for it.
+    /// The receiver of all changes, and the number of changes that did not fit into its queue.
     observer: Option<(mpsc::Sender<Arc<SharedEvent>>, Arc<AtomicU64>)>,
     capacity: usize,
     queue: usize,
@@ -139,8 +139,8 @@ impl Watchers {
         }
     }
 
-    /// Tells everything from now on, also while the engine drains. One more than `queue` that wait
-    /// are lost, and counted.
+    /// Subscribes to all changes from now on, including those during a drain. Changes beyond
+    /// `queue` waiting ones are lost, and counted.
     pub(super) fn subscribe_all(&mut self, queue: usize) -> AllChanges {
         let (sender, receiver) = mpsc::channel(queue);
         let lost = Arc::<AtomicU64>::default();
@@ -148,7 +148,7 @@ impl Watchers {
         AllChanges { receiver, lost }
     }
 
-    /// One more, of which a project may have `share`.
+    /// Adds a watcher; `share` is the limit of its project.
     pub(super) fn add(
         &mut self,
         view: Arc<View>,
@@ -181,7 +181,7 @@ impl Watchers {
         Ok(events)
     }
 
-    /// Tells every watcher what a change is for it. Never waits: a full queue ends its watcher.
+    /// Sends a change to every watcher. Never waits: a full queue ends its watcher.
     pub(super) fn publish(&mut self, change: &Change) {
         if let Some((sender, lost)) = &self.observer
             && let Some(event) = change.whole()
@@ -198,7 +198,7 @@ impl Watchers {
                 Ok(()) => true,
                 Err(mpsc::error::TrySendError::Closed(_)) => false,
                 Err(mpsc::error::TrySendError::Full(_)) => {
-                    // Nobody else sets it, so it is still empty.
+                    // Only this code sets it, so it is still empty.
                     watcher.ended.get_or_init(|| SubscriptionEnd::TooSlow);
                     *dropped += 1;
                     false
@@ -207,7 +207,7 @@ impl Watchers {
         });
     }
 
-    /// Watchers that still listen.
+    /// Number of watchers that are still connected.
     pub(super) fn count(&mut self) -> usize {
         self.listening.retain(|watcher| !watcher.sender.is_closed());
         self.listening.len()

@@ -1,8 +1,7 @@
-//! A managed engine: what the platform tells goes to those who decide by it, and what happens here
-//! goes to the platform.
+//! A managed engine: applies changes from the platform, and reports events to the platform.
 //!
-//! The engine serves with what it knows. A platform that is away stops nothing: visitors are
-//! judged by what was told last, and what there is to report waits on disk.
+//! The engine serves with the last state that it received. An unreachable platform stops nothing:
+//! visitors are authorized by that state, and reports wait on disk.
 
 mod reports;
 mod usage;
@@ -26,7 +25,7 @@ use crate::engine::StartError;
 pub(crate) use self::reports::Reports;
 pub(crate) use self::usage::Meter;
 
-/// A link that was opened, with what an earlier engine knew in force.
+/// An open link, with the stored state of an earlier run already applied.
 pub(crate) struct PlatformLink {
     link: Link,
     records: Records,
@@ -34,7 +33,7 @@ pub(crate) struct PlatformLink {
     told: Arc<LinkHandler>,
 }
 
-/// Where what the platform tells goes.
+/// Receives the changes from the platform.
 struct LinkHandler {
     /// The domain that this engine was configured for.
     cluster_domain: String,
@@ -45,10 +44,10 @@ struct LinkHandler {
 }
 
 impl PlatformLink {
-    /// Takes the data directory and puts in force what is in it.
+    /// Opens the data directory and applies the stored state.
     ///
     /// # Errors
-    /// [`StartError`] with the key of what cannot be used.
+    /// [`StartError`] with the key of the setting that cannot be used.
     pub(crate) async fn open(
         platform: &ControlPlane,
         cluster_domain: &str,
@@ -88,7 +87,7 @@ impl PlatformLink {
         })
     }
 
-    /// Where what happens is put.
+    /// The queue for reports to the platform.
     pub(crate) fn reports(&self) -> Reports {
         Reports {
             records: self.records.clone(),
@@ -96,12 +95,12 @@ impl PlatformLink {
         }
     }
 
-    /// How the link does.
+    /// State of the link.
     pub(crate) fn link(&self) -> Arc<Status> {
         self.link.status()
     }
 
-    /// Follows the platform from now on. The engine is ready when it knows what it serves.
+    /// Follows the platform from now on. The engine is ready when it has the state that it serves.
     pub(crate) fn follow(self, core: &Arc<Core>, readiness: &Readiness) -> LinkHandle {
         let Self {
             link,
@@ -164,7 +163,7 @@ impl link::Handler for LinkHandler {
 }
 
 impl LinkHandler {
-    /// Puts the platform's keys in force, where they are among the items.
+    /// Applies the platform's keys, if they are among the items.
     fn keys(&self, items: &[Item]) {
         for item in items {
             if let Item::Keys(keys) = item
@@ -176,22 +175,22 @@ impl LinkHandler {
     }
 }
 
-/// A platform that is being followed.
+/// A running link to the platform.
 pub(crate) struct LinkHandle {
     core: Arc<Core>,
     status: Arc<Status>,
     records: Records,
     /// Events that were lost before they became records.
     lost: Arc<AtomicU64>,
-    /// Makes records of what happens.
+    /// Converts events to records.
     collecting: Task,
     /// Sends them.
     reporting: Task,
-    /// Reads what the platform tells.
+    /// Reads changes from the platform.
     reading: Task,
 }
 
-/// A task that ends in order when it is asked to, and at once when nobody waits for that.
+/// A task that ends cleanly when it is asked to stop, and is aborted when this is dropped.
 struct Task {
     stop: CancellationToken,
     handle: AbortOnDropHandle<()>,
@@ -215,12 +214,12 @@ impl Task {
 }
 
 impl LinkHandle {
-    /// How the link does.
+    /// State of the link.
     pub(crate) fn status(&self) -> Arc<Status> {
         Arc::clone(&self.status)
     }
 
-    /// Brings gauges up to date, and forgets what nobody needs. Called every now and then.
+    /// Updates gauges and drops entries that are no longer used. Called periodically.
     pub(crate) fn refresh(&self) {
         let now = self.core.unix_seconds();
         if let Some(directory) = self.core.tenancy.directory() {
@@ -231,8 +230,8 @@ impl LinkHandle {
         self.core.metrics.control_plane(&self.status, counts);
     }
 
-    /// Ends the link when everybody is gone: what happened last is sent or on disk when this
-    /// returns, and so is what is known.
+    /// Ends the link after agents and visitors are gone. When this returns, the last events are
+    /// sent or on disk, and so is the state from the platform.
     pub(crate) async fn finish(self) {
         self.collecting.finish().await;
         tokio::join!(self.reporting.finish(), self.reading.finish());

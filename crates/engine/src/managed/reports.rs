@@ -1,4 +1,4 @@
-//! What happens here, told to the platform.
+//! Reports of the engine's events to the platform.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use super::usage::Usage;
 use crate::core::Core;
 use crate::live::{AllChanges, Online};
 
-/// Where the engine's parts put what there is to report.
+/// The queue for reports from all parts of the engine.
 #[derive(Debug)]
 pub(crate) struct Reports {
     pub(crate) records: Records,
     pub(crate) usage: Usage,
 }
 
-/// How often usage is reported. Access records have to be there within 10 seconds; so has this.
+/// Interval of usage reports. Access records must arrive within 10 seconds, and so must these.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// How often everything that is online is told again, changed or not.
+/// Interval for reporting everything that is online again, including unchanged entries.
 const INVENTORY: Duration = Duration::from_mins(5);
-/// Events that wait to become records, when thousands of agents come at once.
+/// Events that may wait to become records, when thousands of agents connect simultaneously.
 pub(super) const EVENTS: usize = 65_536;
 
-/// Reports what happens until `stop`, and then what is left.
+/// Reports events until `stop`, and then the remaining ones.
 pub(super) async fn keep_reporting(
     core: Arc<Core>,
     mut events: AllChanges,
@@ -62,7 +62,8 @@ pub(super) async fn keep_reporting(
     }
 }
 
-/// Until the next report: no longer than the hour lasts, so that what was counted belongs to one.
+/// Time until the next report. It never crosses the end of an hour, so that counts belong to one
+/// hour.
 fn interval(now: Timestamp) -> Duration {
     let left = 3600 - now.as_second().rem_euclid(3600);
     INTERVAL.min(Duration::from_secs(left.unsigned_abs()))
@@ -74,7 +75,7 @@ fn hour_of(now: Timestamp) -> Timestamp {
     Timestamp::from_second(whole.as_second()).unwrap_or(whole)
 }
 
-/// What was told of each project last.
+/// The last report of each project.
 #[derive(Default)]
 struct Inventory {
     told: HashMap<Arc<str>, Online>,
@@ -82,11 +83,11 @@ struct Inventory {
 }
 
 impl Inventory {
-    /// Those that changed; now and then, all of them.
+    /// The projects that changed; periodically all of them.
     fn changes(&mut self, online: Vec<(Arc<str>, Online)>) -> Vec<InventoryRecord> {
         if self.whole.is_none_or(|at| at.elapsed() >= INVENTORY) {
             self.whole = Some(Instant::now());
-            // Those of which nothing is online any more have to be told that.
+            // Projects without anything online have to be reported as well.
             self.told.values_mut().for_each(|told| *told = STALE);
         }
         let mut before = std::mem::take(&mut self.told);
@@ -103,7 +104,7 @@ impl Inventory {
     }
 }
 
-/// Differs from every number that there can be.
+/// Differs from every number that can occur.
 const STALE: Online = Online {
     clients: u32::MAX,
     tunnels: u32::MAX,
@@ -118,7 +119,7 @@ fn record(project: &str, online: Online) -> InventoryRecord {
 }
 
 impl AllChanges {
-    /// The next change, as it is reported. What belongs to no project is passed over.
+    /// The next change as a record. Changes that belong to no project are skipped.
     async fn next(&mut self) -> Option<Record> {
         while let Some(event) = self.event().await {
             if let Some(record) = reported(&event) {

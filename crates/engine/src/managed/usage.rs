@@ -1,4 +1,4 @@
-//! What goes through the tunnels of each project.
+//! Traffic through the tunnels of each project.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api::link::UsageRecord;
 use jiff::Timestamp;
 
-/// Counts of all projects since they were taken last.
+/// Counts of all projects since the last call of `take`.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     meters: papaya::HashMap<Arc<str>, Arc<Meter>>,
 }
 
-/// Counts of one project. Visits hold it, and count as they go.
+/// Counts of one project. Visits have a reference to it and count while they run.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     streams: AtomicU64,
@@ -22,17 +22,17 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// A stream began.
+    /// Counts a stream that started.
     pub(crate) fn begin(&self) {
         self.streams.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A stream did not reach its service.
+    /// Counts a stream that did not reach its service.
     pub(crate) fn fail(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many bytes more went to the service, and to the visitor.
+    /// Adds bytes that were sent to the service and to the visitor.
     pub(crate) fn add(&self, upstream: u64, downstream: u64) {
         self.upstream.fetch_add(upstream, Ordering::Relaxed);
         self.downstream.fetch_add(downstream, Ordering::Relaxed);
@@ -65,8 +65,8 @@ impl Usage {
         Arc::clone(meters.get_or_insert_with(Arc::clone(project), Arc::default))
     }
 
-    /// Takes everything that was counted, which belongs to the hour that began then. Meters stay,
-    /// as many as projects were ever visited here.
+    /// Takes all counts. They belong to the hour that starts at `hour`. Meters are kept, so there
+    /// are as many as projects that were ever visited here.
     pub(crate) fn take(&self, hour: Timestamp) -> Vec<UsageRecord> {
         let meters = self.meters.pin();
         meters

@@ -9,8 +9,8 @@ use metrics::{Counter, Label, counter};
 use super::table::METRICS;
 
 /// The series of one counter, by the values of its labels in the table's order. The recorder is
-/// asked when a series is first counted; after that counting is a look into a map that nobody
-/// writes.
+/// only used when a series is first counted. After that, counting is a lookup in a map that is not
+/// written to.
 pub(super) struct Family<const N: usize> {
     name: &'static str,
     series: HashMap<[&'static str; N], OnceLock<Counter>>,
@@ -39,7 +39,7 @@ impl<const N: usize> Family<N> {
     pub(super) fn count(&self, values: [&'static str; N]) {
         match self.series.get(&values) {
             Some(series) => series.get_or_init(|| self.register(values)).increment(1),
-            // A value that the table lacks; it is a constant of the code all the same.
+            // A value that is missing in the table. It is still a constant of the code.
             None => self.register(values).increment(1),
         }
     }

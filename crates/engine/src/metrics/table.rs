@@ -1,4 +1,4 @@
-//! Every metric there is: name, type, labels, meaning. `docs/metrics.md` is made from this.
+//! All metrics: name, type, labels, meaning. `docs/metrics.md` is generated from this.
 
 use daemon::access_log::DROPPED_METRIC;
 use daemon::metrics::{Kind, Metric, metric};
@@ -37,7 +37,7 @@ pub(super) const VISIT_DURATION: &str = "svc_visit_duration_seconds";
 pub(super) const WATCHERS: &str = "svc_watchers";
 pub(super) const WATCHERS_DROPPED: &str = "svc_watchers_dropped_total";
 
-/// In the order of their names.
+/// Sorted by name.
 pub(super) const METRICS: &[Metric] = &[
     metric(
         DROPPED_METRIC,
@@ -285,7 +285,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
 ];
 
-/// What can decide about a request; `none` where it ended before that.
+/// The rules that can decide a request; `none` if it ended before a decision.
 const RULES: &[&str] = &[
     "none",
     "http",

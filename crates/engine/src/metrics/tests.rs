@@ -8,7 +8,7 @@ use crate::access::Rule;
 fn documentation() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let text = std::fs::read_to_string(path).unwrap();
-    // What follows is the platform's.
+    // The rest of the file is about the platform.
     text.split_once("\n# ")
         .map_or(text.clone(), |(engine, _)| engine.to_owned())
 }

@@ -1,11 +1,11 @@
-//! What a session is for, as its opener says it in the query of the address.
+//! Context of a session, which its opener states in the query of the address.
 
 use api::webtty::Context;
 use types::form::{BadForm, Form};
 use types::problem::Problem;
 use types::webtty::SessionMode;
 
-/// What was said about a session that is to be opened.
+/// Context that the opener stated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SessionContext {
     pub(crate) mode: Option<SessionMode>,
@@ -13,7 +13,7 @@ pub(crate) struct SessionContext {
     pub(crate) context: Option<Context>,
 }
 
-/// What is wrong with it.
+/// Errors in a stated context.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadContext {
     #[error(transparent)]
@@ -31,7 +31,7 @@ impl From<BadContext> for Problem {
 }
 
 impl SessionContext {
-    /// Reads a query. Names that mean nothing here are the server's, or nobody's.
+    /// Parses a query. Parameters with other names are ignored: they may be for the server.
     ///
     /// # Errors
     /// [`BadContext`].
@@ -80,7 +80,7 @@ fn text(form: &mut Form, name: &'static str) -> Result<Option<String>, BadContex
 const ORIGINS: &[&str] = &["human", "agent", "api", "automation", "ci", "scheduled-job"];
 const INITIATORS: &[&str] = &["user", "app", "agent", "service-account"];
 
-/// A sentence for people, or an id of another system.
+/// Longest text: a sentence for people, or an id of another system.
 const MAX_TEXT: usize = 256;
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_read_and_bounded() {
+    fn stated_context_is_parsed_and_bounded() {
         let stated = SessionContext::read(
             "session_mode=interactive&origin=ci&purpose=a+b%21&x=y&group_id=g",
         );

@@ -1,16 +1,18 @@
-//! Managed terminals: sessions on registered servers, who takes part in them, and what is kept of
-//! them (EN-8, WT-2).
+//! Managed terminals: sessions on registered servers, their participants and their recordings
+//! (EN-8, WT-2).
 //!
-//! Whoever comes to a tunnel of the protocol `webtty`, at its published host or by a dial, opens a
-//! session. [`RunningSession`] is that session: the state machine of `tty` behind a lock, with what wakes
-//! those who wait. One task ([`relay`]) has the server's side and the time. Each participant has a
-//! task of its own ([`participant`]), which takes what waits for it and says what it hears; whoever
-//! opened the session is the first of them, others come by the Engine API. [`Sessions`] knows all
-//! of them, and for a while those that ended.
+//! A client that connects to a tunnel of the protocol `webtty`, at its published host or by a dial,
+//! opens a session. [`RunningSession`] is that session: the state machine of `tty` behind a lock,
+//! with notifications for the tasks that wait for it. One task ([`relay`]) handles the server's
+//! side and the timers. Each participant has a task of its own ([`participant`]), which sends the
+//! queued messages and passes on the received ones. The opener of the session is the first
+//! participant; others join by the Engine API. [`Sessions`] stores all sessions, and for a while
+//! those that ended.
 //!
-//! Back-pressure has two sources: who has control and does not read holds the server, and a server
-//! that does not read holds who types. Nobody else holds anybody: what waits for a viewer is bounded,
-//! and a screen takes its place. A recording that has no room holds both ends.
+//! Back-pressure has two sources. If the participant in control does not read, the server is
+//! paused. If the server does not read, the participant that types is paused. Viewers never pause
+//! anything: the queue of a viewer is bounded, and a full queue is replaced with one screen
+//! snapshot. A recording without capacity pauses both sides.
 
 mod context;
 mod participant;
@@ -37,7 +39,7 @@ pub(crate) use self::wire::{Peer, config as websocket_config};
 
 use types::tunnel::{Protocol, Tunnel};
 
-/// Whether a tunnel leads to a managed terminal server.
+/// True if a tunnel leads to a managed terminal server.
 pub(crate) fn is_at(tunnel: &Tunnel) -> bool {
     tunnel.properties.protocol == Some(Protocol::Webtty)
 }

@@ -1,4 +1,4 @@
-//! The stream of one participant, from its first message to its end.
+//! Stream of one participant, from its first message to its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use super::running::{RunningSession, Seat};
 use super::wire::{ConnectionError, MessageSink, Peer, Say, Source};
 use crate::api::CredentialGuard;
 
-/// Reads the attach that a participant's stream begins with. Whoever has none to show is told so and
-/// hung up to.
+/// Reads the attach message at the start of a participant's stream. A client without one gets an
+/// error, and the connection is closed.
 pub(crate) async fn open_attachment(
     session: &RunningSession,
     id: &ParticipantId,
@@ -36,13 +36,13 @@ pub(crate) async fn open_attachment(
     None
 }
 
-/// Tells somebody who came why nothing comes of it, and hangs up.
+/// Sends the reason of a refusal, and closes the connection.
 pub(crate) async fn refuse(mut peer: Peer<'_>, why: &str) {
     farewell(&mut peer, Some(why.to_owned())).await;
 }
 
-/// Serves a participant until they go, or are to go. `revoked` is what ends it from outside: then
-/// they are sent away.
+/// Serves a participant until the client leaves or the session dismisses it. `revoked` completes
+/// when the access of the participant is revoked, which dismisses it.
 pub(crate) async fn participate(
     session: &RunningSession,
     seat: &Seat,
@@ -51,29 +51,31 @@ pub(crate) async fn participate(
 ) {
     let ended = {
         let Peer { source, sayer, .. } = &mut peer;
-        let hearing = hear(session, seat, source);
-        let telling = tell(session, seat, sayer);
-        let stuck = async {
+        let receiving = receive(session, seat, source);
+        let sending = send(session, seat, sayer);
+        let close_deadline = async {
             seat.over.cancelled().await;
             sleep(CLOSE_DEADLINE).await;
         };
-        let sent_away = async {
+        let dismissed = async {
             revoked.await;
             session.act(|session, now| session.kick(seat.id, now)).ok();
-            // What is left to say is said.
+            // The remaining messages are still sent.
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            heard = hearing => match heard {
+            received = receiving => match received {
                 Err(broken) => broken.fault().map_or(ParticipantEnd::Gone, ParticipantEnd::Fault),
                 Ok(()) => ParticipantEnd::Gone,
             },
-            told = telling => if told.is_ok() { ParticipantEnd::Over } else { ParticipantEnd::Gone },
-            () = stuck => ParticipantEnd::Gone,
-            () = sent_away => ParticipantEnd::Gone,
+            sent = sending => {
+                if sent.is_ok() { ParticipantEnd::Over } else { ParticipantEnd::Gone }
+            }
+            () = close_deadline => ParticipantEnd::Gone,
+            () = dismissed => ParticipantEnd::Gone,
         }
     };
-    // First, so that nobody waits for who is only being said goodbye to.
+    // This comes before the farewell, so that nothing waits for a participant that leaves.
     session.lost(seat.id);
     match ended {
         ParticipantEnd::Over => farewell(&mut peer, None).await,
@@ -83,24 +85,24 @@ pub(crate) async fn participate(
 }
 
 enum ParticipantEnd {
-    /// They have been told everything.
+    /// All messages were sent.
     Over,
-    /// They said something that is no message.
+    /// The participant sent an invalid message.
     Fault(String),
-    /// They are gone, or do not listen.
+    /// The participant disconnected or does not read.
     Gone,
 }
 
-/// Hears what a participant says, until they hang up or are silent for too long.
-async fn hear(
+/// Receives messages from a participant until it closes or is silent for too long.
+async fn receive(
     session: &RunningSession,
     seat: &Seat,
     source: &mut Source<'_>,
 ) -> Result<(), ConnectionError> {
-    let mut beats = false;
+    let mut has_heartbeat = false;
     loop {
         session.room_for_input().await;
-        let next = if beats {
+        let next = if has_heartbeat {
             let Ok(next) = timeout(SILENCE, source.next()).await else {
                 return Ok(());
             };
@@ -111,13 +113,13 @@ async fn hear(
         let Some(kind) = next.transpose()? else {
             return Ok(());
         };
-        beats |= matches!(kind, Kind::Heartbeat(_));
+        has_heartbeat |= matches!(kind, Kind::Heartbeat(_));
         session.hear(seat.id, kind);
     }
 }
 
-/// Tells a participant what waits for them, until they are to go and have all of it.
-async fn tell(
+/// Sends queued messages to a participant, until it is dismissed and has all of them.
+async fn send(
     session: &RunningSession,
     seat: &Seat,
     sayer: &mut MessageSink<'_>,
@@ -140,10 +142,10 @@ async fn tell(
     }
 }
 
-/// Says what was wrong, if anything, and that it is over; then waits a while for the other end to
-/// hang up, so that it hears the last message.
+/// Sends the error, if any, and the farewell. Then it waits a while for the peer to close, so that
+/// the peer receives the last message.
 async fn farewell(peer: &mut Peer<'_>, fault: Option<String>) {
-    let saying = async {
+    let sending = async {
         if let Some(fault) = fault {
             peer.sayer.send(Say::Message(Kind::error(&fault))).await?;
         }
@@ -151,9 +153,9 @@ async fn farewell(peer: &mut Peer<'_>, fault: Option<String>) {
         while let Some(Ok(_)) = peer.source.next().await {}
         peer.sayer.close().await
     };
-    // Whoever does not listen has nothing to lose.
-    timeout(LISTEN, saying).await.ok();
+    // A peer that does not read has nothing to lose.
+    timeout(PEER_CLOSE_TIMEOUT, sending).await.ok();
 }
 
-/// How long somebody is waited for who was told that it is over.
-const LISTEN: Duration = CLOSE_DEADLINE;
+/// Time that a peer has to close after the farewell.
+const PEER_CLOSE_TIMEOUT: Duration = CLOSE_DEADLINE;

@@ -1,4 +1,5 @@
-//! What holds for the sessions of a server, and who may open and join them.
+//! Rules for the sessions of a server: permission to open and to join them, recording and
+//! encryption.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use types::webtty::{EncryptionMode, EncryptionPolicy, RecordingMode, RecordingPo
 use crate::access::{BoundaryDenial, Proof, Tenancy};
 use crate::directory::{Project, WebttyServer};
 
-/// What holds for one session, from its beginning to its end.
+/// Rules of one session, fixed when it starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     pub(crate) server: Arc<WebttyServer>,
@@ -19,7 +20,7 @@ pub(crate) struct Policy {
     pub(crate) encryption: EncryptionMode,
 }
 
-/// Why somebody may not come to a server.
+/// Reasons for which a client may not use a server.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum NotServed {
     #[error("the server is not registered any more, or is suspended")]
@@ -38,7 +39,7 @@ impl From<NotServed> for Problem {
 }
 
 impl Policy {
-    /// What holds for a session that is opened now, by who proved this.
+    /// Determines the rules for a session that is opened now with this proof.
     ///
     /// # Errors
     /// [`NotServed`].
@@ -80,7 +81,7 @@ impl Policy {
         })
     }
 
-    /// Whether somebody may join a session of the server, by what is asked for now.
+    /// Checks if a client may join a session of the server under the current requirements.
     ///
     /// # Errors
     /// [`BoundaryDenial`].
@@ -97,7 +98,7 @@ impl Policy {
     }
 }
 
-/// The registered server that a tunnel was admitted as.
+/// Finds the registered server of an admitted tunnel.
 fn server_of(tunnel: &Tunnel, project: &Project, tenancy: &Tenancy) -> Option<Arc<WebttyServer>> {
     let id = tunnel.properties.labels.get(SERVER_ID)?;
     let server = tenancy.directory()?.webtty_server(&project.id, id)?;

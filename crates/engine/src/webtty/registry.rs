@@ -1,4 +1,4 @@
-//! All sessions of an engine: those that run, and the last ones that ended.
+//! All sessions of an engine: the running ones and the latest ended ones.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use types::tunnel::Tunnel;
 use super::recordings::Recorder;
 use super::running::RunningSession;
 
-/// The sessions of all projects. Shared by every worker.
+/// The sessions of all projects. All workers share them.
 #[derive(Debug, Default)]
 pub struct Sessions {
     pub(crate) recorder: Recorder,
@@ -21,27 +21,27 @@ pub struct Sessions {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Places that are taken, by sessions that run and those that begin.
-    taken: usize,
-    projects: HashMap<Arc<str>, OfProject>,
+    /// Permits in use, of running sessions and of those that start.
+    permits: usize,
+    projects: HashMap<Arc<str>, ProjectSessions>,
     past: EndedSessions<Arc<Past>>,
 }
 
 #[derive(Debug, Default)]
-struct OfProject {
-    taken: usize,
+struct ProjectSessions {
+    permits: usize,
     running: BTreeMap<WebttySessionId, Arc<RunningSession>>,
 }
 
-/// The sessions that ended last, of each project and of all.
+/// The latest ended sessions, per project and in all.
 #[derive(Debug)]
 struct EndedSessions<T> {
     of: HashMap<Arc<str>, VecDeque<T>>,
-    /// The projects of the sessions, oldest first, to forget in that order.
+    /// The projects of the sessions, oldest session first: the order in which sessions are dropped.
     order: VecDeque<Arc<str>>,
 }
 
-/// What is left of a session that ended.
+/// Summary of an ended session.
 #[derive(Debug)]
 pub(crate) struct Past {
     pub(crate) session: shapes::Session,
@@ -50,19 +50,19 @@ pub(crate) struct Past {
     pub(crate) requests: Vec<shapes::ControlRequest>,
 }
 
-/// A session that is known.
+/// A running or ended session.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionEntry {
     Running(Arc<RunningSession>),
     Past(Arc<Past>),
 }
 
-/// There is no place for a further session.
+/// The limit of sessions is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Full {
-    #[error("the engine has as many terminal sessions as it may have: {MOST}")]
+    #[error("the engine has as many terminal sessions as it may have: {MAX_SESSIONS}")]
     Engine,
-    #[error("the project has as many terminal sessions as one may have: {OF_PROJECT}")]
+    #[error("the project has as many terminal sessions as one may have: {MAX_PROJECT_SESSIONS}")]
     Project,
 }
 
@@ -70,11 +70,11 @@ impl From<Full> for Problem {
     fn from(full: Full) -> Self {
         Self::unavailable()
             .with_detail(format!("No terminal can be opened now: {full}."))
-            .with_retry_after(RETRY)
+            .with_retry_after(RETRY_AFTER_SECONDS)
     }
 }
 
-/// A place for one session, until this is dropped.
+/// Permit for one session. Dropping it releases the permit.
 #[derive(Debug)]
 pub(crate) struct SessionPermit {
     sessions: Arc<Sessions>,
@@ -82,7 +82,7 @@ pub(crate) struct SessionPermit {
 }
 
 impl Sessions {
-    /// Sessions that are recorded by this.
+    /// Creates an empty registry, whose sessions use this recorder.
     pub fn new(recorder: Recorder) -> Self {
         Self {
             recorder,
@@ -90,33 +90,33 @@ impl Sessions {
         }
     }
 
-    /// What records them.
+    /// The recorder of the sessions.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Takes a place for a session that is to begin.
+    /// Takes a permit for a new session.
     ///
     /// # Errors
     /// [`Full`].
     pub(crate) fn reserve(self: &Arc<Self>, project: &Arc<str>) -> Result<SessionPermit, Full> {
         let mut table = self.table.lock();
-        if table.taken >= MOST {
+        if table.permits >= MAX_SESSIONS {
             return Err(Full::Engine);
         }
         let of = table.projects.entry(Arc::clone(project)).or_default();
-        if of.taken >= OF_PROJECT {
+        if of.permits >= MAX_PROJECT_SESSIONS {
             return Err(Full::Project);
         }
-        of.taken += 1;
-        table.taken += 1;
+        of.permits += 1;
+        table.permits += 1;
         Ok(SessionPermit {
             sessions: Arc::clone(self),
             project: Arc::clone(project),
         })
     }
 
-    /// The session of a project with this id.
+    /// Finds a project's session by its id.
     pub(crate) fn find(&self, project: &str, id: &str) -> Option<SessionEntry> {
         let table = self.table.lock();
         let of = table.projects.get(project);
@@ -129,7 +129,7 @@ impl Sessions {
         past.map(|past| SessionEntry::Past(Arc::clone(past)))
     }
 
-    /// The sessions of a project: those that run, the newest first, then those that ended last.
+    /// The sessions of a project: the running ones, newest first, then the latest ended ones.
     pub(crate) fn of(&self, project: &str) -> Vec<SessionEntry> {
         let table = self.table.lock();
         let of = table.projects.get(project);
@@ -141,32 +141,32 @@ impl Sessions {
 }
 
 impl SessionPermit {
-    /// The session is there.
+    /// Adds a session that started.
     pub(super) fn begun(&self, session: &Arc<RunningSession>) {
         let mut table = self.sessions.table.lock();
         let of = table.projects.entry(Arc::clone(&self.project)).or_default();
         of.running.insert(session.facts.id, Arc::clone(session));
     }
 
-    /// It has ended.
+    /// Moves a session to the ended ones.
     pub(super) fn ended(self, session: &RunningSession) {
         let past = Arc::new(session.past());
         let mut table = self.sessions.table.lock();
         let of = table.projects.entry(Arc::clone(&self.project)).or_default();
-        let gone = of.running.remove(&session.facts.id);
-        let forgotten = table.past.keep(&self.project, past);
+        let removed = of.running.remove(&session.facts.id);
+        let dropped = table.past.keep(&self.project, past);
         drop(table);
-        // Not under the lock.
-        drop((gone, forgotten));
+        // Dropped after the lock is released.
+        drop((removed, dropped));
     }
 }
 
 impl Drop for SessionPermit {
     fn drop(&mut self) {
         let mut table = self.sessions.table.lock();
-        table.taken = table.taken.saturating_sub(1);
+        table.permits = table.permits.saturating_sub(1);
         if let Some(of) = table.projects.get_mut(&self.project) {
-            of.taken = of.taken.saturating_sub(1);
+            of.permits = of.permits.saturating_sub(1);
             if of.is_empty() {
                 table.projects.remove(&self.project);
             }
@@ -174,38 +174,38 @@ impl Drop for SessionPermit {
     }
 }
 
-impl OfProject {
+impl ProjectSessions {
     fn is_empty(&self) -> bool {
-        self.taken == 0 && self.running.is_empty()
+        self.permits == 0 && self.running.is_empty()
     }
 }
 
 impl<T> EndedSessions<T> {
-    /// The sessions of a project, the newest first.
+    /// The sessions of a project, newest first.
     fn of(&self, project: &str) -> impl Iterator<Item = &T> {
         self.of.get(project).into_iter().flatten().rev()
     }
 
-    /// Adds a session, and returns those that are forgotten for it.
+    /// Adds a session, and returns the sessions that are dropped for it.
     fn keep(&mut self, project: &Arc<str>, one: T) -> Vec<T> {
-        let mut forgotten = Vec::new();
+        let mut dropped = Vec::new();
         let of = self.of.entry(Arc::clone(project)).or_default();
         of.push_back(one);
-        if of.len() > PAST_OF_PROJECT {
-            forgotten.extend(of.pop_front());
+        if of.len() > MAX_ENDED_PER_PROJECT {
+            dropped.extend(of.pop_front());
         }
         self.order.push_back(Arc::clone(project));
-        if self.order.len() > PAST
+        if self.order.len() > MAX_ENDED
             && let Some(project) = self.order.pop_front()
             // A project that reached its own limit loses a newer session instead.
             && let Some(of) = self.of.get_mut(&project)
         {
-            forgotten.extend(of.pop_front());
+            dropped.extend(of.pop_front());
             if of.is_empty() {
                 self.of.remove(&project);
             }
         }
-        forgotten
+        dropped
     }
 }
 
@@ -227,7 +227,7 @@ impl SessionEntry {
         }
     }
 
-    /// Who takes part or did.
+    /// Present and past participants.
     pub(crate) fn participants(&self) -> Vec<shapes::Participant> {
         match self {
             Self::Running(running) => running.participants(),
@@ -235,7 +235,7 @@ impl SessionEntry {
         }
     }
 
-    /// Requests for control.
+    /// Control requests.
     pub(crate) fn requests(&self) -> Vec<shapes::ControlRequest> {
         match self {
             Self::Running(running) => running.requests(),
@@ -243,7 +243,7 @@ impl SessionEntry {
         }
     }
 
-    /// The tunnel that it came through.
+    /// The session's tunnel.
     pub(crate) fn tunnel(&self) -> &Arc<Tunnel> {
         match self {
             Self::Running(running) => &running.facts.tunnel,
@@ -252,36 +252,37 @@ impl SessionEntry {
     }
 }
 
-/// Sessions at once. Each has a screen and some queues: with all of them full, a few GiB.
-const MOST: usize = 4096;
+/// Maximum of running sessions. Each has a screen and some queues: with all of them full, a few
+/// GiB.
+const MAX_SESSIONS: usize = 4096;
 
-/// Sessions of one project at once: as many terminals as a large team has open.
-const OF_PROJECT: usize = 512;
+/// Maximum of running sessions in one project: as many terminals as a large team has open.
+const MAX_PROJECT_SESSIONS: usize = 512;
 
-/// Sessions that ended, of one project: what happened before is in the recordings.
-const PAST_OF_PROJECT: usize = 256;
+/// Ended sessions that are kept per project. The recordings have older ones.
+const MAX_ENDED_PER_PROJECT: usize = 256;
 
-/// The same, of all projects: some KiB each.
-const PAST: usize = 8192;
+/// Ended sessions that are kept in all: some KiB each.
+const MAX_ENDED: usize = 8192;
 
-/// Seconds after which a further session may be tried.
-const RETRY: u32 = 5;
+/// Seconds after which a client may retry.
+const RETRY_AFTER_SECONDS: u32 = 5;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_last_sessions_that_ended_are_kept_of_a_project_and_of_all() {
+    fn ended_sessions_are_kept_up_to_a_limit_per_project_and_in_all() {
         let mut kept = EndedSessions::default();
         let project = |number: usize| Arc::<str>::from(format!("prj_{number}"));
-        for number in 0..=PAST_OF_PROJECT {
-            let forgotten = kept.keep(&project(0), number);
-            assert_eq!(forgotten.is_empty(), number < 256, "{number}");
+        for number in 0..=MAX_ENDED_PER_PROJECT {
+            let dropped = kept.keep(&project(0), number);
+            assert_eq!(dropped.is_empty(), number < 256, "{number}");
         }
         assert_eq!(kept.of("prj_0").count(), 256);
         assert_eq!(kept.of("prj_0").next(), Some(&256), "the newest first");
-        assert_eq!(kept.of("prj_0").last(), Some(&1), "the oldest is forgotten");
+        assert_eq!(kept.of("prj_0").last(), Some(&1), "the oldest is dropped");
 
         for number in kept.order.len()..8192 {
             assert!(kept.keep(&project(number), number).is_empty());
@@ -295,13 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn a_project_and_an_engine_have_so_many_sessions() {
+    fn sessions_are_limited_per_project_and_per_engine() {
         let sessions = Arc::<Sessions>::default();
         let mut held = Vec::new();
-        for project in 0..MOST / OF_PROJECT {
+        for project in 0..MAX_SESSIONS / MAX_PROJECT_SESSIONS {
             let project: Arc<str> = format!("prj_{project}").into();
-            held.extend((0..OF_PROJECT).map(|_| sessions.reserve(&project).unwrap()));
-            if held.len() < MOST {
+            held.extend((0..MAX_PROJECT_SESSIONS).map(|_| sessions.reserve(&project).unwrap()));
+            if held.len() < MAX_SESSIONS {
                 assert_eq!(sessions.reserve(&project).unwrap_err(), Full::Project);
             }
         }

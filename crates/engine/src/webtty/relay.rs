@@ -1,4 +1,4 @@
-//! The one task of a session: it has the server's side and the time, and ends when the session has.
+//! Task of a session. It handles the server's side and the timers, and ends with the session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,25 +18,25 @@ use crate::core::Worker;
 use crate::edge::access_record::{AccessRecord, Outcome};
 use crate::edge::revocation;
 
-/// Runs a session to its end. `record` is of the visit that opened it: what let that in holds for the
-/// session, whoever takes part by now.
+/// Runs a session to its end. `record` belongs to the visit that opened it. The authorisation of
+/// that visit applies to the session, also after its opener has left.
 pub(super) async fn run(
     session: Arc<RunningSession>,
     server: Server,
     mut record: AccessRecord,
-    place: SessionPermit,
+    permit: SessionPermit,
     worker: Arc<Worker>,
 ) {
     let Server { mut peer } = server;
     {
         let (source, sayer) = (&mut peer.source, &mut peer.sayer);
         let serving = async {
-            tokio::join!(hear(&session, source), tell(&session, sayer));
+            tokio::join!(receive(&session, source), send(&session, sayer));
         };
         tokio::select! {
             () = serving => {}
-            () = keep(&session, &mut record, &worker) => {}
-            // Nobody waits for anything any more.
+            () = run_timers(&session, &mut record, &worker) => {}
+            // A hard shutdown does not wait for anything.
             () = worker.core.shutdown.hard().cancelled() => session.server_lost(),
         }
     }
@@ -45,34 +45,35 @@ pub(super) async fn run(
     let (from, to) = session.traffic();
     record.bytes(from, to);
     record.ended(Outcome::Served);
-    place.ended(&session);
+    permit.ended(&session);
 }
 
-/// Hears what the server says, until it hangs up, is silent for too long, or the session is over.
-async fn hear(session: &RunningSession, source: &mut Source<'_>) {
-    let hearing = async {
-        let mut beats = false;
+/// Receives messages from the server until it closes, is silent for too long, or the session is
+/// over.
+async fn receive(session: &RunningSession, source: &mut Source<'_>) {
+    let receiving = async {
+        let mut has_heartbeat = false;
         loop {
             session.room_for_output().await;
-            let next = if beats {
+            let next = if has_heartbeat {
                 timeout(SILENCE, source.next()).await.ok().flatten()
             } else {
                 source.next().await
             };
             let Some(Ok(kind)) = next else { return };
-            beats |= matches!(kind, Kind::Heartbeat(_));
+            has_heartbeat |= matches!(kind, Kind::Heartbeat(_));
             session.act(|session, now| session.on_server(kind, now));
         }
     };
     tokio::select! {
-        () = hearing => session.server_lost(),
+        () = receiving => session.server_lost(),
         () = session.over.cancelled() => {}
     }
 }
 
-/// Tells the server what waits for it, until it is to be hung up to.
-async fn tell(session: &RunningSession, sayer: &mut MessageSink<'_>) {
-    let telling = async {
+/// Sends the queued messages to the server until its connection is to be closed.
+async fn send(session: &RunningSession, sayer: &mut MessageSink<'_>) {
+    let sending = async {
         loop {
             while let Some(kind) = session.take_for_server() {
                 sayer.feed(Say::Message(kind)).await?;
@@ -87,45 +88,45 @@ async fn tell(session: &RunningSession, sayer: &mut MessageSink<'_>) {
         sayer.send(Say::Farewell).await?;
         sayer.close().await
     };
-    let stuck = async {
+    let close_deadline = async {
         session.server_over.cancelled().await;
         sleep(CLOSE_DEADLINE).await;
     };
     tokio::select! {
-        // It has all, or is gone.
-        _ended = telling => {}
-        () = stuck => {}
+        // The server has received everything, or is gone.
+        _sent = sending => {}
+        () = close_deadline => {}
     }
     session.server_lost();
 }
 
-/// Does what is due, and ends the session when what let it in is taken back or the engine goes down.
-/// Never returns.
-async fn keep(session: &RunningSession, record: &mut AccessRecord, worker: &Worker) {
-    let cut = record.revocation();
+/// Runs the timers, and ends the session when its authorisation is revoked or the engine shuts
+/// down. Never returns.
+async fn run_timers(session: &RunningSession, record: &mut AccessRecord, worker: &Worker) {
+    let revocation_signal = record.revocation();
     let mut pace = session.pace();
     let server = session.facts.policy.server.ended();
-    let (mut is_cut, mut drains) = (false, false);
+    let (mut is_revoked, mut is_draining) = (false, false);
     loop {
-        let wait = session.deadline().map(|at| until(at, session.now()));
+        let wait = session.deadline().map(|at| sleep_time(at, session.now()));
         tokio::select! {
             () = session.stirred.notified() => {}
-            () = sleep(wait.unwrap_or(LOOK)) => {
+            () = sleep(wait.unwrap_or(MAX_SLEEP)) => {
                 session.act(tty::managed::Session::on_time);
                 let (from, to) = session.traffic();
                 record.bytes(from, to);
             }
             () = async {
                 tokio::select! {
-                    () = revocation::revoked(cut.as_deref()) => {}
+                    () = revocation::revoked(revocation_signal.as_deref()) => {}
                     () = server.cancelled() => {}
                 }
-            }, if !is_cut => {
-                is_cut = true;
+            }, if !is_revoked => {
+                is_revoked = true;
                 session.act(|session, now| session.stop(EndReason::Revoked, None, now));
             }
-            () = worker.drain.cancelled(), if !drains => {
-                drains = true;
+            () = worker.drain.cancelled(), if !is_draining => {
+                is_draining = true;
                 session.act(|session, now| session.stop(EndReason::Drain, None, now));
             }
             Ok(()) = pace.changed() => {
@@ -136,11 +137,11 @@ async fn keep(session: &RunningSession, record: &mut AccessRecord, worker: &Work
     }
 }
 
-/// How long until then. The clock of the day may be set, so it is looked at now and then.
-fn until(at: Timestamp, now: Timestamp) -> Duration {
+/// Time until a deadline, bounded because the wall clock may be set while the task sleeps.
+fn sleep_time(at: Timestamp, now: Timestamp) -> Duration {
     let left = at.duration_since(now);
-    Duration::try_from(left).unwrap_or_default().min(LOOK)
+    Duration::try_from(left).unwrap_or_default().min(MAX_SLEEP)
 }
 
-/// Between two looks at the clock: a heartbeat is due about as often.
-const LOOK: Duration = Duration::from_secs(5);
+/// Longest sleep before the clock is read again: a heartbeat is due about as often.
+const MAX_SLEEP: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! A session that runs: the state machine behind its lock, and what wakes those who wait for it.
+//! A running session: the state machine behind its lock, and the notifications for waiting tasks.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::directory::Project;
 use crate::live::{Live, WebttyChange};
 
-/// What does not change about a session.
+/// The immutable attributes of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) id: WebttySessionId,
@@ -50,26 +50,26 @@ pub(crate) struct RunningSession {
     live: Arc<Live<Agent>>,
     recording: Recording,
     state: Mutex<State>,
-    /// There is something for the server.
+    /// Notified when there is a message for the server.
     pub(super) for_server: Notify,
-    /// It is time for something else than before.
+    /// Notified when the deadline, the end of the session or the pace may have changed.
     pub(super) stirred: Notify,
-    /// Counts how often those who are held may look again.
+    /// Incremented each time paused tasks may check again.
     room: watch::Sender<u64>,
-    /// Cancelled when the server is to be hung up to, once it has what waits for it.
+    /// Cancelled when the connection to the server is to be closed, after its queue is sent.
     pub(super) server_over: CancellationToken,
     /// Cancelled when the session has ended.
     pub(super) over: CancellationToken,
-    /// Bytes from participants and to them.
+    /// Bytes received from participants and sent to them.
     traffic: [AtomicU64; 2],
 }
 
 struct State {
     session: managed::Session,
     seats: HashMap<ParticipantId, Arc<Seat>>,
-    /// What ends the streams of those who were let in, until these are there.
+    /// Credential guards of participants that attached, until their streams connect.
     lifetimes: HashMap<ParticipantId, Box<CredentialGuard>>,
-    /// What those who asked for control sent along.
+    /// Metadata of pending control requests.
     asked: HashMap<ControlRequestId, Map<String, Value>>,
     to_server: VecDeque<Kind>,
     to_server_bytes: usize,
@@ -77,17 +77,17 @@ struct State {
     pace: Pace,
     has_server: bool,
     deadline: Option<Timestamp>,
-    /// Somebody was held since those who are were told to look again.
+    /// True if a task paused since the paused tasks were last notified.
     held: bool,
 }
 
-/// A participant's stream, while it is there.
+/// Stream of a connected participant.
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) id: ParticipantId,
-    /// Something waits for them.
+    /// Notified when there is a message for the participant.
     pub(super) wake: Notify,
-    /// Cancelled when they are to be hung up to.
+    /// Cancelled when the connection to the participant is to be closed.
     pub(super) over: CancellationToken,
 }
 
@@ -129,7 +129,7 @@ impl RunningSession {
         (running, seat)
     }
 
-    /// Has the session do something, and does what follows from it.
+    /// Runs `act` on the session, and carries out its effects.
     pub(crate) fn act<T>(&self, act: impl FnOnce(&mut managed::Session, Timestamp) -> T) -> T {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -138,7 +138,7 @@ impl RunningSession {
         done
     }
 
-    /// Looks at the session.
+    /// Reads the session.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&managed::Session) -> T) -> T {
         look(&self.state.lock().session)
     }
@@ -148,7 +148,7 @@ impl RunningSession {
         self.show(&self.state.lock())
     }
 
-    /// Who takes part or did, in the order in which they came.
+    /// Present and past participants, in the order in which they joined.
     pub(crate) fn participants(&self) -> Vec<shapes::Participant> {
         let state = self.state.lock();
         let session = &state.session;
@@ -156,16 +156,16 @@ impl RunningSession {
         all.map(|one| shown::participant(session, one)).collect()
     }
 
-    /// All requests for control, in their order.
+    /// All control requests, in their order.
     pub(crate) fn requests(&self) -> Vec<shapes::ControlRequest> {
         let state = self.state.lock();
         let requests = state.session.requests();
         requests.map(|one| state.show_request(one)).collect()
     }
 
-    /// What is left of it when it has ended.
+    /// Summary that is kept after the session has ended.
     pub(super) fn past(&self) -> Past {
-        let last = |len: usize| len.saturating_sub(PAST);
+        let last = |len: usize| len.saturating_sub(MAX_SUMMARY_ENTRIES);
         let (participants, requests) = (self.participants(), self.requests());
         let (first, oldest) = (last(participants.len()), last(requests.len()));
         Past {
@@ -176,7 +176,7 @@ impl RunningSession {
         }
     }
 
-    /// Lets somebody attach, for as long as `lifetime` lasts.
+    /// Adds a participant, which may stay for as long as `lifetime` allows.
     pub(crate) fn attach(
         &self,
         new: managed::NewParticipant,
@@ -190,7 +190,7 @@ impl RunningSession {
             session, lifetimes, ..
         } = &mut *state;
         lifetimes.insert(id, lifetime);
-        // Of those whose grant ran out nobody comes.
+        // Participants whose grant expired can no longer connect.
         let here = |id: &ParticipantId| {
             let one = session.participants().find(|one| one.id == *id);
             one.is_some_and(|one| one.detached_at.is_none())
@@ -202,7 +202,7 @@ impl RunningSession {
         Ok((shown.ok_or(managed::Refused::NotFound)?, expires_at))
     }
 
-    /// A stream came, with its first message, for this participant.
+    /// Connects the stream of a participant, after its first message.
     pub(crate) fn connect(
         &self,
         id: &ParticipantId,
@@ -221,7 +221,7 @@ impl RunningSession {
         Ok((seat, lifetime))
     }
 
-    /// Somebody asks for control.
+    /// Records a participant's request for control.
     pub(crate) fn request_control(
         &self,
         id: ControlRequestId,
@@ -231,7 +231,7 @@ impl RunningSession {
     ) -> Result<shapes::ControlRequest, managed::Refused> {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        // Before the event that shows it.
+        // The metadata is stored before the event that shows it.
         state.asked.extend(metadata.map(|metadata| (id, metadata)));
         let asked = state.session.request_control(id, requester, ask, now);
         let asked = asked.map(drop);
@@ -245,12 +245,12 @@ impl RunningSession {
         state.shown_request(id).ok_or(managed::Refused::NotFound)
     }
 
-    /// One request.
+    /// One control request.
     pub(crate) fn request(&self, id: &ControlRequestId) -> Option<shapes::ControlRequest> {
         self.state.lock().shown_request(*id)
     }
 
-    /// A participant said something.
+    /// Handles a message from a participant.
     pub(super) fn hear(&self, from: ParticipantId, kind: Kind) {
         self.count(0, &kind);
         self.act(|session, now| session.on_message(from, kind, now));
@@ -266,14 +266,14 @@ impl RunningSession {
         Some(kind)
     }
 
-    /// The stream of a participant is gone.
+    /// Handles the end of a participant's stream.
     pub(crate) fn lost(&self, id: ParticipantId) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         state.session.on_lost(id, now);
         state.seats.remove(&id);
         self.carry_out(&mut state, now);
-        // Whom the server waited for is not waited for any more.
+        // The server no longer waits for this participant.
         self.release(&mut state);
     }
 
@@ -286,7 +286,7 @@ impl RunningSession {
         Some(kind)
     }
 
-    /// The connection to the server is gone.
+    /// Handles the end of the connection to the server.
     pub(super) fn server_lost(&self) {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -295,15 +295,15 @@ impl RunningSession {
         self.carry_out(&mut state, now);
     }
 
-    /// Waits until something may be taken from the server. Cancel safe.
+    /// Waits until the server may be read. Cancel safe.
     pub(super) async fn room_for_output(&self) {
         self.wait_for_room(|state| state.session.holds_server())
             .await;
     }
 
-    /// Waits until something may be taken from participants. Cancel safe.
+    /// Waits until participants may be read. Cancel safe.
     pub(super) async fn room_for_input(&self) {
-        self.wait_for_room(|state| state.to_server_bytes >= SERVER_QUEUE)
+        self.wait_for_room(|state| state.to_server_bytes >= MAX_SERVER_QUEUE)
             .await;
     }
 
@@ -325,17 +325,17 @@ impl RunningSession {
         }
     }
 
-    /// When something is to be done next.
+    /// Time of the next timer.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         self.state.lock().deadline
     }
 
-    /// Tells what the recording asks for.
+    /// Watches the pace that the recording requires.
     pub(super) fn pace(&self) -> watch::Receiver<Pace> {
         self.recording.pace()
     }
 
-    /// The recording asks for something else.
+    /// Applies a new pace of the recording.
     pub(super) fn set_pace(&self, pace: Pace) {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -347,12 +347,12 @@ impl RunningSession {
         self.release(&mut state);
     }
 
-    /// The session is over: ends its recording.
+    /// Ends the recording of a session that is over.
     pub(super) fn finish(&self) {
         self.recording.finish(&self.shown());
     }
 
-    /// Bytes from participants and to them.
+    /// Bytes received from participants and sent to them.
     pub(super) fn traffic(&self) -> (u64, u64) {
         let [from, to] = &self.traffic;
         (from.load(Ordering::Relaxed), to.load(Ordering::Relaxed))
@@ -369,7 +369,7 @@ impl RunningSession {
         }
     }
 
-    /// Has those look again who are held.
+    /// Notifies paused tasks that they may check again.
     fn release(&self, state: &mut State) {
         if std::mem::take(&mut state.held) {
             self.room
@@ -388,7 +388,7 @@ impl RunningSession {
                 Command::DropInput => {
                     state.to_server.retain(|kind| !is_input(kind));
                     state.to_server_bytes = state.to_server.iter().map(size_of).sum();
-                    // Who waited for the room of what was forgotten waits no more.
+                    // A task may wait for the capacity that the dropped messages took.
                     self.release(state);
                 }
                 Command::HangUpServer => self.server_over.cancel(),
@@ -429,12 +429,13 @@ impl RunningSession {
         }
     }
 
-    /// Tells those who watch the project. Under the session's lock, so that the order of events is
-    /// the order in which things happened; nobody takes this lock under the other.
+    /// Sends an event to the watchers of the project. It is sent under the session's lock, so that
+    /// events have the order of the changes. No code takes the session's lock while it holds the
+    /// lock of the watchers.
     fn tell(&self, state: &State, event: Event) {
         let object = match event {
             Event::SessionCreated | Event::SessionUpdated | Event::SessionClosed => {
-                // One object for all who watch, whatever they may read.
+                // All watchers get one object, whatever they may read.
                 serde_json::to_value(shown::without_arguments(self.show(state)))
             }
             Event::ParticipantAttached(id) | Event::ParticipantDetached(id) => {
@@ -449,7 +450,7 @@ impl RunningSession {
                 serde_json::to_value(request)
             }
         };
-        // Shapes of ours always serialise.
+        // These types always serialise.
         let Ok(object) = object else { return };
         self.live.tell_webtty(WebttyChange {
             event_type: event.event_type(),
@@ -493,7 +494,7 @@ impl std::fmt::Debug for RunningSession {
     }
 }
 
-/// An entry as recordings take it: no piece of data is larger than [`MAX_PAYLOAD`].
+/// Splits an entry for the recording, in which no piece of data is larger than [`MAX_PAYLOAD`].
 fn pieces(mut entry: Entry) -> impl Iterator<Item = Entry> {
     let mut rest = entry.payload.clone();
     let whole = rest.len() <= MAX_PAYLOAD;
@@ -519,12 +520,12 @@ fn size_of(kind: &Kind) -> usize {
     kind.encoded_len()
 }
 
-/// What waits for the server, in bytes, before those who type wait: what a person pastes.
-const SERVER_QUEUE: usize = 256 * 1024;
+/// Bytes that wait for the server before typing participants are paused: as much as a user pastes.
+const MAX_SERVER_QUEUE: usize = 256 * 1024;
 
-/// Participants and requests that are kept of a session that is over: the last ones. All of them are
-/// in its recording.
-const PAST: usize = 64;
+/// Participants and requests that are kept of an ended session: the latest ones. Its recording has
+/// all of them.
+const MAX_SUMMARY_ENTRIES: usize = 64;
 
 #[cfg(test)]
 mod tests {

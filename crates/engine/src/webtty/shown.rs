@@ -1,5 +1,5 @@
-//! A session, its participants and its requests, as the Engine API and events show them. Nothing
-//! here has a byte of a terminal (WT-3).
+//! Conversion of a session, its participants and its requests to the API types of the Engine API
+//! and of events. None of these contains a byte of a terminal (WT-3).
 
 use api::webtty::{ControlRequest, Participant, ParticipantLive, Session, SessionLive};
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use types::webtty::{Role, SessionMode, SessionStatus};
 
 use super::running::Facts;
 
-/// A session.
+/// Converts a session.
 pub(super) fn session(
     facts: &Facts,
     session: &managed::Session,
@@ -19,7 +19,7 @@ pub(super) fn session(
     let over = session.ended_at().is_some();
     let mode = match (session.has_terminal(), facts.stated.mode) {
         (true, _) => SessionMode::Interactive,
-        // What it will be is not known before the client has said what it wants.
+        // The mode is decided by the client's first message.
         (false, Some(mode)) if command.is_none() => mode,
         (false, _) => SessionMode::NonInteractive,
     };
@@ -60,7 +60,7 @@ pub(super) fn session(
     }
 }
 
-/// Why a session ended otherwise than by itself; one word for programs.
+/// Machine-readable code of an abnormal end.
 fn error_code(session: &managed::Session) -> Option<&'static str> {
     if let Some(ending) = session.ending() {
         return Some(ending.as_str());
@@ -72,7 +72,8 @@ fn error_code(session: &managed::Session) -> Option<&'static str> {
     }
 }
 
-/// The session as everybody sees it who may see sessions: arguments of a command may be secrets.
+/// Removes the arguments of the command, which may be secrets, for callers that may only see
+/// sessions.
 pub(crate) fn without_arguments(mut session: Session) -> Session {
     if let Some(Value::String(line)) = session
         .command_meta
@@ -94,7 +95,7 @@ fn command_meta(command: &str) -> Map<String, Value> {
     [("command".to_owned(), command)].into_iter().collect()
 }
 
-/// Somebody who takes part, or took part.
+/// Converts a present or past participant.
 pub(crate) fn participant(session: &managed::Session, one: &managed::Participant) -> Participant {
     let controls = session.controller_id() == Some(one.id);
     let state = match one.detached_at {
@@ -126,7 +127,7 @@ pub(crate) fn participant(session: &managed::Session, one: &managed::Participant
     }
 }
 
-/// A request for control, with what its maker sent along.
+/// Converts a control request, with the metadata of its requester.
 pub(crate) fn request(
     session: &managed::Session,
     request: &managed::ControlRequest,

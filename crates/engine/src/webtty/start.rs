@@ -1,4 +1,4 @@
-//! How a session begins: who comes, to which server, over what.
+//! Start of a session: its opener, its server and its transport.
 
 use std::sync::Arc;
 
@@ -20,23 +20,23 @@ use crate::core::Worker;
 use crate::edge::access_record::AccessRecord;
 use crate::live::LiveTunnel;
 
-/// Somebody who opens a session.
+/// Client that opens a session.
 #[derive(Debug)]
 pub(crate) struct Opener {
     pub(crate) person: Person,
     pub(crate) stated: SessionContext,
     pub(crate) policy: Policy,
-    /// What carries the session to them.
+    /// Transport between the client and the engine.
     pub(crate) transport: Transport,
 }
 
-/// A session that began, and the place of who opened it.
+/// A session that started, and the seat of its opener.
 pub(crate) struct StartedSession {
     pub(crate) session: Arc<RunningSession>,
     pub(crate) seat: Arc<Seat>,
 }
 
-/// Why no session begins.
+/// Reasons for which a session cannot start.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error(transparent)]
@@ -54,13 +54,13 @@ impl From<StartError> for Problem {
                 "recording_unavailable",
                 "Terminals here are recorded, and that cannot be done now.",
             )
-            .with_retry_after(RETRY),
+            .with_retry_after(RETRY_AFTER_SECONDS),
         }
     }
 }
 
 impl Opener {
-    /// Who has proved this.
+    /// Describes the opener that presented this proof.
     pub(crate) fn of(
         proof: Option<&Proof>,
         stated: SessionContext,
@@ -79,7 +79,7 @@ impl Opener {
             person: Person {
                 user_id,
                 root: proof.map(Proof::root),
-                name: cut(&name.unwrap_or_default()),
+                name: truncated(&name.unwrap_or_default()),
                 device_id: None,
                 browser_id: None,
             },
@@ -90,18 +90,18 @@ impl Opener {
     }
 }
 
-/// What others see of somebody: the name, or else the id of the account.
+/// Display name of a user: the name, or else the id of the account.
 pub(crate) fn shown_name(user_id: Option<&str>, tenancy: &Tenancy) -> Option<String> {
     let user_id = user_id?;
     let name = tenancy.directory().and_then(|known| known.name_of(user_id));
-    Some(cut(&name.unwrap_or_else(|| user_id.to_owned())))
+    Some(truncated(&name.unwrap_or_else(|| user_id.to_owned())))
 }
 
-fn cut(name: &str) -> String {
+fn truncated(name: &str) -> String {
     name.chars().take(MAX_NAME).collect()
 }
 
-/// Begins a session, which goes on by itself from now on. `record` is of the visit that opened it.
+/// Starts a session and its task. `record` belongs to the visit that opened the session.
 ///
 /// # Errors
 /// [`NotRecorded`].
@@ -151,7 +151,7 @@ pub(crate) fn begin(
     let (session, seat) = RunningSession::new(facts, session, initiator, recording, around);
     let session = Arc::new(session);
     place.begun(&session);
-    // Tells that there is a session, once it can be found.
+    // The event is sent after the session can be found.
     session.act(|_, _| ());
     let running = relay::run(
         Arc::clone(&session),
@@ -164,11 +164,11 @@ pub(crate) fn begin(
     Ok(StartedSession { session, seat })
 }
 
-/// Characters of a name that others are shown: a line of a terminal has room for more.
+/// Longest display name in characters: a line of a terminal has room for more.
 const MAX_NAME: usize = 60;
 
-/// Seconds after which it is worth to try again.
-const RETRY: u32 = 5;
+/// Seconds after which a client may retry.
+const RETRY_AFTER_SECONDS: u32 = 5;
 
 #[cfg(test)]
 mod tests {

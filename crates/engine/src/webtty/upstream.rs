@@ -1,4 +1,4 @@
-//! The server's side of a session: a stream of its tunnel, in whatever transport it speaks.
+//! Server's side of a session: a stream of its tunnel, in the transport of the server.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use super::wire::{self, Peer};
 use crate::access::Proof;
 use crate::edge::UpstreamIo;
 
-/// The server of a session.
+/// Connection to the server of a session.
 pub(crate) struct Server {
     pub(super) peer: Peer<'static>,
 }
 
-/// Why a server cannot be spoken to.
+/// Reasons for which a server is unusable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
-    /// Its label names a transport that is not offered here.
+    /// The server's label names an unsupported transport.
     #[error("the server speaks a transport that is not offered here")]
     Transport,
     #[error("the server's label `{EXEC_PATH}` is no path")]
@@ -31,7 +31,7 @@ pub(crate) enum ServerError {
 }
 
 impl Server {
-    /// Speaks with the server at the other end of a stream.
+    /// Connects to the server at the other end of a stream.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -48,7 +48,7 @@ impl Server {
                 let request = request(tunnel, proof, source)?;
                 let config = Some(wire::config());
                 let opening = tokio_tungstenite::client_async_with_config(request, io, config);
-                let opened = timeout(HANDSHAKE, opening).await;
+                let opened = timeout(HANDSHAKE_TIMEOUT, opening).await;
                 let (socket, _) = opened.map_err(|_| ServerError::Deadline)??;
                 Peer::websocket(socket)
             }
@@ -58,8 +58,8 @@ impl Server {
     }
 }
 
-/// The request that opens a WebSocket. The server learns who comes as a service behind a published
-/// tunnel does.
+/// Builds the request that opens a WebSocket. The server receives the same headers about the
+/// visitor as a service behind a published tunnel.
 fn request(
     tunnel: &Tunnel,
     proof: Option<&Proof>,
@@ -67,7 +67,7 @@ fn request(
 ) -> Result<ClientRequestBuilder, ServerError> {
     let properties = &tunnel.properties;
     let host = properties.hostname.as_ref().map(Hostname::as_str);
-    // A name may have characters that no host has.
+    // A tunnel name may contain characters that are invalid in a host.
     let path = properties.labels.get(EXEC_PATH).map_or("/", String::as_str);
     let address = format!("ws://{}{path}", host.unwrap_or(tunnel.id.as_str()));
     let address: Uri = address.parse().map_err(|_| ServerError::Path)?;
@@ -83,7 +83,7 @@ fn request(
             ("svc-auth-method", Some(proof.method())),
         ];
         for (name, value) in facts {
-            // What a field cannot carry is left out, never changed.
+            // A value that is invalid in a header is left out, never changed.
             let value = value.filter(|value| value.bytes().all(|byte| byte.is_ascii_graphic()));
             if let Some(value) = value {
                 request = request.with_header(name, value);
@@ -96,5 +96,5 @@ fn request(
 const TRANSPORT: &str = "svc.webtty.transport";
 const EXEC_PATH: &str = "svc.webtty.exec.path";
 
-/// How long a server may take to open a WebSocket.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Time within which a server must open a WebSocket.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Messages over a byte stream or a WebSocket, one like the other for those who use them.
+//! Messages over a byte stream or a WebSocket, with one interface for both.
 
 use std::future::ready;
 use std::io;
@@ -15,26 +15,26 @@ use tty::frame;
 use tty::message::{self, BadMessage, Kind, limits::MAX_MESSAGE};
 use types::webtty::Transport;
 
-/// What somebody says, in order. It ends when they hang up. Cancel safe.
+/// Messages that a peer sends, in order. It ends when the peer closes. Cancel safe.
 pub(crate) type Source<'a> = Pin<Box<dyn Stream<Item = Result<Kind, ConnectionError>> + Send + 'a>>;
 
-/// What somebody is told.
+/// Messages to a peer.
 pub(crate) type MessageSink<'a> = Pin<Box<dyn Sink<Say, Error = ConnectionError> + Send + 'a>>;
 
-/// Something that somebody is told.
+/// One item for a peer.
 pub(crate) enum Say {
     Message(Kind),
-    /// That nothing follows.
+    /// Announces that no message follows.
     Farewell,
 }
 
-/// Why a connection does not go on.
+/// Errors of a connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
-    /// What was said is no message.
+    /// The data is not a valid message.
     #[error("{0}")]
     Message(#[from] BadMessage),
-    /// A text message of a WebSocket.
+    /// The peer sent a WebSocket text message.
     #[error("messages are binary")]
     Text,
     #[error(transparent)]
@@ -46,7 +46,7 @@ pub(crate) enum ConnectionError {
 }
 
 impl ConnectionError {
-    /// What the other end did wrong; nothing where the connection broke.
+    /// Description of the peer's mistake; `None` if the connection broke.
     pub(crate) fn fault(&self) -> Option<String> {
         match self {
             Self::Message(bad) => Some(bad.to_string()),
@@ -56,7 +56,7 @@ impl ConnectionError {
     }
 }
 
-/// The other end of a connection.
+/// A connection to a server or a participant.
 pub(crate) struct Peer<'a> {
     pub(crate) source: Source<'a>,
     pub(crate) sayer: MessageSink<'a>,
@@ -64,9 +64,9 @@ pub(crate) struct Peer<'a> {
 }
 
 impl<'a> Peer<'a> {
-    /// Frames on a byte stream.
+    /// Connection with frames on a byte stream.
     pub(crate) fn plain<S: AsyncRead + AsyncWrite + Unpin + Send + 'a>(io: S) -> Self {
-        let framed = Framed::with_capacity(io, Frames::default(), READ);
+        let framed = Framed::with_capacity(io, FrameCodec::default(), BUFFER_SIZE);
         let (sayer, source) = framed.split();
         Self {
             source: Box::pin(source),
@@ -75,17 +75,17 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// Messages of a WebSocket whose handshake was made.
+    /// Connection with the messages of a WebSocket after its handshake.
     pub(crate) fn websocket<S>(socket: WebSocketStream<S>) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'a,
     {
         let (sayer, source) = socket.split();
-        let source = source.filter_map(|heard| {
-            ready(match heard {
+        let source = source.filter_map(|received| {
+            ready(match received {
                 Ok(Message::Binary(bytes)) => Some(read(bytes)),
                 Ok(Message::Text(_)) => Some(Err(ConnectionError::Text)),
-                // Pings are answered by the library, and after a close nothing comes.
+                // The library answers pings, and nothing follows a close.
                 Ok(_) => None,
                 Err(tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed) => {
                     None
@@ -98,7 +98,7 @@ impl<'a> Peer<'a> {
                 Say::Message(kind) => write(&kind).map(Message::Binary),
                 Say::Farewell => Ok(Message::Close(Some(tungstenite::protocol::CloseFrame {
                     code: CloseCode::Normal,
-                    reason: FINISHED.into(),
+                    reason: CLOSE_REASON.into(),
                 }))),
             })
         });
@@ -109,11 +109,11 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// The same, of the Engine API.
+    /// Connection with the messages of a WebSocket of the Engine API.
     pub(crate) fn api(socket: ws::WebSocket) -> Self {
         let (sayer, source) = socket.split();
-        let source = source.filter_map(|heard| {
-            ready(match heard {
+        let source = source.filter_map(|received| {
+            ready(match received {
                 Ok(ws::Message::Binary(bytes)) => Some(read(bytes)),
                 Ok(ws::Message::Text(_)) => Some(Err(ConnectionError::Text)),
                 Ok(_) => None,
@@ -125,7 +125,7 @@ impl<'a> Peer<'a> {
                 Say::Message(kind) => write(&kind).map(ws::Message::Binary),
                 Say::Farewell => Ok(ws::Message::Close(Some(ws::CloseFrame {
                     code: ws::close_code::NORMAL,
-                    reason: FINISHED.into(),
+                    reason: CLOSE_REASON.into(),
                 }))),
             })
         });
@@ -137,14 +137,14 @@ impl<'a> Peer<'a> {
     }
 }
 
-/// How WebSockets are read and written: no message is larger than one of WebTTY, and an idle
-/// connection holds no more than a plain one.
+/// WebSocket configuration: no message is larger than one of WebTTY, and an idle connection uses no
+/// more memory than a plain one.
 pub(crate) fn config() -> tungstenite::protocol::WebSocketConfig {
     tungstenite::protocol::WebSocketConfig::default()
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE))
-        .read_buffer_size(READ)
-        .write_buffer_size(READ)
+        .read_buffer_size(BUFFER_SIZE)
+        .write_buffer_size(BUFFER_SIZE)
 }
 
 fn read(bytes: Bytes) -> Result<Kind, ConnectionError> {
@@ -155,11 +155,11 @@ fn write(kind: &Kind) -> Result<Bytes, ConnectionError> {
     Ok(message::encode(kind)?)
 }
 
-/// The frames of the plain transport.
+/// Codec of the plain transport.
 #[derive(Debug, Default)]
-struct Frames(frame::Decoder);
+struct FrameCodec(frame::Decoder);
 
-impl Decoder for Frames {
+impl Decoder for FrameCodec {
     type Item = Kind;
     type Error = ConnectionError;
 
@@ -170,7 +170,7 @@ impl Decoder for Frames {
     }
 }
 
-impl Encoder<Say> for Frames {
+impl Encoder<Say> for FrameCodec {
     type Error = ConnectionError;
 
     fn encode(&mut self, say: Say, bytes: &mut BytesMut) -> Result<(), ConnectionError> {
@@ -181,8 +181,8 @@ impl Encoder<Say> for Frames {
     }
 }
 
-/// What is read at once: the pieces in which programs write to terminals are no larger.
-const READ: usize = 16 * 1024;
+/// Size of the read buffer: programs write to terminals in pieces no larger than this.
+const BUFFER_SIZE: usize = 16 * 1024;
 
-/// What the close of a WebSocket says in the published protocol.
-const FINISHED: &str = "finished";
+/// Close reason in the published protocol.
+const CLOSE_REASON: &str = "finished";

@@ -1,5 +1,5 @@
-//! What must hold for any configuration and for anything that a platform tells. `fuzz/` feeds
-//! these functions with what it invents, the tests with what is kept in `tests/corpus`.
+//! Properties that hold for any configuration and any update from a platform. `fuzz/` feeds these
+//! functions with generated input, the tests with the inputs kept in `tests/corpus`.
 
 use std::io::Write as _;
 
@@ -8,8 +8,8 @@ use engine::config::EngineConfig;
 use engine::directory::Directory;
 use tempfile::NamedTempFile;
 
-/// A configuration file, and behind a zero byte the environment, a variable on each line. It is
-/// read or refused, and the refusal is one line for a terminal.
+/// A configuration file, followed after a zero byte by the environment, one variable per line. It
+/// is either read or refused, and the refusal is one line for a terminal.
 pub(crate) fn config(data: &[u8]) {
     let (file, environment) = data
         .iter()
@@ -28,8 +28,8 @@ pub(crate) fn config(data: &[u8]) {
     }
 }
 
-/// What a platform tells, an item on each line: it is taken whole, and taking it twice is taking
-/// it once.
+/// Replicated items of a platform, one per line. All of them are applied, and applying them twice
+/// has the same result as applying them once.
 pub(crate) fn directory(data: &[u8]) {
     let items: Vec<Item> = data
         .split(|byte| *byte == b'\n')
@@ -43,14 +43,15 @@ pub(crate) fn directory(data: &[u8]) {
     directory.replace(platform(), items.clone());
     let once = directory.counts();
     directory.replace(platform(), items.clone());
-    assert_eq!(directory.counts(), once, "a snapshot is all there is");
+    assert_eq!(directory.counts(), once, "a snapshot replaces everything");
     directory.apply(items.clone());
     let told = directory.counts();
     directory.apply(items.clone());
-    assert_eq!(directory.counts(), told, "told twice is told once");
+    assert_eq!(directory.counts(), told, "a repeated update changes nothing");
     for project in directory.projects() {
         let endpoint = project.endpoint.as_deref().unwrap();
-        // A platform gives an endpoint once and for all; one that does otherwise is not followed.
+        // A platform never changes an assigned endpoint. The engine does not follow a platform that
+        // does.
         let is_its_own = items.iter().all(|item| match item {
             Item::Project(told) => told.id == *project.id || told.endpoint != endpoint,
             _ => true,
@@ -76,6 +77,6 @@ pub(crate) fn directory(data: &[u8]) {
         _ => None,
     });
     directory.apply(gone.collect());
-    assert_eq!(directory.counts(), (0, 0, 0), "what is gone leaves nothing");
+    assert_eq!(directory.counts(), (0, 0, 0), "removed items leave nothing behind");
     assert!(directory.authorities().is_empty());
 }

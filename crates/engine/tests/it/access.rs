@@ -19,7 +19,7 @@ fn community() -> Tenancy {
     Tenancy::Community(Arc::new(Project::community()))
 }
 
-/// A tunnel that is online, with the guards that are asked for.
+/// An online tunnel with the requested guards.
 fn tunnel(asked: Value) -> Arc<LiveTunnel<()>> {
     let live = Live::new(LiveLimits::default(), manual_clock());
     let project = Arc::new(Project::community());

@@ -1,4 +1,4 @@
-//! The access log: what a record says, and what it never says.
+//! The access log: the members that a record has, and the secrets that it never contains.
 
 use bytes::Bytes;
 use client::Properties;
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::support::{READ, STREAMS};
 use crate::wired;
 
-/// Names of the members, as `docs/configuration.md` has them.
+/// Names of the members, spelled as in `docs/configuration.md`.
 fn members(record: &Value) -> Vec<&str> {
     let members = record.as_object().unwrap().keys();
     members.map(String::as_str).collect()
@@ -134,7 +134,7 @@ async fn each_request_leaves_one_record_without_secrets() {
             assert!(documented.iter().any(|known| known == name), "{name}");
         }
     }
-    // Where a visitor is, nobody asks on a community engine (`geo.rs`).
+    // A community engine does not look up the visitor's country (`geo.rs`).
     let mut here = documented.iter().filter(|name| *name != "country");
     assert!(here.all(|name| records.iter().any(|record| !record[name].is_null())));
 }
@@ -184,16 +184,16 @@ async fn each_dial_leaves_one_record_with_the_rule_that_decided() {
         ("token", "refused", None),
     ]
     .map(|(rule, outcome, id)| [Some(rule.to_owned()), Some(outcome.to_owned()), id.cloned()]);
-    // Each connection ends by itself, so the order is open.
+    // Each connection ends on its own, so the order is not defined.
     said.sort_unstable();
     expected.sort_unstable();
     assert_eq!(said, expected);
 }
 
-/// Bytes of a body in the tests below.
+/// Size in bytes of a body in the tests below.
 const SENT: usize = 200_000;
 
-/// A service that speaks HTTP/2, tells when it has got so much of a body, and never answers.
+/// An HTTP/2 service that reports when it has received part of a body, and never answers.
 async fn takes_and_tells(told: mpsc::UnboundedSender<()>) -> Upstream {
     Upstream::start(move |stream, _| {
         let told = told.clone();
@@ -220,7 +220,7 @@ async fn takes_and_tells(told: mpsc::UnboundedSender<()>) -> Upstream {
     .await
 }
 
-/// Sends a part of a body, and leaves once the service has got it.
+/// Sends part of a body and disconnects once the service has received it.
 async fn leave_in_the_middle(engine: &TestEngine, host: &str, got: impl AsyncFn()) {
     let length = SENT + 1;
     let mut visitor = engine.visitor().http1(host).await;
@@ -244,9 +244,9 @@ async fn leave_in_the_middle(engine: &TestEngine, host: &str, got: impl AsyncFn(
     answer.abort();
 }
 
-/// What a service has got is counted, whichever version it came in and whatever becomes of it.
+/// Bytes that a service received are counted for both HTTP versions and for every outcome.
 #[tokio::test]
-async fn bytes_to_a_service_are_written_down_with_an_answer_and_without() {
+async fn bytes_to_a_service_are_logged_with_and_without_an_answer() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
     let engine = TestEngine::start_with(&format!("access_log: {{path: {log:?}}}\n")).await;
@@ -285,15 +285,15 @@ async fn bytes_to_a_service_are_written_down_with_an_answer_and_without() {
     let records: Vec<Value> = records.collect();
     assert_eq!(records.len(), 6, "{text}");
     for record in records {
-        // The head is counted where it is written in HTTP/1.1.
+        // In HTTP/1.1 the head is counted when it is written.
         let bytes = record["bytes_in"].as_u64().unwrap();
         assert!((200_000..201_000).contains(&bytes), "{record}");
     }
 }
 
-/// A service that fails is not a visitor who left.
+/// A failed service is not logged as a visitor that disconnected.
 #[tokio::test]
-async fn what_a_service_failed_to_answer_is_written_down_as_failed() {
+async fn a_failed_service_is_logged_as_failed() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
     let sections =
@@ -308,7 +308,7 @@ async fn what_a_service_failed_to_answer_is_written_down_as_failed() {
     let tunnel = engine.publish(service.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().h2(host).await;
-    // Its answer comes behind the settings of the edge, which allow a WebSocket.
+    // Its answer arrives after the SETTINGS frame of the edge, which allows WebSockets.
     assert_eq!(visitor.get("/", host).await.status, 504);
     let refused = visitor.websocket("/", host).await.unwrap_err();
     assert_eq!(refused.as_u16(), 504);

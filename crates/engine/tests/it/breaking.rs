@@ -1,4 +1,4 @@
-//! What breaks off never looks complete, and is sent again only where that is safe.
+//! Truncated messages never look complete. They are sent again only if that is safe.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn over_both(upstream: &ScriptedUpstream) -> [Answer; 2] {
     [over_http1, over_h2]
 }
 
-/// What breaks off is not whole, over HTTP/1.1 and over HTTP/2, where a reset may even overtake
+/// A truncated message is incomplete over HTTP/1.1 and over HTTP/2, where a reset may even overtake
 /// the head.
 async fn is_not_whole(upstream: &ScriptedUpstream) {
     let engine = TestEngine::start().await;
@@ -39,7 +39,7 @@ async fn is_not_whole(upstream: &ScriptedUpstream) {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_does_not_look_complete() {
+async fn a_truncated_answer_does_not_look_complete() {
     let gate = Gate::new();
     gate.open();
     gate.open();
@@ -62,7 +62,7 @@ async fn an_answer_that_ends_with_its_connection_is_passed_on_in_chunks() {
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_understood_is_a_502() {
+async fn an_answer_that_cannot_be_parsed_is_a_502() {
     for upstream in [
         ScriptedUpstream::cuts_the_head().await,
         ScriptedUpstream::closes_unanswered().await,
@@ -95,7 +95,7 @@ async fn a_malformed_chunk_ends_the_answer_as_broken() {
 }
 
 #[tokio::test]
-async fn a_request_that_breaks_off_does_not_look_complete() {
+async fn a_truncated_request_does_not_look_complete() {
     let engine = TestEngine::start().await;
     let upstream =
         ScriptedUpstream::start(|_| vec![Step::ReadHead, Step::ReadBytes(5), Step::ReadToEnd])
@@ -151,7 +151,7 @@ async fn a_request_that_is_reset_over_h2_does_not_look_complete() {
 }
 
 #[tokio::test]
-async fn a_visitor_who_gives_up_ends_the_request_at_the_service() {
+async fn a_visitor_that_disconnects_ends_the_request_at_the_service() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::never_answers().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -172,9 +172,9 @@ async fn a_visitor_who_gives_up_ends_the_request_at_the_service() {
     assert_eq!(upstream.report().await, Report::Closed);
 }
 
-/// The same where the service speaks HTTP/2, before the head of its answer and behind it.
+/// The same for an HTTP/2 service, before and after the head of its answer.
 #[tokio::test]
-async fn a_visitor_who_gives_up_ends_the_request_at_an_http_2_service() {
+async fn a_visitor_that_disconnects_ends_the_request_at_an_http_2_service() {
     let engine = TestEngine::start().await;
     let (told, mut heard) = mpsc::unbounded_channel();
     let service = Upstream::start(move |stream, _| {
@@ -216,7 +216,7 @@ async fn a_visitor_who_gives_up_ends_the_request_at_an_http_2_service() {
 }
 
 #[tokio::test]
-async fn a_safe_request_is_sent_again_when_a_kept_connection_had_gone() {
+async fn a_safe_request_is_sent_again_when_a_kept_connection_was_closed() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::closes_when_reused().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -240,7 +240,7 @@ async fn a_request_that_may_have_had_an_effect_is_not_sent_again() {
         .await;
     visitor.send("body").await;
     assert_eq!(visitor.answer().await.status, 502);
-    // The service has seen it once.
+    // The service has received it once.
     assert!(upstream.head().await.starts_with("GET /1"));
     assert!(upstream.head().await.starts_with("POST /2"));
     let mut visitor = engine.visitor().http1(host).await;
@@ -250,7 +250,7 @@ async fn a_request_that_may_have_had_an_effect_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_service_that_answers_early_is_heard() {
+async fn an_early_answer_of_a_service_is_forwarded() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::answers_early().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -298,11 +298,11 @@ async fn a_service_that_never_answers_is_a_504() {
     }
 }
 
-/// The deadline of the answer counts from the last movement of the request: a body of any size may
-/// take its time.
+/// The deadline of the answer starts with the last progress of the request, so that a body of any
+/// size may take its time.
 #[tokio::test]
-async fn a_request_that_still_moves_is_not_given_up() {
-    // Whatever its rate.
+async fn a_request_that_makes_progress_is_not_aborted() {
+    // The rate does not matter.
     let sections = "timeouts: {stream_request_seconds: 1}\nlimits: {min_body_rate: 0}";
     let engine = TestEngine::start_with(sections).await;
     let (http1, h2c) = (Upstream::http1().await, Upstream::h2c().await);
@@ -315,7 +315,7 @@ async fn a_request_that_still_moves_is_not_given_up() {
         visitor
             .request("POST", "/", host, "Content-Length: 5\r\n")
             .await;
-        // In all longer than the deadline, each pause shorter.
+        // The total is longer than the deadline, each pause is shorter.
         let mut pace = tokio::time::interval(Duration::from_millis(400));
         for byte in *b"slow!" {
             pace.tick().await;
@@ -328,9 +328,9 @@ async fn a_request_that_still_moves_is_not_given_up() {
 }
 
 #[tokio::test]
-async fn a_visitor_who_does_not_read_holds_the_service_back() {
+async fn a_slow_reader_applies_back_pressure_to_the_service() {
     let engine = TestEngine::start().await;
-    // Far more than all buffers on the way.
+    // Far more than all buffers on the way can store.
     let upstream = Upstream::http1().await;
     let (written, mut progress) = tokio::sync::watch::channel(0_usize);
     let flood = Upstream::start(move |mut stream, _| {
@@ -367,7 +367,7 @@ async fn a_visitor_who_does_not_read_holds_the_service_back() {
             http1.head().await;
             None
         };
-        // It stands still when nothing was written for a while.
+        // The transfer has stalled when nothing was written for a while.
         while tokio::time::timeout(Duration::from_millis(700), progress.changed())
             .await
             .is_ok()

@@ -1,5 +1,5 @@
-//! HTTP/1.1 visitors of services that speak HTTP/2: what the one version frames with the
-//! connection and the other does not.
+//! HTTP/1.1 visitors of HTTP/2 services: bodies whose framing in one version depends on the
+//! connection and in the other does not.
 
 use std::convert::Infallible;
 
@@ -11,7 +11,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use testing::{TestEngine, Upstream, within};
 
-/// A service that answers without reading the request's body, which the library then refuses.
+/// A service that answers without reading the request body. The library then resets the body.
 async fn answers_early() -> Upstream {
     Upstream::start(|stream, _| async move {
         let service = service_fn(|request: Request<Incoming>| async move {
@@ -27,7 +27,7 @@ async fn answers_early() -> Upstream {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_body_that_the_service_did_not_want_is_no_request() {
+async fn the_rest_of_an_unwanted_body_is_not_a_request() {
     let engine = TestEngine::start().await;
     let service = answers_early().await;
     let tunnel = engine.publish_h2c(service.addr()).await;
@@ -40,7 +40,7 @@ async fn the_rest_of_a_body_that_the_service_did_not_want_is_no_request() {
         visitor.send("first").await;
         let answer = visitor.answer().await;
         assert_eq!((answer.status, answer.text()), (200, "/early"));
-        // The edge may have gone by now.
+        // The edge may have closed the connection by now.
         visitor.try_send("more.").await;
         visitor.try_send(&smuggled).await;
         assert_eq!(visitor.read_to_end().await, b"");
@@ -48,7 +48,7 @@ async fn the_rest_of_a_body_that_the_service_did_not_want_is_no_request() {
 }
 
 #[tokio::test]
-async fn a_body_where_there_can_be_none_does_not_become_the_next_answer() {
+async fn a_body_where_none_is_allowed_does_not_become_the_next_answer() {
     const FORGED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged";
     let engine = TestEngine::start().await;
     let service = Upstream::start(|stream, _| async move {

@@ -1,5 +1,5 @@
-//! People's browsers at a tunnel: sessions (ED-2) and challenges (ED-6), over real connections and
-//! in front of a service that counts who comes.
+//! Browsers at a tunnel: sessions (ED-2) and challenges (ED-6), over real connections and in front
+//! of a service that counts requests.
 
 mod challenge;
 mod chromium;
@@ -32,7 +32,7 @@ impl Site {
         Self::start_with(properties, "").await
     }
 
-    /// At the time of this clock.
+    /// Starts with this clock.
     async fn start_at(properties: Properties, clock: Arc<dyn Clock>) -> Self {
         Self::launch(properties, "", clock).await
     }
@@ -47,7 +47,7 @@ impl Site {
         platform.add_member("usr_ann", &[A]);
         platform.add_person("usr_eve", &[]);
         let (_, token) = platform.add_pat("usr_ann");
-        // Who publishes stays, whatever becomes of visitors.
+        // The publisher stays a member regardless of the visitors.
         platform.add_member("usr_host", &[A]);
         let (_, hosting) = platform.add_pat("usr_host");
         let engine = TestEngine::managed_at(&platform, None, sections, clock).await;
@@ -68,7 +68,7 @@ impl Site {
         self.tunnel.hostname()
     }
 
-    /// A request on a connection of its own; `fields` are lines with their ends.
+    /// Sends a request on its own connection. `fields` are lines including their line ends.
     pub(crate) async fn send(&self, method: &str, target: &str, fields: &str) -> Answer {
         let host = self.host();
         let mut visitor = self.engine.visitor().http1(host).await;
@@ -80,7 +80,7 @@ impl Site {
         self.send("GET", target, fields).await
     }
 
-    /// A person opens a page with these cookies.
+    /// Opens a page as a browser does, with these cookies.
     pub(crate) async fn open(&self, target: &str, jar: &Jar) -> Answer {
         self.get(target, &format!("{PAGE}{}", jar.field())).await
     }
@@ -95,7 +95,7 @@ pub(crate) fn with_sessions() -> Properties {
 pub(crate) struct Jar(Vec<(String, String)>);
 
 impl Jar {
-    /// Takes in what an answer sets.
+    /// Stores the cookies that an answer sets.
     pub(crate) fn take(&mut self, answer: &Answer) {
         for (_, value) in answer
             .headers
@@ -146,7 +146,7 @@ fn parameter(address: &str, name: &str) -> String {
         .to_owned()
 }
 
-/// The values of a field that the service saw.
+/// The values of a field that the service received.
 fn seen<'a>(answer: &'a Value, name: &str) -> Vec<&'a str> {
     let fields = answer["headers"].as_array().unwrap().iter();
     fields

@@ -1,4 +1,4 @@
-//! How many connections there may be, in all and of one source, and how long they may do nothing.
+//! Limits on the number of connections, in total and per source, and on their idle time.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::world::{A, World};
 
-/// The source is whom a trusted proxy names. What one source may have takes nothing from others.
+/// A trusted proxy names the source. The limit of one source does not affect other sources.
 #[tokio::test]
 async fn connections_of_one_source_have_a_limit() {
     const MOST: usize = 8;
@@ -34,16 +34,16 @@ async fn connections_of_one_source_have_a_limit() {
     assert_eq!(held[0].get("/", host).await.status, 200);
 }
 
-/// Of all connections the last are for agents and the Engine API.
+/// The last connections are reserved for agents and the Engine API.
 #[tokio::test]
-async fn visitors_leave_room_for_agents_and_the_engine_api() {
+async fn visitors_leave_connections_for_agents_and_the_engine_api() {
     let limits = "limits: {max_connections: 32, max_connections_per_source: 32}";
     let world = World::with(limits).await;
     let service = Upstream::http1().await;
     let tunnel = world.publish(Properties::http(), &service).await;
     let host = tunnel.hostname();
     let mut held = Vec::new();
-    // The agent has one that counts.
+    // The agent's connection counts as one.
     for _ in 0..29 {
         let mut visitor = world.visitor_from("203.0.113.1", host).await;
         assert_eq!(visitor.get("/", host).await.status, 200);
@@ -59,7 +59,7 @@ async fn visitors_leave_room_for_agents_and_the_engine_api() {
     assert_eq!(caller.answer().await.status, 200);
 }
 
-/// The plain listener counts with the other: what one source has there it does not have here.
+/// The plain listener shares its limits with the TLS listener.
 #[tokio::test]
 async fn connections_to_the_plain_listener_count() {
     const MOST: usize = 8;
@@ -124,8 +124,8 @@ impl Visitors {
     }
 }
 
-/// One source does not use up what a project has, with as many connections as it likes; a proxy that
-/// tells no addresses is no source.
+/// One source cannot use up the limit of a project, with any number of connections. A proxy that
+/// reports no addresses does not count as a source.
 #[tokio::test]
 async fn requests_of_one_source_over_http2_have_a_limit() {
     const MOST: usize = 4;
@@ -156,7 +156,7 @@ async fn requests_of_one_source_over_http2_have_a_limit() {
     }
 }
 
-/// The visits of all projects and sources have a limit.
+/// The visits of all projects and sources together have a limit.
 #[tokio::test]
 async fn visits_have_a_limit() {
     const MOST: usize = 4;
@@ -176,8 +176,8 @@ async fn visits_have_a_limit() {
     assert_eq!(refused.header("retry-after"), Some("1"));
 }
 
-/// A connection of the Engine API without a request ends, whatever came before; a stream that is
-/// watched keeps its connection.
+/// An Engine API connection without an active request is closed. A connection with an open event
+/// stream is not.
 #[tokio::test]
 async fn an_idle_api_connection_over_http2_ends() {
     let engine = TestEngine::start_with("timeouts: {http_idle_seconds: 1}").await;

@@ -1,4 +1,4 @@
-//! Control channels, message by message: the hello, what cannot be read, signs of life, the end.
+//! Control channels, message by message: the hello, malformed messages, heartbeats and the end.
 
 use std::time::{Duration, Instant};
 
@@ -12,21 +12,21 @@ use wire::{Error, ErrorCode, Kind};
 
 use crate::wired::{self, PlainAgent, Wire};
 
-/// One with a tunnel that visitors can see.
+/// An agent with a tunnel that visitors can reach.
 async fn agent(engine: &TestEngine) -> PlainAgent {
     let mut agent = PlainAgent::connect(engine).await;
     agent.open(wired::http("web")).await.unwrap();
     agent
 }
 
-/// The status of a visit to that tunnel.
+/// Returns the status of a visit to that tunnel.
 async fn visit(engine: &TestEngine) -> u16 {
     const HOST: &str = "web.t.engine.localhost";
     let mut visitor = engine.visitor().http1(HOST).await;
     visitor.get("/", HOST).await.status
 }
 
-/// What a later version says is no error.
+/// Unknown messages and fields of a later version are not errors.
 #[tokio::test]
 async fn unknown_kinds_and_fields_are_ignored() {
     let engine = TestEngine::start().await;
@@ -52,7 +52,7 @@ fn frame(len: u32, payload: &[u8]) -> Vec<u8> {
     [&len.to_be_bytes()[..], payload].concat()
 }
 
-/// Frames that nobody can read, and messages out of place.
+/// Malformed frames, and messages in the wrong order.
 fn broken() -> Vec<(&'static str, Vec<u8>)> {
     let mut misplaced = Vec::new();
     let answer = Kind::StreamRsp(StreamRsp { outcome: None });
@@ -67,7 +67,7 @@ fn broken() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn a_frame_that_cannot_be_read_ends_the_channel() {
+async fn a_malformed_frame_ends_the_channel() {
     let engine = TestEngine::start().await;
     for (case, bytes) in broken() {
         let mut agent = agent(&engine).await;
@@ -82,7 +82,7 @@ async fn a_frame_that_cannot_be_read_ends_the_channel() {
 }
 
 #[tokio::test]
-async fn a_connection_that_begins_badly_is_told_so() {
+async fn a_malformed_handshake_is_answered_with_an_error() {
     let engine = TestEngine::start().await;
     for (case, bytes) in broken() {
         let mut connection = Wire::connect(&engine).await;
@@ -104,9 +104,9 @@ async fn refusal(connection: Wire) -> Error {
     }
 }
 
-/// EN-7: version, token and permission of a hello.
+/// EN-7: the version, the token and the permission of a hello are checked.
 #[tokio::test]
-async fn en_7_a_hello_is_judged_by_version_and_token() {
+async fn en_7_a_hello_is_checked_by_version_and_token() {
     let engine = TestEngine::start().await;
     let good = || wired::details(&engine, json!({}));
     let version = |version: Option<&str>| ClientDetails {
@@ -118,7 +118,8 @@ async fn en_7_a_hello_is_judged_by_version_and_token() {
         ..good()
     };
     let expired = engine.token(json!({"exp": 1}));
-    // By the clock of whoever signed it; that passes, so the agent is to try again.
+    // The token is not valid yet by the clock of its issuer. That is temporary, so the agent may
+    // try again.
     let early = engine.token(json!({"iat": 4_000_000_000_i64, "exp": 4_000_000_060_i64}));
     for (case, details, code) in [
         (
@@ -168,7 +169,7 @@ async fn en_7_a_hello_is_judged_by_version_and_token() {
         connection.send(Kind::OpenControlChannelReq(hello)).await;
         assert_eq!(refusal(connection).await.kind(), code, "{case}");
     }
-    // The version is judged first: who speaks another language need not understand the rest.
+    // The version is checked first. An agent with another version need not understand the rest.
     let neither = Wire::connect(&engine).await.hello(None, None).await;
     assert_eq!(
         neither.unwrap_err().kind(),
@@ -179,7 +180,7 @@ async fn en_7_a_hello_is_judged_by_version_and_token() {
         let mut connection = Wire::connect(&engine).await;
         connection.hello(hello, None).await.unwrap();
     }
-    // A token that may not open tunnels may connect, and is refused the tunnel.
+    // An agent whose token may not open tunnels may connect, and is refused the tunnel.
     let weak: Value = json!({"permissions": ["tunnels.resources.read-only"]});
     let mut weak = PlainAgent::connect_as(&engine, weak).await;
     let refused = weak.open(wired::http("web")).await.unwrap_err();
@@ -187,10 +188,10 @@ async fn en_7_a_hello_is_judged_by_version_and_token() {
     assert!(refused.text().contains("tunnels.tunnels.create-delete"));
 }
 
-/// The terms of the heartbeat: the same interval back, and three of them, at least 10 s and at
-/// most 900 s, as the timeout; nothing where nothing was proposed.
+/// Negotiation of heartbeats. The engine confirms the proposed interval, and sets the timeout to
+/// three intervals, at least 10 s and at most 900 s. Without a proposal it sets nothing.
 #[tokio::test]
-async fn heartbeats_are_agreed_and_acknowledged() {
+async fn heartbeats_are_negotiated_and_acknowledged() {
     let engine = TestEngine::start().await;
     for (interval, timeout) in [(100, 10_000), (5_000, 15_000), (300_000, 900_000)] {
         let mut channel = Wire::connect(&engine).await;
@@ -221,7 +222,7 @@ async fn heartbeats_are_agreed_and_acknowledged() {
         let refused = channel.hello(Some(details), Some(interval)).await;
         assert_eq!(refused.unwrap_err().kind(), ErrorCode::InvalidRequest);
     }
-    // In the old mode heartbeats are empty and nothing comes back for them.
+    // In the old mode heartbeats are empty and are not acknowledged.
     let mut old = PlainAgent::connect(&engine).await;
     old.channel
         .send(Kind::Heartbeat(Heartbeat::default()))
@@ -229,8 +230,8 @@ async fn heartbeats_are_agreed_and_acknowledged() {
     old.open(wired::http("web")).await.unwrap();
 }
 
-/// Silence for the agreed time ends admission, whatever the connection looks like; signs of life
-/// of any kind prolong it.
+/// A silent agent gets no more visitors after the negotiated time, whatever the state of its
+/// connection. Any message extends that time.
 #[tokio::test]
 async fn a_silent_agent_goes_offline() {
     let engine = TestEngine::start().await;
@@ -246,7 +247,7 @@ async fn a_silent_agent_goes_offline() {
 }
 
 #[tokio::test]
-async fn a_goodbye_is_confirmed_and_takes_the_tunnels_along() {
+async fn a_goodbye_is_confirmed_and_removes_the_tunnels() {
     let engine = TestEngine::start().await;
     let mut agent = agent(&engine).await;
     let bye = Kind::CloseControlChannelReq(CloseControlChannelReq {});

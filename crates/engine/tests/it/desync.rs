@@ -1,5 +1,5 @@
-//! Nobody gets what was meant for somebody else: bytes that one side counts to one message and
-//! the other side to the next.
+//! No visitor gets bytes of another visitor's message: bytes that one peer counts to one message
+//! and the other peer to the next.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -12,8 +12,8 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 const GOOD: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood";
 const POISON: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison";
 
-/// A service whose first connection answers with `first`, followed by an answer that nobody asked
-/// for, and whose other connections are well.
+/// A service whose first connection answers with `first`, followed by an unsolicited answer. Its
+/// other connections work.
 async fn poisoned(first: &'static str) -> ScriptedUpstream {
     ScriptedUpstream::start(move |number| {
         let answer = if number == 1 {
@@ -27,7 +27,7 @@ async fn poisoned(first: &'static str) -> ScriptedUpstream {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_asked_for_reaches_nobody() {
+async fn an_unsolicited_answer_reaches_no_visitor() {
     for (method, first) in [
         ("GET", GOOD),
         (
@@ -89,7 +89,7 @@ async fn an_answer_that_nobody_asked_for_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_refused_body_is_no_request() {
+async fn the_rest_of_a_refused_body_is_not_a_request() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::answers_early().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -101,18 +101,18 @@ async fn the_rest_of_a_refused_body_is_no_request() {
     visitor.send("first").await;
     let answer = visitor.answer().await;
     assert_eq!((answer.status, answer.whole), (413, true));
-    // The edge may have gone by now.
+    // The edge may have closed the connection by now.
     visitor.try_send(&smuggled).await;
     assert_eq!(visitor.read_to_end().await, b"");
     assert!(upstream.head().await.starts_with("POST / "));
-    // The next head that the service sees is that of another visitor.
+    // The next head that the service receives is from another visitor.
     engine.visitor().http1(host).await.get("/next", host).await;
     let next = upstream.next_head().await;
     assert!(next.starts_with("GET /next "), "{next}");
 }
 
 #[tokio::test]
-async fn a_short_h2_body_does_not_take_in_the_next_request() {
+async fn a_short_h2_body_does_not_include_the_next_request() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::start(|_| vec![Step::ReadHead, Step::ReadToEnd]).await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -139,12 +139,12 @@ async fn a_short_h2_body_does_not_take_in_the_next_request() {
 }
 
 #[tokio::test]
-async fn an_h2_body_that_is_longer_than_it_says_is_refused() {
+async fn an_h2_body_longer_than_its_content_length_is_refused() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
     let host = tunnel.hostname();
-    // As a stream: the client's library counts a body that it has in one piece.
+    // Sent as a stream, because the client library counts a body that it has in one piece.
     let bytes = Bytes::from("first GET /smuggled HTTP/1.1\r\n\r\n");
     let body = StreamBody::new(stream::iter([Ok(Frame::data(bytes))])).boxed_unsync();
     let request = hyper::Request::post(format!("https://{host}/"))

@@ -53,9 +53,9 @@ async fn a_private_tunnel_is_dialled_by_name_and_by_id() {
     assert_eq!(upstream.accepted(), 4);
 }
 
-/// The service may be the first to speak, and each side ends for itself.
+/// The service may send first, and each direction is closed separately.
 #[tokio::test]
-async fn a_dialler_may_wait_for_the_service_to_speak() {
+async fn a_dialling_client_may_wait_for_the_service_to_send_first() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::start(|mut stream, _| async move {
         stream.write_all(b"hello").await.unwrap();
@@ -85,9 +85,9 @@ async fn a_dialler_may_wait_for_the_service_to_speak() {
     }
 }
 
-/// The agent is told who dials.
+/// The agent receives the address of the dialling client.
 #[tokio::test]
-async fn the_agent_learns_the_diallers_address_and_the_streams_id() {
+async fn the_agent_receives_the_dialling_clients_address_and_the_streams_id() {
     let engine = TestEngine::start().await;
     let mut tunnel = engine.agent().await.open(Properties::private("db"));
     within("tunnel", tunnel.online()).await.unwrap();
@@ -100,9 +100,9 @@ async fn the_agent_learns_the_diallers_address_and_the_streams_id() {
     assert_eq!(accepted.source_ip(), Some(source));
 }
 
-/// EN-7: permission and boundary must both allow, and the project is the token's.
+/// EN-7: permission and boundary must both allow the dial, and the token selects the project.
 #[tokio::test]
-async fn en_7_who_may_dial() {
+async fn en_7_dialling_needs_permission_boundary_and_project() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
     let private = Properties::private("db").labels([("tier".to_owned(), "data".to_owned())].into());
@@ -159,7 +159,7 @@ async fn en_7_who_may_dial() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_dialled_is_not_found() {
+async fn a_target_that_cannot_be_dialled_is_not_found() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let published = engine
@@ -171,7 +171,7 @@ async fn what_cannot_be_dialled_is_not_found() {
     let gone = private.online().tunnel_id.clone();
     private.close().await;
     let id = &published.online().tunnel_id;
-    // A published tunnel is not private: its guards are at the edge.
+    // A published tunnel is not private. The edge enforces its guards.
     for key in [
         "",
         "db",
@@ -192,7 +192,8 @@ async fn what_cannot_be_dialled_is_not_found() {
     assert_eq!(upstream.accepted(), 0);
 }
 
-/// Who does not wait for an answer gets no bytes that could be taken for the service's.
+/// A client that does not wait for the answer gets no bytes that could be mistaken for the
+/// service's.
 #[tokio::test]
 async fn a_refused_dial_that_did_not_wait_is_closed_without_bytes() {
     let engine = TestEngine::start().await;
@@ -204,17 +205,17 @@ async fn a_refused_dial_that_did_not_wait_is_closed_without_bytes() {
     weak.tokens = Token::new(&engine.token(json!({"permissions": [READ]}))).into();
     for (config, key) in [(engine.agent_config(), "nothing"), (weak, "db")] {
         let mut stream = dial_zero_rtt(&config, key).await.unwrap();
-        // May fail already: the engine does not wait for it.
+        // May fail already, because the engine does not wait for the data.
         stream.write_all(b"data").await.ok();
         let mut bytes = Vec::new();
         let ended = within("end", stream.read_to_end(&mut bytes)).await;
-        assert!(ended.is_err(), "a clean end would be the service's");
+        assert!(ended.is_err(), "a clean end would look like the service's");
         assert_eq!(bytes, b"");
     }
     assert_eq!(upstream.accepted(), 0);
 }
 
-/// EN-11: datagrams are refused by name until they are built.
+/// EN-11: datagrams are refused by name until they are implemented.
 #[tokio::test]
 async fn en_11_a_datagram_channel_is_not_available() {
     let engine = TestEngine::start().await;
@@ -237,9 +238,9 @@ async fn en_11_a_datagram_channel_is_not_available() {
     assert!(error.text().contains("datagram_channel"));
 }
 
-/// The service is behind an agent that cannot reach it: the dialler learns it from a reset.
+/// The agent cannot reach the service. The dialling client gets a reset.
 #[tokio::test]
-async fn a_service_that_is_down_resets_the_dialler() {
+async fn a_service_that_is_down_resets_the_dialled_stream() {
     let engine = TestEngine::start().await;
     let nobody = Nobody::new();
     let _tunnel = engine

@@ -1,4 +1,4 @@
-//! A drain: streams of the Engine API end with a reason and do not hold it up.
+//! A drain: event streams of the Engine API end with a reason and do not delay it.
 
 use serde_json::json;
 use testing::{RawVisitor, TestEngine, within};
@@ -20,21 +20,21 @@ async fn watch_by_sse(engine: &TestEngine) -> RawVisitor {
 }
 
 #[tokio::test]
-async fn watchers_by_sse_are_told_that_the_engine_stops() {
+async fn sse_clients_are_notified_that_the_engine_stops() {
     let engine = TestEngine::start().await;
     let mut watchers = [watch_by_sse(&engine).await, watch_by_sse(&engine).await];
-    // No deadline cuts this drain short: it ends when the watchers have.
+    // No deadline shortens this drain. It ends when the event streams have ended.
     let stopping = tokio::spawn(engine.stop());
     for watcher in &mut watchers {
         let last = watcher.chunk().await.unwrap();
         assert_eq!(last, b": closed: the engine is stopping\n\n");
-        assert_eq!(watcher.chunk().await.unwrap(), b"", "the body is whole");
+        assert_eq!(watcher.chunk().await.unwrap(), b"", "the body is complete");
     }
     within("end of the engine", stopping).await.unwrap();
 }
 
 #[tokio::test]
-async fn watchers_by_websocket_are_told_that_the_engine_stops() {
+async fn websocket_clients_are_notified_that_the_engine_stops() {
     use futures_util::StreamExt;
 
     let engine = TestEngine::start().await;

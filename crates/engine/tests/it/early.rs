@@ -1,16 +1,17 @@
-//! Answers that come before the request is whole.
+//! Answers that arrive before the request is complete.
 
 use testing::{ScriptedUpstream, Step, TestEngine, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The service closes with most of the request unread, so its system resets the connection behind
-/// the answer: the agent's next write fails, and what it has read must arrive all the same.
+/// The service closes with most of the request unread, so its system sends a reset after the
+/// answer. The agent's next write fails, and the data that it has read must be delivered all the
+/// same.
 #[tokio::test]
-async fn an_answer_in_front_of_a_reset_arrives() {
+async fn an_answer_before_a_reset_is_delivered() {
     const ANSWER: &str = "HTTP/1.1 413 Content Too Large\r\ncontent-length: 8\r\n\r\ntoo much";
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::start(|_| {
-        // More than the system keeps for a socket that nobody reads.
+        // More than the system buffers for a socket that is not read.
         vec![
             Step::ReadHead,
             Step::ReadBytes(1_000_000),

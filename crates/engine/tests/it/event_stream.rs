@@ -1,5 +1,5 @@
-//! `/api/sse` over real connections to the TLS listener, where its first request is served apart from
-//! the library of HTTP, and every other one by it.
+//! `/api/sse` over real connections to the TLS listener. The listener serves the first request of a
+//! connection itself, and the HTTP library serves all later ones.
 
 use serde_json::{Value, json};
 use testing::{Answer, RawVisitor, TestEngine, Upstream};
@@ -8,7 +8,7 @@ fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
-/// The next event.
+/// Reads the next event.
 async fn event(watcher: &mut RawVisitor) -> Value {
     let chunk = watcher.chunk().await.unwrap();
     let line = chunk.strip_prefix(b"data: ").unwrap();
@@ -24,9 +24,9 @@ fn is_a_stream(head: &Answer) {
     assert!(date.ends_with(" GMT") && date.len() == 29, "{date}");
 }
 
-/// EN-3: however the request comes, in one piece or in many.
+/// EN-3: the stream works for a request that arrives in one piece or in many.
 #[tokio::test]
-async fn en_3_a_watcher_sees_what_happens() {
+async fn en_3_an_event_stream_reports_changes() {
     let engine = TestEngine::start().await;
     let fields = bearer(&engine.token(json!({})));
     let mut whole = engine.visitor().http1(engine.host()).await;
@@ -51,7 +51,7 @@ async fn en_3_a_watcher_sees_what_happens() {
     let tunnel = engine.publish(upstream.addr()).await;
     let [whole, pieces] = &mut watchers;
     assert_eq!(event(whole).await["type"], "client.created");
-    // Whose filter the client does not pass.
+    // The client does not pass their filter.
     for watcher in [whole, pieces] {
         assert_eq!(event(watcher).await["type"], "tunnel.created");
     }
@@ -62,7 +62,7 @@ async fn en_3_a_watcher_sees_what_happens() {
 }
 
 #[tokio::test]
-async fn a_connection_goes_on_behind_a_refusal_and_behind_the_end_of_the_stream() {
+async fn a_connection_remains_usable_after_a_refusal_and_after_the_end_of_the_stream() {
     let engine = TestEngine::start().await;
     let host = engine.host();
     let good = bearer(&engine.token(json!({})));
@@ -74,7 +74,7 @@ async fn a_connection_goes_on_behind_a_refusal_and_behind_the_end_of_the_stream(
     assert!(refused.header("www-authenticate").is_some());
     watcher.request("GET", "/api/tunnels", host, &good).await;
     assert_eq!(watcher.answer().await.status, 200);
-    // A later request for the stream is the library's.
+    // The library serves a later request for the stream.
     watcher.request("GET", "/api/sse", host, &good).await;
     is_a_stream(&watcher.head().await);
     assert_eq!(event(&mut watcher).await["type"], "state.initial");
@@ -82,7 +82,7 @@ async fn a_connection_goes_on_behind_a_refusal_and_behind_the_end_of_the_stream(
     let now = jiff::Timestamp::now().as_second();
     let short = bearer(&engine.token(json!({"exp": now + 2})));
     let mut watcher = engine.visitor().http1(host).await;
-    // Both at once: the second waits for its turn.
+    // Both requests are sent together. The second waits for its turn.
     watcher
         .send(format!(
             "GET /api/sse HTTP/1.1\r\nHost: {host}\r\n{short}\r\n\
@@ -98,7 +98,7 @@ async fn a_connection_goes_on_behind_a_refusal_and_behind_the_end_of_the_stream(
 }
 
 #[tokio::test]
-async fn who_asked_for_the_end_of_the_connection_gets_it() {
+async fn a_client_that_requests_the_end_of_the_connection_gets_it() {
     let engine = TestEngine::start().await;
     let mut watcher = engine.visitor().http1(engine.host()).await;
     watcher
@@ -133,7 +133,7 @@ async fn a_malformed_request_gets_a_problem_document() {
         ),
     ] {
         let mut visitor = engine.visitor().http1(host).await;
-        // The connection has served a good one before.
+        // The connection has served a valid request before.
         visitor
             .send(format!(
                 "GET /api/clients HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"
@@ -150,9 +150,9 @@ async fn a_malformed_request_gets_a_problem_document() {
     }
 }
 
-/// What is nearly a request for the stream is answered as every other request is.
+/// A request that only resembles one for the stream is answered like any other request.
 #[tokio::test]
-async fn anything_else_is_the_librarys() {
+async fn the_library_serves_all_other_requests() {
     let engine = TestEngine::start().await;
     let host = engine.host();
     let good = bearer(&engine.token(json!({})));
@@ -212,9 +212,9 @@ async fn anything_else_is_the_librarys() {
     }
 }
 
-/// A place is free again when its watcher has gone, also while nothing happens.
+/// The slot of a disconnected client is free again, even if no event is sent.
 #[tokio::test]
-async fn a_watcher_who_goes_is_noticed() {
+async fn a_disconnected_event_stream_client_is_noticed() {
     let engine = TestEngine::start_with("limits:\n  max_watchers: 1\n").await;
     let host = engine.host();
     let good = bearer(&engine.token(json!({})));
@@ -233,6 +233,6 @@ async fn a_watcher_who_goes_is_noticed() {
             head if head.status == 200 => break,
             head => drop(second.body(head).await),
         }
-        assert!(std::time::Instant::now() < until, "the place is not free");
+        assert!(std::time::Instant::now() < until, "the slot is not free");
     }
 }

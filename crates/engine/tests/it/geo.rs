@@ -1,4 +1,4 @@
-//! Countries of visitors, by a file of them (ED-8).
+//! Countries of visitors, looked up in a file (ED-8).
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use testing::{Upstream, within};
 
 use crate::world::World;
 
-/// Ranges for documentation: of Paris (FR), San Francisco (US), New Zealand (NZ).
+/// Documentation ranges in Paris (FR), San Francisco (US) and New Zealand (NZ).
 const PLACES: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../control/tests/fixtures/places.mmdb"
@@ -39,8 +39,8 @@ impl World {
     }
 }
 
-/// ED-8: by both kinds of list, at once, and before the service hears of it; an address whose
-/// country is not known is let in by neither.
+/// ED-8: both kinds of list apply immediately, before the service receives the request. Both refuse
+/// an address without a known country.
 #[tokio::test]
 async fn ed_8_countries_of_a_project_and_of_a_tunnel() {
     let directory = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ async fn ed_8_countries_of_a_project_and_of_a_tunnel() {
             assert_eq!(status, of_french[place], "{geo:?} {address}");
         }
     }
-    // A header is no address.
+    // A header does not change the address.
     let mut visitor = world.visitor_from(FRANCE, open.hostname()).await;
     let forwarded = "X-Forwarded-For: 198.51.100.9\r\n";
     visitor
@@ -102,13 +102,14 @@ async fn ed_8_countries_of_a_project_and_of_a_tunnel() {
     let unknown = of(NOWHERE, "geo_ip");
     assert_eq!(unknown["reason"], "the country of the address is not known");
     assert!(unknown.get("country").is_none());
-    // Nobody asked where the first visitor is.
+    // No rule needs the country of the first visitor.
     assert!(records[0].get("country").is_none(), "{}", records[0]);
 }
 
-/// ED-8: visits that stand are judged by the country too, also where nobody had asked for it.
+/// ED-8: active visits are checked against a country list as well, also if the list was added
+/// later.
 #[tokio::test]
-async fn ed_8_a_country_that_is_barred_later_is_cut() {
+async fn ed_8_visits_from_a_country_that_is_barred_later_are_closed() {
     let world = World::with(&config(Path::new(PLACES))).await;
     let source = testing::EventSource::start().await;
     let tunnel = world.publish(Properties::http(), &source.upstream).await;
@@ -130,7 +131,7 @@ async fn ed_8_a_country_that_is_barred_later_is_cut() {
     assert_eq!(french.chunk().await.unwrap(), event.as_bytes());
 }
 
-/// A copy of the file in which France is another country.
+/// A copy of the file in which the French range belongs to another country.
 fn moved(file: &Path, to: [u8; 2]) {
     let mut bytes = std::fs::read(PLACES).unwrap();
     let place = bytes.windows(3).position(|bytes| bytes == b"BFR").unwrap();
@@ -140,7 +141,7 @@ fn moved(file: &Path, to: [u8; 2]) {
     std::fs::rename(fresh, file).unwrap();
 }
 
-/// ED-8: a new file is in service without a restart; a broken one leaves the old one there.
+/// ED-8: a new file is used without a restart. A broken file leaves the old one in use.
 #[tokio::test]
 async fn ed_8_the_file_of_countries_is_read_again_when_it_changes() {
     let directory = tempfile::tempdir().unwrap();

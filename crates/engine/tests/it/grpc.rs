@@ -43,7 +43,7 @@ async fn calls_of_all_kinds_pass() {
 }
 
 #[tokio::test]
-async fn both_sides_of_a_call_stream_at_once() {
+async fn both_directions_of_a_call_stream_at_the_same_time() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::grpc().await;
     let tunnel = engine.publish_h2c(upstream.addr()).await;
@@ -75,7 +75,7 @@ async fn a_status_without_a_message_passes() {
 }
 
 #[tokio::test]
-async fn a_call_whose_service_goes_away_fails() {
+async fn a_call_whose_service_disconnects_fails() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::grpc().await;
     let tunnel = engine.publish_h2c(upstream.addr()).await;
@@ -88,7 +88,7 @@ async fn a_call_whose_service_goes_away_fails() {
     sender.send(1).unwrap();
     assert_eq!(echoed.message().await.unwrap(), Some(Number { value: 1 }));
     drop(upstream);
-    // Whatever the code: not an end that looks well.
+    // The code does not matter, as long as the call does not end successfully.
     let ended = echoed.message().await.unwrap_err();
     assert_ne!(ended.code(), Code::Ok);
 }

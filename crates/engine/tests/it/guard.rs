@@ -1,5 +1,5 @@
-//! Token authentication at the edge, over real connections: what the service sees, and that it
-//! sees nothing of what is refused.
+//! Token authentication at the edge, over real connections: the forwarded request, and that no
+//! refused request reaches the service.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn guarded() -> Properties {
         .labels([("tier".to_owned(), "web".to_owned())].into())
 }
 
-/// Sends a GET on a connection of its own; `fields` are lines with their ends.
+/// Sends a GET on its own connection. `fields` are lines including their line ends.
 async fn get(engine: &TestEngine, host: &str, target: &str, fields: &str) -> Answer {
     let mut visitor = engine.visitor().http1(host).await;
     visitor.request("GET", target, host, fields).await;
@@ -30,7 +30,7 @@ fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
-/// The values of a field that the service saw.
+/// The values of a field that the service received.
 fn seen<'a>(answer: &'a Value, name: &str) -> Vec<&'a str> {
     let fields = answer["headers"].as_array().unwrap().iter();
     fields
@@ -39,7 +39,7 @@ fn seen<'a>(answer: &'a Value, name: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// A proof that is accepted, and what the service sees of the request.
+/// An accepted proof, and the request that the service receives.
 struct Passes {
     target: String,
     fields: String,
@@ -49,7 +49,7 @@ struct Passes {
 
 /// ED-1, ED-1a.
 #[tokio::test]
-async fn ed_1_ed_1a_what_serves_as_the_proof_does_not_travel_on() {
+async fn ed_1_ed_1a_the_proof_is_not_forwarded() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish_as(guarded(), upstream.addr()).await;
@@ -85,7 +85,7 @@ async fn ed_1_ed_1a_what_serves_as_the_proof_does_not_travel_on() {
             forwarded: "/a?b=%2f&c",
             authorization: vec![data.to_owned()],
         },
-        // The header is data then, whatever it holds.
+        // The header is data in this case, whatever it contains.
         Passes {
             target: format!("/?svc%2Etoken={good}&&"),
             fields: bearer(&good),
@@ -109,7 +109,7 @@ async fn ed_1_ed_1a_what_serves_as_the_proof_does_not_travel_on() {
     }
 }
 
-/// ED-1, ED-1b: with a good bearer beside it too, and over both versions of HTTP.
+/// ED-1, ED-1b: also next to a valid bearer, and over both versions of HTTP.
 #[tokio::test]
 async fn ed_1_ed_1b_a_refused_request_does_not_reach_the_service() {
     let engine = TestEngine::start().await;
@@ -201,7 +201,7 @@ async fn ed_1_ed_1b_a_refused_request_does_not_reach_the_service() {
             assert_eq!(told, expected, "{target} {authorization:?}");
             let challenge = answer.header("www-authenticate");
             match expected.1 {
-                // RFC 6750 section 3.1: no error where nothing was tried.
+                // RFC 6750 section 3.1: no error code for a request without credentials.
                 "unauthenticated" => assert!(!challenge.unwrap().contains("error")),
                 "invalid_token" => assert!(challenge.unwrap().contains("invalid_token")),
                 _ => assert_eq!(challenge, None),
@@ -210,15 +210,15 @@ async fn ed_1_ed_1b_a_refused_request_does_not_reach_the_service() {
             assert!(!text.contains(&good) && !text.contains(&foreign));
         }
     }
-    // Two fields, of which each alone would be good or nobody's.
+    // Two fields, each of which alone would be valid or ignored.
     let two = format!("{}{}", bearer(&good), "Authorization: Basic YTpi\r\n");
     assert_eq!(get(&engine, host, "/", &two).await.status, 401);
     assert_eq!(upstream.accepted(), 0);
 }
 
-/// ED-1: each request of a connection is judged for itself.
+/// ED-1: each request of a connection is checked separately.
 #[tokio::test]
-async fn ed_1_a_good_request_opens_no_door_for_the_next() {
+async fn ed_1_a_valid_request_does_not_authorise_the_next() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish_as(guarded(), upstream.addr()).await;
@@ -240,7 +240,7 @@ async fn ed_1_a_good_request_opens_no_door_for_the_next() {
 
 /// ED-1c: types, permission, boundary.
 #[tokio::test]
-async fn ed_1c_whose_tokens_reach_the_tunnel() {
+async fn ed_1c_tokens_that_reach_the_tunnel() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish_as(guarded(), upstream.addr()).await;
@@ -285,14 +285,15 @@ async fn ed_1c_whose_tokens_reach_the_tunnel() {
         if status == 403 {
             assert_eq!(answer.json()["code"], "insufficient_scope");
             let challenge = answer.header("www-authenticate").unwrap();
-            assert!(challenge.contains(STREAMS), "what is missing: {challenge}");
+            assert!(challenge.contains(STREAMS), "missing permission: {challenge}");
         }
     }
 }
 
-/// ED-1d: on the engine's own host the query is a credential of the streams alone, and alone.
+/// ED-1d: on the engine's own host a query credential is read for streams only, and must be the
+/// only credential.
 #[tokio::test]
-async fn ed_1d_the_query_comes_first_on_tunnels_only() {
+async fn ed_1d_the_query_has_priority_on_tunnels_only() {
     let engine = TestEngine::start().await;
     let host = engine.host();
     let watch = engine.token(json!({"permissions": [READ]}));
@@ -316,9 +317,9 @@ async fn ed_1d_the_query_comes_first_on_tunnels_only() {
     assert_eq!(stream.head().await.status, 200);
 }
 
-/// ED-7: what is judged is what the service gets, byte for byte.
+/// ED-7: the checked path is the path that the service receives, byte for byte.
 #[tokio::test]
-async fn ed_7_a_path_is_judged_as_the_service_sees_it() {
+async fn ed_7_a_path_is_checked_as_the_service_sees_it() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish_as(guarded(), upstream.addr()).await;
@@ -335,7 +336,7 @@ async fn ed_7_a_path_is_judged_as_the_service_sees_it() {
         ("/docs/a", "/docs/a"),
         ("/docs/", "/docs/"),
         (absolute.as_str(), "/docs/a"),
-        // The query is no part of it, and is not touched.
+        // The query is not part of the path and stays unchanged.
         ("/docs/a?x=%2F..%2f&y=//", "/docs/a?x=%2F..%2f&y=//"),
         ("/docs/%61%2D%7e", "/docs/a-~"),
         ("/docs/./b/../a", "/docs/a"),
@@ -360,7 +361,7 @@ async fn ed_7_a_path_is_judged_as_the_service_sees_it() {
         "/docs/.%2E/secret",
         "/docs/a/../../secret",
         "/secret?/docs/a",
-        // What two readers could read differently.
+        // Paths that two parsers could read differently.
         "/docs/a%2Fb",
         "/docs/..%2fsecret",
         "/docs/a%5Cb",
@@ -384,7 +385,7 @@ async fn ed_7_a_path_is_judged_as_the_service_sees_it() {
     assert_eq!(visitor.answer().await.status, 403);
     assert_eq!(upstream.accepted(), before);
 
-    // The pattern is the whole path, unless it says where it begins.
+    // The pattern matches the whole path, unless it has anchors.
     for (regex, target, status) in [
         ("/a|/b", "/b", 200),
         ("/a|/b", "/ax", 403),
@@ -398,15 +399,15 @@ async fn ed_7_a_path_is_judged_as_the_service_sees_it() {
         let answer = get(&engine, host, target, &within(regex)).await;
         assert_eq!(answer.status, status, "{regex} on {target}");
     }
-    // Without a path in the boundary the target goes on as it came.
+    // Without a path in the boundary the target is forwarded unchanged.
     let any = bearer(&engine.token(json!({})));
     let answer = get(&engine, host, "/docs/..%2fsecret", &any).await;
     assert_eq!(answer.json()["target"], "/docs/..%2fsecret");
 }
 
-/// ED-1: a verdict is remembered until the token expires, and not a second longer.
+/// ED-1: a verification is cached until the token expires, and not a second longer.
 #[tokio::test]
-async fn ed_1_a_remembered_token_ends_when_it_expires() {
+async fn ed_1_a_cached_token_ends_when_it_expires() {
     let now = Timestamp::now();
     let clock = Arc::new(ManualClock::at(now));
     let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
@@ -426,7 +427,7 @@ async fn ed_1_a_remembered_token_ends_when_it_expires() {
     }
 }
 
-/// ED-1: two secrets are good at once, so that a rotation refuses nobody.
+/// ED-1: two secrets are valid at the same time, so that a rotation refuses no visitor.
 #[tokio::test]
 async fn ed_1_two_secrets_are_valid_during_a_rotation() {
     let next = "the-secret-that-comes-next-and-is-long-enough";
@@ -449,9 +450,10 @@ async fn ed_1_two_secrets_are_valid_during_a_rotation() {
     }
 }
 
-/// The address comes first: a stranger learns nothing of what else is asked for.
+/// The address is checked first, so that an untrusted client gets no information about the other
+/// guards.
 #[tokio::test]
-async fn trusted_ips_come_before_every_credential() {
+async fn trusted_ips_are_checked_before_every_credential() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let elsewhere = guarded().trusted_ips(vec!["192.0.2.0/24".to_owned()]);
@@ -471,7 +473,7 @@ async fn trusted_ips_come_before_every_credential() {
     assert_eq!(upstream.accepted(), 0);
 }
 
-/// ED-1: one record a request, which says who decided and how long it took, and holds no secret.
+/// ED-1: one record per request, with the rule that decided and the duration, and without secrets.
 #[tokio::test]
 async fn ed_1_the_access_log_has_a_record_for_each_request() {
     let logs = tempfile::tempdir().unwrap();
@@ -532,7 +534,7 @@ async fn ed_1_the_access_log_has_a_record_for_each_request() {
         ("/e", 401, "token", "refused"),
         ("/f", 502, "public", "failed"),
     ];
-    // A record is written when its visit has ended, which may be after the next one's begin.
+    // A record is written when its visit ends, possibly after the next visit has started.
     for (path, status, rule, outcome) in expected {
         let record = records.iter().find(|record| record["path"] == path);
         let record = record.unwrap_or_else(|| panic!("no record of {path} in {log}"));

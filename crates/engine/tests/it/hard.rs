@@ -1,6 +1,6 @@
-//! The table of attacks: what a stranger, an agent or a service may send to do harm, row by row,
-//! with what becomes of it, whether a service hears of it, and that the other tunnels of the engine
-//! are served all the while.
+//! The table of attacks: harmful input from a visitor, an agent or a service. Each row states the
+//! outcome and whether a service receives anything, and checks that the other tunnels of the engine
+//! keep working.
 
 mod agents;
 mod frames;
@@ -17,7 +17,7 @@ mod upstreams;
 
 use testing::{TestEngine, TestTunnel, Upstream};
 
-/// An engine with a tunnel that is attacked, and one that is none of the attacker's business.
+/// An engine with an attacked tunnel, and another tunnel that the attacker has no access to.
 struct Site {
     engine: TestEngine,
     service: Upstream,
@@ -31,7 +31,7 @@ impl Site {
         Self::with("").await
     }
 
-    /// With further sections of the configuration.
+    /// Starts the engine with further configuration sections.
     async fn with(sections: &str) -> Self {
         let engine = TestEngine::start_with(sections).await;
         let (service, other) = (Upstream::http1().await, Upstream::http1().await);
@@ -46,12 +46,12 @@ impl Site {
         }
     }
 
-    /// The name of the tunnel that is attacked.
+    /// The host name of the attacked tunnel.
     fn host(&self) -> &str {
         self.tunnel.hostname()
     }
 
-    /// The other tunnel serves, over both versions.
+    /// Checks that the other tunnel works over both HTTP versions.
     async fn serves_others(&self) {
         let host = self.bystander.hostname();
         let mut http1 = self.engine.visitor().http1(host).await;
@@ -60,14 +60,14 @@ impl Site {
         assert_eq!(h2.get("/", host).await.status, 200);
     }
 
-    /// The service has not heard of anything, and everybody is served.
+    /// Checks that the service received nothing, and that both tunnels work.
     async fn is_untouched(&self) {
         assert_eq!(self.service.accepted(), 0, "the service was contacted");
         self.serves_others().await;
         self.serves_all().await;
     }
 
-    /// Everybody is served.
+    /// Checks that both tunnels work.
     async fn serves_all(&self) {
         self.serves_others().await;
         let host = self.host();
@@ -76,14 +76,15 @@ impl Site {
     }
 }
 
-/// The rows of a table that turned out otherwise than they say: a run tells all of them at once.
+/// The failed rows of a table. A run reports all of them together.
 #[derive(Default)]
 struct Table {
     wrong: Vec<String>,
 }
 
 impl Table {
-    /// Compares what became of a case, whose parts are told shortened.
+    /// Compares the outcome of a case with the expected one. The parts of the case are shortened in
+    /// the report.
     fn row<C, T>(&mut self, case: impl IntoIterator<Item = C>, was: &T, expected: &T)
     where
         C: AsRef<str>,
@@ -99,7 +100,7 @@ impl Table {
         }
     }
 
-    /// Fails unless all rows were as they say.
+    /// Fails if any row had another outcome.
     #[track_caller]
     fn holds(self) {
         assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));

@@ -1,4 +1,4 @@
-//! An engine that is cut off leaves nothing behind that looks complete.
+//! The responses of an engine that is killed never look complete.
 
 use std::io::ErrorKind;
 

@@ -1,10 +1,10 @@
-//! What travels on, what ends at the edge, and what the edge adds.
+//! Fields that are forwarded, fields that the edge removes, and fields that it adds.
 
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use testing::{Answer, H2Visitor, ScriptedUpstream, TestEngine, Upstream};
 
-/// The values that the service has seen under a name.
+/// The values that the service received under a name.
 fn seen<'v>(answer: &'v Value, name: &str) -> Vec<&'v str> {
     let pairs = answer["headers"].as_array().unwrap().iter();
     let pairs = pairs.filter(|pair| pair[0] == name);
@@ -61,9 +61,9 @@ fn assert_rebuilt(seen_by_service: &Value, host: &str) {
     assert!(!forwarded[0].contains("evil"), "{forwarded:?}");
 }
 
-/// RFC 8586: what is told of earlier nodes stays, and the engine is told behind it.
+/// RFC 8586: the entries of earlier nodes are kept, and the engine appends its own.
 #[tokio::test]
-async fn where_a_request_has_been_is_told_and_counted() {
+async fn hops_of_a_request_are_listed_and_counted() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -91,7 +91,7 @@ async fn where_a_request_has_been_is_told_and_counted() {
 }
 
 #[tokio::test]
-async fn forwarding_fields_are_rebuilt_whatever_the_visitor_says() {
+async fn forwarding_fields_are_rebuilt_and_not_taken_from_the_visitor() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -115,7 +115,7 @@ async fn forwarding_fields_are_rebuilt_whatever_the_visitor_says() {
 }
 
 #[tokio::test]
-async fn fields_of_the_visitors_connection_end_at_the_edge() {
+async fn connection_fields_of_the_visitor_are_not_forwarded() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -145,7 +145,7 @@ async fn fields_of_the_visitors_connection_end_at_the_edge() {
 }
 
 #[tokio::test]
-async fn fields_of_the_services_connection_end_at_the_edge() {
+async fn connection_fields_of_the_service_are_not_forwarded() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::answering(
         "HTTP/1.1 200 Fine\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\
@@ -171,7 +171,7 @@ async fn fields_of_the_services_connection_end_at_the_edge() {
             .count();
         assert_eq!((cookies, answer.header("x-stay")), (2, Some("one")));
     }
-    // The service closed its connection; the visitor's goes on.
+    // The service closed its connection. The visitor's connection stays open.
     assert_eq!(http1.get("/", host).await.status, 200);
 }
 
@@ -194,7 +194,7 @@ async fn cookies_of_an_h2_visitor_reach_an_http1_service_in_one_field() {
 }
 
 #[tokio::test]
-async fn trailers_travel_and_forbidden_ones_do_not() {
+async fn trailers_are_forwarded_and_forbidden_ones_are_not() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::answering(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\
@@ -226,9 +226,9 @@ async fn trailers_travel_and_forbidden_ones_do_not() {
     assert_eq!(answer["trailers"], serde_json::json!([["x-sum", "1"]]));
 }
 
-/// Whichever versions the two sides speak.
+/// For all combinations of HTTP versions.
 #[tokio::test]
-async fn reserved_trailers_of_a_request_never_arrive() {
+async fn reserved_trailers_of_a_request_are_not_forwarded() {
     const GOOD: &str = "x-sum";
     const RESERVED: [&str; 8] = [
         "svc-user-id",

@@ -1,4 +1,4 @@
-//! Requests and answers that are in order.
+//! Valid requests and answers.
 
 use http_body_util::BodyExt;
 use testing::{H2Visitor, TestEngine, Upstream};
@@ -42,7 +42,7 @@ async fn connections_are_kept_alive_on_both_sides() {
     let mut visitor = engine.visitor().h2(host).await;
     visitor.get("/", host).await;
     visitor.get("/", host).await;
-    // At most one more: the visitor may have come to another worker.
+    // At most one more, if another worker accepted the visitor's connection.
     assert!(upstream.accepted() <= 2, "{}", upstream.accepted());
 }
 
@@ -63,7 +63,7 @@ async fn a_visitor_can_ask_for_the_end_of_its_connection() {
 }
 
 #[tokio::test]
-async fn an_http_1_0_visitor_gets_an_answer_that_it_understands() {
+async fn an_http_1_0_visitor_gets_a_compatible_answer() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -101,7 +101,7 @@ async fn pipelined_requests_are_answered_in_their_order() {
 }
 
 #[tokio::test]
-async fn bodies_of_any_size_and_framing_travel_down() {
+async fn response_bodies_of_any_size_and_framing_are_forwarded() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -126,7 +126,7 @@ async fn bodies_of_any_size_and_framing_travel_down() {
 }
 
 #[tokio::test]
-async fn bodies_of_any_size_and_framing_travel_up() {
+async fn request_bodies_of_any_size_and_framing_are_forwarded() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -174,7 +174,7 @@ async fn answers_without_a_body_have_none() {
         let answer = visitor.get(&format!("/status/{status}"), host).await;
         assert_eq!(answer.status, status);
     }
-    // Nothing was left over that could be taken for the next answer.
+    // No bytes were left over that could be taken for the next answer.
     assert_eq!(
         visitor.get("/bytes/3", host).await.body,
         Upstream::payload(3)

@@ -1,9 +1,9 @@
-//! Interim answers and what they lead to.
+//! Interim answers and protocol switches.
 
 use testing::{Gate, Report, ScriptedUpstream, Step, TestEngine, Upstream};
 
 #[tokio::test]
-async fn a_body_that_waits_for_continue_is_asked_for() {
+async fn a_service_can_request_a_body_that_waits_for_continue() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::start(|_| {
         vec![
@@ -55,16 +55,16 @@ async fn a_service_can_refuse_a_body_that_waits_for_continue() {
             "Content-Length: 4\r\nExpect: 100-continue\r\n",
         )
         .await;
-    // No 100 before it: the visitor keeps its body.
+    // No 100 comes before it, so the visitor does not send its body.
     let head = visitor.head().await;
     assert_eq!(head.status, 401);
     assert_eq!(visitor.body(head).await.text(), "no");
     upstream.head().await;
 }
 
-/// A service that speaks HTTP/2 need not, so the edge does.
+/// An HTTP/2 service need not send a 100, so the edge does.
 #[tokio::test]
-async fn a_body_for_an_http_2_service_that_waits_for_continue_is_asked_for() {
+async fn the_edge_requests_a_body_for_an_http_2_service_that_waits_for_continue() {
     let engine = TestEngine::start().await;
     let service = Upstream::h2c().await;
     let tunnel = engine.publish_h2c(service.addr()).await;
@@ -80,7 +80,7 @@ async fn a_body_for_an_http_2_service_that_waits_for_continue_is_asked_for() {
         (200, &"body".into())
     );
 
-    // None where the body is there already, and none to an older client (RFC 9110, 10.1.1).
+    // No 100 is sent if the body has already arrived, or to an HTTP/1.0 client (RFC 9110, 10.1.1).
     for version in ["1.1", "1.0"] {
         let head = format!("PUT / HTTP/{version}\r\nHost: {host}\r\n{fields}\r\n");
         let mut visitor = engine.visitor().http1(host).await;
@@ -149,7 +149,7 @@ async fn any_protocol_can_be_upgraded_to() {
 }
 
 #[tokio::test]
-async fn an_upgrade_that_nobody_asked_for_is_a_502() {
+async fn an_unsolicited_upgrade_is_a_502() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::answering(
         "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: chat\r\n\r\nhello",
@@ -173,9 +173,10 @@ async fn an_upgrade_that_nobody_asked_for_is_a_502() {
     );
 }
 
-/// Interim answers go first, and bytes on both sides of a switch arrive, however early they came.
+/// Interim answers are forwarded first. Bytes of the new protocol are delivered in both directions,
+/// however early they arrive.
 #[tokio::test]
-async fn a_switch_behind_interim_answers_loses_no_bytes() {
+async fn a_switch_after_interim_answers_loses_no_bytes() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::start(|_| {
         vec![
@@ -196,7 +197,7 @@ async fn a_switch_behind_interim_answers_loses_no_bytes() {
     let mut visitor = engine.visitor().http1(host).await;
     let head =
         format!("GET / HTTP/1.1\r\nHost: {host}\r\nUpgrade: echo\r\nConnection: upgrade\r\n");
-    // The first bytes of the new protocol do not wait for the answer.
+    // The first bytes of the new protocol are sent before the answer.
     visitor.send(head + "\r\nfrom the ").await;
     let mut interim = Vec::new();
     let switched = loop {
@@ -216,8 +217,8 @@ async fn a_switch_behind_interim_answers_loses_no_bytes() {
     assert_eq!(report, Report::Bytes(b"from the visitor".to_vec()));
 }
 
-/// A service that switches while the visitor still sends its body has not read the request: what of
-/// it belongs to which protocol nobody could tell.
+/// A service that switches protocols while the visitor still sends its body has not read the whole
+/// request. It would be unclear which bytes belong to which protocol.
 #[tokio::test]
 async fn a_switch_within_a_request_is_refused() {
     let engine = TestEngine::start().await;

@@ -1,4 +1,4 @@
-//! Small exchanges share a connection (extension `lane/2`), and nobody notices.
+//! Small exchanges share a connection (extension `lane/2`), without any visible difference.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -28,10 +28,10 @@ type Io = TlsStream<TcpStream>;
 /// Both extensions that a lane needs.
 const LANES: [&str; 2] = ["pool/1", "lane/2"];
 
-/// An agent that does by hand what a test wants.
+/// An agent whose messages the test sends itself.
 struct ByHand {
     host: String,
-    /// What the engine does with the standing connections, one after the other.
+    /// Uses of the standing connections by the engine, in order.
     standing: mpsc::UnboundedReceiver<AcceptedStream<Io>>,
 }
 
@@ -60,13 +60,13 @@ impl ByHand {
         Self { host, standing }
     }
 
-    /// What the engine does next with one of them.
+    /// The engine's next use of a standing connection.
     async fn next(&mut self) -> AcceptedStream<Io> {
         let next = within("use of a standing connection", self.standing.recv());
         next.await.expect("a standing connection")
     }
 
-    /// The lane that the engine makes.
+    /// The lane that the engine opens.
     async fn lane(&mut self) -> Io {
         match self.next().await {
             AcceptedStream::Lane(io) => io,
@@ -82,7 +82,7 @@ impl ByHand {
     }
 }
 
-/// Opens standing connections when asked to.
+/// Opens standing connections on request.
 #[derive(Clone)]
 struct Dialler {
     addr: SocketAddr,
@@ -108,7 +108,7 @@ impl Dialler {
                         tokio::spawn(self.clone().stand(request.secret.clone()));
                     }
                 }
-                other => panic!("not expected: {other:?}"),
+                other => panic!("unexpected: {other:?}"),
             }
         }
     }
@@ -135,7 +135,7 @@ impl Dialler {
     }
 }
 
-/// For streams that stay where they are.
+/// A connector for streams that never leave their lane.
 struct Nowhere;
 
 impl MigrationTarget for Nowhere {
@@ -144,11 +144,11 @@ impl MigrationTarget for Nowhere {
     const CHOOSES: bool = false;
 
     fn connect(&self) -> ConnectFuture<Self::Connection> {
-        panic!("a small stream moves");
+        panic!("a small stream left its lane");
     }
 }
 
-/// Answers every request on a lane with `ok`, and tells of each stream that was broken off.
+/// Answers every request on a lane with `ok`, and reports each aborted stream.
 async fn answer_on(io: Io, broken: mpsc::UnboundedSender<()>) {
     let (_lane, mut driver) = Lane::agent(io);
     while let Ok(Some((_, stream))) = poll_fn(|cx| driver.poll_accept(cx)).await {
@@ -175,7 +175,7 @@ async fn answer_on(io: Io, broken: mpsc::UnboundedSender<()>) {
 }
 
 #[tokio::test]
-async fn exchanges_go_on_a_lane_where_both_speak_of_it_and_else_on_a_connection_each() {
+async fn exchanges_use_a_lane_if_both_peers_support_it_and_else_a_connection_each() {
     let engine = TestEngine::start().await;
     let mut agent = ByHand::connect(&engine, "one", &LANES).await;
     let mut visitor = engine.visitor().http1(&agent.host).await;
@@ -193,7 +193,7 @@ async fn exchanges_go_on_a_lane_where_both_speak_of_it_and_else_on_a_connection_
 }
 
 #[tokio::test]
-async fn an_upgrade_begins_on_a_lane_too() {
+async fn an_upgrade_can_start_on_a_lane() {
     let engine = TestEngine::start().await;
     let mut agent = ByHand::connect(&engine, "up", &LANES).await;
     let mut visitor = engine.visitor().http1(&agent.host).await;
@@ -207,7 +207,7 @@ async fn an_upgrade_begins_on_a_lane_too() {
 }
 
 #[tokio::test]
-async fn a_visitor_who_leaves_ends_the_exchange_at_the_agent() {
+async fn a_visitor_that_disconnects_ends_the_exchange_at_the_agent() {
     let engine = TestEngine::start().await;
     let mut agent = ByHand::connect(&engine, "leave", &LANES).await;
     let mut visitor = engine.visitor().http1(&agent.host).await;
@@ -220,10 +220,10 @@ async fn a_visitor_who_leaves_ends_the_exchange_at_the_agent() {
     within("end of the exchange", ends.recv()).await.unwrap();
 }
 
-/// A stream moves when the answer grows, and what comes by the connection before the mark on the
-/// lane is read after it.
+/// A stream moves to its own connection when the answer grows. Data that arrives on the connection
+/// before the mark on the lane is read after the mark.
 #[tokio::test]
-async fn what_has_moved_is_read_behind_what_is_on_the_lane() {
+async fn data_of_a_moved_stream_is_read_after_the_data_on_the_lane() {
     let engine = TestEngine::start().await;
     let mut agent = ByHand::connect(&engine, "move", &LANES).await;
     let mut visitor = engine.visitor().http1(&agent.host).await;
@@ -241,7 +241,7 @@ async fn what_has_moved_is_read_behind_what_is_on_the_lane() {
     framed.flush().await.unwrap();
     let answer = visitor.answer().await;
     assert_eq!((answer.status, answer.text()), (200, "onetwotri"));
-    // Its next request goes on where the stream is.
+    // Its next request uses the connection to which the stream moved.
     visitor.request("GET", "/next", &agent.host, "").await;
     let mut head = vec![0; 9];
     let reading = async {
@@ -252,7 +252,7 @@ async fn what_has_moved_is_read_behind_what_is_on_the_lane() {
     within("request", reading).await;
 }
 
-/// Frames that no agent sends that keeps the rules.
+/// Frames that no conforming agent sends.
 fn hostile() -> Vec<(&'static str, Vec<u8>)> {
     let mut after_the_end = Vec::new();
     encode_empty(FrameType::End, 1, &mut after_the_end);
@@ -260,7 +260,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
     let mut flood = b"".to_vec();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 1 << 30);
     encode_data(1, head.as_bytes(), &mut flood);
-    // More than the sockets of a visitor hold.
+    // More than the sockets of a visitor buffer.
     for _ in 0..4000 {
         encode_data(1, &[0; MAX_DATA], &mut flood);
     }
@@ -288,7 +288,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn an_agent_that_breaks_the_rules_loses_its_lane_and_nobody_else_notices() {
+async fn an_agent_that_violates_the_protocol_loses_only_its_lane() {
     let engine = TestEngine::start().await;
     let service = Upstream::http1().await;
     let other = engine.publish(service.addr()).await;
@@ -297,13 +297,13 @@ async fn an_agent_that_breaks_the_rules_loses_its_lane_and_nobody_else_notices()
     for (number, (what, bytes)) in hostile().into_iter().enumerate() {
         let mut agent = ByHand::connect(&engine, &format!("bad{number}"), &LANES).await;
         let mut visitor = engine.visitor().http1(&agent.host).await;
-        // Not to be repeated by the edge.
+        // A method that the edge must not repeat.
         visitor
             .request("POST", "/", &agent.host, "Content-Length: 0\r\n")
             .await;
         let mut io = agent.lane().await;
         let writing = tokio::spawn(async move {
-            // The engine may have cut it before all was written.
+            // The engine may have closed it before all bytes were written.
             io.write_all(&bytes).await.ok();
             let mut rest = Vec::new();
             within("end of the lane", io.read_to_end(&mut rest))
@@ -314,7 +314,7 @@ async fn an_agent_that_breaks_the_rules_loses_its_lane_and_nobody_else_notices()
         if number + 1 < hostile().len() {
             assert_eq!(visitor.answer().await.status, 502, "{what}");
         }
-        // The agent is served on, as far as it keeps the rules.
+        // The agent is still served for conforming requests.
         let mut visitor = engine.visitor().http1(&agent.host).await;
         visitor.request("GET", "/", &agent.host, "").await;
         let (broken, _ends) = mpsc::unbounded_channel();
@@ -329,20 +329,20 @@ async fn an_agent_that_breaks_the_rules_loses_its_lane_and_nobody_else_notices()
     }
 }
 
-/// Sizes around every limit that an exchange meets on a lane.
+/// Sizes around every limit of an exchange on a lane.
 fn sizes() -> Vec<usize> {
     let around = |size: usize| [size - 1, size, size + 1];
     let mut sizes = vec![0, 1, 100_000, 1_000_000, 3_000_000];
     for edge in [MAX_DATA, UP_LIMIT, DOWN_LIMIT] {
         sizes.extend(around(edge));
-        // The head counts too.
+        // The head counts as well.
         sizes.extend((edge - 600..edge).step_by(97));
     }
     sizes
 }
 
 #[tokio::test]
-async fn answers_of_every_size_are_whole() {
+async fn answers_of_every_size_are_complete() {
     let engine = TestEngine::start().await;
     let service = Upstream::http1().await;
     let tunnel = engine.publish(service.addr()).await;
@@ -362,7 +362,7 @@ async fn answers_of_every_size_are_whole() {
 }
 
 #[tokio::test]
-async fn requests_of_every_size_are_whole() {
+async fn requests_of_every_size_are_complete() {
     let engine = TestEngine::start().await;
     let service = Upstream::http1().await;
     let tunnel = engine.publish(service.addr()).await;
@@ -387,9 +387,9 @@ async fn requests_of_every_size_are_whole() {
     }
 }
 
-/// Through TLS of the service's own, and a service that speaks HTTP/2 behind it.
+/// Through a TLS service, and to an HTTP/2 service behind it.
 #[tokio::test]
-async fn encrypted_services_are_reached_by_lanes_too() {
+async fn encrypted_services_are_reached_on_lanes() {
     let engine = TestEngine::start().await;
     for alpns in [&["http/1.1"][..], &["h2"]] {
         let service = Upstream::tls(engine.ca(), alpns).await;
@@ -404,7 +404,7 @@ async fn encrypted_services_are_reached_by_lanes_too() {
 }
 
 #[tokio::test]
-async fn many_at_once_keep_their_bytes_apart() {
+async fn concurrent_streams_keep_their_bytes_apart() {
     let engine = TestEngine::start().await;
     let service = Upstream::http1().await;
     let tunnel = engine.publish(service.addr()).await;
@@ -414,7 +414,7 @@ async fn many_at_once_keep_their_bytes_apart() {
         let mut visitor = engine.visitor().http1(&host).await;
         visitors.spawn(async move {
             for round in 0..10 {
-                // Most are small; some leave the lane on the way.
+                // Most are small. Some leave the lane in transit.
                 let size = match (number + round) % 10 {
                     0 => 400_000 + number,
                     odd if odd % 2 == 1 => number * 100 + round,
@@ -430,9 +430,9 @@ async fn many_at_once_keep_their_bytes_apart() {
     }
 }
 
-/// A lane carries those who read and those who do not.
+/// Fast and slow readers share a lane.
 #[tokio::test]
-async fn visitors_who_do_not_read_keep_nobody_waiting() {
+async fn slow_readers_on_a_lane_delay_no_other_visitor() {
     let engine = TestEngine::start().await;
     let service = Upstream::http1().await;
     let tunnel = engine.publish(service.addr()).await;
@@ -473,7 +473,8 @@ async fn an_agent_without_lanes_is_served_as_before() {
     }
 }
 
-/// Its tunnel closed: no further request, and the one under way has its end.
+/// After its tunnel is closed the lane carries no further request, and the one in flight ends
+/// normally.
 #[tokio::test]
 async fn a_closed_tunnel_lets_the_exchange_on_its_lane_end() {
     let engine = TestEngine::start().await;

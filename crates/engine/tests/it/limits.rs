@@ -1,4 +1,4 @@
-//! What the plan of a project allows its visitors: requests in a second, bytes in a second.
+//! Limits of a project's plan for its visitors: requests per second and bytes per second.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ fn is_limited(answer: &Answer, limit: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_tunnel_takes_so_many_requests_in_a_second() {
+async fn a_tunnel_has_a_request_rate() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
     let world = World::with(&format!("access_log: {{path: {log:?}}}\n")).await;
@@ -63,23 +63,23 @@ async fn a_tunnel_takes_so_many_requests_in_a_second() {
     assert!(is_limited(&get(engine, &tunnel).await, limit));
     let mut h2 = engine.visitor().h2(host).await;
     assert!(is_limited(&h2.get("/", host).await, limit));
-    assert_eq!(service.accepted(), before, "the service hears of none");
+    assert_eq!(service.accepted(), before, "the service receives none");
     assert_eq!(
         get(engine, &other).await.status,
         200,
-        "it is the tunnel's own"
+        "the limit is the tunnel's own"
     );
-    // A third of a second brings one.
+    // A third of a second adds one request.
     world.set_forward(Duration::from_millis(334));
     assert_eq!(kept.get("/", host).await.status, 200);
     assert!(is_limited(&kept.get("/", host).await, limit));
-    // More than a second brings no more than a second does.
+    // A longer time adds no more than a second does.
     world.set_forward(Duration::from_secs(100));
     for _ in 0..3 {
         assert_eq!(kept.get("/", host).await.status, 200);
     }
     assert!(is_limited(&kept.get("/", host).await, limit));
-    // What changes is in force at once.
+    // Changes take effect immediately.
     world
         .change(|project| project.limits = Limits::default())
         .await;
@@ -102,7 +102,7 @@ async fn a_tunnel_takes_so_many_requests_in_a_second() {
 }
 
 #[tokio::test]
-async fn a_project_takes_so_many_requests_over_all_of_its_tunnels() {
+async fn a_project_has_a_request_rate_for_all_of_its_tunnels() {
     let world = World::with("").await;
     let engine = &world.engine;
     let service = Upstream::http1().await;
@@ -114,7 +114,7 @@ async fn a_project_takes_so_many_requests_over_all_of_its_tunnels() {
     world
         .change(|project| project.limits = requests(Some(2), Some(4)))
         .await;
-    // Who is kept out uses nothing up.
+    // Refused requests do not count.
     for _ in 0..10 {
         assert_eq!(get(engine, &guarded).await.status, 401);
     }
@@ -130,7 +130,7 @@ async fn a_project_takes_so_many_requests_over_all_of_its_tunnels() {
     let mut visitor = engine.visitor().http1(host).await;
     visitor.request("GET", "/", host, &bearer).await;
     assert_eq!(visitor.answer().await.status, 200);
-    // Connections of other tunnels are counted with the requests.
+    // Connections of other tunnels count like requests.
     let config = engine.ca().client(&[]);
     for passes in [true, false] {
         let mut stream = engine.visitor().connect(raw.hostname(), &config).await;
@@ -146,7 +146,7 @@ async fn a_project_takes_so_many_requests_over_all_of_its_tunnels() {
     visitor.request("GET", "/", host, &bearer).await;
     let answer = visitor.answer().await;
     assert!(is_limited(&answer, "requests_per_second"));
-    // What the project refused is not counted at the tunnel.
+    // A request that the project's limit refused does not count for the tunnel.
     world
         .change(|project| project.limits = requests(Some(2), None))
         .await;
@@ -155,13 +155,13 @@ async fn a_project_takes_so_many_requests_over_all_of_its_tunnels() {
 }
 
 const SPEED: u64 = 200_000;
-/// Takes half a second at that speed: a quarter of a second's bytes come at once.
+/// Takes half a second at that rate, since the burst is a quarter of a second's bytes.
 const BODY: usize = 150_000;
 const LEAST: Duration = Duration::from_millis(490);
 
-/// Each way of a body through a tunnel, whatever is spoken on both sides.
+/// Bodies in each direction, for all combinations of protocols.
 #[tokio::test]
-async fn bytes_go_no_faster_than_the_plan_allows() {
+async fn bodies_do_not_exceed_the_rate_of_the_plan() {
     let world = World::with("").await;
     let engine = &world.engine;
     let services = [Upstream::http1().await, Upstream::h2c().await];
@@ -215,9 +215,9 @@ async fn bytes_go_no_faster_than_the_plan_allows() {
     }
 }
 
-/// Bytes without HTTP; a limit that comes while they stand holds for them.
+/// Raw byte streams. A limit that is set later also applies to open streams.
 #[tokio::test]
-async fn streams_that_stand_are_slowed_down_when_the_plan_changes() {
+async fn open_streams_are_slowed_down_when_the_plan_changes() {
     let world = World::with("").await;
     let service = Upstream::tcp().await;
     let tunnel = world.publish(Properties::tls(), &service).await;

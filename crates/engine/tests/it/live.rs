@@ -1,4 +1,4 @@
-//! The live streams over real connections: snapshot, changes, credentials, ends.
+//! The live event streams over real connections: snapshot, changes, credentials and ends.
 
 mod credentials;
 mod ends;
@@ -19,7 +19,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use crate::support::{TestApi, pat, token};
 
-/// One end of a stream, whichever way it travels.
+/// Client end of an event stream, over either transport.
 enum Stream {
     Sse {
         response: reqwest::Response,
@@ -31,7 +31,7 @@ enum Stream {
 const TRANSPORTS: [&str; 2] = ["/api/sse", "/api/websocket"];
 
 impl Stream {
-    /// Opens a stream; the status where it is refused.
+    /// Opens a stream, or returns the status of the refusal.
     async fn open(
         api: &TestApi,
         path: &str,
@@ -69,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// As somebody who may do everything.
+    /// Opens a stream with a token for everything.
     async fn watch(api: &TestApi, path: &str, params: &Value) -> Self {
         let query = format!("params={}", escaped(&params.to_string()));
         Self::open(api, path, &query, Some(&token(&pat())))
@@ -77,7 +77,7 @@ impl Stream {
             .unwrap()
     }
 
-    /// The next event; or, where the stream ended, the reason that it gave.
+    /// The next event, or the reason of the end.
     async fn next(&mut self) -> Result<Value, String> {
         match self {
             Self::Sse { response, read } => loop {
@@ -139,7 +139,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// What a watcher knows, by id. An event that does not fit is a failure.
+/// The client's view of the state, by id. An event that does not fit is a failure.
 #[derive(Debug, Default, PartialEq)]
 struct Known(BTreeMap<String, Value>);
 
@@ -147,7 +147,7 @@ impl Known {
     fn apply(&mut self, event: &Value) {
         let kind = event["type"].as_str().unwrap();
         if kind == "state.initial" {
-            assert!(self.0.is_empty(), "a snapshot comes once, and first");
+            assert!(self.0.is_empty(), "the snapshot comes once, as the first event");
             for list in ["clients", "tunnels"] {
                 for object in event["object"][list].as_array().unwrap() {
                     assert!(self.0.insert(id(object), object.clone()).is_none());

@@ -1,6 +1,6 @@
-//! The engine through its real surfaces: listening servers on port 0, tokens, live state, real
-//! agents, real visitors, and upstreams that behave and misbehave. The modules say `cfg(test)` so
-//! that the lints know their helpers for tests too.
+//! Tests of the engine through its public interfaces: servers on port 0, tokens, live state, real
+//! agents, real visitors, and correct and faulty upstreams. The modules say `cfg(test)` so that the
+//! lints treat their helpers as tests.
 
 #[cfg(test)]
 mod access;

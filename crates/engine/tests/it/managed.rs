@@ -1,5 +1,5 @@
-//! A managed engine: what the platform tells is in force, whether or not the platform is there,
-//! and what happens is told to the platform.
+//! A managed engine: updates of the platform take effect and survive its absence, and the engine
+//! reports events to the platform.
 
 mod following;
 mod isolation;
@@ -15,8 +15,8 @@ use testing::{Answer, FakePlatform, RawVisitor, TestEngine, TestTunnel, Upstream
 const A: &str = "aaaaaaaa";
 const B: &str = "bbbbbbbb";
 
-/// A platform with two projects, and somebody in each who may do everything there: `usr_ann` in
-/// the first, `usr_ben` in the second, each with a token.
+/// A platform with two projects, each with a user who may do everything there: `usr_ann` in the
+/// first, `usr_ben` in the second. Each user has a token.
 struct Two {
     platform: FakePlatform,
     ann: String,
@@ -36,12 +36,12 @@ impl Two {
     }
 }
 
-/// The address of a project.
+/// The host name of a project.
 fn host(endpoint: &str) -> String {
     format!("{endpoint}.engine.localhost")
 }
 
-/// Asks something of a project's Engine API.
+/// Sends a request to a project's Engine API.
 async fn get(engine: &TestEngine, endpoint: &str, path: &str, token: &str) -> Answer {
     let mut caller = ask(engine, endpoint, path, token).await;
     caller.answer().await
@@ -56,7 +56,7 @@ async fn ask(engine: &TestEngine, endpoint: &str, path: &str, token: &str) -> Ra
     caller
 }
 
-/// Watches a project by server-sent events; the snapshot is read.
+/// Opens the event stream of a project and reads the snapshot.
 async fn watch(engine: &TestEngine, endpoint: &str, token: &str) -> RawVisitor {
     let mut watcher = ask(engine, endpoint, "/api/sse", token).await;
     assert_eq!(watcher.head().await.status, 200);

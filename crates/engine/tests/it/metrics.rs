@@ -1,4 +1,4 @@
-//! What a scrape of a running engine shows, and that it is what `docs/metrics.md` says.
+//! The metrics of a running engine match `docs/metrics.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -58,7 +58,7 @@ async fn scrape(engine: &TestEngine) -> String {
 
 #[tokio::test]
 async fn a_scrape_shows_what_is_documented_and_nothing_else() {
-    // One recorder serves the process, and a managed engine tells of its link too.
+    // One recorder serves the process, and a managed engine also reports on its link.
     let platform = FakePlatform::start().await;
     let _managed = TestEngine::managed(&platform).await;
     let engine = TestEngine::start_with(
@@ -69,10 +69,10 @@ async fn a_scrape_shows_what_is_documented_and_nothing_else() {
     let tunnel = engine.publish(service.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().http1(host).await;
-    // Names and values of a visitor's making.
+    // Names and values chosen by a visitor.
     let target = "/secret-path?svc_made_up=1";
     assert_eq!(visitor.get(target, host).await.status, 200);
-    // It is counted when it is over, and its connection's next request comes after that.
+    // A visit is counted when it is over, which is before the next request of its connection.
     assert_eq!(visitor.get("/", host).await.status, 200);
 
     let text = scrape(&engine).await;

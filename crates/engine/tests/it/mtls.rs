@@ -1,5 +1,5 @@
-//! Visitors who prove who they are with client certificates, which `openssl` made, and `curl`
-//! shows too.
+//! Visitors that authenticate with client certificates. `openssl` creates the certificates, and
+//! `curl` also presents them.
 
 mod authorities;
 mod openssl;
@@ -24,7 +24,7 @@ const CLIENT: &str = "extendedKeyUsage=clientAuth\n";
 const AUTHORITY: &str = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign\n";
 const DAY: i64 = 86400;
 
-/// A world with keys and certificates.
+/// A test world with keys and certificates.
 struct World {
     world: crate::world::World,
     pki: Pki,
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Registers a certificate of `usr_ann`. Gives the id of its credential.
+    /// Registers a certificate of `usr_ann`. Returns the id of its credential.
     async fn register(&self, identity: &Identity) -> String {
         let sha256 = identity.sha256();
         self.credential(CredentialProof::Certificate { sha256 }, None)
@@ -78,7 +78,7 @@ impl World {
         RawVisitor::new(self.engine.visitor().connect(host, &config).await)
     }
 
-    /// One GET on a connection of its own.
+    /// One GET on its own connection.
     async fn get(&self, host: &str, identity: &Identity, target: &str, fields: &str) -> Answer {
         let mut visitor = self.http1(host, identity).await;
         visitor.request("GET", target, host, fields).await;
@@ -98,7 +98,7 @@ fn code(answer: &Answer) -> (u16, Value) {
     (answer.status, answer.json()["code"].clone())
 }
 
-/// The values of a field that the service saw.
+/// The values of a field that the service received.
 fn seen(body: &Value, name: &str) -> Vec<String> {
     let fields = body["headers"].as_array().unwrap().iter();
     fields
@@ -107,10 +107,10 @@ fn seen(body: &Value, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// ED-3: whichever key, version of TLS and version of HTTP; curl shows them. The service is told
-/// who it is, and believes no visitor about it.
+/// ED-3: every combination of key type, TLS version and HTTP version works, also with curl. The
+/// service receives the visitor's identity, and ignores any that the visitor itself claims.
 #[tokio::test]
-async fn ed_3_a_certificate_proves_who_a_visitor_is() {
+async fn ed_3_a_certificate_authenticates_a_visitor() {
     let world = World::new().await;
     let service = Upstream::http1().await;
     let tunnel = world.publish(guarded(), &service).await;
@@ -143,10 +143,10 @@ async fn ed_3_a_certificate_proves_who_a_visitor_is() {
     }
 }
 
-/// ED-3: without a certificate there is no connection where it is the only method, and the record
-/// says so.
+/// ED-3: if a certificate is the only method, a connection without one is refused, and the log
+/// record states that.
 #[tokio::test]
-async fn ed_3_the_handshake_requires_it_when_nothing_else_proves_anything() {
+async fn ed_3_the_handshake_requires_it_when_it_is_the_only_method() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
     let world = World::with(&format!("access_log: {{path: {log:?}}}\n")).await;
@@ -175,9 +175,9 @@ async fn ed_3_the_handshake_requires_it_when_nothing_else_proves_anything() {
     }
 }
 
-/// ED-3: the time of a certificate that is registered itself counts too.
+/// ED-3: the validity period of a directly registered certificate counts as well.
 #[tokio::test]
-async fn ed_3_a_registered_certificate_has_its_time() {
+async fn ed_3_a_registered_certificate_has_a_validity_period() {
     let world = World::new().await;
     let service = Upstream::http1().await;
     let tunnel = world.publish(guarded(), &service).await;
@@ -191,8 +191,8 @@ async fn ed_3_a_registered_certificate_has_its_time() {
     }
 }
 
-/// ED-3: the permissions and the boundaries of the credential hold for each request, and its user
-/// must have a part in the project.
+/// ED-3: the permissions and boundaries of the credential apply to each request, and its user must
+/// be a member of the project.
 #[tokio::test]
 async fn ed_3_permissions_and_boundaries_of_the_credential_apply() {
     let world = World::new().await;
@@ -261,10 +261,10 @@ async fn ed_3_permissions_and_boundaries_of_the_credential_apply() {
     assert_eq!(judged(&|_| {}, "/a").await, (200, json!("/a")));
 }
 
-/// ED-3: who registers somebody else's certificate, or its authority's, gains nothing and takes
+/// ED-3: registering another user's certificate, or its authority's, grants nothing and takes
 /// nothing away.
 #[tokio::test]
-async fn ed_3_a_certificate_is_not_spoilt_by_others_who_register_it() {
+async fn ed_3_a_certificate_stays_valid_if_other_users_register_it() {
     let world = World::new().await;
     let pki = &world.pki;
     let service = Upstream::http1().await;
@@ -290,10 +290,10 @@ async fn ed_3_a_certificate_is_not_spoilt_by_others_who_register_it() {
     assert_eq!(seen(&answer.json(), "svc-user-id"), ["usr_ann"]);
 }
 
-/// ED-5: beside a token or a session the certificate is optional, and two proofs are one too many,
-/// whatever either is worth.
+/// ED-5: the certificate is optional if the tunnel also accepts a token or a session. Two proofs in
+/// one request are refused, valid or not.
 #[tokio::test]
-async fn ed_5_a_certificate_beside_another_proof_is_ambiguous() {
+async fn ed_5_a_certificate_and_another_proof_are_ambiguous() {
     let world = World::new().await;
     let service = Upstream::http1().await;
     let both = guarded().token_auth(true).svc_auth(true);
@@ -331,7 +331,7 @@ async fn ed_5_a_certificate_beside_another_proof_is_ambiguous() {
         let answer = H2Visitor::collect(h2.send(request).await.unwrap()).await;
         assert_eq!(code(&answer), ambiguous);
     }
-    // One proof, of either kind.
+    // A single proof, of either kind.
     let mut without = world.engine.visitor().http1(host).await;
     without.request("GET", "/", host, &bearer).await;
     let answer = without.answer().await.json();
@@ -340,16 +340,16 @@ async fn ed_5_a_certificate_beside_another_proof_is_ambiguous() {
     assert_eq!(without.answer().await.status, 401);
     assert_eq!(world.status(host, &known).await, 200);
     assert_eq!(world.status(host, &unknown).await, 401);
-    // What nobody reads as a proof is the service's.
+    // A credential that no method of the tunnel reads is forwarded to the service.
     let answer = world.get(only, &known, "/", &bearer).await.json();
     assert_eq!(seen(&answer, "authorization"), [format!("Bearer {token}")]);
     assert_eq!(seen(&answer, "svc-auth-method"), ["mtls"]);
 }
 
-/// ED-3: a TLS tunnel without HTTP is judged at the connection; a boundary that asks for a path is
-/// not met there.
+/// ED-3: a TLS tunnel without HTTP is checked once per connection. A boundary with a path always
+/// refuses it.
 #[tokio::test]
-async fn ed_3_a_connection_without_http_is_judged_once() {
+async fn ed_3_a_connection_without_http_is_checked_once() {
     let world = World::new().await;
     let service = Upstream::tcp().await;
     let properties = Properties::tls().mtls_auth(true);
@@ -380,9 +380,9 @@ async fn ed_3_a_connection_without_http_is_judged_once() {
     }
 }
 
-/// ED-3: what a credential let in ends with it.
+/// ED-3: revoking a credential closes the connections that it authorised.
 #[tokio::test]
-async fn ed_3_a_revoked_credential_cuts_what_it_let_in() {
+async fn ed_3_a_revoked_credential_closes_its_connections() {
     let world = World::new().await;
     let source = EventSource::start().await;
     let tunnel = world.publish(guarded(), &source.upstream).await;
@@ -406,10 +406,10 @@ async fn ed_3_a_revoked_credential_cuts_what_it_let_in() {
     }
 }
 
-/// ED-3: a proof is made in each handshake: no session is resumed where one is asked for, and none
-/// of another tunnel.
+/// ED-3: each handshake needs its own proof. No session is resumed if a certificate is requested,
+/// and none of another tunnel.
 #[tokio::test]
-async fn ed_3_no_ticket_stands_in_for_a_certificate() {
+async fn ed_3_no_ticket_replaces_a_certificate() {
     let world = World::new().await;
     let service = Upstream::http1().await;
     let guarded_by_it = world.publish(guarded(), &service).await;
@@ -436,8 +436,8 @@ async fn ed_3_no_ticket_stands_in_for_a_certificate() {
     }
 }
 
-/// ED-3: a certificate that was shown to one tunnel proves nothing at another that shares the
-/// connection, and a connection that is older than the question cannot answer it.
+/// ED-3: a certificate that was presented to one tunnel is not a proof for another one on the same
+/// connection. A connection from before the certificate was required cannot present one.
 #[tokio::test]
 async fn ed_3_a_connection_proves_nothing_to_another_tunnel() {
     let world = World::new().await;
@@ -473,10 +473,10 @@ async fn ed_3_a_connection_proves_nothing_to_another_tunnel() {
     assert_eq!(world.status(&host, &identity).await, 200);
 }
 
-/// ED-8: of the tunnel's and the project's minimum the newer version holds, and what the project
-/// says is in force for the next handshake.
+/// ED-8: the newer of the tunnel's and the project's minimum version applies. A change at the
+/// project applies from the next handshake on.
 #[tokio::test]
-async fn ed_8_the_newer_of_both_minimum_versions_holds() {
+async fn ed_8_the_newer_of_both_minimum_versions_applies() {
     let world = World::new().await;
     let service = Upstream::http1().await;
     let tunnels = [

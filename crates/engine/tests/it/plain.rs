@@ -5,7 +5,7 @@ use tokio::net::TcpStream;
 
 const PLAIN: &str = "http: {enabled: true, listen_addr: '127.0.0.1:0'}\n";
 
-/// What the listener says to one request, after which it closes.
+/// The listener's answer to one request, after which it closes.
 async fn said(engine: &TestEngine, request: &str) -> Answer {
     let addr = engine.running().http_addr().unwrap();
     let mut visitor = RawVisitor::new(TcpStream::connect(addr).await.unwrap());
@@ -19,7 +19,7 @@ async fn said(engine: &TestEngine, request: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_browser_is_sent_to_https() {
+async fn a_browser_is_redirected_to_https() {
     let engine = TestEngine::start_with(PLAIN).await;
     let port = engine.addr().port();
     for (request, location) in [
@@ -45,11 +45,11 @@ async fn a_browser_is_sent_to_https() {
 }
 
 #[tokio::test]
-async fn who_says_nothing_does_not_hold_up_a_drain() {
+async fn silent_clients_do_not_delay_a_drain() {
     let engine = TestEngine::start_with(PLAIN).await;
     let addr = engine.running().http_addr().unwrap();
     let mut silent = RawVisitor::new(TcpStream::connect(addr).await.unwrap());
-    // Accepted before this one, whose worker may be another.
+    // The other connection was accepted before this one, possibly by another worker.
     said(&engine, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
     let begun = std::time::Instant::now();
     engine.stop().await;
@@ -57,7 +57,7 @@ async fn who_says_nothing_does_not_hold_up_a_drain() {
     assert_eq!(silent.read_to_end().await, b"");
 }
 
-/// ED-1e: a token that came in clear is not sent a second time.
+/// ED-1e: a token that arrived unencrypted is not sent a second time.
 #[tokio::test]
 async fn ed_1e_a_token_in_the_address_is_refused_without_a_location() {
     let engine = TestEngine::start_with(PLAIN).await;
@@ -83,7 +83,7 @@ async fn ed_1e_a_token_in_the_address_is_refused_without_a_location() {
 }
 
 #[tokio::test]
-async fn what_is_no_navigation_needs_https() {
+async fn a_request_that_is_not_a_navigation_needs_https() {
     let engine = TestEngine::start_with(PLAIN).await;
     for request in [
         "POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 3\r\n\r\nabc",
@@ -98,7 +98,7 @@ async fn what_is_no_navigation_needs_https() {
 }
 
 #[tokio::test]
-async fn a_head_that_can_be_read_in_two_ways_leads_nowhere() {
+async fn an_ambiguous_head_is_not_redirected() {
     let engine = TestEngine::start_with(PLAIN).await;
     for (request, status) in [
         ("GET / HTTP/1.1\nHost: a\n\n", 400),

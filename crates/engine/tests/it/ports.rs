@@ -1,10 +1,10 @@
-//! A port of a TCP tunnel is its holder's alone.
+//! The port of a TCP tunnel belongs to its holder alone.
 
 use client::{Agent, Properties, Target, Token};
 use serde_json::json;
 use testing::{TestEngine, TestTunnel, Upstream};
 
-/// Three ports in a row that are free; others than those of the tests of TCP tunnels.
+/// Three free ports in a row, other ones than in the tests of TCP tunnels.
 fn free_range() -> String {
     let is_free = |port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
     let begin = 30_000 + u16::try_from(std::process::id() % 200).unwrap() * 10;
@@ -13,7 +13,7 @@ fn free_range() -> String {
     format!("{low}-{}", low + 2)
 }
 
-/// Opens a tunnel of `user`'s, named like the user, and says its port.
+/// Opens a tunnel of `user`, with the user's name, and returns its port.
 async fn publish(engine: &TestEngine, user: &str, service: &Upstream) -> (TestTunnel, u16) {
     let mut config = engine.agent_config();
     config.tokens = Token::new(&engine.token(json!({"userId": user}))).into();
@@ -26,7 +26,7 @@ async fn publish(engine: &TestEngine, user: &str, service: &Upstream) -> (TestTu
 }
 
 #[tokio::test]
-async fn a_port_that_has_gone_to_somebody_else_is_not_shared_with_who_held_it_before() {
+async fn a_reassigned_port_is_not_shared_with_its_former_holder() {
     let range = free_range();
     let engine = TestEngine::start_with(&format!("tcp: {{port_range: '{range}'}}")).await;
     let service = Upstream::tcp().await;
@@ -35,7 +35,7 @@ async fn a_port_that_has_gone_to_somebody_else_is_not_shared_with_who_held_it_be
     let (_bob, _) = publish(&engine, "bob", &service).await;
     let (carl, _) = publish(&engine, "carl", &service).await;
     let (_dave, daves) = publish(&engine, "dave", &service).await;
-    assert_eq!(daves, anns, "the ports are given in turn");
+    assert_eq!(daves, anns, "the ports are assigned in turn");
     carl.close().await;
     let (_ann, again) = publish(&engine, "ann", &service).await;
     assert_ne!(again, daves, "visitors of one would reach the other");

@@ -1,4 +1,4 @@
-//! PROXY headers of trusted proxies, and where the address that they tell shows.
+//! PROXY headers of trusted proxies, and the uses of the address in them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,7 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use transport::proxy_protocol::write_v2;
 
-/// Where the trusted proxy connects from; everybody else here is 127.0.0.1.
+/// Source address of the trusted proxy. All other clients here use 127.0.0.1.
 const PROXY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const ANYBODY: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const TRUST: &str = "edge: {trusted_proxies: [127.0.0.2]}\n";
@@ -29,7 +29,7 @@ fn v2() -> Vec<u8> {
     header
 }
 
-/// Connects from an address of this machine and says something first.
+/// Connects from an address of this machine and sends the first bytes.
 async fn say(from: Ipv4Addr, to: SocketAddr, first: &[u8]) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from((from, 0))).unwrap();
@@ -39,7 +39,7 @@ async fn say(from: Ipv4Addr, to: SocketAddr, first: &[u8]) -> TcpStream {
     stream
 }
 
-/// An HTTP visitor behind a header; none where the edge does not go on to TLS.
+/// An HTTP visitor that sends a PROXY header, or `None` if the edge does not start TLS.
 async fn visit(
     engine: &TestEngine,
     host: &str,
@@ -54,7 +54,7 @@ async fn visit(
     Some(RawVisitor::new(stream))
 }
 
-/// What is read to the end of a connection; nothing where it was reset.
+/// Reads to the end of a connection. Returns nothing if it was reset.
 async fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     match within("end of the connection", stream.read_to_end(&mut rest)).await {
@@ -66,7 +66,7 @@ async fn rest(mut stream: TcpStream) -> Vec<u8> {
     }
 }
 
-/// The `X-Forwarded-For` that a service got.
+/// The `X-Forwarded-For` that a service received.
 fn forwarded_for(seen: &Value) -> Vec<&str> {
     let headers = seen["headers"].as_array().unwrap();
     headers
@@ -90,7 +90,7 @@ async fn a_visitor_behind_a_trusted_proxy_has_its_own_address_everywhere() {
         (PROXY, V1, "203.0.113.7"),
         (PROXY, &v2, "2001:db8::7"),
         (PROXY, V1_UNKNOWN, "127.0.0.2"),
-        // A health check of the proxy, and a visitor without one.
+        // A health check of the proxy, and a visitor without a header.
         (PROXY, b"", "127.0.0.2"),
         (ANYBODY, b"", "127.0.0.1"),
     ] {
@@ -126,18 +126,18 @@ async fn trusted_ips_are_about_the_visitor_and_not_the_proxy() {
 }
 
 #[tokio::test]
-async fn nobody_else_is_believed() {
+async fn a_header_of_an_untrusted_client_is_ignored() {
     let engine = TestEngine::start_with(TRUST).await;
     let service = Upstream::http1().await;
     let tunnel = engine.publish(service.addr()).await;
-    // It is no ClientHello, and nothing more.
+    // The header is not a ClientHello, and has no other meaning.
     let visitor = visit(&engine, tunnel.hostname(), ANYBODY, V1).await;
     assert!(visitor.is_none());
     assert_eq!(service.accepted(), 0);
 }
 
 #[tokio::test]
-async fn a_header_that_is_none_ends_the_connection() {
+async fn an_invalid_header_ends_the_connection() {
     let engine = TestEngine::start_with(&format!(
         "{TRUST}http: {{enabled: true, listen_addr: '127.0.0.1:0'}}\n"
     ))
@@ -152,7 +152,7 @@ async fn a_header_that_is_none_ends_the_connection() {
             let stream = say(PROXY, to, malformed).await;
             assert_eq!(rest(stream).await, b"");
         }
-        // Half a header is none.
+        // Half a header is invalid.
         let mut stream = say(PROXY, to, b"PROXY TCP4 203").await;
         stream.shutdown().await.unwrap();
         assert_eq!(rest(stream).await, b"");
@@ -160,7 +160,7 @@ async fn a_header_that_is_none_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn the_plain_listener_takes_a_header_off() {
+async fn the_plain_listener_removes_a_header() {
     let engine = TestEngine::start_with(&format!(
         "{TRUST}http: {{enabled: true, listen_addr: '127.0.0.1:0'}}\n"
     ))
@@ -175,7 +175,8 @@ async fn the_plain_listener_takes_a_header_off() {
     assert_eq!(RawVisitor::new(stream).get("/x", "a").await.status, 400);
 }
 
-/// A TCP tunnel whose service sends back what it gets, told by PROXY headers who visits.
+/// A TCP tunnel whose service echoes its input, and receives the visitor's address in a PROXY
+/// header.
 async fn tcp_tunnel() -> (TestEngine, TestTunnel, Upstream, SocketAddr) {
     let port = ports::lease();
     let engine =
@@ -187,8 +188,8 @@ async fn tcp_tunnel() -> (TestEngine, TestTunnel, Upstream, SocketAddr) {
     (engine, tunnel, service, SocketAddr::from((ANYBODY, port)))
 }
 
-/// Sends bytes one by one or at once, and returns whom the service was told of and what else it
-/// got.
+/// Sends bytes one by one or together. Returns the address that the service received and the rest
+/// of its input.
 async fn echoed(mut stream: TcpStream) -> (IpAddr, String) {
     stream.shutdown().await.unwrap();
     let echoed = String::from_utf8(rest(stream).await).unwrap();
@@ -199,7 +200,7 @@ async fn echoed(mut stream: TcpStream) -> (IpAddr, String) {
 }
 
 #[tokio::test]
-async fn a_tcp_service_is_told_the_address_behind_the_proxy() {
+async fn a_tcp_service_receives_the_address_behind_the_proxy() {
     let (_engine, _tunnel, _service, addr) = tcp_tunnel().await;
     let told = |ip: &str, said: &str| (ip.parse::<IpAddr>().unwrap(), said.to_owned());
     let with = |header: &[u8], said: &[u8]| [header, said].concat();
@@ -208,13 +209,13 @@ async fn a_tcp_service_is_told_the_address_behind_the_proxy() {
     assert_eq!(echoed(stream).await, told("203.0.113.7", "hello"));
     let stream = say(PROXY, addr, &with(&v2(), b"hello")).await;
     assert_eq!(echoed(stream).await, told("2001:db8::7", "hello"));
-    // However it comes.
+    // The header may arrive in pieces.
     let mut stream = say(PROXY, addr, b"").await;
     for byte in with(V1, b"hello") {
         stream.write_all(&[byte]).await.unwrap();
     }
     assert_eq!(echoed(stream).await, told("203.0.113.7", "hello"));
-    // What only begins like a header is the visitor's.
+    // Bytes that only start like a header belong to the visitor.
     let stream = say(PROXY, addr, b"PROPFIND").await;
     assert_eq!(echoed(stream).await, told("127.0.0.2", "PROPFIND"));
     let large = "x".repeat(200_000);
@@ -224,13 +225,13 @@ async fn a_tcp_service_is_told_the_address_behind_the_proxy() {
 }
 
 #[tokio::test]
-async fn a_header_of_anybody_is_bytes_for_the_service() {
+async fn a_header_of_an_untrusted_client_is_forwarded_as_bytes() {
     let (_engine, _tunnel, service, addr) = tcp_tunnel().await;
     let stream = say(ANYBODY, addr, V1).await;
     let (told, said) = echoed(stream).await;
     assert_eq!(told, IpAddr::from(ANYBODY));
     assert_eq!(said.as_bytes(), V1);
-    // Of the proxy a malformed one never comes that far.
+    // A malformed header of the proxy itself is refused earlier.
     let stream = say(PROXY, addr, b"PROXY TCP4 what\r\n").await;
     assert_eq!(rest(stream).await, b"");
     assert_eq!(service.accepted(), 1);

@@ -1,4 +1,4 @@
-//! A network between an agent and its engine that a test can count, freeze and cut.
+//! A network between an agent and its engine that a test can count, freeze and interrupt.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Carries connections to an engine. They end when it is dropped.
+/// Forwards connections to an engine. They end when it is dropped.
 pub(crate) struct Relay {
     addr: SocketAddr,
     accepted: watch::Receiver<usize>,
     states: States,
-    /// The state of connections to come.
+    /// Initial state of new connections.
     initial: Arc<Mutex<State>>,
     _acceptor: JoinSet<()>,
 }
@@ -62,7 +62,7 @@ impl Relay {
         }
     }
 
-    /// What an agent needs to reach the engine through it.
+    /// Configuration of an agent that connects to the engine through it.
     pub(crate) fn agent_config(&self, engine: &TestEngine) -> Config {
         let mut config = engine.agent_config();
         config.engine = HostPort::new(engine.host(), self.addr.port()).unwrap();
@@ -73,18 +73,17 @@ impl Relay {
         self.addr
     }
 
-    /// How many connections there have been. The first one of an agent is its control channel.
+    /// Number of connections so far. The first one of an agent is its control channel.
     pub(crate) fn accepted(&self) -> usize {
         *self.accepted.borrow()
     }
 
-    /// Lets nothing pass on a connection, by its number from 1; both ends keep it.
+    /// Stops all traffic on a connection, given by its number from 1. Both ends keep it open.
     pub(crate) fn freeze(&self, number: usize) {
         self.set(number, State::Frozen);
     }
 
-    /// Lets nothing pass on any connection, nor on those to come: the network is gone, and tells
-    /// nobody.
+    /// Stops all traffic on current and future connections. No peer gets an error.
     pub(crate) fn freeze_all(&self) {
         *self.initial.lock().unwrap() = State::Frozen;
         for state in self.states.lock().unwrap().values() {

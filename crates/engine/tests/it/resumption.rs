@@ -1,4 +1,4 @@
-//! TLS sessions are resumed on the name that they were made for, and on no other.
+//! TLS sessions are resumed only for the name for which they were created.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, HandshakeKind, NamedGroup};
 use testing::{RawVisitor, TestEngine, TestTunnel, Upstream};
 
-/// A client that shows its tickets to everybody, whoever gave them.
+/// A client that presents its tickets to every server, whichever server issued them.
 #[derive(Debug)]
 struct Careless(ClientSessionMemoryCache);
 
@@ -48,17 +48,17 @@ impl ClientSessionStore for Careless {
     }
 }
 
-/// Visits `host` and says whether an earlier session was resumed.
+/// Visits `host`. Returns true if an earlier session was resumed.
 async fn visit(engine: &TestEngine, host: &str, config: &Arc<ClientConfig>) -> HandshakeKind {
     let stream = engine.visitor().connect(host, config).await;
     let kind = stream.get_ref().1.handshake_kind().unwrap();
-    // Tickets come after the handshake, before the answer.
+    // Tickets arrive after the handshake, before the answer.
     RawVisitor::new(stream).get("/", host).await;
     kind
 }
 
 #[tokio::test]
-async fn a_session_is_resumed_on_its_own_name_alone() {
+async fn a_session_is_resumed_for_its_own_name_only() {
     let engine = TestEngine::start().await;
     let service = Upstream::http1().await;
     let tunnels = [

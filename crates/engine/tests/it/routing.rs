@@ -1,4 +1,4 @@
-//! Where a request goes, and what is said where it cannot go.
+//! Routing of requests, and the errors if there is no route.
 
 use testing::{H2Visitor, Nobody, RawVisitor, TestEngine, Upstream};
 
@@ -18,7 +18,7 @@ async fn refused(engine: &TestEngine, host: &str, bytes: impl AsRef<[u8]>) -> (u
 }
 
 #[tokio::test]
-async fn a_head_that_can_be_read_in_two_ways_never_reaches_the_service() {
+async fn an_ambiguous_head_never_reaches_the_service() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -117,7 +117,7 @@ async fn the_host_of_another_tunnel_is_misdirected() {
     let mut visitor = engine.visitor().h2(first.hostname()).await;
     assert_eq!(visitor.get("/", first.hostname()).await.status, 200);
     assert_eq!(visitor.get("/", second.hostname()).await.status, 421);
-    // The connection goes on for its own host.
+    // The connection remains usable for its own host.
     assert_eq!(visitor.get("/", first.hostname()).await.status, 200);
 }
 
@@ -138,7 +138,7 @@ async fn host_names_are_compared_without_case_and_port() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has_is_not_found() {
+async fn an_unknown_name_is_not_found() {
     let engine = TestEngine::start().await;
     let host = format!("nobody.t.{}", engine.host());
     let answer = engine.visitor().http1(&host).await.get("/", &host).await;
@@ -151,7 +151,7 @@ async fn a_name_that_nobody_has_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_name_whose_agent_has_gone_is_offline() {
+async fn a_name_whose_agent_has_disconnected_is_offline() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -173,7 +173,7 @@ async fn a_name_whose_agent_has_gone_is_offline() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_is_unreachable() {
+async fn a_service_that_is_down_is_unreachable() {
     let engine = TestEngine::start().await;
     let nobody = Nobody::new();
     let tunnel = engine.publish(nobody.addr()).await;
@@ -191,7 +191,7 @@ async fn a_service_that_is_not_there_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_browser_gets_a_page_of_every_refusal() {
+async fn a_browser_gets_a_page_for_every_refusal() {
     let engine = TestEngine::start().await;
     let host = format!("nobody.t.{}", engine.host());
     let mut visitor = engine.visitor().http1(&host).await;
@@ -208,9 +208,9 @@ async fn a_browser_gets_a_page_of_every_refusal() {
     );
 }
 
-/// EN-1a: on a published tunnel's host `/api/*` is the service's, never ours.
+/// EN-1a: on the host of a published tunnel the service handles `/api/*`, and never the engine.
 #[tokio::test]
-async fn api_paths_of_a_tunnel_are_the_services() {
+async fn the_service_handles_api_paths_of_a_tunnel() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -233,7 +233,7 @@ async fn api_paths_of_a_tunnel_are_the_services() {
 }
 
 #[tokio::test]
-async fn a_service_that_speaks_tls_is_reached_with_the_protocol_it_chooses() {
+async fn a_tls_service_is_reached_with_the_protocol_it_chooses() {
     let engine = TestEngine::start().await;
     for (alpns, version) in [
         (["h2", "http/1.1"].as_slice(), "HTTP/2.0"),
@@ -251,7 +251,7 @@ async fn a_service_that_speaks_tls_is_reached_with_the_protocol_it_chooses() {
 }
 
 #[tokio::test]
-async fn a_service_that_speaks_h2c_is_reached() {
+async fn an_h2c_service_is_reached() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::h2c().await;
     let tunnel = engine.publish_h2c(upstream.addr()).await;
@@ -281,7 +281,7 @@ async fn a_service_that_speaks_h2c_is_reached() {
     assert!(answer.whole && answer.body == Upstream::payload(300_000));
 }
 
-/// EN-1a: the Engine API answers to one name alone, said once.
+/// EN-1a: the Engine API answers to one name only, sent once.
 #[tokio::test]
 async fn en_1a_the_engines_own_host_is_named_once() {
     let engine = TestEngine::start().await;

@@ -1,4 +1,4 @@
-//! Agents without extensions, as the published SDKs are: one connection for each stream.
+//! Agents without extensions, such as the published SDKs, which open one connection per stream.
 
 use serde_json::json;
 use testing::{Answer, TestEngine, Upstream, within};
@@ -22,7 +22,7 @@ fn secret(request: &ProxyConnReq) -> &str {
     &request.secret.as_ref().expect("a secret").value
 }
 
-/// Reads a request's head from a stream that an agent has brought.
+/// Reads a request's head from a stream that an agent has opened.
 async fn head(stream: &mut TlsStream<TcpStream>) -> String {
     let mut head = Vec::new();
     let reading = async {
@@ -43,14 +43,14 @@ async fn answer(stream: &mut TlsStream<TcpStream>, body: &str) {
     stream.flush().await.unwrap();
 }
 
-/// A visitor's request under way.
+/// A visitor's request in flight.
 fn visit(engine: &TestEngine, target: &'static str) -> tokio::task::JoinHandle<Answer> {
     let visitor = engine.visitor();
     tokio::spawn(async move { visitor.http1(HOST).await.get(target, HOST).await })
 }
 
 #[tokio::test]
-async fn a_visitor_is_brought_a_connection_with_and_without_waiting() {
+async fn a_visitor_gets_a_connection_with_and_without_waiting() {
     let engine = TestEngine::start().await;
     let mut agent = agent(&engine).await;
     for zero_rtt in [false, true] {
@@ -71,13 +71,13 @@ async fn a_visitor_is_brought_a_connection_with_and_without_waiting() {
         answer(&mut stream, "brought").await;
         let answer = visitor.await.unwrap();
         assert_eq!((answer.status, answer.text()), (200, "brought"));
-        // Closed with the end of this turn, so that the next visitor needs another one.
+        // Closed at the end of this round, so that the next visitor needs another one.
         stream.shutdown().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_secret_is_good_once_and_for_its_stream() {
+async fn a_secret_is_valid_once_and_for_its_stream() {
     let engine = TestEngine::start().await;
     let mut agent = agent(&engine).await;
     let visitor = visit(&engine, "/");
@@ -94,14 +94,14 @@ async fn a_secret_is_good_once_and_for_its_stream() {
         let refused = wired::bring(&engine, id, secret, false).await;
         let error = refused.err().expect("refused");
         assert_eq!(error.kind(), ErrorCode::InvalidStream);
-        // Without waiting, the refusal is a close.
+        // Without waiting, a refusal closes the connection.
         let brought = wired::bring(&engine, id, secret, true).await.unwrap();
         let mut stream = brought.into_stream();
         let mut bytes = Vec::new();
         let ended = within("close", stream.read_to_end(&mut bytes)).await;
         assert!(ended.is_err() && bytes.is_empty(), "no request for it");
     }
-    // A wrong one takes nothing from the agent that knows the right one.
+    // A wrong secret takes nothing from the agent with the right one.
     let brought = wired::bring(&engine, id, right, false).await.unwrap();
     let mut stream = brought.into_stream();
     head(&mut stream).await;
@@ -112,10 +112,10 @@ async fn a_secret_is_good_once_and_for_its_stream() {
     assert_eq!(visitor.await.unwrap().text(), "right");
 }
 
-/// A secret belongs to its client: another agent of the engine cannot refuse the stream, and one
-/// that has not been asked knows no secret.
+/// A secret belongs to its client. Another agent of the engine cannot refuse the stream, and an
+/// agent that received no request has no secret.
 #[tokio::test]
-async fn a_visitor_that_the_agent_refuses_is_told_that_the_service_is_unreachable() {
+async fn a_visitor_that_the_agent_refuses_gets_service_unreachable() {
     let engine = TestEngine::start().await;
     let mut agent = agent(&engine).await;
     let mut other = PlainAgent::connect(&engine).await;
@@ -128,7 +128,7 @@ async fn a_visitor_that_the_agent_refuses_is_told_that_the_service_is_unreachabl
         })
     };
     other.channel.send(refusal("not mine")).await;
-    // Answered in order: the engine has read what was said before.
+    // Messages are answered in order, so the engine has read the earlier ones.
     other.open(wired::http("other")).await.unwrap();
     assert!(!visitor.is_finished());
     agent
@@ -140,7 +140,7 @@ async fn a_visitor_that_the_agent_refuses_is_told_that_the_service_is_unreachabl
     assert_eq!(answer.json()["code"], "upstream_unreachable");
     assert!(
         !answer.text().contains("inside"),
-        "what the agent says is for the log"
+        "the agent's text is for the log"
     );
     let late = wired::bring(&engine, &request.stream_id, secret(&request), false).await;
     assert_eq!(
@@ -169,13 +169,13 @@ async fn streams_of_http_are_kept_alive_and_used_again() {
         answer(&mut stream, &number.to_string()).await;
         assert_eq!(visitor.answer().await.text(), number.to_string());
     }
-    // Nothing was asked for meanwhile: the next message is the answer to this.
+    // Nothing was requested meanwhile: the next message is the answer to this one.
     agent.open(wired::http("other")).await.unwrap();
 }
 
-/// The published clients give up their channel when more is asked of them than they queue.
+/// The published clients close their channel when more connections are requested than they queue.
 #[tokio::test]
-async fn at_most_64_connections_are_asked_for_at_once() {
+async fn at_most_64_connections_are_requested_at_a_time() {
     const VISITORS: usize = ProxyConnReq::MAX_PENDING + 6;
     let engine = TestEngine::start().await;
     let mut agent = PlainAgent::connect(&engine).await;
@@ -196,13 +196,13 @@ async fn at_most_64_connections_are_asked_for_at_once() {
     for _ in 0..ProxyConnReq::MAX_PENDING {
         asked.push(agent.asked().await);
     }
-    // One at a time from here on: each one that is brought, or refused, makes room for one.
+    // From here on one at a time: each connection that is opened or refused frees a slot.
     let mut next = asked.into_iter();
     let mut streams = Vec::new();
     for number in ProxyConnReq::MAX_PENDING..VISITORS {
-        // All diallers are there long since; were more asked for, it would be read here instead.
+        // All dialling clients have connected by now. A surplus request would be read here instead.
         let other = agent.open(wired::http(&format!("w{number}"))).await;
-        assert!(other.is_ok(), "asked for more than it may");
+        assert!(other.is_ok(), "requested more than allowed");
         let request = next.next().unwrap();
         if number % 2 == 0 {
             let brought = wired::bring(&engine, &request.stream_id, secret(&request), false);
@@ -220,10 +220,10 @@ async fn at_most_64_connections_are_asked_for_at_once() {
 }
 
 #[tokio::test]
-async fn a_data_connection_that_nobody_asked_for_is_refused() {
+async fn an_unsolicited_data_connection_is_refused() {
     let engine = TestEngine::start().await;
     let mut connection = Wire::connect(&engine).await;
-    // Without a stream it is the hello of a standing connection, whose secret it does not know.
+    // Without a stream it is the hello of a standing connection, whose secret it does not have.
     let request = ProxyReq {
         client_details: Some(wired::details(&engine, json!({}))),
         ..ProxyReq::default()

@@ -1,5 +1,5 @@
-//! Whatever bytes a visitor puts into any part of an HTTP/2 request, a service gets one well-formed
-//! request with the edge's own fields, or nothing.
+//! Whatever bytes a visitor puts into any part of an HTTP/2 request, a service receives either one
+//! well-formed request with the edge's own fields, or nothing.
 
 use http1::{
     BodyReader, BodyState, FieldKind, Limits, MAX_FIELDS, Progress, Slots, may_be_trailer,
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 #[tokio::test]
-async fn a_protocol_that_is_no_token_is_refused_before_upstream() {
+async fn an_invalid_protocol_token_is_refused_before_upstream() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -46,7 +46,7 @@ async fn a_protocol_that_is_no_token_is_refused_before_upstream() {
         let response = visitor.send(request).await.unwrap();
         assert_eq!(response.status(), 400, "{protocol:?}");
     }
-    // The connection that waits has had one request, and there is no other.
+    // The idle connection has carried one request, and there is no other connection.
     let next = visitor.get("/", host).await.json();
     assert_eq!(
         (&next["connection"], &next["request"]),
@@ -137,7 +137,7 @@ async fn no_byte_of_an_http2_request_forges_a_field_for_http2() {
     assert!(served > 20, "only {served} requests were good");
 }
 
-/// Reads one request, answers it, and reads on to the end: all bytes that came.
+/// Reads one request, answers it, and reads to the end. Returns all received bytes.
 async fn receive(mut stream: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut answered = false;
@@ -156,7 +156,7 @@ async fn receive(mut stream: TcpStream) -> Vec<u8> {
     }
 }
 
-/// Where the first request ends, and whether all of it is there.
+/// The end of the first request, and true if it is complete.
 fn split(bytes: &[u8]) -> Result<(usize, bool), String> {
     let limits = Limits {
         head_bytes: usize::MAX,
@@ -190,7 +190,7 @@ fn split(bytes: &[u8]) -> Result<(usize, bool), String> {
     Ok((at, true))
 }
 
-/// A connection that broke off in a request has nothing else on it either.
+/// A connection that ended within a request has nothing else on it.
 fn assert_one_request(bytes: &[u8], host: &str) {
     let shown = bytes.escape_ascii();
     let (end, _) = split(bytes).unwrap_or_else(|error| panic!("{error}: {shown}"));
@@ -226,7 +226,7 @@ fn assert_fields_of_the_edge(fields: &[(&[u8], &[u8])]) {
     }
 }
 
-/// An HTTP/2 request, as bytes that no library has looked at.
+/// An HTTP/2 request as bytes that no library has checked.
 #[derive(Debug)]
 struct Raw {
     fields: Vec<(Vec<u8>, Vec<u8>)>,
@@ -234,7 +234,7 @@ struct Raw {
     trailers: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The same ones each time.
+/// The same requests in each run.
 fn requests(host: &str, count: usize) -> Vec<Raw> {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -296,7 +296,7 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
     ])
 }
 
-/// Mostly good, else with bytes that end lines, or any bytes.
+/// Mostly valid values, otherwise values with line ends or arbitrary bytes.
 fn part(good: &[&str]) -> impl Strategy<Value = Vec<u8>> + use<> {
     let good: Vec<Vec<u8>> = good.iter().map(|text| text.as_bytes().to_vec()).collect();
     let injected = proptest::sample::select(vec![
@@ -321,7 +321,7 @@ fn part(good: &[&str]) -> impl Strategy<Value = Vec<u8>> + use<> {
     ]
 }
 
-/// Sends a request on a connection of its own, and waits for its end: the data of the answer.
+/// Sends a request on its own connection and waits for its end. Returns the data of the answer.
 async fn send(engine: &TestEngine, host: &str, request: &Raw) -> Vec<u8> {
     let config = engine.ca().client(&["h2"]);
     let mut stream = engine.visitor().connect(host, &config).await;
@@ -370,7 +370,7 @@ async fn send(engine: &TestEngine, host: &str, request: &Raw) -> Vec<u8> {
             }
         }
     };
-    // One whose connection is cut has been refused as well.
+    // A request whose connection is closed has been refused as well.
     within("end of the answer", conversing).await.ok();
     data
 }
@@ -382,7 +382,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u8, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// RFC 7541, 6.2.2: literal fields without indexing, and no Huffman code.
+/// RFC 7541, 6.2.2: literal fields without indexing or Huffman coding.
 fn literals(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! Every chunk is passed on as it comes, both ways.
+//! Every chunk is forwarded as soon as it arrives, in both directions.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 #[tokio::test]
-async fn a_chunk_comes_back_before_the_next_is_sent() {
+async fn a_chunk_is_echoed_before_the_next_is_sent() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -30,7 +30,7 @@ async fn a_chunk_comes_back_before_the_next_is_sent() {
 }
 
 #[tokio::test]
-async fn a_frame_of_an_h2_body_comes_back_before_the_next_is_sent() {
+async fn a_frame_of_an_h2_body_is_echoed_before_the_next_is_sent() {
     let engine = TestEngine::start().await;
     let http1 = Upstream::http1().await;
     let h2c = Upstream::h2c().await;
@@ -94,7 +94,7 @@ async fn every_event_is_flushed() {
 }
 
 #[tokio::test]
-async fn the_first_part_of_a_slow_body_is_not_held_back() {
+async fn the_first_part_of_a_slow_body_is_not_delayed() {
     let engine = TestEngine::start().await;
     let gate = Gate::new();
     let upstream = ScriptedUpstream::slow_body(&gate).await;

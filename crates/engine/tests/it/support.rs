@@ -1,4 +1,4 @@
-//! An Engine API that listens on a port of its own, and tokens made by hand.
+//! An Engine API with its own port, and hand-made tokens.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -32,10 +32,10 @@ pub(crate) const READ: &str = "tunnels.resources.read-only";
 pub(crate) const CREATE: &str = "tunnels.tunnels.create-delete";
 pub(crate) const STREAMS: &str = "tunnels.streams.create-delete";
 
-/// Requests in a minute: no test is about them here.
+/// Requests per minute, too many to be reached by these tests.
 const RATE: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
 
-/// The moment at which tests with a manual clock take place (Unix seconds).
+/// Start time of the manual clocks (Unix seconds).
 pub(crate) const NOW: i64 = 1_800_000_000;
 
 /// A token with these claims, signed with [`SECRET`].
@@ -60,7 +60,8 @@ pub(crate) fn pat() -> Value {
     json!({"type": "pat", "userId": "ann"})
 }
 
-/// Claims of an `auth` token that lives for `ttl` seconds from `now`, with more or other claims.
+/// Claims of an `auth` token that is valid for `ttl` seconds from `now`, with additional or
+/// replaced claims.
 pub(crate) fn auth(now: i64, ttl: i64, more: Value) -> Value {
     let mut claims = json!({"type": "auth", "userId": "ann", "iat": now, "exp": now + ttl});
     let Value::Object(more) = more else {
@@ -89,12 +90,12 @@ pub(crate) struct TestApi {
 }
 
 impl TestApi {
-    /// At [`NOW`], for ever.
+    /// Starts with a clock that stands still at [`NOW`].
     pub(crate) async fn start() -> Self {
         Self::with(manual_clock(), LiveLimits::default(), false).await
     }
 
-    /// On this machine's time.
+    /// Starts with the system clock.
     pub(crate) async fn on_system_time() -> Self {
         Self::with(Arc::new(SystemClock), LiveLimits::default(), false).await
     }
@@ -103,7 +104,7 @@ impl TestApi {
         Self::with_terminals(clock, limits, compat, Arc::default()).await
     }
 
-    /// With sessions of terminals, and what records them.
+    /// Starts with terminal sessions and their recorder.
     pub(crate) async fn with_terminals(
         clock: Arc<dyn Clock>,
         limits: LiveLimits,
@@ -146,7 +147,7 @@ impl TestApi {
         }
     }
 
-    /// A connection without a network, where `bytes` are under way at most: on a paused clock, time
+    /// A connection without a network, with at most `bytes` in flight. On a paused clock, time
     /// passes only when both ends wait.
     pub(crate) fn in_memory(&self, bytes: usize) -> DuplexStream {
         let (client, server) = tokio::io::duplex(bytes);
@@ -167,7 +168,7 @@ impl TestApi {
         self.http.get(self.url(path)).bearer_auth(token(&pat()))
     }
 
-    /// `GET` as `claims`, answered with a body of JSON.
+    /// `GET` with a token of `claims`, answered with a JSON body.
     pub(crate) async fn json_as(&self, claims: &Value, path: &str) -> (u16, Value) {
         let response = self
             .http

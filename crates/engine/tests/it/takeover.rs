@@ -1,4 +1,4 @@
-//! Identity, names, take-over: who holds a name, and what becomes of the one who held it.
+//! Identity, names and takeover: the holder of a name, and the fate of its former holder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,8 @@ async fn named_service(name: &'static str) -> Upstream {
 async fn named_h2c_service(name: &'static str) -> Upstream {
     Upstream::start(move |stream, _| async move {
         let service = service_fn(move |request: Request<Incoming>| async move {
-            // All of it before the answer: who breaks the rest off is not what is tested.
+            // The whole request is read before the answer, because aborted requests are not tested
+            // here.
             request.into_body().collect().await?;
             Ok::<_, hyper::Error>(Response::new(Full::<Bytes>::from(name)))
         });
@@ -88,9 +89,9 @@ fn id(tunnel: &TunnelProperties) -> String {
     tunnel.id.clone().expect("an id").value
 }
 
-/// A name and a hostname have one holder; who may take them from it is a question of identity.
+/// A name and a hostname have one holder. Only an agent with the same identity may take them over.
 #[tokio::test]
-async fn who_may_take_a_name_or_a_hostname() {
+async fn an_agent_of_the_same_identity_may_take_over_a_name() {
     let engine = TestEngine::start().await;
     let held: [fn(&str) -> TunnelProperties; 3] =
         [by_name, wired::http, |label| TunnelProperties {
@@ -112,7 +113,7 @@ async fn who_may_take_a_name_or_a_hostname() {
             let refused = other.open(held(&key)).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorCode::InvalidRequest, "{refused}");
         }
-        // Another channel of the same identity, by another token.
+        // Another channel of the same identity, with another token.
         let mut second = PlainAgent::connect_as(&engine, json!({"type": "pat"})).await;
         let taken = second.open(held(&key)).await.unwrap();
         assert_ne!(id(&taken), id(&first));
@@ -128,7 +129,8 @@ async fn who_may_take_a_name_or_a_hostname() {
                 tunnel_id: id(&first)
             }))
         );
-        // The channel itself goes on, and what is another's now is not its to close.
+        // The channel itself stays open, and cannot close the tunnel that another channel holds
+        // now.
         let close = Kind::CloseTunnelReq(CloseTunnelReq {
             tunnel_id: id(&taken),
         });
@@ -143,7 +145,7 @@ async fn who_may_take_a_name_or_a_hostname() {
     }
 }
 
-/// One request may ask for what two tunnels hold: it gets both or nothing.
+/// One request may name values that two tunnels hold. It gets both or nothing.
 #[tokio::test]
 async fn a_name_and_a_hostname_are_taken_together_or_not_at_all() {
     let engine = TestEngine::start().await;
@@ -189,8 +191,8 @@ async fn a_name_and_a_hostname_are_taken_together_or_not_at_all() {
     assert_eq!(list(&engine, "tunnels").await.len(), 1);
 }
 
-/// An agent whose machine sleeps, or whose network is gone, is still connected as far as the
-/// engine knows. Nobody waits for it.
+/// The engine still counts an agent as connected if its machine sleeps or its network is gone. A
+/// takeover does not wait for such an agent.
 #[tokio::test]
 async fn a_takeover_does_not_wait_for_an_agent_that_is_frozen() {
     let engine = TestEngine::start().await;
@@ -212,7 +214,7 @@ async fn a_takeover_does_not_wait_for_an_agent_that_is_frozen() {
 
 /// Two agents of one identity never fight for a name.
 #[tokio::test]
-async fn a_displaced_agent_does_not_come_back_for_its_tunnel() {
+async fn a_displaced_agent_does_not_reclaim_its_tunnel() {
     let engine = TestEngine::start().await;
     let relay = Relay::start(&engine).await;
     let services = (named_service("old").await, named_service("new").await);
@@ -235,7 +237,7 @@ async fn a_displaced_agent_does_not_come_back_for_its_tunnel() {
     assert_eq!(refusal.kind, RefusalKind::TakenOver);
     assert_eq!(get(&engine, host).await, (200, "new".to_owned()));
 
-    // Not even when it has lost its channel and restores all that it has.
+    // Not even when it has lost its channel and restores all of its tunnels.
     relay.cut(1);
     let mut status = kept.status();
     let back = status.wait_for(
@@ -252,7 +254,7 @@ async fn a_displaced_agent_does_not_come_back_for_its_tunnel() {
     assert_eq!(get(&engine, host).await, (200, "new".to_owned()));
 }
 
-/// A visitor who is connected already reaches the new holder with its next request.
+/// The next request of a connected visitor reaches the new holder.
 #[tokio::test]
 async fn a_visitor_stays_connected_through_a_takeover() {
     let engine = TestEngine::start().await;
@@ -267,7 +269,7 @@ async fn a_visitor_stays_connected_through_a_takeover() {
     assert_eq!((services.0.accepted(), services.1.accepted()), (1, 1));
 }
 
-/// Waits until the engine knows that a channel has ended.
+/// Waits until the engine has noticed the end of a channel.
 async fn is_gone(engine: &TestEngine, client_id: &str) {
     let gone = async {
         while list(engine, "clients")
@@ -281,7 +283,7 @@ async fn is_gone(engine: &TestEngine, client_id: &str) {
     within("end of the channel", gone).await;
 }
 
-/// EN-9: a stream that was accepted lives on until it ends itself.
+/// EN-9: an accepted stream stays open until it ends on its own.
 #[tokio::test]
 async fn en_9_accepted_streams_outlive_the_control_channel_and_a_takeover() {
     let engine = TestEngine::start().await;
@@ -311,11 +313,11 @@ async fn en_9_accepted_streams_outlive_the_control_channel_and_a_takeover() {
         .await;
     expect(&mut visitor, &source.send("after a takeover")).await;
     source.end();
-    assert_eq!(visitor.chunk().await.unwrap(), b"", "and ends well");
+    assert_eq!(visitor.chunk().await.unwrap(), b"", "and ends normally");
 }
 
-/// EN-9: also where it has more to say than fits on the lane that it began on, and no connection
-/// comes any more that it could move to: the channel broke, or the agent says good-bye.
+/// EN-9: this also holds for a stream with more data than a lane carries, to which no connection
+/// can be added any more because the channel broke or the agent said goodbye.
 #[tokio::test]
 async fn en_9_large_answers_outlive_the_control_channel() {
     for says_goodbye in [false, true] {
@@ -369,10 +371,10 @@ async fn en_9_large_answers_outlive_the_control_channel() {
     }
 }
 
-/// More than any stream may have on a lane.
+/// More than a lane carries for one stream.
 const LARGE: usize = 5 * 1024 * 1024;
 
-/// EN-9: the same for an agent without extensions, whose channel does not come back.
+/// EN-9: the same for an agent without extensions that does not reconnect.
 #[tokio::test]
 async fn en_9_streams_of_plain_agents_outlive_their_channel() {
     let engine = TestEngine::start().await;
@@ -403,9 +405,9 @@ async fn en_9_streams_of_plain_agents_outlive_their_channel() {
     assert_eq!(refused.kind(), ErrorCode::TunnelNotFound);
 }
 
-/// A hostname that was online within the last ten minutes is offline, any other is not found.
+/// A hostname that was online within the last ten minutes is offline. Any other one is not found.
 #[tokio::test]
-async fn offline_is_not_unknown() {
+async fn an_offline_hostname_is_not_reported_as_unknown() {
     let now = Timestamp::now();
     let clock = Arc::new(ManualClock::at(now));
     let engine = TestEngine::start_at("", &[], Arc::<ManualClock>::clone(&clock)).await;
@@ -426,7 +428,7 @@ async fn offline_is_not_unknown() {
         assert_eq!(answer.header("retry-after").is_some(), status == 503);
     }
     assert_eq!(get(&engine, "never.t.engine.localhost").await.0, 404);
-    // Names of private tunnels are not told to visitors.
+    // Visitors cannot see names of private tunnels.
     assert_eq!(get(&engine, "db.t.engine.localhost").await.0, 404);
 }
 
@@ -434,8 +436,8 @@ async fn expect(visitor: &mut RawVisitor, event: &str) {
     assert_eq!(visitor.chunk().await.unwrap(), event.as_bytes());
 }
 
-/// Agents that all ask for it serve a name together, and a visitor does not hear of the one whose
-/// service is down.
+/// Agents that all request a shared name serve it together. A visitor does not notice that the
+/// service of one of them is down.
 #[tokio::test]
 async fn agents_that_share_a_name_serve_it_together() {
     let services = (named_service("one").await, named_service("two").await);
@@ -484,9 +486,9 @@ async fn serve_it_together(http_version: Option<&str>, services: (Upstream, Upst
     assert_eq!(get(&engine, two.hostname()).await, of("two"));
 }
 
-/// What must not be sent twice goes to the service that is well, once the other has failed.
+/// After a failure, a request that must not be repeated goes to the healthy service.
 #[tokio::test]
-async fn an_http_2_service_that_failed_is_not_asked_again_at_once() {
+async fn a_failed_http_2_service_gets_no_new_requests_immediately() {
     let engine = TestEngine::start().await;
     let (well, dead) = (
         named_h2c_service("well").await,
@@ -519,10 +521,10 @@ async fn an_http_2_service_that_failed_is_not_asked_again_at_once() {
     assert!(failed[0] + failed[1] <= 1, "{failed:?}");
 }
 
-/// A visitor whose token reaches one of the tunnels is not served by the other when that one is
-/// down: its boundary is asked about each of them.
+/// A token reaches only one of the two tunnels. Its visitor is not served by the other one when the
+/// first is down, because the boundary is checked for each of them.
 #[tokio::test]
-async fn a_boundary_reaches_each_tunnel_of_a_shared_name_or_not() {
+async fn a_boundary_is_checked_for_each_tunnel_of_a_shared_name() {
     let engine = TestEngine::start().await;
     let services = (named_service("blue").await, named_service("green").await);
     let asked = |colour: &str| {

@@ -1,4 +1,4 @@
-//! Published TCP tunnels: a port of the engine's for each.
+//! Published TCP tunnels, each with its own port of the engine.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -45,8 +45,8 @@ async fn read_to_end(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether a visit ends in a reset, which may come before the visitor has noticed that it was let
-/// in.
+/// True if a visit ends in a reset. The reset may come before the visitor has noticed that it was
+/// accepted.
 async fn is_reset(tunnel: &TestTunnel) -> bool {
     let visiting = async {
         let mut visitor = TcpStream::connect(address(tunnel.online())).await?;
@@ -68,10 +68,10 @@ async fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<Vec<u
 }
 
 #[tokio::test]
-async fn bytes_go_both_ways_and_each_side_ends_for_itself() {
+async fn bytes_flow_both_ways_and_each_direction_is_closed_separately() {
     let engine = engine(1).await;
-    // Says hello first, which only a tunnel that opens before the visitor speaks lets through;
-    // then answers what it has read when the visitor has ended its side.
+    // Sends a greeting first, which works only if the tunnel opens before the visitor sends. Then
+    // sends back its input when the visitor has closed its direction.
     let upstream = Upstream::start(|mut stream, _| async move {
         stream.write_all(b"hello, ").await.unwrap();
         let mut said = Vec::new();
@@ -92,7 +92,7 @@ async fn bytes_go_both_ways_and_each_side_ends_for_itself() {
 }
 
 #[tokio::test]
-async fn a_service_that_ends_its_side_still_hears_the_visitor() {
+async fn a_service_that_closes_its_direction_still_receives_data() {
     let engine = engine(1).await;
     let (sender, heard) = tokio::sync::oneshot::channel();
     let mut sender = Some(sender);
@@ -116,7 +116,7 @@ async fn a_service_that_ends_its_side_still_hears_the_visitor() {
 }
 
 #[tokio::test]
-async fn a_large_payload_arrives_whole_in_both_directions() {
+async fn a_large_payload_arrives_complete_in_both_directions() {
     const LEN: usize = 24 * 1024 * 1024;
     let engine = engine(1).await;
     let upstream = Upstream::tcp().await;
@@ -135,10 +135,10 @@ async fn a_large_payload_arrives_whole_in_both_directions() {
     assert!(back == payload, "{} of {LEN} bytes, or others", back.len());
 }
 
-/// Small streams share a connection, and whatever has much to say leaves it, at its beginning, in the
-/// middle or from both ends at once: nobody sees which.
+/// Small streams share a connection. A stream with much data leaves it, at its start, in the
+/// middle, or from both ends at the same time, without a visible difference.
 #[tokio::test]
-async fn many_at_once_of_every_size_keep_their_bytes_apart() {
+async fn concurrent_streams_of_every_size_keep_their_bytes_apart() {
     let engine = engine(1).await;
     let upstream = Upstream::tcp().await;
     let tunnel = engine.publish_as(Properties::tcp(), upstream.addr()).await;
@@ -173,7 +173,7 @@ async fn many_at_once_of_every_size_keep_their_bytes_apart() {
     assert_eq!(upstream.accepted(), 60);
 }
 
-/// A tunnel whose agent's connections are counted.
+/// A tunnel behind a relay that counts the agent's connections.
 async fn counted(engine: &TestEngine, upstream: &Upstream) -> (Relay, TestTunnel) {
     let relay = Relay::start(engine).await;
     let agent = Agent::connect(relay.agent_config(engine)).await.unwrap();
@@ -182,7 +182,7 @@ async fn counted(engine: &TestEngine, upstream: &Upstream) -> (Relay, TestTunnel
     (relay, tunnel)
 }
 
-/// Visitors who say little have no connection to the agent each.
+/// Visitors with little data do not need a connection to the agent each.
 #[tokio::test]
 async fn many_small_visitors_share_a_few_connections() {
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -195,8 +195,8 @@ async fn many_small_visitors_share_a_few_connections() {
         assert_eq!(exchange(&mut visitor, b"ping").await.unwrap(), b"ping");
         visitors.push(visitor);
     }
-    // The control channel; on each worker a lane, two that wait, and those that were asked for
-    // while the first was under way.
+    // The control channel. On each worker a lane, two idle connections, and those that were
+    // requested while the first was being opened.
     let most = 1 + 6 * workers;
     assert!(relay.accepted() <= most, "{} connections", relay.accepted());
     for visitor in &mut visitors {
@@ -218,19 +218,19 @@ async fn visitors_one_after_another_share_the_data_connections() {
         assert_eq!(read_to_end(&mut visitor).await.unwrap(), b"");
     }
     assert_eq!(upstream.accepted(), visits);
-    // The control channel; and on each worker two that wait, one in use, and one that is still
-    // coming back when the next visitor is there.
+    // The control channel. On each worker two idle connections, one in use, and one that is still
+    // being returned when the next visitor arrives.
     let most = 1 + 4 * workers;
     assert!(relay.accepted() <= most, "{} connections", relay.accepted());
 }
 
 /// EN-9.
 #[tokio::test]
-async fn en_9_a_named_tunnel_comes_back_to_its_port() {
+async fn en_9_a_named_tunnel_gets_its_port_back() {
     let engine = engine(8).await;
     let relay = Relay::start(&engine).await;
     let upstream = Upstream::tcp().await;
-    // Takes the first port, so that the named one does not come back to its own by chance.
+    // Takes the first port, so that the named tunnel does not get its own port back by chance.
     let _first = engine.publish_as(Properties::tcp(), upstream.addr()).await;
     let agent = Agent::connect(relay.agent_config(&engine)).await.unwrap();
     let mut tunnel = agent.open(Properties::tcp().named("db"));
@@ -245,7 +245,7 @@ async fn en_9_a_named_tunnel_comes_back_to_its_port() {
     let after = tunnel.online().await.unwrap();
     assert_eq!(after.properties.port, before.properties.port);
 
-    // A take-over keeps it too, and visitors of the new agent reach its service.
+    // A takeover keeps the port as well, and visitors reach the new agent's service.
     let taking = engine.publish_as(Properties::tcp().named("db"), upstream.addr());
     let taking = taking.await;
     assert_eq!(taking.online().properties.port, before.properties.port);
@@ -254,8 +254,8 @@ async fn en_9_a_named_tunnel_comes_back_to_its_port() {
     assert_eq!(upstream.accepted(), 1);
 }
 
-/// A port that somebody else has been given meanwhile is not shared with the one who had it.
-/// A port is kept in mind for ten minutes after its tunnel went.
+/// A port that was assigned to another tunnel meanwhile is not shared with its former holder. A
+/// port stays reserved for ten minutes after its tunnel was closed.
 #[tokio::test]
 async fn a_port_is_remembered_for_a_while() {
     let clock = Arc::new(ManualClock::at(Timestamp::now()));
@@ -287,7 +287,7 @@ async fn a_port_is_remembered_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_another_tunnels_now_is_not_taken_back() {
+async fn a_port_that_belongs_to_another_tunnel_now_is_not_taken_back() {
     let engine = engine(2).await;
     let (ours, theirs) = (named_service(b"ours").await, named_service(b"them").await);
     let named = || Properties::tcp().named("db");
@@ -319,9 +319,8 @@ async fn a_port_that_is_another_tunnels_now_is_not_taken_back() {
     }
 }
 
-/// From the moment of the answer every visitor is the new agent's, and the port is open all the
-/// time. A visitor whose stream is on its way to the old agent when that one gives up may be
-/// reset.
+/// After the answer every visitor reaches the new agent, and the port stays open all the time. A
+/// visitor whose stream is on its way to the old agent when that agent closes may be reset.
 #[tokio::test]
 async fn a_takeover_leaves_the_port_open_and_leads_to_the_new_agent() {
     let engine = engine(4).await;
@@ -351,7 +350,7 @@ async fn a_takeover_leaves_the_port_open_and_leads_to_the_new_agent() {
         for _ in 0..4 {
             let mut visitor = visit(&taking).await;
             let said = read_to_end(&mut visitor).await.unwrap();
-            assert_ne!(said, displaced, "the displaced agent's");
+            assert_ne!(said, displaced, "the stream is the displaced agent's");
         }
         over.send_replace(true);
         visits.await.unwrap();
@@ -360,7 +359,7 @@ async fn a_takeover_leaves_the_port_open_and_leads_to_the_new_agent() {
     assert_eq!(address, self::address(holder.online()));
 }
 
-/// A service that says one word to everybody.
+/// A service that sends one word to every visitor.
 async fn named_service(word: &'static [u8]) -> Upstream {
     Upstream::start(move |mut stream, _| async move {
         stream.write_all(word).await.ok();
@@ -380,7 +379,7 @@ async fn a_closed_tunnel_stops_accepting_and_keeps_its_visitors() {
     assert_eq!(exchange(&mut visitor, b"before").await.unwrap(), b"before");
     tunnel.close().await;
     let refused = async {
-        // The listeners are closed by their workers, a moment after the agent has its answer.
+        // The workers close the listeners shortly after the agent has its answer.
         while TcpStream::connect(address).await.is_ok() {
             tokio::task::yield_now().await;
         }
@@ -407,7 +406,7 @@ async fn en_11_without_a_range_tcp_is_not_available() {
 }
 
 #[tokio::test]
-async fn a_range_that_is_used_up_is_a_lack_of_capacity_that_passes() {
+async fn a_used_up_range_is_a_temporary_lack_of_capacity() {
     let engine = engine(1).await;
     let upstream = Upstream::tcp().await;
     let first = engine.publish_as(Properties::tcp(), upstream.addr()).await;
@@ -421,7 +420,7 @@ async fn a_range_that_is_used_up_is_a_lack_of_capacity_that_passes() {
     assert_eq!(online.properties.port, port);
 }
 
-/// A clean end would say that the service had nothing to say.
+/// A clean end would mean that the service had no data to send.
 #[tokio::test]
 async fn a_service_that_is_down_is_seen_as_a_reset() {
     let engine = engine(1).await;
@@ -431,7 +430,7 @@ async fn a_service_that_is_down_is_seen_as_a_reset() {
 }
 
 #[tokio::test]
-async fn a_service_that_breaks_off_is_seen_as_a_reset() {
+async fn a_service_that_aborts_is_seen_as_a_reset() {
     let engine = engine(1).await;
     let upstream = Upstream::start(|mut stream, _| async move {
         stream.write_all(b"half of").await.unwrap();
@@ -450,7 +449,7 @@ async fn a_service_that_breaks_off_is_seen_as_a_reset() {
 }
 
 #[tokio::test]
-async fn trusted_ips_keep_others_away_from_the_service() {
+async fn trusted_ips_keep_other_addresses_away_from_the_service() {
     let engine = engine(2).await;
     let upstream = Upstream::tcp().await;
     let trusting = |range: &str| Properties::tcp().trusted_ips(vec![range.to_owned()]);

@@ -1,4 +1,4 @@
-//! Published TLS tunnels, and where a ClientHello leads.
+//! Published TLS tunnels, and the routing of a ClientHello.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ fn properties(label: &str) -> Properties {
     Properties::tls().hostname(label.to_owned())
 }
 
-/// A client that trusts `ca` and speaks these versions alone.
+/// A client that trusts `ca` and supports only these versions.
 pub(crate) fn client(
     ca: &TestCa,
     versions: &[&'static rustls::SupportedProtocolVersion],
@@ -65,7 +65,7 @@ fn certificate(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
     chain[0].clone().into_owned()
 }
 
-/// A service that ends TLS itself: it says which protocol it agreed on, then repeats.
+/// A service that terminates TLS itself. It reports the negotiated protocol and then echoes.
 async fn tls_service(ca: &TestCa, host: &str, alpns: &[&str]) -> Upstream {
     let config = ca.server(&[host], alpns);
     Upstream::start(move |stream, _| {
@@ -97,7 +97,7 @@ async fn line(stream: &mut TlsStream<TcpStream>) -> String {
 }
 
 #[tokio::test]
-async fn a_terminated_tunnel_speaks_the_protocols_of_its_owner() {
+async fn a_terminated_tunnel_offers_the_protocols_of_its_owner() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
     let asked = properties("broker").tls_alpns(vec!["mqtt".to_owned(), "h2".to_owned()]);
@@ -122,7 +122,7 @@ async fn a_terminated_tunnel_speaks_the_protocols_of_its_owner() {
 }
 
 #[tokio::test]
-async fn both_sides_of_a_terminated_tunnel_end_for_themselves() {
+async fn each_direction_of_a_terminated_tunnel_is_closed_separately() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::start(|mut stream, _| async move {
         let mut said = Vec::new();
@@ -145,7 +145,7 @@ async fn both_sides_of_a_terminated_tunnel_end_for_themselves() {
 }
 
 #[tokio::test]
-async fn tls_min_version_keeps_older_clients_out() {
+async fn tls_min_version_refuses_older_clients() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
     let modern = properties("modern").tls_min_version("tls1.3");
@@ -168,9 +168,9 @@ async fn tls_min_version_keeps_older_clients_out() {
     }
 }
 
-/// Cipher suites that a tunnel names are the only ones that its visitors get.
+/// Visitors of a tunnel with named cipher suites get only these suites.
 #[tokio::test]
-async fn tls_ciphers_are_kept_or_refused() {
+async fn tls_ciphers_are_applied_or_refused() {
     const AES_256: &str = "TLS_AES_256_GCM_SHA384";
     const OLDER: &str = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384";
     let engine = TestEngine::start().await;
@@ -237,16 +237,16 @@ async fn a_passthrough_visitor_sees_the_services_own_certificate() {
     assert_eq!(
         visitor.get_ref().1.alpn_protocol(),
         Some(&b"secret/1"[..]),
-        "agreed with the service"
+        "negotiated with the service"
     );
     assert_eq!(line(&mut visitor).await, "secret/1");
     assert_eq!(exchange(&mut visitor, b"ping").await.unwrap(), b"ping");
-    // Who trusts the engine's authority alone does not trust this one.
+    // A client that trusts only the engine's authority does not trust this certificate.
     let refused = connect(engine.addr(), host, engine.ca().client(&[])).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidData);
 }
 
-/// A ClientHello may come in as many segments, and records, as the client likes.
+/// A ClientHello may arrive in any number of segments and records.
 #[tokio::test]
 async fn a_client_hello_in_pieces_finds_its_tunnel() {
     let engine = TestEngine::start().await;
@@ -265,7 +265,7 @@ async fn a_client_hello_in_pieces_finds_its_tunnel() {
         socket.write_all(piece).await.unwrap();
         tokio::task::yield_now().await;
     }
-    // The service answers to exactly this hello: the handshake ends well only if each byte of it
+    // The service answers exactly this hello. The handshake succeeds only if each byte of it
     // arrived once and in order.
     let mut bytes = vec![0; 16 * 1024];
     let handshaking = async {
@@ -288,8 +288,8 @@ async fn a_client_hello_in_pieces_finds_its_tunnel() {
     assert_eq!(upstream.accepted(), 1);
 }
 
-/// The engine ends the visitor's TLS and begins another with the service, in the visitor's
-/// protocol.
+/// The engine terminates the visitor's TLS and starts another TLS session with the service, using
+/// the visitor's protocol.
 #[tokio::test]
 async fn upstream_tls_encrypts_again_towards_the_service() {
     let engine = TestEngine::start().await;
@@ -318,7 +318,7 @@ async fn upstream_tls_encrypts_again_towards_the_service() {
     }
 }
 
-/// A service that does not speak TLS where the tunnel says that it does.
+/// A service without TLS in a tunnel that is configured with TLS.
 #[tokio::test]
 async fn upstream_tls_with_a_plain_service_is_seen_as_a_reset() {
     let engine = TestEngine::start().await;
@@ -335,7 +335,7 @@ async fn upstream_tls_with_a_plain_service_is_seen_as_a_reset() {
     let mut said = Vec::new();
     let ended = within("end", visitor.read_to_end(&mut said)).await;
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert_eq!(said, b"", "what the service said in clear goes nowhere");
+    assert_eq!(said, b"", "unencrypted data of the service is not forwarded");
 }
 
 #[tokio::test]
@@ -362,7 +362,7 @@ async fn trusted_ips_keep_others_away_from_a_tls_service() {
 
 /// EN-10.
 #[tokio::test]
-async fn en_10_the_agent_protocol_is_spoken_on_the_base_host_alone() {
+async fn en_10_only_the_base_host_accepts_the_agent_protocol() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
     let asked = properties("trap").tls_alpns(vec!["svc/1".to_owned(), "rstrm/1".to_owned()]);
@@ -384,7 +384,7 @@ async fn en_10_the_agent_protocol_is_spoken_on_the_base_host_alone() {
     assert_eq!(upstream.accepted(), 0);
 }
 
-/// The agent protocol is defined over TLS 1.3 alone.
+/// The agent protocol requires TLS 1.3.
 #[tokio::test]
 async fn an_agent_with_tls_1_2_is_refused() {
     let engine = TestEngine::start().await;
@@ -396,7 +396,7 @@ async fn an_agent_with_tls_1_2_is_refused() {
             "it was answered: {ended:?}"
         );
     }
-    // The Engine API may be had over it.
+    // The Engine API accepts TLS 1.2.
     let config = client(engine.ca(), &[&version::TLS12], &["http/1.1"]);
     let visitor = connect(engine.addr(), engine.host(), config).await.unwrap();
     let answer = RawVisitor::new(visitor)
@@ -405,7 +405,7 @@ async fn an_agent_with_tls_1_2_is_refused() {
     assert_eq!(answer.status, 401);
 }
 
-/// A client that names no server means the engine, by whatever address it came.
+/// A client without a server name reaches the engine itself, at any address.
 #[tokio::test]
 async fn without_a_server_name_the_engine_api_answers() {
     let engine = TestEngine::start().await;

@@ -1,4 +1,4 @@
-//! Connections to services that are kept for the next request.
+//! Idle connections to services.
 
 use std::convert::Infallible;
 
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 #[tokio::test]
-async fn connections_that_wait_make_room_for_a_visitor() {
+async fn idle_connections_make_room_for_a_visitor() {
     let engine = TestEngine::start_with("limits: {max_streams_per_client: 1}").await;
     let service = Upstream::http1().await;
     let agent = engine.agent().await;
@@ -52,7 +52,7 @@ async fn an_http_2_connection_that_does_not_answer_is_not_used_again() {
     .await;
     let tunnel = engine.publish_h2c(service.addr()).await;
     let host = tunnel.hostname();
-    // One visitor, so that it is one worker's connections.
+    // One visitor, so that all connections belong to one worker.
     let mut visitor = engine.visitor().h2(host).await;
     assert_eq!(visitor.get("/", host).await.status, 504);
     assert_eq!(visitor.get("/", host).await.text(), "well");
@@ -65,7 +65,7 @@ async fn an_http_2_connection_that_does_not_answer_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn what_passes_from_http_2_to_http_2_is_written_down_as_served() {
+async fn http_2_to_http_2_visits_are_logged_as_served() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
     let section = format!("access_log: {{path: '{}'}}", log.display());
@@ -90,7 +90,7 @@ async fn what_passes_from_http_2_to_http_2_is_written_down_as_served() {
 }
 
 #[tokio::test]
-async fn a_visitor_beyond_what_a_connection_carries_gets_another() {
+async fn a_visitor_beyond_the_stream_limit_of_a_connection_gets_another() {
     let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 2}").await;
     let service = Upstream::start(|stream, _| async move {
         let mut connection = h2::server::Builder::new()
@@ -121,7 +121,8 @@ async fn a_visitor_beyond_what_a_connection_carries_gets_another() {
     drop(under_way);
 }
 
-/// Whatever the service lets a connection carry, the engine lets it carry 32 requests.
+/// The engine sends at most 32 concurrent requests on a connection, whatever limit the service
+/// offers.
 #[tokio::test]
 async fn a_connection_to_a_service_carries_32_requests() {
     let engine = TestEngine::start().await;
@@ -149,7 +150,7 @@ async fn a_connection_to_a_service_carries_32_requests() {
     }
 }
 
-/// A service that answers `/held` with [`HELD`] bytes, of which it counts those that have gone.
+/// A service that answers `/held` with [`HELD`] bytes, and counts those that have been sent.
 async fn counts_what_goes(gone: watch::Sender<usize>) -> Upstream {
     Upstream::start(move |stream, _| {
         let gone = gone.clone();
@@ -176,19 +177,19 @@ async fn counts_what_goes(gone: watch::Sender<usize>) -> Upstream {
     .await
 }
 
-/// What is on its way to a visitor who does not read.
+/// Bytes in flight to a visitor that does not read.
 const HELD: usize = 1024 * 1024;
 const FRAME: usize = 16 * 1024;
 
 #[tokio::test]
-async fn visitors_who_do_not_read_hold_up_nobody_else() {
+async fn slow_readers_delay_no_other_visitor() {
     const VISITORS: usize = 24;
     let engine = TestEngine::start().await;
     let (gone, mut seen) = watch::channel(0);
     let service = counts_what_goes(gone).await;
     let tunnel = engine.publish_h2c(service.addr()).await;
     let host = tunnel.hostname();
-    // One connection, so that it is one worker's; each of its streams takes little.
+    // One connection, so that it belongs to one worker. Each of its streams has a small window.
     let stream = engine.visitor();
     let stream = stream.connect(host, &engine.ca().client(&["h2"])).await;
     let (mut visitor, connection) = h2::client::Builder::new()
@@ -215,8 +216,8 @@ async fn visitors_who_do_not_read_hold_up_nobody_else() {
     assert_eq!(service.accepted(), 1, "they share a connection");
 }
 
-/// An agent that has as many streams as it may have takes its own idle connections for new ones, and
-/// nobody else's.
+/// An agent that has reached its stream limit closes its own idle connections for new ones, and no
+/// other agent's.
 #[tokio::test]
 async fn an_agent_without_free_streams_takes_none_of_another_agents_connections() {
     const MOST: usize = 2;
@@ -242,7 +243,7 @@ async fn an_agent_without_free_streams_takes_none_of_another_agents_connections(
     let mut refused = engine.visitor().http1(full.hostname()).await;
     let refused = refused.get("/", full.hostname()).await;
     assert_eq!(refused.status, 503, "{refused:?}");
-    // The same connection of the visitor, so the same worker.
+    // The visitor's connection is the same, and so is the worker.
     let next = visitor.get("/", host).await.json();
-    assert_eq!(next["request"], 2, "its connection waits still");
+    assert_eq!(next["request"], 2, "its connection is still idle");
 }

@@ -59,7 +59,7 @@ async fn messages_pass_after_an_extended_connect() {
     let tunnel = engine.publish(upstream.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().h2(host).await;
-    // Until the settings of the server have come, a client may not know that it can.
+    // A client may use extended CONNECT only after it has received the server's settings.
     visitor.get("/", host).await;
     let (_, stream) = visitor.websocket("/chat?a=b", host).await.unwrap();
     let config = Some(WebSocketConfig::default());
@@ -67,7 +67,7 @@ async fn messages_pass_after_an_extended_connect() {
 }
 
 #[tokio::test]
-async fn a_service_that_goes_away_ends_the_conversation_as_broken() {
+async fn a_service_that_disconnects_ends_the_conversation_as_aborted() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::websocket().await;
     let tunnel = engine.publish(upstream.addr()).await;
@@ -104,9 +104,9 @@ async fn a_service_can_refuse_the_upgrade() {
     assert_eq!(visitor.websocket("/", host).await.err().unwrap(), 403);
 }
 
-/// An answer that agrees to something else than what was asked for, or not at all.
+/// Answers that accept another protocol than the requested one, or none.
 #[tokio::test]
-async fn a_101_that_is_no_answer_to_the_request_is_refused() {
+async fn a_101_that_does_not_match_the_request_is_refused() {
     const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
     const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
     let engine = TestEngine::start().await;
@@ -137,7 +137,7 @@ async fn a_101_that_is_no_answer_to_the_request_is_refused() {
         );
         visitor.request("GET", "/", host, &asked).await;
         assert_eq!(visitor.head().await.status, status, "{fields:?}");
-        // The edge has made the key itself, so none of these fits.
+        // The edge has made the key itself, so none of these matches.
         let mut visitor = engine.visitor().h2(host).await;
         visitor.get("/", host).await;
         assert_eq!(
@@ -148,7 +148,7 @@ async fn a_101_that_is_no_answer_to_the_request_is_refused() {
     }
 }
 
-/// RFC 8441, 4: to an extended CONNECT a 2xx says that the protocol has changed.
+/// RFC 8441, 4: a 2xx to an extended CONNECT means that the protocol has changed.
 #[tokio::test]
 async fn an_answer_without_an_upgrade_is_no_success_of_an_extended_connect() {
     let engine = TestEngine::start().await;

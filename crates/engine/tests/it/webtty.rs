@@ -1,5 +1,5 @@
 //! Managed terminals through a managed engine: a registered server behind a real agent connection,
-//! people who open sessions and people who join them.
+//! users who open sessions, and users who join them.
 
 mod bounds;
 mod chain;

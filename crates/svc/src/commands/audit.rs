@@ -1,4 +1,4 @@
-//! `svc audit`: who did what in a workspace.
+//! `svc audit`: the audit log of a workspace.
 
 use api::control::people::{AuditEntry, AuditList, LIST_AUDIT};
 use clap::Parser;
@@ -13,15 +13,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WORKSPACE")]
     workspace: Option<String>,
 
-    /// The page, from 1
+    /// Page number, starting at 1
     #[arg(long, value_name = "N")]
     page: Option<u32>,
 
-    /// Entries of a page, up to 100
+    /// Entries per page, up to 100
     #[arg(long, value_name = "N")]
     page_size: Option<u32>,
 
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 

@@ -1,4 +1,4 @@
-//! `svc clients`: who is connected now.
+//! `svc clients`: the clients that are connected to an engine.
 
 use clap::Parser;
 use client::api::{Api, ListQuery};
@@ -18,19 +18,19 @@ use crate::{
   svc clients --filter agent=svc --filter os=linux
   svc clients --watch --output json")]
 pub(crate) struct Args {
-    /// Only those that match: `agent=svc`, `os=linux`, `labels.k=v`, … (repeatable)
+    /// Only matching clients: `agent=svc`, `os=linux`, `labels.k=v`, … (repeatable)
     #[arg(long = "filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
     filters: Vec<(String, Option<String>)>,
 
-    /// At most so many
+    /// Maximum number of clients to list
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: Option<u32>,
 
-    /// Stay, and show every change: a live table, or a line for each on a pipe
+    /// Keep running and show every change: a live table, or one line per change when piped
     #[arg(long, short, conflicts_with = "limit")]
     watch: bool,
 
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 

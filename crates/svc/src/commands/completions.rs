@@ -1,7 +1,7 @@
-//! `svc completions`: what makes a shell complete commands, flags and names.
+//! `svc completions`: shell completion of commands, flags and names.
 //!
-//! The script asks the program itself how a line goes on, so it knows what is there at that moment,
-//! contexts too.
+//! The script runs the program itself for each completion, so that the suggestions include current
+//! names such as contexts.
 
 use std::{
     io::{self, Write},
@@ -35,12 +35,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let name = args.shell.to_string();
     let mut script = Vec::new();
     let written = match shells.completer(&name) {
-        Some(shell) => shell.write_registration(ASKED, PROGRAM, PROGRAM, PROGRAM, &mut script),
+        Some(shell) => shell.write_registration(SHELL_VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script),
         None => Err(io::ErrorKind::Unsupported.into()),
     };
     written.map_err(|error| Failure::of(&format!("there is no script for {name}"), error))?;
     if args.shell == Shell::Zsh {
-        script.extend_from_slice(WHERE_AUTOLOADED.as_bytes());
+        script.extend_from_slice(ZSH_AUTOLOAD.as_bytes());
     }
     io::stdout()
         .lock()
@@ -57,19 +57,19 @@ pub(crate) fn answer(cli: fn() -> Command) -> Option<ExitCode> {
     match asked {
         Ok(false) => None,
         Ok(true) => Some(ExitCode::SUCCESS),
-        // The line on which somebody types is no place for a message.
+        // An error message would disturb the line that the user types.
         Err(_unknown) => Some(ExitCode::FAILURE),
     }
 }
 
-/// What shells call.
+/// The program name that shells run.
 const PROGRAM: &str = "svc";
 
-/// The variable in which the script of a shell says which one it is.
-const ASKED: &str = "SVC_COMPLETE";
+/// The variable with which the script names its shell.
+const SHELL_VARIABLE: &str = "SVC_COMPLETE";
 
-/// zsh takes the script for the function itself when it first needs it, from a file in `fpath`.
-const WHERE_AUTOLOADED: &str = r#"
+/// zsh loads the script as the function itself on first use, from a file in `fpath`.
+const ZSH_AUTOLOAD: &str = r#"
 if [ "$funcstack[1]" = "_svc" ]; then
     _clap_dynamic_completer_svc "$@"
 fi

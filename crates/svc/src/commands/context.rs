@@ -1,4 +1,4 @@
-//! `svc context`: where commands connect and with what, and where each value comes from.
+//! `svc context`: saved settings of commands, and the source of each effective value.
 
 mod effective;
 mod token;
@@ -21,32 +21,32 @@ use crate::{
     prompt,
 };
 
-/// What can be done with contexts.
+/// The subcommands of `svc context`.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:
   svc context set work --engine engine.example.com:443 --token-file token.txt --use
   svc context list
   svc context show")]
 pub(crate) enum Command {
-    /// List the contexts, and say which one is used
+    /// List the contexts, and mark the selected one
     List(ListArgs),
-    /// Show each value that commands would use, and where it comes from
+    /// Show each value that commands use, and its source
     Show(Box<ShowArgs>),
-    /// Use this context where none is named; without a name, forget the choice
+    /// Select the context for commands without `--context`; without a name, clear the selection
     Use(UseArgs),
-    /// Make a context, or change what is given of it
+    /// Create a context, or change some of its values
     #[command(visible_alias = "create")]
     Set(Box<SetArgs>),
-    /// Give a context another name
+    /// Rename a context
     Rename(RenameArgs),
     /// Remove a context and the token in it; the token itself stays valid (see `svc logout`)
     Delete(DeleteArgs),
 }
 
-/// Where contexts are kept.
+/// The directory of the contexts.
 #[derive(Debug, Args)]
 struct Place {
-    /// The directory of the configuration
+    /// Configuration directory
     #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     config: Option<PathBuf>,
 }
@@ -62,7 +62,7 @@ impl Place {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc context list --output json")]
 pub(crate) struct ListArgs {
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -76,11 +76,11 @@ pub(crate) struct ListArgs {
   svc context show
   SVC_ENGINE=other.example.com svc context show work --output json")]
 pub(crate) struct ShowArgs {
-    // Read before the values themselves, which clap hands out once.
+    // Parsed before the values, because clap returns each value only once.
     #[command(flatten)]
     sources: effective::Sources,
 
-    /// The context; without it, the one that is used
+    /// Name of the context. Default: the selected one
     #[arg(value_name = "NAME", add = contexts())]
     name: Option<String>,
 
@@ -88,7 +88,7 @@ pub(crate) struct ShowArgs {
     #[arg(long, env = "SVC_API_URL", value_name = "URL", hide_env_values = true)]
     api_url: Option<String>,
 
-    /// How it is written; secrets are never shown
+    /// Output format; secrets are never shown
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -100,7 +100,7 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc context use work")]
 pub(crate) struct UseArgs {
-    /// The context
+    /// Name of the context
     #[arg(value_name = "NAME", add = contexts())]
     name: Option<String>,
 
@@ -114,7 +114,7 @@ pub(crate) struct UseArgs {
   svc context set work --engine engine.example.com:443 --token-file token.txt --use
   svc context set work --ca-file ''      (an empty value takes it away)")]
 pub(crate) struct SetArgs {
-    /// The context
+    /// Name of the context
     #[arg(value_name = "NAME", add = contexts())]
     name: String,
 
@@ -126,7 +126,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "URL")]
     api_url: Option<String>,
 
-    /// The token, for both
+    /// Token for the engine and the platform
     #[arg(long, value_name = "TOKEN", group = "of_token")]
     token: Option<String>,
 
@@ -138,11 +138,11 @@ pub(crate) struct SetArgs {
     #[arg(long, group = "of_token")]
     token_stdin: bool,
 
-    /// The CA that vouches for both (PEM)
+    /// CA certificates that both are verified with (PEM)
     #[arg(long, value_name = "FILE", value_parser = path())]
     ca_file: Option<PathBuf>,
 
-    /// Use it from now on where no context is named
+    /// Select it as the default context
     #[arg(long = "use")]
     select: bool,
 
@@ -154,11 +154,11 @@ pub(crate) struct SetArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc context rename default work")]
 pub(crate) struct RenameArgs {
-    /// The context
+    /// Name of the context
     #[arg(value_name = "NAME", add = contexts())]
     from: String,
 
-    /// What it is called from now on
+    /// New name
     #[arg(value_name = "NEW")]
     to: String,
 
@@ -170,7 +170,7 @@ pub(crate) struct RenameArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc context delete work")]
 pub(crate) struct DeleteArgs {
-    /// The context
+    /// Name of the context
     #[arg(value_name = "NAME", add = contexts())]
     name: String,
 
@@ -178,7 +178,7 @@ pub(crate) struct DeleteArgs {
     place: Place,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List(args) => list(&args),
@@ -194,13 +194,13 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
 #[derive(Serialize)]
 struct ContextRow {
     name: String,
-    /// Whether commands use it where none is named.
+    /// True if commands use it by default.
     in_use: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     engine: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     api_url: Option<String>,
-    /// The endpoint of the selected project.
+    /// Endpoint of the selected project.
     #[serde(skip_serializing_if = "Option::is_none")]
     project: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,7 +212,7 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
     let used = context::choose(&directory, None).map(|(name, _why)| name);
     let mut listed = Vec::new();
     for name in context::names(&directory)? {
-        // One broken file does not hide the others.
+        // A broken file must not hide the other contexts.
         let context = match Context::read(&directory, &name) {
             Ok(Some(context)) => context,
             Ok(None) => continue,
@@ -326,7 +326,8 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A token is for the places that it was kept for; another one does not get it by a slip.
+/// A token is bound to the engine and platform that it was stored for. Changing one of them must
+/// not send the token elsewhere by accident.
 fn keeps_its_token(context: &Context, args: &SetArgs) -> Result<(), Failure> {
     let moves = |before: &Option<String>, now: &Option<String>| match (before, now) {
         (Some(before), Some(now)) => !now.is_empty() && before != now,
@@ -395,7 +396,7 @@ fn rename(args: &RenameArgs) -> Result<(), Failure> {
 
 fn delete(args: &DeleteArgs) -> Result<(), Failure> {
     let directory = args.place.directory()?;
-    // Whatever is in the file: one that cannot be read may hold a token all the same.
+    // The content does not matter: an unreadable file may still hold a token.
     match Context::read(&directory, &args.name) {
         Ok(None) => return Err(context::unknown(&directory, &args.name)),
         Ok(Some(context)) => {
@@ -417,7 +418,7 @@ fn existing(directory: &Path, name: &str) -> Result<Context, Failure> {
     Context::read(directory, name)?.ok_or_else(|| context::unknown(directory, name))
 }
 
-/// Nothing, where the text is empty.
+/// Returns `None` for an empty text.
 fn some(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())

@@ -24,7 +24,7 @@ use crate::{
     private, time,
 };
 
-/// What can be done with credentials.
+/// The subcommands of `svc credential`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List your credentials
@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Create(Box<CreateArgs>),
     /// Replace the secret of a personal access token
     Rotate(Box<RotateArgs>),
-    /// Revoke a credential, and every token that was minted from it
+    /// Revoke a credential, and every token that was issued from it
     Revoke(RevokeArgs),
 }
 
@@ -41,15 +41,15 @@ pub(crate) enum Command {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc credential list --output json")]
 pub(crate) struct ListArgs {
-    /// The page, from 1
+    /// Page number, starting at 1
     #[arg(long, value_name = "N")]
     page: Option<u32>,
 
-    /// Credentials of a page, up to 100
+    /// Credentials per page, up to 100
     #[arg(long, value_name = "N")]
     page_size: Option<u32>,
 
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -64,30 +64,30 @@ pub(crate) struct ListArgs {
   svc credential create ci --type app --key-file ci.key --permission tunnels.tunnels.create-delete
   svc credential create door --type mtls --certificate-file door.pem")]
 pub(crate) struct CreateArgs {
-    /// What it is called
+    /// Name of the credential
     name: String,
 
-    /// The kind: pat (personal access token), app (an application with a key of its own) or mtls
-    /// (a client certificate)
+    /// The type: pat (personal access token), app (an application with its own key) or mtls (a
+    /// client certificate)
     #[arg(long = "type", value_name = "KIND", default_value = "pat", value_parser = kind)]
     kind: CredentialKind,
 
-    /// What it allows (repeatable). Default: the same permissions as your token
+    /// Permissions that it grants (repeatable). Default: the same permissions as your token
     #[arg(long = "permission", value_name = "PERMISSION")]
     permissions: Vec<String>,
 
-    /// Where it reaches: the `resources` boundary, as JSON
+    /// Restrict it: the `resources` boundary, as JSON
     #[arg(long, value_name = "JSON")]
     resources: Option<String>,
 
-    /// The time it lives: 24h, 90d. Without it, as long as your own token
+    /// Lifetime: 24h, 90d. Default: the lifetime of your own token
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     ttl: Option<Duration>,
 
     #[command(flatten)]
     material: MaterialArgs,
 
-    /// How it is written; as text, the secret alone
+    /// Output format; as text, only the secret is printed
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -95,16 +95,15 @@ pub(crate) struct CreateArgs {
     flags: SessionFlags,
 }
 
-/// What a credential is known by, where that is not a secret of the platform's making.
+/// The key or certificate of a credential whose secret is not made by the platform.
 #[derive(Debug, Parser)]
 #[expect(clippy::struct_field_names, reason = "the names of the flags")]
 struct MaterialArgs {
-    /// app: where the private key is written that is made for it (P-521); it never leaves this
-    /// machine
+    /// app: generate a private key (P-521) and write it to this file; it never leaves this machine
     #[arg(long, value_name = "FILE", conflicts_with = "public_key_file")]
     key_file: Option<PathBuf>,
 
-    /// app: the public key (PEM), where the key is made elsewhere
+    /// app: the public key (PEM), if the key pair already exists
     #[arg(long, value_name = "FILE")]
     public_key_file: Option<PathBuf>,
 
@@ -112,12 +111,12 @@ struct MaterialArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "issuer_file")]
     certificate_file: Option<PathBuf>,
 
-    /// mtls: the authority whose client certificates are accepted (PEM)
+    /// mtls: the CA whose client certificates are accepted (PEM)
     #[arg(long, value_name = "FILE")]
     issuer_file: Option<PathBuf>,
 }
 
-/// The same, read; a key that was made goes when it is surely not used.
+/// The contents of these files. A generated key is deleted if it is certain that it is not used.
 struct Material {
     public_key_pem: Option<String>,
     certificate_pem: Option<String>,
@@ -134,7 +133,7 @@ impl MaterialArgs {
         self.certificate_file.is_some() || self.issuer_file.is_some()
     }
 
-    /// Reads what there is, and makes the key that is to be made.
+    /// Reads the given files, and generates the key if one is needed.
     fn material(&self) -> Result<Material, Failure> {
         let certificate_pem = self.certificate_file.as_deref().map(read).transpose()?;
         let issuer_pem = self.issuer_file.as_deref().map(read).transpose()?;
@@ -150,11 +149,11 @@ impl MaterialArgs {
 }
 
 impl Material {
-    /// Takes back the key that was made for a credential which is surely not there. Where that is
-    /// not known it stays: nobody else has it.
-    fn unused(self, error: PlatformError, told: impl FnOnce(PlatformError) -> Failure) -> Failure {
+    /// Deletes the key that was generated for a credential that certainly does not exist. If that
+    /// is uncertain, the key stays, because there is no other copy.
+    fn unused(self, error: PlatformError, to_failure: impl FnOnce(PlatformError) -> Failure) -> Failure {
         let is_definite = error.is_definite();
-        let failure = told(error);
+        let failure = to_failure(error);
         match self.made {
             Some(key) if is_definite => {
                 key.discard();
@@ -179,14 +178,14 @@ pub(crate) struct RotateArgs {
     /// Id of the credential
     id: String,
 
-    /// How long the old secret stays valid beside the new one, up to 7d
+    /// Time that the old secret stays valid beside the new one, up to 7d
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     overlap: Option<Duration>,
 
     #[command(flatten)]
     material: MaterialArgs,
 
-    /// How it is written; as text, the secret alone
+    /// Output format; as text, only the secret is printed
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -203,8 +202,8 @@ pub(crate) struct RevokeArgs {
     /// Id of the credential
     id: String,
 
-    /// Revoke every credential that was issued with it too, and with those: for one that leaked.
-    /// It works for a credential that was revoked before
+    /// Also revoke every credential that was issued with it, and their descendants: for a leaked
+    /// credential. Works for a credential that is already revoked
     #[arg(long)]
     issued: bool,
 
@@ -212,7 +211,7 @@ pub(crate) struct RevokeArgs {
     flags: SessionFlags,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List(args) => list(args).await,
@@ -259,7 +258,7 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
     let resources = args.resources.as_deref().map(token::resources);
     let resources = resources.transpose()?;
     let expires_at = args.ttl.map(end).transpose()?;
-    // Last, so that no mistake above leaves a key behind.
+    // This is the last step, so that no earlier error leaves a key behind.
     let material = args.material.material()?;
     let body = CreateCredential {
         kind: args.kind,
@@ -337,7 +336,7 @@ fn known(error: PlatformError, id: &str) -> Failure {
     error.into()
 }
 
-/// The secret alone on stdout, so that it can go straight to where it belongs.
+/// Prints only the secret to stdout, so that it can be piped.
 fn show(format: Format, issued: &IssuedCredential) -> Result<(), Failure> {
     if format == Format::Json {
         return output::json(issued);
@@ -370,14 +369,14 @@ fn row(credential: &Credential) -> Vec<String> {
     ]
 }
 
-/// A private key that was just made and written.
+/// A private key that was just generated and written.
 struct NewKey {
     path: PathBuf,
     public_pem: String,
 }
 
 impl NewKey {
-    /// P-521 is what published SDKs sign application tokens with (ES512).
+    /// Published SDKs sign application tokens with P-521 (ES512).
     fn write(path: &Path) -> Result<Self, Failure> {
         let pair = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512)
             .map_err(|error| Failure::of("a key cannot be made", error))?;
@@ -404,7 +403,7 @@ impl NewKey {
         }
     }
 
-    /// Of no use without its credential; if it cannot go, it stands in nobody's way.
+    /// The key is useless without its credential, so a failure to delete it is harmless.
     fn discard(self) {
         drop(fs::remove_file(self.path));
     }

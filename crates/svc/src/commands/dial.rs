@@ -17,16 +17,16 @@ use crate::{connection::Connection, failure::Failure, output::Format, suggest};
   svc dial db=5432 cache=127.0.0.1:6379 web=unix:/tmp/web.sock
   ssh -o ProxyCommand='svc dial ssh' me@host")]
 pub(crate) struct Args {
-    /// The tunnel, by its name or id (`svc://NAME` too). With `=LISTEN` it is served there: a port,
-    /// HOST:PORT or unix:PATH (repeatable)
+    /// The tunnel, by name or id (`svc://NAME` works as well). Add `=LISTEN` to serve it on a local
+    /// address: a port, HOST:PORT or unix:PATH (repeatable)
     #[arg(value_name = "NAME[=LISTEN]", required = true, value_parser = dialled)]
     tunnels: Vec<DialTarget>,
 
-    /// Serve the one tunnel on this local address, a stream for each connection
+    /// Serve the tunnel on this local address, with one stream per connection
     #[arg(long, value_name = "LISTEN")]
     listen: Option<Local>,
 
-    /// How it is told that all of them listen
+    /// Output format of the message that all addresses are ready
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -34,14 +34,14 @@ pub(crate) struct Args {
     connection: Connection,
 }
 
-/// A tunnel, and where it is served.
+/// A tunnel, and the local address that serves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DialTarget {
     tunnel: String,
     local: Option<Local>,
 }
 
-/// Dials, and joins what it gets.
+/// Dials the tunnels and connects them to the local side.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let places = places(args.tunnels, args.listen)?;
     let config = args.connection.resolve()?;
@@ -51,12 +51,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Where streams go.
+/// The local side of the streams.
 #[derive(Debug, PartialEq, Eq)]
 enum Places {
-    /// One, on stdin and stdout.
+    /// One tunnel on stdin and stdout.
     Standard(String),
-    /// Each tunnel on its address.
+    /// Each tunnel on its own local address.
     Local(Vec<(String, Local)>),
 }
 
@@ -98,7 +98,8 @@ fn places(tunnels: Vec<DialTarget>, listen: Option<Local>) -> Result<Places, Fai
     }
 }
 
-/// Ends when the other side has ended and its bytes are written, as `ssh` needs of a proxy.
+/// Returns when the peer has closed its direction and all its bytes are written. `ssh` requires
+/// this of a proxy command.
 async fn standard_streams(config: &Config, tunnel: &str) -> Result<(), Failure> {
     let stream = match client::dial(config, tunnel).await {
         Ok(stream) => stream,
@@ -121,21 +122,21 @@ async fn standard_streams(config: &Config, tunnel: &str) -> Result<(), Failure> 
             output
                 .write_all(buffer.get(..read).unwrap_or_default())
                 .await?;
-            // Whoever talks over this waits for each piece.
+            // Interactive programs wait for each piece.
             output.flush().await?;
         }
     };
     tokio::pin!(up, down);
     let ended = tokio::select! {
         ended = &mut down => ended,
-        // Also when it failed: the other side does not listen any more, and what it says still
+        // This applies also after an error: the peer no longer reads, but its response still
         // counts.
         _sent = &mut up => down.await,
     };
     ended.map_err(|error| Failure::of("the stream broke", error))
 }
 
-/// Tells a refusal. For a name that is not there, the one that was probably meant is looked up.
+/// Reports a refusal. For an unknown name, it suggests the most similar existing one.
 async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> Failure {
     let is_unknown = error
         .refusal()
@@ -153,7 +154,7 @@ async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> 
     }
 }
 
-/// The names of private tunnels, as far as the token may see them.
+/// The names of private tunnels that the token may list.
 async fn names(config: &Config) -> Result<Vec<String>, client::api::ApiError> {
     let filters = [("publish".to_owned(), false.into())].into_iter().collect();
     let query = ListQuery::new().with_filters(filters);
@@ -162,7 +163,7 @@ async fn names(config: &Config) -> Result<Vec<String>, client::api::ApiError> {
     Ok(list.iter().filter_map(name).collect())
 }
 
-/// `name`, `svc://name`, and where it is served behind a `=`.
+/// Parses `name` or `svc://name`, with an optional `=LISTEN`.
 fn dialled(text: &str) -> Result<DialTarget, String> {
     let (tunnel, local) = match text.split_once('=') {
         Some((tunnel, local)) => (tunnel, Some(local.parse()?)),
@@ -174,7 +175,7 @@ fn dialled(text: &str) -> Result<DialTarget, String> {
     })
 }
 
-/// `svc://name`, or the name alone.
+/// Parses `svc://name`, or the name alone.
 fn name(text: &str) -> Result<String, String> {
     let name = text.strip_prefix("svc://").unwrap_or(text);
     let name = name.strip_suffix('/').unwrap_or(name);
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn each_tunnel_has_one_place() {
+    fn each_tunnel_has_one_local_address() {
         assert_eq!(places_of(&["db"], None).unwrap(), "db here");
         assert_eq!(
             places_of(&["db"], Some("5432")).unwrap(),

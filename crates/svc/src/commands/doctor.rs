@@ -1,8 +1,7 @@
-//! `svc doctor`: what is wrong between here, the engine and the platform.
+//! `svc doctor`: checks the path from this machine to the engine and the platform.
 //!
-//! Each check is one thing that commands need, in the order in which they need it: the first that
-//! fails is the one to look at, and nothing that needs it is looked at. A check that has nothing to
-//! look at is skipped, and says why.
+//! The checks run in the order in which commands depend on them. Checks that depend on a failed one
+//! do not run. A check with nothing to examine is skipped and reports the reason.
 
 mod check;
 mod network;
@@ -36,15 +35,15 @@ use crate::{
   svc doctor
   svc doctor --no-tunnel --output json")]
 pub(crate) struct Args {
-    /// Publish nothing: leave out the round trip through a temporary tunnel
+    /// Skip the round trip through a temporary tunnel
     #[arg(long)]
     no_tunnel: bool,
 
-    /// The longest that one check may take
+    /// Time limit of each check
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = time::duration)]
     timeout: Duration,
 
-    /// How the findings are written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -52,18 +51,18 @@ pub(crate) struct Args {
     connection: Connection,
 }
 
-/// Looks at everything, and fails when something is wrong.
+/// Runs all checks, and fails if one of them fails.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let context = args.connection.read_context();
     let config = args.connection.resolve();
     let engine = config.as_ref().ok().map(|config| config.engine.to_string());
     let mut report = Report::begin(args.output, engine)?;
-    report.add(of_context(&args.connection, &context))?;
+    report.add(check_context(&args.connection, &context))?;
     let context = context.ok().flatten();
-    let of_platform = of_platform(&args.connection, context.as_ref());
-    report.add(within(args.timeout, "control_plane_auth", of_platform).await)?;
+    let check_platform = check_platform(&args.connection, context.as_ref());
+    report.add(within(args.timeout, "control_plane_auth", check_platform).await)?;
     match config {
-        Ok(config) => of_engine(&config, &args, &mut report).await?,
+        Ok(config) => check_engine(&config, &args, &mut report).await?,
         Err(failure) => {
             report.add(Check::failed("settings", &failure))?;
         }
@@ -71,7 +70,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     report.end()
 }
 
-/// A check that takes too long has failed.
+/// A check that exceeds the limit has failed.
 async fn within(limit: Duration, name: &'static str, check: impl Future<Output = Check>) -> Check {
     tokio::time::timeout(limit, check)
         .await
@@ -81,7 +80,7 @@ async fn within(limit: Duration, name: &'static str, check: impl Future<Output =
         })
 }
 
-fn of_context(connection: &Connection, context: &Result<Option<Context>, Failure>) -> Check {
+fn check_context(connection: &Connection, context: &Result<Option<Context>, Failure>) -> Check {
     match context {
         Ok(Some(_)) => {
             let directory = config_directory(connection.config.as_ref());
@@ -98,8 +97,8 @@ fn of_context(connection: &Connection, context: &Result<Option<Context>, Failure
     }
 }
 
-/// Whether the platform of the context takes the token.
-async fn of_platform(connection: &Connection, context: Option<&Context>) -> Check {
+/// Checks that the platform of the context accepts the token.
+async fn check_platform(connection: &Connection, context: Option<&Context>) -> Check {
     const NAME: &str = "control_plane_auth";
     let Some(context) = context else {
         return Check::skip(NAME, "no context names a platform");
@@ -121,8 +120,8 @@ async fn of_platform(connection: &Connection, context: Option<&Context>) -> Chec
     }
 }
 
-/// What needs the engine.
-async fn of_engine(config: &Config, args: &Args, report: &mut Report) -> Result<(), Failure> {
+/// The checks that need the engine.
+async fn check_engine(config: &Config, args: &Args, report: &mut Report) -> Result<(), Failure> {
     if !network::look(config, args.timeout, report).await? {
         return Ok(());
     }
@@ -135,7 +134,7 @@ async fn of_engine(config: &Config, args: &Args, report: &mut Report) -> Result<
     };
     let standing = match api.standing().await {
         Ok(standing) => Ok(standing),
-        // It answered: it is the token that it does not take.
+        // The engine responded, so it is reachable and rejects the token.
         Err(refused @ ApiError::Refused(_)) => Err(refused),
         Err(error) => {
             report.add(Check::failed("engine", &error.into()))?;
@@ -152,11 +151,11 @@ async fn of_engine(config: &Config, args: &Args, report: &mut Report) -> Result<
     };
     report.add(token::taken(config))?;
     report.add(token::permissions(config))?;
-    report.add(of_link(platform))?;
+    report.add(check_link(platform))?;
     let all = ListQuery::new();
-    let tunnels = async { of_list("engine_tunnels", api.tunnels(&all).await) };
+    let tunnels = async { check_list("engine_tunnels", api.tunnels(&all).await) };
     report.add(within(args.timeout, "engine_tunnels", tunnels).await)?;
-    let clients = async { of_list("engine_clients", api.clients(&all).await) };
+    let clients = async { check_list("engine_clients", api.clients(&all).await) };
     report.add(within(args.timeout, "engine_clients", clients).await)?;
     if args.no_tunnel {
         report.add(Check::skip("tunnel", "left out by --no-tunnel"))?;
@@ -165,8 +164,8 @@ async fn of_engine(config: &Config, args: &Args, report: &mut Report) -> Result<
     tunnel::look(config, args.timeout, report).await
 }
 
-/// Whether what the engine decides by is of now.
-fn of_link(platform: Option<PlatformLink>) -> Check {
+/// Checks that the engine decides with current data.
+fn check_link(platform: Option<PlatformLink>) -> Check {
     const NAME: &str = "control_plane";
     let Some(link) = platform else {
         return Check::skip(NAME, "the engine follows no platform");
@@ -185,8 +184,8 @@ fn of_link(platform: Option<PlatformLink>) -> Check {
     }
 }
 
-/// A list that the token need not be allowed to read.
-fn of_list(name: &'static str, list: Result<Vec<serde_json::Value>, ApiError>) -> Check {
+/// Checks a list that the token may not be allowed to read.
+fn check_list(name: &'static str, list: Result<Vec<serde_json::Value>, ApiError>) -> Check {
     match list {
         Ok(list) => Check::pass(name, format!("{} online", list.len())),
         Err(ApiError::Refused(problem)) if problem.status == 403 => {
@@ -201,12 +200,12 @@ mod tests {
     use super::{check::Status, *};
 
     #[test]
-    fn a_lost_platform_is_a_warning_and_no_platform_is_none() {
+    fn only_a_lost_platform_connection_is_a_warning() {
         let silence = Duration::from_secs(62);
         let link = |is_up| Some(PlatformLink::new(is_up, silence));
-        assert_eq!(of_link(link(true)).status, Status::Pass);
-        assert_eq!(of_link(None).status, Status::Skip);
-        let lost = of_link(link(false));
+        assert_eq!(check_link(link(true)).status, Status::Pass);
+        assert_eq!(check_link(None).status, Status::Skip);
+        let lost = check_link(link(false));
         assert_eq!(lost.status, Status::Warn);
         assert!(lost.message.contains("62 s"), "{}", lost.message);
     }

@@ -1,4 +1,4 @@
-//! `svc events`: the live stream, one JSON object a line, or posted to a receiver (EV-1).
+//! `svc events`: the live stream, one JSON object per line, or posted to a receiver (EV-1).
 
 mod receiver;
 mod webhook;
@@ -38,47 +38,47 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = event_type)]
     events: Vec<EventType>,
 
-    /// Only clients that match, as in `svc clients --filter` (repeatable)
+    /// Only clients that match; same syntax as `svc clients --filter` (repeatable)
     #[arg(long = "clients", visible_alias = "client-filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
     clients: Vec<(String, Option<String>)>,
 
-    /// Only tunnels that match, as in `svc tunnels --filter` (repeatable)
+    /// Only tunnels that match; same syntax as `svc tunnels --filter` (repeatable)
     #[arg(long = "tunnels", visible_alias = "tunnel-filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
     tunnels: Vec<(String, Option<String>)>,
 
-    /// How events travel
+    /// Transport of the event stream
     #[arg(long, value_enum, default_value_t)]
-    transport: Way,
+    transport: TransportOption,
 
-    /// POST each event here instead, in order; what is not taken is tried again for a while
+    /// POST each event to this URL, in order; failed deliveries are retried for a while
     #[arg(long, value_name = "URL", value_parser = target)]
     forward_to: Option<Url>,
 
-    /// Believe any certificate of the receiver
+    /// Accept any certificate of the receiver
     #[arg(long, requires = "forward_to")]
     forward_insecure_tls: bool,
 
-    /// As webhooks come: only their types, signed
+    /// Send events like webhooks: only their types, signed
     #[arg(long)]
     webhook: bool,
 
-    /// The secret that signs; without it, a new one, told on stderr
+    /// Signing secret. Default: a new one, printed to stderr
     #[arg(long, env = "SVC_WEBHOOK_SECRET", value_name = "whsec_…", hide_env_values = true, requires = "webhook", value_parser = secret)]
     webhook_secret: Option<WebhookSecret>,
 
-    /// Write `{headers, body}` of each signed request to stdout
+    /// Print `{headers, body}` of each signed request to stdout
     #[arg(long, requires = "webhook")]
     include_webhook_headers: bool,
 
-    /// Send the header fields under the SDKs' names, too
+    /// Also send the headers under the SDKs' names
     #[arg(long, requires = "webhook")]
     compat: bool,
 
-    /// End when the stream ends, instead of following it again
+    /// Exit when the stream ends, instead of reconnecting
     #[arg(long)]
     no_retry: bool,
 
-    /// How deliveries of --forward-to are told; events are JSON always
+    /// Output format for deliveries of --forward-to; events are always JSON
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -86,9 +86,9 @@ pub(crate) struct Args {
     connection: Connection,
 }
 
-/// The transports under the names of the command line.
+/// The transports under their command-line names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Way {
+enum TransportOption {
     /// Server-sent events.
     #[default]
     Sse,
@@ -96,23 +96,23 @@ enum Way {
     Websocket,
 }
 
-/// Follows the stream until a signal, a refusal, or the end of whoever reads.
+/// Follows the stream until a signal, a refusal, or the end of the reader.
 ///
-/// After a loss it follows again; each time begins with a snapshot (`state.initial`), so a reader
-/// misses nothing that still matters.
+/// After a loss it reconnects. Each connection starts with a snapshot (`state.initial`), so a
+/// reader misses nothing that still matters.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let feed = Feed {
         api: Api::new(&args.connection.resolve()?)?,
         transport: match args.transport {
-            Way::Sse => Transport::Sse,
-            Way::Websocket => Transport::WebSocket,
+            TransportOption::Sse => Transport::Sse,
+            TransportOption::Websocket => Transport::WebSocket,
         },
-        clients: narrowed(&args.clients),
-        tunnels: narrowed(&args.tunnels),
+        clients: to_filters(&args.clients),
+        tunnels: to_filters(&args.tunnels),
         sessions: None,
         again: !args.no_retry,
     };
-    let teller = Teller {
+    let teller = EventHandler {
         events: args.events,
         signer: args
             .webhook
@@ -125,11 +125,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         shows_requests: args.include_webhook_headers,
         format: args.output,
     };
-    let shutdown = signals::listen(DELIVERY)?;
+    let shutdown = signals::listen(DELIVERY_TIMEOUT)?;
     let drain = shutdown.drain();
     tokio::select! {
         told = feed.shown_by(async |news| teller.tell(news, drain).await) => told,
-        // A delivery that is under way is finished.
+        // A delivery in flight is finished first.
         () = async {
             drain.cancelled().await;
             if teller.receiver.is_some() {
@@ -139,8 +139,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// What becomes of each event.
-struct Teller {
+/// Handles each event: filters it, and prints or posts it.
+struct EventHandler {
     events: Vec<EventType>,
     signer: Option<Signer>,
     receiver: Option<Receiver>,
@@ -148,7 +148,7 @@ struct Teller {
     format: Format,
 }
 
-impl Teller {
+impl EventHandler {
     async fn tell(
         &self,
         mut news: mpsc::Receiver<News>,
@@ -157,7 +157,8 @@ impl Teller {
         while let Some(Some(said)) = drain.run_until_cancelled(news.recv()).await {
             match said {
                 News::Event(event) if self.wants(&event) => self.event(&event).await?,
-                // Who does not see the snapshot sees that it began.
+                // A reader without the snapshot gets this message instead, as a sign that the
+                // stream works.
                 News::Event(event) if is_snapshot(&event) => output::message("following"),
                 News::Event(_) => {}
                 News::Lost { reason, wait } => {
@@ -207,8 +208,9 @@ fn is_snapshot(event: &Event) -> bool {
     name == Some(EventType::StateInitial.as_str())
 }
 
-/// No filter of a kind is none, not one that everything matches: the engine checks what it gets.
-fn narrowed(pairs: &[(String, Option<String>)]) -> Option<Filters> {
+/// An empty list is no filter at all. It is not a filter that matches everything, because the
+/// engine checks each filter that it gets.
+fn to_filters(pairs: &[(String, Option<String>)]) -> Option<Filters> {
     (!pairs.is_empty()).then(|| filters::collect(pairs))
 }
 
@@ -222,5 +224,5 @@ fn event_type(text: &str) -> Result<EventType, String> {
     })
 }
 
-/// What a delivery that is under way may take after the first signal.
-const DELIVERY: Duration = Duration::from_secs(10);
+/// Time limit of a delivery in flight after the first signal.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,8 +1,9 @@
-//! `svc explain`: why the edge answered as it did.
+//! `svc explain`: why the edge responded as it did.
 //!
-//! Every refusal of the edge carries a reference, the id of its record. With a reference the
-//! record is looked up; with an address the request is made here first, so that what can be seen
-//! from outside (certificate, answer, timing, what the token says) stands beside the record.
+//! Every refusal of the edge carries a reference, which is the id of its record. For a reference,
+//! the record is looked up. For an address, the request is made from here first. The report then
+//! combines the observations from outside (certificate, response, timing, token claims) with the
+//! record.
 
 mod advice;
 pub(super) mod certificate;
@@ -41,26 +42,25 @@ use crate::{
   svc explain 0af7651916cd43dd8448eb21
   svc explain https://web-e7e8a732.t.engine.example.com/reports --token \"$TOKEN\"")]
 pub(crate) struct Args {
-    /// The reference of a refusal, or an https address to ask now
+    /// The reference of a refusal, or an https address to request now
     #[arg(value_name = "REFERENCE|URL", value_parser = subject)]
     subject: Subject,
 
-    /// With an address: the token that the request shows. With a reference: the token that the
-    /// platform is asked with. Without it the request shows none, and the platform is asked with
-    /// `SVC_TOKEN`, or as the context says
+    /// With an address: the token of the request. Default: none. With a reference: the token for
+    /// the platform. Default: `SVC_TOKEN` or the context
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
 
-    /// With an address: a further field of the request (repeatable)
+    /// With an address: an additional header of the request (repeatable)
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     headers: Vec<(HeaderName, HeaderValue)>,
 
-    /// The project whose record it is: endpoint, id or name; without it, that of the address or
-    /// the selected one
+    /// The project of the record: endpoint, id or name. Default: the project of the address, or the
+    /// selected one
     #[arg(long, value_name = "PROJECT")]
     project: Option<String>,
 
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     )]
     api_url: Option<String>,
 
-    /// The CA that vouches for platform and edge (PEM); without it, those of the system
+    /// CA certificates for platform and edge (PEM). Default: those of the system
     #[arg(
         long,
         env = "SVC_CA_FILE",
@@ -96,7 +96,7 @@ pub(crate) struct Args {
     )]
     context: Option<String>,
 
-    /// The directory of the configuration
+    /// Configuration directory
     #[arg(
         long,
         env = "SVC_CONFIG",
@@ -108,7 +108,7 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
 }
 
-/// What is to be explained.
+/// The subject of the explanation.
 #[derive(Clone, Debug)]
 enum Subject {
     Reference(StreamId),
@@ -139,12 +139,12 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
         .map_err(|_invalid| format!("`{}` is no name of a field", name.trim()))?;
     let mut value = HeaderValue::from_str(value.trim())
         .map_err(|_invalid| format!("the value of {name} cannot be sent"))?;
-    // It may be a credential: nothing prints it.
+    // The value may be a credential, so it is never printed.
     value.set_sensitive(true);
     Ok((name, value))
 }
 
-/// Explains it.
+/// Explains the subject.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let telling = match &args.subject {
         Subject::Reference(reference) => explain_reference(&args, *reference).await?,
@@ -193,7 +193,8 @@ async fn explain_address(args: &Args, url: &Url) -> Result<VisitReport, Failure>
     };
     let visit = visitor.go().await?;
     let endpoint = url.host_str().and_then(visit::endpoint_of);
-    // Without a platform, or without the right to ask it, there is still much to tell.
+    // Without a platform, or without permission to query it, the report still contains the other
+    // findings.
     let (place, unknown) = match &session {
         Ok(session) => match place(args, session, endpoint).await {
             Ok(place) => (Some(place), None),
@@ -222,8 +223,8 @@ async fn explain_address(args: &Args, url: &Url) -> Result<VisitReport, Failure>
     Ok(VisitReport::of_visit(visit, token, record, unknown))
 }
 
-/// Whose records are searched: those of the project that is named, else of the one in the address,
-/// else of the selected one, else of all that the caller sees.
+/// The projects whose records are searched: the named project, or the one in the address, or the
+/// selected one, or all that the caller can see.
 async fn place(
     args: &Args,
     session: &Session,
@@ -262,7 +263,8 @@ impl Args {
         Ok(context::pick(&directory, self.context.as_deref())?.1)
     }
 
-    /// Of a reference nothing is known but at a platform; an engine alone has its log.
+    /// A reference can only be looked up at a platform. An engine without a platform has only its
+    /// log.
     fn without_platform(&self, failure: Failure) -> Failure {
         let context = self.read_context().ok().flatten();
         if self.api_url.is_some() || context.is_none_or(|context| context.api_url.is_some()) {
@@ -275,8 +277,8 @@ impl Args {
     }
 }
 
-/// The token of other commands. It is for the platform, and never for the address: that may be
-/// anybody's.
+/// The token that other commands use. It is sent only to the platform and never to the address,
+/// which may belong to a third party.
 fn token_of_environment() -> Option<String> {
     std::env::var("SVC_TOKEN").ok()
 }
@@ -288,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_told_from_addresses_and_neither_is_guessed() {
+    fn references_and_addresses_are_distinguished() {
         assert!(matches!(
             subject("0AF7651916cd43dd8448eb21"),
             Ok(Subject::Reference(_))
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_not_printed() {
+    fn header_values_are_not_printed() {
         let (name, value) = header("Cookie: secret=1").unwrap();
         assert_eq!(
             (name.as_str(), value.to_str().unwrap()),

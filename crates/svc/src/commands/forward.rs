@@ -64,36 +64,36 @@ pub(crate) struct Args {
     #[command(flatten)]
     tunnel: TunnelFlags,
 
-    /// What the service sees as its host: `rewrite` for its own
+    /// Host header that the service receives: `rewrite` for its own
     ///
-    /// An Origin that is the public one follows it, and redirects to that host lead to the public
-    /// one. For services that speak HTTP/1.1 without TLS.
+    /// An Origin with the public host is rewritten too, and redirects to the service's host lead to
+    /// the public one. For services that use HTTP/1.1 without TLS.
     #[arg(long, value_name = "HOST", help_heading = SERVICE)]
     host_header: Option<HostHeader>,
 
-    /// Tell the service who visits: begin each connection to it with a PROXY protocol header of
-    /// this version (v1 or v2). For tls, tcp and private tunnels; an http service reads
+    /// Send the visitor's address to the service: start each connection with a PROXY protocol
+    /// header of this version (v1 or v2). For tls, tcp and private tunnels; an http service reads
     /// X-Forwarded-For
     #[arg(long, value_name = "VERSION", help_heading = SERVICE, hide_short_help = true)]
     proxy_protocol: Option<ProxyProtocol>,
 
-    /// Of a folder: serve names with a dot in front, too
+    /// For a folder: also serve names that start with a dot
     #[arg(long, help_heading = SERVICE, hide_short_help = true)]
     hidden: bool,
 
-    /// Answer with a folder's index.html where there is no such file
+    /// For a folder: serve index.html for paths without a file
     #[arg(long, help_heading = SERVICE)]
     spa: bool,
 
-    /// A label of this client (repeatable)
+    /// Label of this client (repeatable)
     #[arg(long = "client-label", value_name = "KEY=VALUE", value_parser = pair, help_heading = CONNECTION, hide_short_help = true)]
     client_labels: Vec<(String, String)>,
 
-    /// The interval of heartbeats; three silent ones, and at least 10 s, are a loss
+    /// Interval of heartbeats; the connection is lost after three missed ones, and at least 10 s
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = heartbeat, help_heading = CONNECTION, hide_short_help = true)]
     heartbeat: Duration,
 
-    /// Show the address as a QR code, too
+    /// Also show the address as a QR code
     #[arg(long, help_heading = DISPLAY)]
     qr: bool,
 
@@ -101,9 +101,9 @@ pub(crate) struct Args {
     #[arg(long, help_heading = DISPLAY)]
     no_panel: bool,
 
-    /// Show requests at ADDRESS or PORT (127.0.0.1:4040), or `off`
+    /// Show requests in a local web page at ADDRESS or PORT, or `off`
     ///
-    /// Without an address it is 127.0.0.1:4040, or the next port that is free.
+    /// Default: 127.0.0.1:4040, or the next free port.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -114,7 +114,7 @@ pub(crate) struct Args {
     )]
     inspect: Option<Inspect>,
 
-    /// How tunnels and connections are written
+    /// Output format for tunnels and connections
     #[arg(long, short, value_enum, default_value_t, help_heading = DISPLAY)]
     output: Format,
 
@@ -122,12 +122,11 @@ pub(crate) struct Args {
     connection: Connection,
 }
 
-/// Forwards until a signal or a refusal. What a network can cause is no end: it is told, and the
-/// tunnel comes back.
+/// Forwards until a signal or a refusal. Network failures are reported, and the tunnel is restored.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let workers = Workers::per_core("svc-agent")
         .map_err(|error| Failure::of("the workers cannot be started", error))?;
-    // Served as long as this is held.
+    // The folder is served until this guard is dropped.
     let (target, _folder) = args.target(workers.handles())?;
     let properties = args.tunnel.properties(&target)?;
     let destination = args.destination(target.clone(), &properties)?;
@@ -149,8 +148,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let mut report = Report::new(args.output, named.clone(), engine.clone());
     report.inspector(inspection.url());
     let streams = Streams::default();
-    let (observer, mut told) = streams.observe();
-    let mut look = Look::default();
+    let (observer, mut stream_events) = streams.observe();
+    let mut interactive = InteractiveOutput::default();
     let mut tap = inspection.tap();
     if args.output == Format::Text && !args.no_panel && screen::is_there() {
         let requests = inspection.subscribe();
@@ -167,19 +166,19 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         let feeds = Feeds {
             status: tunnel.status(),
             round_trip: agent.round_trip(),
-            streams: told,
+            streams: stream_events,
             lost: streams.lost,
             requests,
             knows_host_header: args.host_header.is_some(),
             show_code: args.qr,
         };
-        look.panel = Some(Panel::start(about, feeds, shutdown.clone())?);
-        told = mpsc::channel(1).1;
+        interactive.panel = Some(Panel::start(about, feeds, shutdown.clone())?);
+        stream_events = mpsc::channel(1).1;
     } else {
         report = report.with_code(args.qr);
         if args.output == Format::Text && args.host_header.is_none() && takes_host {
             let (advice, own) = Advice::of(&inspection, target);
-            look.advice = Some(advice);
+            interactive.advice = Some(advice);
             tap = tap.or(own);
         }
     }
@@ -201,26 +200,27 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         tokio::select! {
             biased;
             () = &mut stopping => {
-                look.end().await?;
+                interactive.end().await?;
                 inspection.end().await;
                 return report.closed(&Closed::Asked);
             }
             Ok(()) = status.changed() => {
                 let now = status.borrow_and_update().clone();
                 inspection.status(&now);
-                if look.is_plain() {
+                if interactive.is_plain() {
                     report.status(&now)?;
                 }
             }
-            Some(stream) = told.recv() => report.stream(&stream)?,
-            () = look.changed() => {}
+            Some(stream) = stream_events.recv() => report.stream(&stream)?,
+            () = interactive.changed() => {}
             closed = &mut forwarding, if !over => {
                 over = true;
-                // While stopping, what was accepted is still being served.
+                // Accepted visitors are still served during the shutdown.
                 if !shutdown.drain().is_cancelled() {
-                    look.end().await?;
+                    interactive.end().await?;
                     report.closed(&closed)?;
-                    // A tunnel that was taken over still serves those that it has accepted.
+                    // A tunnel that another agent took over still serves the visitors that it
+                    // accepted.
                     tokio::select! {
                         _drained = agent.close(signals::DRAIN) => {}
                         () = shutdown.drain().cancelled() => {
@@ -235,7 +235,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
 }
 
 impl Args {
-    /// Where the streams go; a folder is served from here on.
+    /// Returns the target of the streams, and starts to serve a folder.
     fn target(&self, runtimes: &[Handle]) -> Result<(Target, Option<Folder>), Failure> {
         let path = match &self.source {
             Source::Service(_) if self.hidden || self.spa => {
@@ -254,7 +254,7 @@ impl Args {
         Ok((Target::Unix(folder.socket()), Some(folder)))
     }
 
-    /// What is told to the service, as far as it can be.
+    /// Applies the options that describe visitors to the service, as far as the protocol allows.
     fn destination(&self, target: Target, properties: &Properties) -> Result<Destination, Failure> {
         let is_http = properties.protocol == Some(Protocol::Http);
         let has_tls = properties.upstream_tls == Some(true);
@@ -264,7 +264,7 @@ impl Args {
             )
             .hint("leave out what says otherwise"));
         }
-        // A PROXY header says whose a connection is, so the connection must be one visitor's.
+        // A PROXY header names one visitor, so the connection must belong to that visitor.
         if self.proxy_protocol.is_some() && is_http {
             return Err(Failure::usage(
                 "--proxy-protocol is not for http tunnels: a connection to the service carries \
@@ -299,8 +299,8 @@ impl Args {
     }
 }
 
-/// Streams are told through a bounded queue: a terminal that does not keep up must not hold
-/// visitors. Those that do not fit are counted.
+/// Reports streams through a bounded queue, so that a slow terminal does not delay visitors.
+/// Streams that do not fit are counted.
 #[derive(Default)]
 struct Streams {
     lost: Arc<AtomicU64>,
@@ -308,11 +308,11 @@ struct Streams {
 
 impl Streams {
     fn observe(&self) -> (impl Fn(StreamEvent) + use<>, mpsc::Receiver<StreamEvent>) {
-        let (told, streams) = mpsc::channel(LINES);
+        let (stream_events, streams) = mpsc::channel(LINES);
         let lost = Arc::clone(&self.lost);
         let observer = move |stream| {
             // A full queue loses the line, not the stream.
-            if told.try_send(stream).is_err() {
+            if stream_events.try_send(stream).is_err() {
                 lost.fetch_add(1, Ordering::Relaxed);
             }
         };
@@ -320,20 +320,20 @@ impl Streams {
     }
 }
 
-/// What a person looks at beside the lines of the report.
+/// Panel or advice that is shown beside the report.
 #[derive(Default)]
-struct Look {
+struct InteractiveOutput {
     panel: Option<Panel>,
     advice: Option<Advice>,
 }
 
-impl Look {
-    /// Whether the report's lines are what is shown.
+impl InteractiveOutput {
+    /// True if the report's lines are the visible output.
     fn is_plain(&self) -> bool {
         self.panel.is_none()
     }
 
-    /// Waits for something that is to be said, and says it. Cancel safe.
+    /// Waits for the next message and prints it. Cancel safe.
     async fn changed(&mut self) {
         match self {
             Self {
@@ -358,7 +358,7 @@ impl Look {
         }
     }
 
-    /// Gives the terminal back, and leaves there what was shown.
+    /// Restores the terminal, and prints a summary of the panel.
     async fn end(&mut self) -> Result<(), Failure> {
         let Some(panel) = self.panel.take() else {
             return Ok(());
@@ -373,19 +373,19 @@ impl Look {
     }
 }
 
-/// Looks at the first answers of a service for signs that it refuses the public name.
+/// Checks the first responses of a service for signs that it rejects the public host name.
 struct Advice {
     requests: Subscription,
     left: u32,
 }
 
 impl Advice {
-    /// With the tap that it needs where nothing else is inspected; it costs nothing any more when
-    /// this is dropped.
+    /// Creates the tap that it needs unless requests are inspected already. Dropping this stops the
+    /// cost.
     fn of(inspection: &Inspection, target: Target) -> (Self, Option<Arc<dyn Tap>>) {
         let of = |requests| Self {
             requests,
-            left: LOOKED_AT,
+            left: MAX_CHECKED_RESPONSES,
         };
         if let Some(requests) = inspection.subscribe() {
             return (of(requests), None);
@@ -394,7 +394,7 @@ impl Advice {
         (of(own.subscribe()), Some(own.tap(target)))
     }
 
-    /// What to do; nothing when there is no more to look at.
+    /// Advice to print. `None` after the last response to check.
     async fn next(&mut self) -> Option<String> {
         while self.left > 0 {
             let Update::Exchange(summary) = self.requests.next().await? else {
@@ -411,7 +411,7 @@ impl Advice {
     }
 }
 
-/// Why the tunnel is over, when nobody asked for that.
+/// The failure for a tunnel that closed without a request of the user.
 pub(crate) fn ended(closed: &Closed) -> Failure {
     match closed {
         Closed::Refused(refusal) => refusal.into(),
@@ -421,7 +421,7 @@ pub(crate) fn ended(closed: &Closed) -> Failure {
     }
 }
 
-/// What the protocol allows.
+/// Parses an interval that the protocol allows.
 pub(crate) fn heartbeat(text: &str) -> Result<Duration, String> {
     let interval = time::duration(text)?;
     if (MIN_HEARTBEAT..=MAX_HEARTBEAT).contains(&interval) {
@@ -431,7 +431,7 @@ pub(crate) fn heartbeat(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Headings of the help; the second is that of the flags that every command has.
+/// Headings of the help. The second one is for flags that every command has.
 const DISPLAY: &str = "Display";
 const CONNECTION: &str = "Connection";
 
@@ -439,8 +439,8 @@ const CONNECTION: &str = "Connection";
 const MIN_HEARTBEAT: Duration = Duration::from_millis(100);
 const MAX_HEARTBEAT: Duration = Duration::from_mins(5);
 
-/// Lines that wait for the terminal: a burst of a thousand visitors, begin and end.
+/// Lines that wait for the terminal: a burst of a thousand visitors, with start and end.
 const LINES: usize = 2048;
 
-/// A service that refuses a name does so from the first answer on; nobody looks at all of them.
-const LOOKED_AT: u32 = 20;
+/// A service that rejects a name does so from the first response on, so a few are enough.
+const MAX_CHECKED_RESPONSES: u32 = 20;

@@ -1,4 +1,4 @@
-//! `svc login`, `svc whoami`: which platform commands speak to, and as whom.
+//! `svc login` and `svc whoami`: sign in to a platform, and show the identity of the token.
 
 mod device;
 
@@ -37,20 +37,19 @@ pub(crate) struct LoginArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// A permission to ask for (repeatable); without it, those to create a project and publish in
-    /// it
+    /// Permission to request (repeatable). Default: those to create a project and publish in it
     #[arg(long = "scope", value_name = "PERMISSION", conflicts_with_all = ["token_stdin", "token_file"])]
     scopes: Vec<String>,
 
-    /// Open no browser
+    /// Do not open a browser
     #[arg(long)]
     no_browser: bool,
 
-    /// Where the token is kept
+    /// Storage of the token
     #[arg(long, value_enum, default_value_t)]
     token_storage: StorageOption,
 
-    /// How it is told who signed in
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -58,13 +57,13 @@ pub(crate) struct LoginArgs {
     flags: SessionFlags,
 }
 
-/// Where a token is kept.
+/// Storage of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum StorageOption {
-    /// In the file of the context, for its owner alone.
+    /// In the file of the context, readable only by its owner.
     #[default]
     File,
-    /// In the keyring of the system, where the build has it.
+    /// In the system keyring, if the build supports it.
     Keyring,
 }
 
@@ -73,7 +72,7 @@ enum StorageOption {
 #[command(after_help = "Example:
   svc whoami --output json")]
 pub(crate) struct WhoamiArgs {
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -81,11 +80,11 @@ pub(crate) struct WhoamiArgs {
     flags: SessionFlags,
 }
 
-/// Takes the token that is given, or has a person approve one, and keeps it once the platform said
-/// whose it is.
+/// Uses the given token, or lets the user approve a new one, and stores it after the platform has
+/// confirmed its owner.
 pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     if args.token_storage == StorageOption::Keyring {
-        // Nobody is asked to approve a token that cannot be kept.
+        // A token that cannot be stored is not requested.
         keyring::ready()?;
     }
     let directory = config_directory(args.flags.config.as_ref())
@@ -128,18 +127,18 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     }
 }
 
-/// Where a login goes.
+/// The context that a login writes.
 struct Place {
     directory: PathBuf,
     name: String,
-    /// What was kept there.
+    /// The previous content of the context.
     before: Option<Context>,
     storage: StorageOption,
     ca_file: Option<PathBuf>,
     address: ApiUrl,
 }
 
-/// What was kept, where it is of this platform.
+/// Returns the previous context if it is for this platform.
 fn same<'a>(before: Option<&'a Context>, address: &ApiUrl) -> Option<&'a Context> {
     before.filter(|before| {
         let kept = before.api_url.as_deref().map(str::parse::<ApiUrl>);
@@ -153,27 +152,27 @@ async fn approved(place: &Place, scope: Permissions, args: &LoginArgs) -> Result
     let token = device::token(&server, scope, args.output, !args.no_browser).await?;
     let kept = keep(place, token.expose().to_owned(), args.output).await;
     if kept.is_err() {
-        // Nobody has it any more. That it could not be kept is what is told.
+        // No copy of the token is left. The storage error is reported, not this one.
         drop(server.revoke(&token).await);
     }
     kept
 }
 
-/// Asks the platform whose token it is, and keeps it.
+/// Checks the token at the platform and stores it.
 async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failure> {
     let (directory, name) = (&place.directory, place.name.as_str());
     let flags = SessionFlags {
         api_url: Some(place.address.to_string()),
         token: Some(token.clone()),
         ca_file: place.ca_file.clone(),
-        // What is kept is not to help here: the token that was given is what is checked.
+        // Stored values must not help here: only the given token is checked.
         context: None,
         config: Some(directory.clone()),
     };
     let session = flags.open()?;
     let whoami = ask(&session).await?;
     let address = session.platform.address().to_string();
-    // Who signs in there again goes on with what was selected.
+    // A new login on the same platform keeps the selected project.
     let same = same(place.before.as_ref(), &place.address);
     let workspace_id = match whoami.workspace_ids.as_slice() {
         [only] => Some(only.clone()),
@@ -188,7 +187,7 @@ async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failur
     };
     let account = context.token.account();
     if let Err(failure) = context.save(directory, name) {
-        // Without the file nobody would find it.
+        // Without the file, the keyring entry would be unreachable.
         account.map_or(Ok(()), Account::forget)?;
         return Err(failure);
     }
@@ -216,14 +215,15 @@ async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failur
     }
 }
 
-/// Puts the token where it is to be kept; the file of the context follows.
+/// Stores the token. The caller writes the file of the context afterwards.
 async fn stored(place: &Place, token: String) -> Result<TokenStorage, Failure> {
     if place.storage == StorageOption::File {
         return Ok(TokenStorage::Token(token));
     }
     let account = context::account(&place.directory, &place.name)?;
     let kept = account.clone();
-    // In a thread of its own: the keyring may wait for its owner, and a signal still ends us.
+    // Runs in a separate thread, because the keyring may wait for its owner. A signal must still
+    // stop the process.
     let keeping = tokio::task::spawn_blocking(move || kept.keep(&Token::new(&token)));
     keeping
         .await
@@ -231,7 +231,7 @@ async fn stored(place: &Place, token: String) -> Result<TokenStorage, Failure> {
     Ok(TokenStorage::KeyringAccount(account))
 }
 
-/// Who the token speaks for.
+/// Shows the identity of the token.
 pub(crate) async fn whoami(args: WhoamiArgs) -> Result<(), Failure> {
     let session = args.flags.open()?;
     let whoami = ask(&session).await?;
@@ -286,7 +286,7 @@ fn kind(kind: CallerKind) -> &'static str {
     }
 }
 
-/// The token, where one is given.
+/// The given token, if there is one.
 fn token(args: &LoginArgs) -> Result<Option<String>, Failure> {
     let given = args.flags.token.as_ref().filter(|token| !token.is_empty());
     let text = if let Some(path) = &args.token_file {
@@ -310,7 +310,7 @@ fn token(args: &LoginArgs) -> Result<Option<String>, Failure> {
     Ok(Some(text.to_owned()))
 }
 
-/// Reads a token, and no more than one is long.
+/// Reads a token with a size limit.
 pub(super) fn read(source: impl Read) -> Result<String, Failure> {
     let mut text = String::new();
     source
@@ -325,5 +325,5 @@ fn absolute(path: &PathBuf) -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::of(&format!("{} is no file", path.display()), error))
 }
 
-/// A token has at most 8 KiB; more is something else.
+/// A token has at most 8 KiB. Longer input is not a token.
 const MAX_TOKEN: u64 = 16 * 1024;

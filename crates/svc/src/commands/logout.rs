@@ -1,4 +1,4 @@
-//! `svc logout`: ends a token where it was issued, then forgets it.
+//! `svc logout`: revokes a token at its platform and deletes it locally.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::{
 #[command(after_help = "Example:
   svc logout")]
 pub(crate) struct Args {
-    /// The context to forget; without it, the selected one, else `default`
+    /// Context to delete. Default: the selected one, or else `default`
     #[arg(
         long,
         env = "SVC_CONTEXT",
@@ -28,17 +28,16 @@ pub(crate) struct Args {
     )]
     context: Option<String>,
 
-    /// The directory of the configuration
+    /// Configuration directory
     #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     config: Option<PathBuf>,
 }
 
-/// Revokes the token of a context, as far as the platform can be reached, and removes it here
-/// whatever came of that. A keyring that cannot be reached keeps the context: the token is still
-/// there.
+/// Revokes the token of a context if the platform is reachable, and deletes it locally in any case.
+/// If the keyring is unavailable, the context is kept because the token is still there.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let directory = config_directory(args.config.as_ref());
-    // The one that `svc login` writes.
+    // The context that `svc login` writes.
     let given = args.context.filter(|name| !name.is_empty());
     let name = given
         .or_else(|| directory.as_deref().and_then(context::selected))
@@ -48,7 +47,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         none();
         return Ok(());
     };
-    // A file that cannot be read is removed all the same: it may hold a token.
+    // An unreadable file is removed as well, because it may contain a token.
     let kept = Context::read(&directory, &name);
     let end = match &kept {
         Ok(None) => {
@@ -58,7 +57,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         Ok(Some(context)) => end(context).await,
         Err(_broken) => Ok(End::Unknown),
     };
-    // Before the file: without it nobody would know what to look for in the keyring.
+    // The keyring entry is removed before the file, because only the file contains its account
+    // name.
     let account = kept.as_ref().ok().and_then(Option::as_ref);
     if let Some(account) = account.and_then(|context| context.token.account()) {
         account.forget()?;
@@ -81,13 +81,13 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What became of a token.
+/// Result of revoking a token.
 enum End {
-    /// It is good for nothing any more.
+    /// The token is revoked.
     Revoked,
-    /// It was not issued to the command line, which does not end it.
+    /// The token was not issued to the command line, so it cannot revoke it.
     Valid,
-    /// There is no platform to ask.
+    /// There is no platform, so the token cannot be revoked.
     Unknown,
 }
 
@@ -100,7 +100,7 @@ async fn end(context: &Context) -> Result<End, Failure> {
     let token = context.token.token()?;
     let server = AuthorizationServer::discover(address.clone(), ca_file).await?;
     server.revoke(&token).await?;
-    // The endpoint says yes to whatever it does not hold (RFC 7009 section 2.2).
+    // The endpoint also reports success for an unknown token (RFC 7009 section 2.2).
     let platform = Platform::new(address, token, context.ca_file.clone())?;
     let who: Result<Whoami, _> = platform.call(WHOAMI, &[]).answer().await;
     match who.map_err(Failure::from) {

@@ -1,4 +1,4 @@
-//! `svc man`: manual pages; `svc help exit-codes`: how commands end.
+//! `svc man`: manual pages. `svc help exit-codes`: the exit codes.
 
 use std::{
     ffi::OsString,
@@ -44,12 +44,12 @@ pub(crate) fn run(args: &Args, mut root: Command) -> Result<(), Failure> {
     }
 }
 
-/// Whether the command line is `svc help exit-codes`: a topic that is no command.
+/// True if the command line is `svc help exit-codes`, a help topic that is not a command.
 pub(crate) fn is_topic(arguments: &[OsString]) -> bool {
     matches!(arguments, [_, help, topic] if help == "help" && topic == "exit-codes")
 }
 
-/// Tells the topic.
+/// Prints the topic.
 pub(crate) fn topic() -> ExitCode {
     match output::line(EXIT_CODES.trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -57,7 +57,7 @@ pub(crate) fn topic() -> ExitCode {
     }
 }
 
-/// As `docs/command-line.md` has them.
+/// The same text as in `docs/command-line.md`.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done, or stopped by a signal

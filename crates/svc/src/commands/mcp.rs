@@ -1,5 +1,5 @@
-//! `svc mcp`: the platform's tools for AI clients of this machine, on standard input and output,
-//! and tunnels to its ports.
+//! `svc mcp`: an MCP server on standard input and output for local AI clients, with the platform's
+//! tools and tunnels to local ports.
 
 mod network;
 mod tunnels;
@@ -22,7 +22,7 @@ use crate::{
 #[command(after_help = "Example:
   claude mcp add svc -- svc mcp")]
 pub(crate) struct Args {
-    /// The engine of local tunnels, `host:port`
+    /// The engine for local tunnels, `host:port`
     #[arg(
         long,
         env = "SVC_ENGINE",
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     flags: SessionFlags,
 }
 
-/// Serves until standard input ends or a signal comes; tunnels end with it.
+/// Serves until standard input ends or a signal arrives. Its tunnels end with it.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let shutdown = signals::listen(signals::DRAIN)?;
     let flags = args.flags;

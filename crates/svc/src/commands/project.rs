@@ -23,7 +23,7 @@ use crate::{
     prompt,
 };
 
-/// What can be done with projects.
+/// The subcommands of `svc project`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List projects
@@ -38,17 +38,17 @@ pub(crate) enum Command {
     Transfer(TransferArgs),
     /// Delete a project
     Delete(DeleteArgs),
-    /// Read or change the policy of a project
+    /// Show or change the policy of a project
     Settings(Box<settings::SettingsArgs>),
     /// Show the plan of a project
     Plan(records::PlanArgs),
-    /// Show what the tunnels of a project carried
+    /// Show the traffic of a project's tunnels
     Usage(records::UsageArgs),
     /// List requests and connections
     Logs(Box<records::LogsArgs>),
     /// List stored events
     Events(Box<records::EventsArgs>),
-    /// Tell endpoints of a project's events
+    /// Manage webhooks for the events of a project
     #[command(subcommand)]
     Webhooks(Box<webhooks::Command>),
     /// Reserve TCP ports for a project
@@ -60,31 +60,31 @@ pub(crate) enum Command {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project list --q stag --sort name --output json")]
 pub(crate) struct ListArgs {
-    /// Only those whose name or endpoint has this in it
+    /// Only projects whose name or endpoint contains this text
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
 
-    /// Only those of this workspace (id or name)
+    /// Only projects of this workspace (id or name)
     #[arg(long, value_name = "WORKSPACE")]
     workspace: Option<String>,
 
-    /// What the list is sorted by
+    /// Sort key
     #[arg(long, value_parser = ["id", "name", "endpoint", "status", "plan", "deployment"])]
     sort: Option<String>,
 
-    /// The direction
+    /// Sort order
     #[arg(long, value_parser = ["asc", "desc"])]
     order: Option<String>,
 
-    /// The page, from 1
+    /// Page number, starting at 1
     #[arg(long, value_name = "N")]
     page: Option<u32>,
 
-    /// Projects of a page, up to 100
+    /// Projects per page, up to 100
     #[arg(long, value_name = "N")]
     page_size: Option<u32>,
 
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -92,14 +92,14 @@ pub(crate) struct ListArgs {
     flags: SessionFlags,
 }
 
-/// A project that is named, and how it is shown.
+/// A named project, and the output format.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project use staging")]
 pub(crate) struct UseArgs {
     /// The project: endpoint, id or name
     project: String,
 
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -117,7 +117,7 @@ pub(crate) struct RenameArgs {
     /// The new name
     name: String,
 
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -136,7 +136,7 @@ pub(crate) struct TransferArgs {
     #[arg(long, value_name = "WORKSPACE")]
     to: String,
 
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -151,7 +151,7 @@ pub(crate) struct DeleteArgs {
     /// The project: endpoint, id or name
     project: String,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
@@ -159,14 +159,14 @@ pub(crate) struct DeleteArgs {
     flags: SessionFlags,
 }
 
-/// Which project is meant, for commands that have a selected one.
+/// The project argument of commands that default to the selected one.
 #[derive(Debug, Args)]
 pub(crate) struct OnProject {
-    /// The project: endpoint, id or name; without it, the selected one
+    /// The project: endpoint, id or name. Default: the selected one
     #[arg(long, value_name = "PROJECT")]
     pub(crate) project: Option<String>,
 
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     pub(crate) output: Format,
 
@@ -174,7 +174,7 @@ pub(crate) struct OnProject {
     pub(crate) flags: SessionFlags,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List(args) => list(args).await,
@@ -228,7 +228,7 @@ async fn list(args: ListArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says where a list goes on.
+/// Prints a hint if the list has more pages.
 fn more(paging: &Paging) {
     if paging.total_pages > u64::from(paging.page) {
         output::message(&format!(
@@ -311,7 +311,7 @@ async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks before something goes for good; whoever cannot be asked says so on the command line.
+/// Asks for confirmation before a permanent deletion. Scripts confirm with a flag.
 pub(super) fn confirm_deletion(what: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -327,7 +327,7 @@ pub(super) fn confirm_deletion(what: &str, yes: bool) -> Result<(), Failure> {
     }
 }
 
-/// One project.
+/// Prints one project.
 pub(super) fn show(format: Format, project: &Project) -> Result<(), Failure> {
     match format {
         Format::Json => output::json(project),

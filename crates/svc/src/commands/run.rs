@@ -1,8 +1,8 @@
-//! `svc run`: many tunnels, from a file and from the labels of containers, for as long as it runs.
+//! `svc run`: runs many tunnels, from a file and from container labels.
 //!
-//! [`mod@file`] is what may be written, [`plan`] what it means, [`agent_set`] what runs. This file is the
-//! loop between them: it applies what is wanted, tells what happens, and tells a supervisor how
-//! things stand.
+//! [`mod@file`] defines the file format, [`plan`] the checked configuration, and [`agent_set`] the
+//! running agents. This file is the loop between them: it applies changes, reports events, and
+//! notifies a supervisor of the state.
 
 mod agent_set;
 mod docker;
@@ -62,20 +62,20 @@ use crate::{
 A change of the file is applied while it runs; SIGHUP applies it at once, and asks once more for
 what was refused. A file that is wrong changes nothing.")]
 pub(crate) struct Args {
-    /// The file (YAML); without it, `svc.yaml` here, else `agent.yaml` in the directory of the
-    /// configuration
+    /// Configuration file (YAML). Default: `svc.yaml` in the current directory, or else
+    /// `agent.yaml` in the configuration directory
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Check the file, tell everything that is wrong with it, and end
+    /// Check the file, list all errors and exit
     #[arg(long)]
     check: bool,
 
-    /// Print the JSON Schema of the file and end
+    /// Print the JSON Schema of the file and exit
     #[arg(long, conflicts_with_all = ["file", "check"])]
     schema: bool,
 
-    /// The file that holds the token
+    /// File with the token
     #[arg(
         long,
         env = "SVC_TOKEN_FILE",
@@ -85,7 +85,7 @@ pub(crate) struct Args {
     )]
     token_file: Option<PathBuf>,
 
-    /// How tunnels and connections are written
+    /// Output format for tunnels and connections
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -96,7 +96,7 @@ pub(crate) struct Args {
     connection: Connection,
 }
 
-/// Runs tunnels until a signal, or until no engine takes the token.
+/// Runs tunnels until a signal, or until no engine accepts the token.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     if args.schema {
         return output::line(&format!("{:#}", schema()));
@@ -139,37 +139,37 @@ pub(super) fn schema() -> serde_json::Value {
     daemon::config::schema::<file::AgentFile>()
 }
 
-/// Everything of a run that has one owner.
+/// State of a run.
 struct RunTasks {
     args: Args,
     report: Report,
     file: Option<PathBuf>,
     files: Files,
-    /// What was in the files that were applied, or refused.
+    /// The file contents that were last applied or rejected.
     handled: Contents,
     loaded: LoadedFile,
     docker: Option<Docker>,
     fleet: AgentSet,
     supervisor: Supervisor,
     shutdown: Shutdown,
-    /// Whether the file as it stands is refused.
+    /// True if the current file is rejected.
     rejected: bool,
     ready: bool,
     status: String,
 }
 
-/// A checked file, and what its engines are.
+/// A checked file, with the configuration of its engines.
 struct LoadedFile {
     plan: Plan,
     engines: BTreeMap<EngineName, Config>,
 }
 
 impl RunTasks {
-    /// Applies the first configuration. What is wrong with it is the end.
+    /// Applies the first configuration. An error in it is final.
     async fn begin(&mut self) -> Result<(), Failure> {
         self.files.set(self.file.iter().cloned().collect());
         let contents = self.files.read().await;
-        self.loaded = self.load(contents).await.map_err(all_told)?;
+        self.loaded = self.load(contents).await.map_err(print_all_but_last)?;
         let applied = self.apply(false)?;
         self.report.applied(&applied)
     }
@@ -186,7 +186,7 @@ impl RunTasks {
             beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
             beats
         });
-        let patience = Instant::now() + READY;
+        let patience = Instant::now() + READY_TIMEOUT;
         let drain = self.shutdown.drain().clone();
         let mut ended = Ok(());
         loop {
@@ -229,7 +229,7 @@ impl RunTasks {
                 target,
             } => {
                 if !self.fleet.note(&key, &status) {
-                    // It was removed meanwhile, which was told.
+                    // The tunnel was removed meanwhile, and the removal was reported.
                     return Ok(());
                 }
                 let port = self.fleet.engine_port(&key);
@@ -244,7 +244,7 @@ impl RunTasks {
         }
     }
 
-    /// Applies what the files hold now, or says why it is refused.
+    /// Applies the current files, or reports why they are rejected.
     async fn reload(&mut self, contents: Contents, asked: bool) -> Result<(), Failure> {
         self.supervisor.reloading();
         let told = match self.load(contents).await {
@@ -267,7 +267,7 @@ impl RunTasks {
             }
             Err(errors) => self.reject(&errors),
         };
-        // The supervisor waits for the end of what it was told has begun.
+        // The supervisor waits for the end of the reload that it was notified of.
         self.supervisor.ready();
         told
     }
@@ -277,8 +277,8 @@ impl RunTasks {
         self.report.rejected(errors)
     }
 
-    /// Reads and checks the file, and looks at the tokens that it names as at itself: who replaces
-    /// one wants it used.
+    /// Reads and checks the file. The token files that it names are watched like the file itself,
+    /// because a replaced token must take effect.
     async fn load(&mut self, mut contents: Contents) -> Result<LoadedFile, Vec<ConfigError>> {
         let read = self.read_plan(&contents);
         if let Ok(plan) = &read {
@@ -288,7 +288,7 @@ impl RunTasks {
             if !paths.iter().all(|path| contents.contains_key(path)) {
                 self.files.set(paths);
                 let tokens = self.files.read().await;
-                // The file is the one that was read; a newer one is seen at the next look.
+                // The file is the version that was read. A newer one is noticed at the next poll.
                 let new = tokens
                     .into_iter()
                     .filter(|(path, _)| Some(path) != self.file.as_ref());
@@ -318,7 +318,7 @@ impl RunTasks {
         Err(vec![ConfigError::new("", message)])
     }
 
-    /// Brings what runs in line with the file and the containers.
+    /// Updates the running tunnels to match the file and the containers.
     fn apply(&mut self, again: bool) -> Result<AppliedChanges, Failure> {
         let mut wanted = self.loaded.plan.tunnels.clone();
         if let Some(docker) = &mut self.docker {
@@ -347,7 +347,7 @@ impl RunTasks {
         }
     }
 
-    /// Says to the supervisor how things stand, when that has changed.
+    /// Notifies the supervisor when the state has changed.
     fn tell_supervisor(&mut self, late: bool) {
         let (online, pending) = (
             self.fleet.count(State::Online),
@@ -375,7 +375,7 @@ impl RunTasks {
         }
     }
 
-    /// Leaves the engines; what was accepted is served to its end, and told.
+    /// Closes the agents. Accepted streams are served to their end and reported.
     async fn stop(
         &mut self,
         news: &mut mpsc::Receiver<TunnelReport>,
@@ -413,9 +413,9 @@ fn check(args: &Args, file: Option<&Path>) -> Result<(), Failure> {
         let name = path.display().to_string();
         let bytes = daemon::files::read_bounded(path, daemon::config::MAX_FILE_BYTES)
             .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
-        plan = Plan::read(&name, &bytes).map_err(all_told)?;
+        plan = Plan::read(&name, &bytes).map_err(print_all_but_last)?;
     }
-    // Where the file is checked need not be where it is used.
+    // The machine that checks the file may lack the tokens of the one that uses it.
     if let Err((key, failure)) = args.engines(&plan) {
         let at = if key.is_empty() {
             String::new()
@@ -427,8 +427,8 @@ fn check(args: &Args, file: Option<&Path>) -> Result<(), Failure> {
     output::line("the configuration is good")
 }
 
-/// The last error is the failure, those before it are told here.
-fn all_told(mut errors: Vec<ConfigError>) -> Failure {
+/// Prints all errors but the last one, and returns the last as the failure.
+fn print_all_but_last(mut errors: Vec<ConfigError>) -> Failure {
     let last = errors.pop();
     for error in errors {
         output::message(&format!("error[usage]: {error}"));
@@ -437,8 +437,8 @@ fn all_told(mut errors: Vec<ConfigError>) -> Failure {
     Failure::usage(text).hint("`svc run --schema` describes every key")
 }
 
-/// Lines that wait for the terminal: a burst of a thousand visitors, begin and end.
+/// Lines that wait for the terminal: a burst of a thousand visitors, with start and end.
 const LINES: usize = 2048;
-/// An engine that is away at the start of the machine is no failed start: by then the process is
-/// said to serve, and that it waits is in its status.
-const READY: Duration = Duration::from_secs(20);
+/// An engine that is unreachable at the start of the machine does not make the start fail. After
+/// this time the process is reported as ready, and its status shows that it waits.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
-//! The commands that serve: everything of this program that an agent does not need.
+//! The server commands: everything in this program that an agent does not need.
 //!
-//! A build without the feature `server` is a small agent. It has none of the servers' crates, and
-//! `absent.rs` in this module's place.
+//! A build without the feature `server` is a small agent without the servers' crates. In that build
+//! `absent.rs` replaces this module.
 
 mod engine;
 mod platform;
@@ -14,20 +14,20 @@ use daemon::logs::Level;
 
 use crate::{failure::Failure, logging::set_up_logs};
 
-/// What runs until it is told to stop.
+/// The server commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start everything on this machine, on loopback, for development and for a first look
+    /// Start everything on this machine, on loopback, for development and evaluation
     Up(up::Args),
     /// Run an engine
     Engine(engine::Args),
-    /// Run the control plane: people, workspaces, projects, credentials
+    /// Run the control plane: users, workspaces, projects, credentials
     Platform(platform::Args),
     /// Run a TURN relay
     Turn(turn::Args),
 }
 
-/// Runs one of them to its end. Servers log as their configuration says, or as `log` does.
+/// Runs a server command. The log filter comes from the server's configuration or from `log`.
 pub(crate) async fn run(command: Command, log: Option<&str>) -> Result<(), Failure> {
     match command {
         Command::Engine(args) => engine::run(args, log).await,

@@ -1,6 +1,7 @@
-//! `svc service`: the agent as a service of the system or of one person.
+//! `svc service`: the agent as a system service or a user service.
 //!
-//! Units are systemd's. Elsewhere the commands say what is missing, and what to do instead.
+//! It manages systemd units. On other systems the commands report what is missing, and suggest an
+//! alternative.
 
 #[cfg(target_os = "linux")]
 mod systemd;
@@ -12,31 +13,31 @@ use clap::{Args, Subcommand};
 
 use crate::failure::{Code, Failure};
 
-/// What can be done with the service.
+/// The subcommands of `svc service`.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:
   svc service print /etc/svc/agent.yaml --token-file /etc/svc/token
   sudo svc service install /etc/svc/agent.yaml --token-file /etc/svc/token
   svc service install --user")]
 pub(crate) enum Command {
-    /// Write the unit, start it, and start it with the machine from now on
+    /// Write the unit, start it, and enable it at boot
     Install(InstallArgs),
-    /// Stop the service, and remove its unit
+    /// Stop the service and remove its unit
     Uninstall(NameArgs),
-    /// Show how the service is
+    /// Show the state of the service
     Status(NameArgs),
     /// Print the unit that `install` would write
     Print(PrintArgs),
 }
 
-/// Which service.
+/// Selects a service.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NameArgs {
-    /// The service of this person, without root, instead of one of the system
+    /// Use a service of this user, without root, instead of a system service
     #[arg(long)]
     user: bool,
 
-    /// The name of the service
+    /// Name of the service
     #[arg(long, value_name = "NAME", default_value = "svc-agent", value_parser = name)]
     name: String,
 }
@@ -44,13 +45,13 @@ pub(crate) struct NameArgs {
 /// The flags of `svc service print`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PrintArgs {
-    /// The file of `svc run`; without it, /etc/svc/agent.yaml, or `agent.yaml` in the directory of
-    /// the person's configuration
+    /// Configuration file of `svc run`. Default: /etc/svc/agent.yaml, or `agent.yaml` in the user's
+    /// configuration directory
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// The file that holds the token, readable by root alone (0600); the service gets it as a
-    /// credential, and the unit never contains it
+    /// File with the token, readable only by root (0600). The service receives it as a credential,
+    /// and the unit never contains it
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
@@ -68,12 +69,12 @@ pub(crate) struct InstallArgs {
     #[command(flatten)]
     unit: PrintArgs,
 
-    /// Write the unit alone: nothing is started
+    /// Only write the unit; start nothing
     #[arg(long)]
     no_start: bool,
 }
 
-/// Runs one of the commands.
+/// Runs a subcommand.
 #[cfg(target_os = "linux")]
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
@@ -84,11 +85,11 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Runs one of the commands.
+/// Runs a subcommand.
 #[cfg(not(target_os = "linux"))]
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        // The unit is a text for another machine as well.
+        // A unit can also be printed for another machine.
         Command::Print(args) => crate::output::line(args.unit()?.text().trim_end()),
         Command::Install(_) | Command::Uninstall(_) | Command::Status(_) => Err(elsewhere()),
     }
@@ -107,7 +108,7 @@ fn elsewhere() -> Failure {
     })
 }
 
-/// What systemd takes for the name of a unit, without its ending.
+/// Accepts names that systemd allows for a unit, without the suffix.
 fn name(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !text.is_empty() && text.len() <= 200 && text.bytes().all(fits) && !text.starts_with('-') {

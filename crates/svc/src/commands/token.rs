@@ -1,4 +1,4 @@
-//! `svc token`: make tokens, with a key of one's own or at the platform, and look into any.
+//! `svc token`: creates tokens with a key or at the platform, and inspects tokens.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,7 +22,7 @@ use crate::{
     suggest, time,
 };
 
-/// What can be done with tokens.
+/// The subcommands of `svc token`.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:
   svc token mint --secret-file engine.secret --type app --client ci --ttl 24h
@@ -31,11 +31,11 @@ use crate::{
 pub(crate) enum Command {
     /// Create a short-lived token with at most your own permissions
     Create(CreateArgs),
-    /// Make a token, signed with the engine's secret or a private key
+    /// Sign a token with the engine's secret or a private key
     Mint(MintArgs),
-    /// Show what a token says; nothing is verified
+    /// Show the claims of a token; nothing is verified
     Inspect(InspectArgs),
-    /// List the permissions that there are, and what each allows
+    /// List all permissions with their meaning
     Permissions(PermissionsArgs),
 }
 
@@ -44,19 +44,19 @@ pub(crate) enum Command {
 #[command(after_help = "Example:
   svc token create --permission tunnels.resources.read-only --ttl 5m")]
 pub(crate) struct CreateArgs {
-    /// What it allows (repeatable). Default: the same permissions as your token
+    /// Permissions that it grants (repeatable). Default: the same permissions as your token
     #[arg(long = "permission", value_name = "PERMISSION")]
     permissions: Vec<String>,
 
-    /// Where it reaches: the `resources` claim, as JSON
+    /// Restrict it: the `resources` claim, as JSON
     #[arg(long, value_name = "JSON")]
     resources: Option<String>,
 
-    /// The time it lives, up to 1h; without it 5m
+    /// Lifetime, up to 1h. Default: 5m
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     ttl: Option<Duration>,
 
-    /// How it is written; as text, the token alone
+    /// Output format; as text, only the token is printed
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -84,31 +84,31 @@ pub(crate) struct MintArgs {
     #[arg(long, value_name = "FILE", group = "key")]
     key_file: Option<PathBuf>,
 
-    /// The `kid` of the key, where the engine knows several
+    /// The `kid` of the key, if the engine has several keys
     #[arg(long, value_name = "ID")]
     kid: Option<String>,
 
-    /// The kind: auth (short-lived), app, or pat
+    /// The type: auth (short-lived), app, or pat
     #[arg(long = "type", value_name = "KIND", default_value = "auth")]
     kind: TokenKind,
 
-    /// The time it lives: 5m, 24h, 90d. Without it 5m for auth, 24h for app, 90d for pat
+    /// Lifetime: 5m, 24h, 90d. Default: 5m for auth, 24h for app, 90d for pat
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     ttl: Option<Duration>,
 
-    /// The user that it speaks for
+    /// The user of the token
     #[arg(long, value_name = "ID", group = "identity")]
     user: Option<String>,
 
-    /// The application that it speaks for
+    /// The application of the token
     #[arg(long, value_name = "ID", group = "identity")]
     client: Option<String>,
 
-    /// What it allows (repeatable). Without any, everything
+    /// Permissions that it grants (repeatable). Default: all
     #[arg(long = "permission", value_name = "PERMISSION")]
     permissions: Vec<String>,
 
-    /// Where it reaches: the `resources` claim, as JSON
+    /// Restrict it: the `resources` claim, as JSON
     #[arg(long, value_name = "JSON")]
     resources: Option<String>,
 }
@@ -119,10 +119,10 @@ pub(crate) struct MintArgs {
   svc token inspect
   svc token mint --secret-file engine.secret | svc token inspect - --output json")]
 pub(crate) struct InspectArgs {
-    /// The token, or `-` to read it from stdin; without it, the one that other commands would use
+    /// The token, or `-` to read it from stdin. Default: the one that other commands use
     value: Option<String>,
 
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -134,12 +134,12 @@ pub(crate) struct InspectArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc token permissions --output json")]
 pub(crate) struct PermissionsArgs {
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Create(args) => create(args).await,
@@ -209,7 +209,7 @@ fn signing_key(args: &MintArgs) -> Result<SigningKey, Failure> {
     })
 }
 
-/// What is in a file, or on stdin.
+/// Reads a file or stdin.
 fn text_of(path: &Path) -> Result<String, Failure> {
     let text = if path == Path::new("-") {
         std::io::read_to_string(std::io::stdin())
@@ -219,13 +219,13 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     text.map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))
 }
 
-/// An identity is needed: two agents of one identity may take over each other's names.
+/// An identity is required, because two agents with one identity may take over each other's names.
 fn identity(args: &MintArgs) -> Identity {
     match (&args.user, &args.client, args.kind) {
         (Some(user), _, _) => Identity::User(user.clone()),
         (None, Some(client), _) => Identity::Client(client.clone()),
-        (None, None, TokenKind::App) => Identity::Client(ANYBODY.to_owned()),
-        (None, None, TokenKind::Pat | TokenKind::Auth) => Identity::User(ANYBODY.to_owned()),
+        (None, None, TokenKind::App) => Identity::Client(DEFAULT_IDENTITY.to_owned()),
+        (None, None, TokenKind::Pat | TokenKind::Auth) => Identity::User(DEFAULT_IDENTITY.to_owned()),
     }
 }
 
@@ -289,7 +289,7 @@ fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     }
 }
 
-/// The claims that people ask for, in words; JSON has them all.
+/// The most common claims as text. JSON output contains all of them.
 fn told(seen: &Value) -> Vec<(&'static str, String)> {
     let claims = seen.get("claims").unwrap_or(&Value::Null);
     let text = |name: &str| claims.get(name)?.as_str().map(str::to_owned);
@@ -363,5 +363,5 @@ const fn default_ttl(kind: TokenKind) -> Duration {
     }
 }
 
-/// Whom a token speaks for when nobody is named.
-const ANYBODY: &str = "svc-cli";
+/// Identity of a token if none is given.
+const DEFAULT_IDENTITY: &str = "svc-cli";

@@ -1,4 +1,4 @@
-//! `svc tunnels`: what is published now.
+//! `svc tunnels`: the current tunnels of an engine.
 
 use clap::Parser;
 use client::api::{Api, ListQuery};
@@ -19,19 +19,19 @@ use crate::{
   svc tunnels --watch
   svc tunnels --output json | jq -r '.[].host'")]
 pub(crate) struct Args {
-    /// Only those that match: `name=web`, `labels.k=v`, `publish=true`, … (repeatable)
+    /// Only matching tunnels: `name=web`, `labels.k=v`, `publish=true`, … (repeatable)
     #[arg(long = "filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
     filters: Vec<(String, Option<String>)>,
 
-    /// At most so many
+    /// Maximum number of tunnels to list
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: Option<u32>,
 
-    /// Stay, and show every change: a live table, or a line for each on a pipe
+    /// Keep running and show every change: a live table, or one line per change when piped
     #[arg(long, short, conflicts_with = "limit")]
     watch: bool,
 
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 

@@ -12,7 +12,7 @@ use crate::{failure::Failure, output, output::Format, time};
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc turn-credentials --ttl 10m --output json")]
 pub(crate) struct Args {
-    /// The time it lives, up to 1h; without it 10m
+    /// Lifetime, up to 1h. Default: 10m
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     ttl: Option<Duration>,
 
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     on: OnProject,
 }
 
-/// Issues one.
+/// Issues a credential.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let seconds = args.ttl.map(|ttl| {
         u32::try_from(ttl.as_secs()).map_err(|_too_long| Failure::usage("--ttl is at most 1h"))

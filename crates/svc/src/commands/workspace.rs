@@ -1,4 +1,4 @@
-//! `svc workspace`: workspaces and who is in them.
+//! `svc workspace`: workspaces and their members.
 
 use api::control::workspaces::{
     CREATE, DELETE, INVITE, Invite, LIST, LIST_MEMBERS, MemberList, MemberStatus, RENAME, Role,
@@ -9,12 +9,12 @@ use clap::{Parser, Subcommand};
 use super::project::confirm_deletion;
 use crate::{failure::Failure, output, output::Format, platform::SessionFlags};
 
-/// What can be done with workspaces.
+/// The subcommands of `svc workspace`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List the workspaces that you are in
+    /// List your workspaces
     List(Common),
-    /// Make a workspace for a team
+    /// Create a workspace for a team
     #[command(after_help = "Example:\n  svc workspace create \"Analytical Engines\"")]
     Create(CreateArgs),
     /// Change a workspace's name
@@ -26,16 +26,16 @@ pub(crate) enum Command {
     /// List the members of a workspace
     #[command(after_help = "Example:\n  svc workspace members \"Analytical Engines\"")]
     Members(MembersArgs),
-    /// Invite somebody into a workspace
+    /// Invite a user to a workspace
     #[command(after_help = "Example:\n  svc workspace invite grace@example.com --role member")]
     Invite(InviteArgs),
 }
 
-/// What every one of them takes.
+/// The flags of all subcommands.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc workspace list --output json")]
 pub(crate) struct Common {
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -46,7 +46,7 @@ pub(crate) struct Common {
 /// The flags of `svc workspace create`.
 #[derive(Debug, Parser)]
 pub(crate) struct CreateArgs {
-    /// The name
+    /// Name of the workspace
     name: String,
 
     #[command(flatten)]
@@ -72,7 +72,7 @@ pub(crate) struct DeleteArgs {
     /// The workspace: id or name
     workspace: String,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
@@ -86,15 +86,15 @@ pub(crate) struct MembersArgs {
     /// The workspace: id or name
     workspace: Option<String>,
 
-    /// Only those whose name or address has this in it
+    /// Only members whose name or address contains this text
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
 
-    /// The page, from 1
+    /// Page number, starting at 1
     #[arg(long, value_name = "N")]
     page: Option<u32>,
 
-    /// Members of a page, up to 100
+    /// Members per page, up to 100
     #[arg(long, value_name = "N")]
     page_size: Option<u32>,
 
@@ -105,7 +105,7 @@ pub(crate) struct MembersArgs {
 /// The flags of `svc workspace invite`.
 #[derive(Debug, Parser)]
 pub(crate) struct InviteArgs {
-    /// The address to invite
+    /// Email address to invite
     email: String,
 
     /// The role: owner, admin, member or viewer
@@ -120,7 +120,7 @@ pub(crate) struct InviteArgs {
     common: Common,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List(common) => list(common).await,

@@ -1,4 +1,4 @@
-//! Requests for control, and what is done about them.
+//! Requests for control, and their answers.
 
 use std::time::Duration;
 
@@ -12,94 +12,94 @@ use super::session::Session;
 use super::{Event, MAX_PENDING, MAX_REQUEST_TTL, REQUEST_TTL, Refused, after};
 use crate::message::{Notice, NoticeKind, limits};
 
-/// What somebody asks for.
+/// A new request for control.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
-    /// Why, for who answers: at most [`limits::MAX_ERROR`] bytes.
+    /// Reason for the person that answers: at most [`limits::MAX_ERROR`] bytes.
     pub reason: Option<String>,
-    /// Until when an answer is of use; [`REQUEST_TTL`] from now where absent.
+    /// Expiry of the request; [`REQUEST_TTL`] from now if absent.
     pub expires_at: Option<Timestamp>,
-    /// How much control is asked for.
+    /// Requested limit of control.
     pub limit: ControlLimit,
 }
 
-/// When control goes back by itself.
+/// Limits after which control is returned automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControlLimit {
-    /// After this time.
+    /// Maximum duration.
     pub time: Option<Duration>,
-    /// After so many lines were sent off: 1 is one command.
+    /// Maximum number of lines that are sent: 1 is one command.
     pub lines: Option<u32>,
 }
 
-/// One request for control.
+/// A request for control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlRequest {
-    /// Names it in this session.
+    /// Id of the request in this session.
     pub id: ControlRequestId,
-    /// Who asks.
+    /// Participant that requests control.
     pub requester: ParticipantId,
-    /// Their account.
+    /// Account of the requester.
     pub requester_user_id: Option<String>,
-    /// Who of the session answered.
+    /// Participant that answered.
     pub approver: Option<ParticipantId>,
-    /// The account of who answered.
+    /// Account of the approver.
     pub approver_user_id: Option<String>,
-    /// What the answer came with.
+    /// Credential chain of the approver.
     pub(super) approver_root: Option<Root>,
-    /// What became of it.
+    /// Status of the request.
     pub status: ControlStatus,
-    /// Why they ask.
+    /// Reason of the requester.
     pub reason: Option<String>,
-    /// How much control they ask for.
+    /// Requested limit of control.
     pub limit: ControlLimit,
-    /// When they asked.
+    /// Time of the request.
     pub created_at: Timestamp,
-    /// When it changed last.
+    /// Time of the latest change.
     pub updated_at: Timestamp,
-    /// When it was answered, or ran out.
+    /// Time of the answer or the expiry.
     pub resolved_at: Option<Timestamp>,
-    /// Until when it waits.
+    /// Expiry of a pending request.
     pub expires_at: Timestamp,
 }
 
-/// Who answers.
+/// Caller that answers a request.
 #[derive(Clone, Debug)]
 pub enum Approver {
-    /// Somebody who takes part, on their own stream: they need to have control, or to have given it.
+    /// A participant on its own stream. It must have control, or have granted it.
     Participant(ParticipantId),
-    /// The same, by a call of the API.
+    /// A participant by a call of the API, with the same requirements.
     Caller {
-        /// For whom they answer, which was judged before.
+        /// The participant for which the caller answers. The API has checked that it may.
         participant: ParticipantId,
-        /// What they came with.
+        /// Identity of the caller.
         caller: Person,
     },
-    /// Somebody who may by permission, which was judged before, by a call of the API.
+    /// An owner by a call of the API, which has checked the permission.
     Owner(Person),
 }
 
-/// An answer to a request, by whom and how.
+/// An answer to a request, with its author.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     participant: Option<ParticipantId>,
     by: Person,
-    /// By a call of the API, which shows a token and no stream.
+    /// True for a call of the API, which has a token and no stream.
     is_call: bool,
 }
 
-/// Who has control.
+/// The current controller.
 #[derive(Debug)]
 pub(super) struct Controller {
     pub(super) participant: ParticipantId,
-    /// By which request; none for who opened the session.
+    /// Request that gave control; `None` for the opener.
     pub(super) request: Option<ControlRequestId>,
     pub(super) until: Option<Timestamp>,
     pub(super) lines: Option<u32>,
 }
 
 impl Session {
-    /// Somebody asks for control.
+    /// Records a request for control.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -169,7 +169,7 @@ impl Session {
             &format!("requested {id}"),
         );
         if self.controller.is_none() && self.opened_by(requester) {
-            // Nobody else is there to ask, and it is theirs.
+            // No controller can answer, and the session belongs to the requester.
             self.give(id, None, now);
         } else if let Some(controller) = self.controller_id() {
             self.tell(
@@ -187,7 +187,7 @@ impl Session {
         self.requests.get(&id).ok_or(Refused::NotFound)
     }
 
-    /// Somebody answers, or takes back what was given.
+    /// Answers a request, or revokes granted control.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -268,7 +268,7 @@ impl Session {
         self.requests.get(&id).ok_or(Refused::NotFound)
     }
 
-    /// What has run out, runs out.
+    /// Expires requests and time-limited control.
     pub(super) fn expire(&mut self, now: Timestamp) {
         let late: Vec<_> = self
             .requests
@@ -288,7 +288,7 @@ impl Session {
         }
     }
 
-    /// Control goes from who has it by a request to who opened the session, or to nobody.
+    /// Returns control from a requester to the opener, or to no participant if the opener is gone.
     pub(super) fn take_back(&mut self, now: Timestamp) {
         let Some(controller) = self.controller.take() else {
             return;
@@ -308,7 +308,7 @@ impl Session {
             now,
         );
         if back {
-            // Nothing else would tell them.
+            // No other message informs the opener.
             self.tell(
                 initiator,
                 notice(Notice {
@@ -319,7 +319,7 @@ impl Session {
         }
     }
 
-    /// Control goes to who asked; whoever had it loses it in the same step.
+    /// Gives control to the requester. The previous controller loses it in the same step.
     fn give(&mut self, id: ControlRequestId, answer: Option<Answer>, now: Timestamp) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -399,9 +399,9 @@ impl Session {
         }
     }
 
-    /// A party does not grant its own requests: not by a call, and not on the stream of control that
-    /// it has borrowed, which would outlast its limit. The stream that opened the session may, to
-    /// programs that have the person's own token.
+    /// A party cannot grant its own requests by a call. It cannot grant them on a stream with
+    /// granted control either, because this would outlast the limit of the grant. The stream that
+    /// opened the session may grant requests of programs with the person's own token.
     fn check_grant(&self, requester: ParticipantId, answer: &Answer) -> Result<(), Refused> {
         let owns = !answer.is_call && answer.participant == Some(self.initiator);
         if !owns && answer.by.is_party(&self.person(requester)) {
@@ -410,8 +410,9 @@ impl Session {
         Ok(())
     }
 
-    /// A call with a token takes control back to the caller's own party only where that party had
-    /// given it, or gives it up: else a program would take it from the person who has it.
+    /// A call with a token alone returns control to the caller's own party only if that party had
+    /// granted it or gives it up. Otherwise a program could take control from the person that has
+    /// it.
     fn check_revocation(&self, id: ControlRequestId, answer: &Answer) -> Result<(), Refused> {
         let request = self.requests.get(&id).ok_or(Refused::NotFound)?;
         let initiator = self.person(self.initiator);
@@ -428,7 +429,7 @@ impl Session {
         Ok(())
     }
 
-    /// The oldest that were answered give way; they are in the recording.
+    /// Removes the oldest answered requests. The recording has them.
     fn forget_resolved(&mut self) {
         let holds = self
             .controller

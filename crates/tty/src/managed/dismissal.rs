@@ -1,4 +1,4 @@
-//! Who has somebody go.
+//! Dismissal of participants.
 
 use jiff::Timestamp;
 use types::id::ParticipantId;
@@ -9,13 +9,14 @@ use super::session::Session;
 use crate::message::NoticeKind;
 
 impl Session {
-    /// A call of the API has a participant go: its own person's with a browser session, or an
-    /// owner's with one (`owns`, which was judged before), who is told. With a token alone a party has
-    /// only its own go, who neither opened the session nor have control: a program may have the
-    /// person's own token.
+    /// Dismisses a participant by a call of the API. With a browser session, the caller may dismiss
+    /// participants of its own account. An owner with a browser session (`owns`, which the API has
+    /// checked) may dismiss any participant, which gets a notice. With a token alone, a party may
+    /// only dismiss its own participants, except the opener and the controller: a program may have
+    /// the person's own token.
     ///
     /// # Errors
-    /// [`Refused::NotFound`] for who is not there; [`Refused::NeedsPerson`],
+    /// [`Refused::NotFound`] if the participant is not present; [`Refused::NeedsPerson`],
     /// [`Refused::NotAllowed`].
     pub fn dismiss(
         &mut self,
@@ -38,10 +39,10 @@ impl Session {
         }
     }
 
-    /// A participant goes, by their own word or by an owner's.
+    /// Removes a participant, on its own request or an owner's.
     ///
     /// # Errors
-    /// [`Refused::NotFound`] for who is not there.
+    /// [`Refused::NotFound`] if the participant is not present.
     pub fn detach(&mut self, id: ParticipantId, now: Timestamp) -> Result<(), Refused> {
         let participant = self.participants.get(&id);
         if participant.is_none_or(|participant| participant.detached_at.is_some()) {
@@ -51,10 +52,10 @@ impl Session {
         Ok(())
     }
 
-    /// An owner has a participant go, who is told so.
+    /// Removes a participant on an owner's request, with a notice to it.
     ///
     /// # Errors
-    /// [`Refused::NotFound`] for who is not there.
+    /// [`Refused::NotFound`] if the participant is not present.
     pub fn kick(&mut self, id: ParticipantId, now: Timestamp) -> Result<(), Refused> {
         if let Some(viewer) = self
             .participants

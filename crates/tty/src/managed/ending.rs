@@ -1,4 +1,4 @@
-//! Why a session is made to end, before its command did.
+//! Forced end of a session, before its command has ended.
 
 use jiff::Timestamp;
 use types::id::ParticipantId;
@@ -8,23 +8,23 @@ use super::Command;
 use super::session::Session;
 use crate::message::{Kind, TerminationReason};
 
-/// Why a session is made to end.
+/// Reason of a forced end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// Somebody who may ended it.
+    /// A permitted caller ended it.
     Terminated,
-    /// It may not go on unrecorded.
+    /// It must not continue unrecorded.
     Recording,
-    /// What had let in who opened it was taken back.
+    /// The credential of its opener was revoked.
     Revoked,
-    /// The engine goes down.
+    /// The engine shuts down.
     Drain,
-    /// Nobody who could go on with it is there.
+    /// No participant that could continue it is present.
     Abandoned,
 }
 
 impl EndReason {
-    /// The word for programs.
+    /// Machine-readable name of the reason.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Terminated => "terminated",
@@ -35,7 +35,7 @@ impl EndReason {
         }
     }
 
-    /// What those who take part are told, where the server says nothing better.
+    /// Message for participants, if the server sends no better one.
     pub fn told(self) -> &'static str {
         match self {
             Self::Terminated => "the session was terminated",
@@ -46,13 +46,13 @@ impl EndReason {
         }
     }
 
-    /// Whether nobody is shown anything from then on: it was taken back, or is not to be seen where it
-    /// is not recorded. The others end as the command wants to.
+    /// True if output is hidden immediately: access was revoked, or unrecorded output must not be
+    /// seen. With the other reasons, output is shown until the command has ended.
     pub fn silences(self) -> bool {
         matches!(self, Self::Terminated | Self::Revoked | Self::Recording)
     }
 
-    /// The same in a close.
+    /// The reason in a `Close` message.
     pub fn reason(self) -> TerminationReason {
         match self {
             Self::Terminated | Self::Revoked => TerminationReason::Terminated,
@@ -64,7 +64,8 @@ impl EndReason {
 }
 
 impl Session {
-    /// Makes the session end, which takes as long as its command takes. The first reason counts.
+    /// Starts to end the session, which takes as long as its command takes. Only the first reason
+    /// counts.
     pub fn stop(&mut self, why: EndReason, by: Option<ParticipantId>, now: Timestamp) {
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
             return;
@@ -83,12 +84,13 @@ impl Session {
         self.end_soon(now);
     }
 
-    /// Why the session is made to end; `None` while it is not, and where it ended by itself.
+    /// Reason of the forced end; `None` if the session runs or ended normally.
     pub fn ending(&self) -> Option<EndReason> {
         self.ending
     }
 
-    /// The client has not said what it wants, or the server not whether it runs.
+    /// Handles the deadline of the start: the client sent no `Open`, or the server did not answer
+    /// it.
     pub(super) fn not_begun(&mut self, now: Timestamp) {
         self.begin_by = None;
         if self.opened {

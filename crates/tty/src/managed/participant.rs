@@ -1,4 +1,4 @@
-//! Who takes part, and what waits for them.
+//! Participants and their message queues.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,48 +17,49 @@ use crate::size::Size;
 /// Length of a grant to attach, in bytes.
 pub const GRANT_LEN: usize = 32;
 
-/// A person, or a program that acts for one.
+/// A person, or a program that acts for a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Person {
-    /// Their account.
+    /// Account of the person.
     pub user_id: Option<String>,
-    /// The beginning of the chain of credentials that let them in; absent where nothing is known of
-    /// it, which is nobody's.
+    /// Start of the chain of credentials that admitted the person. `None` is unknown, and equals no
+    /// other chain.
     pub root: Option<Root>,
-    /// What others are shown, at most 256 bytes.
+    /// Display name, at most 256 bytes.
     pub name: String,
-    /// Their device.
+    /// Id of the device.
     pub device_id: Option<String>,
-    /// Their browser.
+    /// Id of the browser.
     pub browser_id: Option<String>,
 }
 
 impl Person {
-    /// Whether both were let in by credentials of one chain.
+    /// True if credentials of one chain admitted both.
     pub fn is_party(&self, other: &Self) -> bool {
         self.root.is_some() && self.root == other.root
     }
 
-    /// Whether both are of one account.
+    /// True if both have the same account.
     pub fn is_account(&self, other: &Self) -> bool {
         self.user_id.is_some() && self.user_id == other.user_id
     }
 
-    /// Whether a browser session of the person let them in.
+    /// True if a browser session of the person admitted it.
     pub fn has_session(&self) -> bool {
         self.root.as_ref().is_some_and(Root::is_session)
     }
 }
 
-/// Somebody who will attach.
+/// A participant that will connect.
 pub struct NewParticipant {
-    /// Names them in this session.
+    /// Id of the participant in this session.
     pub id: ParticipantId,
-    /// Who they are.
+    /// The person or program behind it.
     pub person: Person,
-    /// Fresh random bytes, which they show when they attach.
+    /// Fresh random bytes, which the client presents when it connects.
     pub grant: [u8; GRANT_LEN],
-    /// What let them in may ask for control, too: others only watch.
+    /// True if the participant's credential also permits to request control. Otherwise the
+    /// participant only watches.
     pub may_control: bool,
 }
 
@@ -68,16 +69,16 @@ impl fmt::Debug for NewParticipant {
     }
 }
 
-/// Somebody who takes part, took part, or may.
+/// A present, past or expected participant.
 #[derive(Debug)]
 pub struct Participant {
-    /// Names them in this session.
+    /// Id of the participant in this session.
     pub id: ParticipantId,
-    /// Who they are.
+    /// The person or program behind it.
     pub person: Person,
-    /// When they asked to attach.
+    /// Time of the call to attach.
     pub attached_at: Timestamp,
-    /// When they went, or were made to.
+    /// Time at which the participant left or was dismissed.
     pub detached_at: Option<Timestamp>,
     pub(super) grant: Option<Grant>,
     pub(super) may_control: bool,
@@ -85,13 +86,13 @@ pub struct Participant {
 }
 
 impl Participant {
-    /// Whether their stream is there.
+    /// True if the participant's stream is connected.
     pub fn is_connected(&self) -> bool {
         self.viewer.is_some() && self.detached_at.is_none()
     }
 }
 
-/// A grant that was not used.
+/// An unused grant.
 pub(super) struct Grant {
     hash: [u8; 32],
     pub(super) expires_at: Timestamp,
@@ -123,17 +124,17 @@ fn hash(grant: &[u8]) -> [u8; 32] {
     context.finish().as_ref().try_into().unwrap_or([0; 32])
 }
 
-/// What waits for one stream.
+/// Message queue of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Viewer {
     queue: VecDeque<Kind>,
     bytes: usize,
-    /// Output was left out: the screen comes when the rest of the queue is out.
+    /// Output was dropped: the screen follows when the rest of the queue is sent.
     behind: bool,
 }
 
 impl Viewer {
-    /// A viewer who has seen nothing of a session that runs.
+    /// The queue of a viewer that joins a running session.
     pub(super) fn late() -> Self {
         Self {
             behind: true,
@@ -141,17 +142,18 @@ impl Viewer {
         }
     }
 
-    /// Whether the owner has to wait before it reads more for this one.
+    /// True if the owner must not read more output for this participant.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= VIEWER_QUEUE || self.queue.len() >= VIEWER_MESSAGES
     }
 
-    /// Whether there is something to take.
+    /// True if there is a message to take.
     pub(super) fn is_ready(&self) -> bool {
         self.behind || !self.queue.is_empty()
     }
 
-    /// Adds what the command wrote. Who does not set the pace loses it when there is no room.
+    /// Adds output of the command. A participant that does not set the pace loses it if the queue
+    /// is full.
     pub(super) fn output(&mut self, kind: &Kind, paces: bool) {
         if self.behind {
             return;
@@ -164,20 +166,20 @@ impl Viewer {
         self.push(kind.clone());
     }
 
-    /// What the command wrote and was not taken is not for this one any more; the rest is.
+    /// Drops waiting output and keeps the other messages.
     pub(super) fn forget_output(&mut self) {
         self.behind = false;
         self.queue.retain(|kind| !is_output(kind));
         self.bytes = self.queue.iter().map(size_of).sum();
     }
 
-    /// Adds what is not output; there is little of it. Without room the oldest notice gives way, and
-    /// never output: who sets the pace is to see all of it, and a sealed message that is missing ends
-    /// the session.
+    /// Adds a message that is not output; these are few. If the queue is full, the oldest notice is
+    /// dropped, but never output: the participant that sets the pace must receive all output, and a
+    /// missing sealed message ends the session.
     pub(super) fn tell(&mut self, kind: Kind) {
         if self.queue.len() >= VIEWER_MESSAGES {
             if kind == Kind::Heartbeat(Heartbeat::default()) {
-                // What waits says as well that somebody is there.
+                // The waiting messages already prove that the peer is alive.
                 return;
             }
             let oldest = self.queue.iter().position(is_notice);
@@ -188,7 +190,7 @@ impl Viewer {
         self.push(kind);
     }
 
-    /// The next message; first the screen, as `drawn` has it, for who is behind.
+    /// The next message. If output was dropped, it is first the screen from `drawn`.
     pub(super) fn take(
         &mut self,
         drawn: impl FnOnce() -> Option<Bytes>,
@@ -200,7 +202,8 @@ impl Viewer {
                 self.bytes += size_of(&drawn);
                 self.queue.push_front(drawn);
             }
-            // The notice goes first: what follows is drawn on an empty terminal of this size.
+            // The notice is sent first: the next message is drawn on an empty terminal of this
+            // size.
             return Some(notice(Notice {
                 size: Some(size.into()),
                 ..of_kind(NoticeKind::Snapshot)
@@ -239,7 +242,7 @@ fn is_notice(kind: &Kind) -> bool {
     matches!(kind, Kind::Heartbeat(_))
 }
 
-/// All of it: a peer says how large any part is.
+/// Size of the whole message, because a peer controls the size of each part.
 fn size_of(kind: &Kind) -> usize {
     kind.encoded_len()
 }

@@ -1,4 +1,4 @@
-//! What participants and the server say, and where it goes.
+//! Messages of participants and of the server, and their distribution.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::screen::LazyScreen;
 use crate::size::Size;
 
 impl Session {
-    /// A participant said something.
+    /// Handles a message of a participant.
     pub fn on_message(&mut self, from: ParticipantId, kind: Kind, now: Timestamp) {
         self.expire(now);
         if !self.is_connected(from) {
@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// The stream of a participant is gone.
+    /// Handles the end of a participant's stream.
     pub fn on_lost(&mut self, id: ParticipantId, now: Timestamp) {
         self.leave(id, now);
         if let Some(participant) = self.participants.get_mut(&id) {
@@ -63,14 +63,15 @@ impl Session {
         }
     }
 
-    /// The server said something.
+    /// Handles a message of the server.
     pub fn on_server(&mut self, kind: Kind, now: Timestamp) {
         self.expire(now);
         if self.ended_at.is_some() {
             return;
         }
         match kind {
-            // Until it runs: what comes after that waits for no client that sets the pace.
+            // These messages are only accepted before the command runs, because they bypass
+            // back-pressure.
             Kind::ServerHello(_) | Kind::ProtocolError(_) if self.begin_by.is_some() => {
                 self.tell(self.initiator, kind);
             }
@@ -78,8 +79,7 @@ impl Session {
                 self.status = SessionStatus::Active;
                 self.begin_by = None;
                 if let Some(session) = &mut ack.session {
-                    // The client knows it by the name that the Engine API has for it, and comes
-                    // back to it there.
+                    // The client needs the session's id of the Engine API, where it reconnects.
                     session.session_id = self.id.to_string();
                     let returns = self.terminal && !self.sealed;
                     let grace = if returns { ABANDONED } else { Duration::ZERO };
@@ -99,7 +99,7 @@ impl Session {
             Kind::Close(mut close) => {
                 self.exit_code = Some(close.return_code);
                 if let (Some(ending), Some(said)) = (self.ending, &mut close.termination) {
-                    // The server saw a signal, and cannot know what it was for.
+                    // The server only saw a signal, and cannot report its reason.
                     said.reason = ending.reason().into();
                     ending.as_str().clone_into(&mut said.detail);
                 }
@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// The connection to the server is gone.
+    /// Handles the end of the connection to the server.
     pub fn on_server_lost(&mut self, now: Timestamp) {
         if self.ended_at.is_some() {
             return;
@@ -135,7 +135,7 @@ impl Session {
         }
     }
 
-    /// Starts what the client wants, without what only the two ends of one connection can do.
+    /// Forwards the client's `Open` without the features that need a direct connection of two ends.
     fn open(&mut self, mut open: Box<Open>, now: Timestamp) {
         self.opened = true;
         self.begin_by = Some(after(now, ANSWER_DEADLINE));
@@ -158,7 +158,7 @@ impl Session {
         self.send_server(Kind::Open(open));
     }
 
-    /// What who has control typed.
+    /// Forwards input of the controller.
     fn input(&mut self, from: ParticipantId, mut data: Data, now: Timestamp) {
         let mut spent = false;
         let bytes = match &mut data.payload {
@@ -167,7 +167,7 @@ impl Session {
                 bytes.clone()
             }
             Some(Payload::EncryptedData(payload)) if self.sealed => payload.ciphertext.clone(),
-            // The end of input is the end for everybody, so it is not for who has borrowed it.
+            // The end of input affects all participants, so a borrowed control cannot send it.
             Some(Payload::Eos(_)) if from == self.initiator => Bytes::new(),
             _ => return,
         };
@@ -179,7 +179,7 @@ impl Session {
         }
     }
 
-    /// Cuts input after the last line that may be sent. `true` when it was reached.
+    /// Truncates input after the last permitted line. Returns `true` once the limit is reached.
     fn count_lines(&mut self, bytes: &mut Bytes) -> bool {
         let Some(left) = self.controller.as_mut().and_then(|c| c.lines.as_mut()) else {
             return false;
@@ -241,7 +241,8 @@ impl Session {
             };
             let answered = self.resolve(request, &Approver::Participant(from), action, now);
             if let Err(refused) = answered.map(drop) {
-                // It came too late, or from who may not: nothing happens, and they see why.
+                // The decision came too late or is not permitted. Nothing changes, and the sender
+                // gets the reason.
                 let told = Notice {
                     request_id: decision.request_id.clone(),
                     reason: refused.to_string(),
@@ -280,7 +281,7 @@ impl Session {
         let pace = self.pace();
         let mut lost = Vec::new();
         for (id, participant) in &mut self.participants {
-            // Who has gone may still be being told so.
+            // A participant that left may still be receiving its last messages.
             if participant.detached_at.is_some() {
                 continue;
             }
@@ -292,7 +293,7 @@ impl Session {
             if !ready && viewer.is_ready() {
                 self.commands.push_back(Command::Wake(*id));
             }
-            // Without a screen there is nothing to draw anew.
+            // Without a screen there is no snapshot to replace lost output.
             if viewer.is_full() && self.screen.is_none() && pace != Some(*id) {
                 lost.push(*id);
             }
@@ -303,7 +304,8 @@ impl Session {
         }
     }
 
-    /// Who has control sets the pace; without a terminal nothing may be lost, so who opened it does.
+    /// The participant that sets the pace: the controller. Without a terminal no output may be
+    /// lost, so the opener sets it.
     pub(super) fn pace(&self) -> Option<ParticipantId> {
         if self.terminal {
             self.controller_id()
@@ -324,5 +326,5 @@ impl Session {
     }
 }
 
-/// The command in the record of an open, in bytes: as much as a line of a list shows.
+/// Maximum bytes of the command in the record of an open: as much as a line of a list shows.
 const MAX_DETAIL: usize = 1024;

@@ -18,7 +18,7 @@ use crate::screen::{LazyScreen, NEW_LINES};
 use crate::session::{HEARTBEAT, OPEN_DEADLINE};
 use crate::size::Size;
 
-/// One session. See the [module](super) for what it keeps.
+/// One session. The [module](super) describes its rules.
 #[derive(Debug)]
 pub struct Session {
     pub(super) id: WebttySessionId,
@@ -27,7 +27,7 @@ pub struct Session {
     pub(super) ended_at: Option<Timestamp>,
     pub(super) exit_code: Option<i32>,
     pub(super) error: Option<String>,
-    /// Who opened it, over the stream that they have now or had last.
+    /// The opener, as the participant of its latest stream.
     pub(super) initiator: ParticipantId,
     pub(super) participants: BTreeMap<ParticipantId, Participant>,
     pub(super) requests: BTreeMap<ControlRequestId, ControlRequest>,
@@ -41,29 +41,29 @@ pub struct Session {
     pub(super) heartbeat_at: Timestamp,
     pub(super) abandoned_at: Option<Timestamp>,
     pub(super) terminate_at: Option<Timestamp>,
-    /// The command was sent the signal that does not ask.
+    /// The kill signal was sent.
     pub(super) killed: bool,
-    /// Until when the client says what it wants, and then the server whether it runs.
+    /// Deadline for the client's first message, and then for the server's answer to it.
     pub(super) begin_by: Option<Timestamp>,
     pub(super) ending: Option<EndReason>,
     pub(super) commands: VecDeque<Command>,
 }
 
-/// A client came to a managed server.
+/// A new session at a managed server.
 #[derive(Debug)]
 pub struct NewSession {
-    /// Names the session.
+    /// Id of the session.
     pub id: WebttySessionId,
-    /// Names the client in it.
+    /// Participant id of the client that opens it.
     pub initiator: ParticipantId,
-    /// Who it is.
+    /// The person or program behind the client.
     pub person: Person,
-    /// Only the two ends can read what is typed and shown.
+    /// Only the two ends can read input and output.
     pub sealed: bool,
 }
 
 impl Session {
-    /// A session that begins. Its first participant is connected and has control.
+    /// Creates a session. Its first participant is connected and has control.
     pub fn new(new: NewSession, now: Timestamp) -> Self {
         let initiator = Participant {
             id: new.initiator,
@@ -108,7 +108,7 @@ impl Session {
         session
     }
 
-    /// What is to be done next.
+    /// The next command for the owner of this session.
     pub fn command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
@@ -124,54 +124,54 @@ impl Session {
         viewer.take(drawn, self.size)
     }
 
-    /// Whether nothing is to be read from the server until who has control has taken more.
+    /// True if the server must not be read until the controller has taken more.
     pub fn holds_server(&self) -> bool {
         let pace = self.pace().and_then(|id| self.participants.get(&id));
         let viewer = pace.and_then(|participant| participant.viewer.as_ref());
         viewer.is_some_and(Viewer::is_full)
     }
 
-    /// Names the session.
+    /// Id of the session.
     pub fn id(&self) -> WebttySessionId {
         self.id
     }
 
-    /// How far it is.
+    /// Status of the session.
     pub fn status(&self) -> SessionStatus {
         self.status
     }
 
-    /// When it began.
+    /// Time of the start.
     pub fn started_at(&self) -> Timestamp {
         self.started_at
     }
 
-    /// When it ended.
+    /// Time of the end.
     pub fn ended_at(&self) -> Option<Timestamp> {
         self.ended_at
     }
 
-    /// How the command ended.
+    /// Exit code of the command.
     pub fn exit_code(&self) -> Option<i32> {
         self.exit_code
     }
 
-    /// What went wrong: text of the server, or ours.
+    /// Error message, from the server or from this module.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
 
-    /// Whether there is a terminal.
+    /// True if the command has a terminal.
     pub fn has_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// How large it is.
+    /// Size of the terminal.
     pub fn size(&self) -> Size {
         self.size
     }
 
-    /// Everybody who takes part or did, in the order in which they came.
+    /// Present and past participants, in the order in which they joined.
     pub fn participants(&self) -> impl Iterator<Item = &Participant> {
         self.participants.values()
     }
@@ -181,19 +181,19 @@ impl Session {
         self.requests.values()
     }
 
-    /// Who has control.
+    /// The participant that has control.
     pub fn controller_id(&self) -> Option<ParticipantId> {
         self.controller
             .as_ref()
             .map(|controller| controller.participant)
     }
 
-    /// Whether somebody can attach now.
+    /// True if a participant can attach now.
     pub fn is_attachable(&self) -> bool {
         self.status == SessionStatus::Active && !self.sealed
     }
 
-    /// Somebody asks to watch. Until when the grant is good is the answer.
+    /// Adds a participant that will connect to watch, and returns the expiry of its grant.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -232,10 +232,10 @@ impl Session {
         Ok(expires_at)
     }
 
-    /// A stream came, with its first message. From now on it is this participant's.
+    /// Connects the stream of a participant, after its first message.
     ///
     /// # Errors
-    /// See [`Refused`]. Whoever shows a wrong grant learns nothing but that.
+    /// See [`Refused`]. The error for a wrong grant discloses nothing else.
     pub fn connect(&mut self, attach: &Attach, now: Timestamp) -> Result<ParticipantId, Refused> {
         if attach.requested_role() == AttachRole::Controller {
             return Err(Refused::NotAsController);
@@ -267,12 +267,13 @@ impl Session {
         if grant.expires_at <= now {
             return Err(Refused::Expired);
         }
-        // Used: whoever shows it again has stolen it.
+        // A grant is valid once, so that a stolen copy is useless.
         participant.grant = None;
         participant.viewer = Some(Viewer::late());
         let (name, may_control) = (participant.person.name.clone(), participant.may_control);
         if may_control && !self.is_connected(self.initiator) && self.opened_by(id) {
-            // Back over another stream: what others are lent comes back to this one.
+            // The opener has reconnected over another stream: control that others give back now
+            // returns to this one.
             self.initiator = id;
         }
         self.commands.push_back(Command::Wake(id));
@@ -282,10 +283,10 @@ impl Session {
         Ok(id)
     }
 
-    /// An owner ends the session.
+    /// Ends the session for an owner.
     ///
     /// # Errors
-    /// [`Refused::NotActive`] for one that has ended.
+    /// [`Refused::NotActive`] if the session has ended.
     pub fn terminate(&mut self, by: Option<ParticipantId>, now: Timestamp) -> Result<(), Refused> {
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
             return Err(Refused::NotActive);
@@ -294,7 +295,7 @@ impl Session {
         Ok(())
     }
 
-    /// When [`on_time`](Self::on_time) is to be called next.
+    /// Time of the next call to [`on_time`](Self::on_time).
     pub fn deadline(&self) -> Option<Timestamp> {
         if self.ended_at.is_some() {
             return None;
@@ -325,7 +326,7 @@ impl Session {
         .min()
     }
 
-    /// A deadline may have come.
+    /// Runs the timers that are due.
     pub fn on_time(&mut self, now: Timestamp) {
         if self.ended_at.is_some() {
             return;
@@ -343,7 +344,7 @@ impl Session {
             self.stop(EndReason::Abandoned, None, now);
         }
         if let Some(at) = self.terminate_at.filter(|at| *at <= now) {
-            // A shell that somebody talks to ignores the first signal.
+            // An interactive shell ignores the first signal.
             self.terminate_at = (!self.killed).then(|| after(at, KILL_GRACE));
             if !std::mem::replace(&mut self.killed, true) {
                 self.signal(Signal::Kill);
@@ -389,7 +390,7 @@ impl Session {
             self.event(Event::ParticipantDetached(id));
         }
         if id == self.initiator && (self.status == SessionStatus::Opening || !self.terminal) {
-            // Nobody else can go on with it.
+            // No other participant can continue this session.
             self.stop(EndReason::Abandoned, None, now);
         }
     }
@@ -397,7 +398,7 @@ impl Session {
     pub(super) fn set_controller(&mut self, controller: Option<Controller>, now: Timestamp) {
         self.abandoned_at = controller.is_none().then(|| after(now, ABANDONED));
         self.controller = controller;
-        // What who has control types must not answer a screen that it has not seen.
+        // The controller's answers must not go to a screen that it has not seen.
         if let Some(holder) = self.controller_id() {
             self.tell_others(holder, NoticeKind::Granted, &self.person(holder).name);
         }
@@ -411,7 +412,7 @@ impl Session {
         if self.status == SessionStatus::Active {
             self.signal(Signal::Terminate);
             if self.terminal {
-                // What talks to a person in a terminal ignores the other one.
+                // An interactive program in a terminal ignores `Terminate`.
                 self.signal(Signal::Hangup);
             }
             self.terminate_at = Some(after(now, TERMINATE_GRACE));
@@ -487,8 +488,8 @@ impl Session {
         participant.is_some_and(Participant::is_connected)
     }
 
-    /// Whether this participant is who opened the session: over the stream that did, or with a browser
-    /// session of the person. A token alone shows an account, and not who of it is there.
+    /// True if this participant is the opener: over the opener's stream, or with a browser session
+    /// of the same account. A token alone shows an account, but not that the person is present.
     pub(super) fn opened_by(&self, id: ParticipantId) -> bool {
         let person = self.person(id);
         id == self.initiator

@@ -86,7 +86,7 @@ fn active() -> Session {
     active_of(who(0))
 }
 
-/// A session that runs, which this person or program opened.
+/// A running session that `by` opened.
 fn active_of(by: Person) -> Session {
     let mut session = begun(by);
     session.on_message(person(0), open(true), at(0));
@@ -128,7 +128,7 @@ fn drain(session: &mut Session) -> Vec<Command> {
     std::iter::from_fn(|| session.command()).collect()
 }
 
-/// What the server got as input, and who is recorded as having typed it.
+/// Input that the server received, and the participants that are recorded as its authors.
 fn typed(session: &mut Session) -> Vec<(String, String)> {
     let commands = drain(session);
     let sent: Vec<String> = commands
@@ -195,7 +195,7 @@ const OWNER: Approver = Approver::Owner(Person {
 });
 
 #[test]
-fn the_server_gets_the_open_without_what_is_between_two_ends_alone() {
+fn the_server_receives_the_open_without_features_of_direct_connections() {
     let mut session = opening();
     assert_eq!(drain(&mut session), [Command::Event(Event::SessionCreated)]);
     session.on_message(person(0), open(true), at(0));
@@ -206,7 +206,7 @@ fn the_server_gets_the_open_without_what_is_between_two_ends_alone() {
     let ours = open.session.as_ref().unwrap();
     assert_eq!((ours.features.as_slice(), &ours.resume), (&[1][..], &None));
     assert_eq!(session.size(), Size { rows: 5, cols: 20 });
-    // A second one is not passed on.
+    // A second `Open` is ignored.
     session.on_message(person(0), Kind::Open(Box::default()), at(0));
     let commands = drain(&mut session);
     assert!(
@@ -219,7 +219,7 @@ fn the_server_gets_the_open_without_what_is_between_two_ends_alone() {
 fn a_command_is_recorded_up_to_1024_bytes() {
     for (len, recorded) in [(1024, 1024), (1025, 1023)] {
         let mut session = opening();
-        // Cut at a character: the last one has two bytes.
+        // The text is truncated at a character boundary: its last character has two bytes.
         let command = "x".repeat(len - 2) + "\u{e9}";
         let opening = Kind::Open(Box::new(Open {
             config: Some(Config {
@@ -242,7 +242,7 @@ fn a_command_is_recorded_up_to_1024_bytes() {
 }
 
 #[test]
-fn what_a_spectator_types_does_not_pass() {
+fn input_of_spectators_is_dropped() {
     let mut session = active();
     join(&mut session, 1, at(0));
     type_(&mut session, 0, "ls\r", at(1));
@@ -251,7 +251,7 @@ fn what_a_spectator_types_does_not_pass() {
         typed(&mut session),
         [("ls\r".to_owned(), person(0).to_string())]
     );
-    // Nor a signal, a size, or the end of input.
+    // Signals, sizes and the end of input are ignored as well.
     for kind in [
         Kind::Heartbeat(Heartbeat {
             signal: Some(Signal::Kill.into()),
@@ -271,13 +271,13 @@ fn what_a_spectator_types_does_not_pass() {
         session.on_message(person(1), kind, at(1));
     }
     assert_eq!(drain(&mut session), []);
-    // What nobody may say ends the stream.
+    // A message that no participant may send ends the stream.
     session.on_message(person(1), open(true), at(1));
     assert!(drain(&mut session).contains(&Command::HangUp(person(1))));
 }
 
 #[test]
-fn the_end_reaches_everybody_after_the_output() {
+fn all_participants_receive_the_output_before_the_close() {
     let mut session = active();
     join(&mut session, 1, at(0));
     ask(&mut session, 1, 1, at(0)).unwrap();
@@ -305,7 +305,7 @@ fn the_end_reaches_everybody_after_the_output() {
     assert!(commands.contains(&Command::HangUp(person(0))));
     assert!(commands.contains(&Command::HangUp(person(1))));
     assert_eq!(commands.last(), Some(&Command::Event(Event::SessionClosed)));
-    // Nothing happens to what is over.
+    // Calls after the end of the session have no effect.
     assert_eq!(session.terminate(None, at(2)), Err(Refused::NotActive));
     assert_eq!(ask(&mut session, 2, 1, at(2)), Err(Refused::NotActive));
     session.on_server_lost(at(2));
@@ -323,7 +323,7 @@ fn the_end_reaches_everybody_after_the_output() {
 }
 
 #[test]
-fn input_while_the_command_hides_it_is_recorded_without_its_bytes() {
+fn hidden_input_is_recorded_without_its_bytes() {
     let mut session = active();
     let secret = |secret| {
         Kind::Heartbeat(Heartbeat {
@@ -377,7 +377,7 @@ fn sealed_output(sequence: u64, len: usize) -> Kind {
 }
 
 #[test]
-fn what_waits_for_who_sets_the_pace_is_bounded_and_none_of_it_is_dropped() {
+fn the_queue_of_the_pace_setter_is_bounded_and_loses_nothing() {
     let mut session = sealed();
     session.on_server(sealed_output(0, VIEWER_QUEUE), at(0));
     assert!(session.holds_server());
@@ -404,7 +404,7 @@ fn what_waits_for_who_sets_the_pace_is_bounded_and_none_of_it_is_dropped() {
     assert_eq!(output, all);
     assert_eq!(told.len(), 1);
 
-    // A server has no say beside that, which nobody waits for.
+    // The server cannot add other messages, because these bypass back-pressure.
     let hello = Kind::ServerHello(Box::default());
     session.on_server(hello, at(50));
     assert_eq!(session.status(), SessionStatus::Errored);
@@ -427,7 +427,7 @@ fn a_sealed_session_has_no_spectators_and_no_clear_bytes() {
 }
 
 #[test]
-fn pipes_have_no_control_and_who_watches_them_too_slowly_goes() {
+fn pipes_have_no_control_and_slow_viewers_are_dismissed() {
     let mut session = opening();
     session.on_message(person(0), open(false), at(0));
     session.on_server(Kind::Ack(Ack::default()), at(0));

@@ -1,4 +1,4 @@
-//! What joins a session that runs.
+//! The message that joins a running session.
 
 use std::fmt;
 
@@ -11,28 +11,28 @@ pub struct Attach {
     /// The session.
     #[prost(string, tag = "1")]
     pub session_id: String,
-    /// The participant, as the Engine API named it.
+    /// Id of the participant from the Engine API.
     #[prost(string, tag = "2")]
     pub participant_id: String,
-    /// What the Engine API gave for this one attachment.
+    /// The grant of the Engine API for this attachment.
     #[prost(bytes = "vec", tag = "3")]
     pub attach_grant: Vec<u8>,
-    /// As what.
+    /// The requested role.
     #[prost(enumeration = "AttachRole", tag = "4")]
     pub requested_role: i32,
-    /// Over what.
+    /// The transport of the stream.
     #[prost(enumeration = "AttachTransport", tag = "5")]
     pub transport: i32,
-    /// What the participant will do; none is reading.
+    /// Capabilities of the participant; none means that it only reads.
     #[prost(enumeration = "AttachCapability", repeated, tag = "6")]
     pub capabilities: Vec<i32>,
-    /// Its device.
+    /// Id of its device.
     #[prost(message, optional, tag = "7")]
     pub device_id: Option<StringValue>,
-    /// Its browser.
+    /// Id of its browser.
     #[prost(message, optional, tag = "8")]
     pub browser_id: Option<StringValue>,
-    /// Who it is, in the published protocol.
+    /// Its identity, in the published protocol.
     #[prost(message, optional, tag = "9")]
     pub client_proof: Option<ClientProof>,
 }
@@ -48,23 +48,23 @@ impl fmt::Debug for Attach {
     }
 }
 
-/// As what somebody joins.
+/// Role of a participant that joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum AttachRole {
-    /// Says nothing; read as a spectator.
+    /// Not specified; treated as a spectator.
     Unspecified = 0,
-    /// Watches.
+    /// The participant watches.
     Spectator = 1,
-    /// Types. Nobody joins as this: control is asked for.
+    /// The participant types. A client cannot join with this role: it requests control later.
     Controller = 2,
 }
 
-/// Over what somebody joins.
+/// Transport of a participant that joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum AttachTransport {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
     /// Frames on a byte stream.
     Plain = 1,
@@ -74,16 +74,16 @@ pub enum AttachTransport {
     Webtransport = 3,
 }
 
-/// What a participant will do.
+/// Capabilities of a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum AttachCapability {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
-    /// Watch.
+    /// Reads the output.
     ReadStream = 1,
-    /// Ask for control.
+    /// Requests control.
     RequestControl = 2,
-    /// Take control when it is given.
+    /// Takes granted control.
     ReceiveControl = 3,
 }

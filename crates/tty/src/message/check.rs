@@ -1,4 +1,4 @@
-//! What a message must be, beyond being protobuf.
+//! Validation of messages, beyond the protobuf encoding.
 
 use super::limits::{
     MAX_DATA, MAX_ENVELOPES, MAX_ERROR, MAX_GRANT, MAX_ID, MAX_KEY, MAX_LIST, MAX_PATH, MAX_SIDE,
@@ -10,19 +10,19 @@ use super::{
     SessionKeyGrant, Stream, TerminalSize, Termination, User,
 };
 
-/// Why a message was not read.
+/// Reasons for which a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMessage {
-    /// Not protobuf, or not one kind.
+    /// The message is not protobuf, or does not have exactly one kind.
     #[error("not a WebTTY message")]
     Malformed,
-    /// A kind of message that nobody knows, or none.
+    /// The kind is unknown or missing.
     #[error("an unknown WebTTY message")]
     Unknown,
-    /// Larger than its limit.
+    /// A part is larger than its limit.
     #[error("{0} is too large")]
     TooLarge(&'static str),
-    /// Not what it should be.
+    /// A part is invalid.
     #[error("{0} is not valid")]
     Invalid(&'static str),
 }
@@ -78,7 +78,7 @@ fn config(config: &Config) -> Result<(), BadMessage> {
     })
 }
 
-/// Words for the operating system, to which a NUL is an end.
+/// Texts for the operating system, for which a NUL ends a text.
 fn texts<'t>(
     what: &'static str,
     count: usize,

@@ -1,4 +1,4 @@
-//! What is said while a command runs.
+//! The messages of a running command.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::ours::{Decision, Notice, Termination};
 
-/// What went wrong, for a person.
+/// An error message for a person.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Error {
     /// One line.
@@ -17,10 +17,10 @@ pub struct Error {
 /// The command has ended.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Close {
-    /// The exit code; 128 and the signal's number where a signal ended it.
+    /// The exit code; 128 plus the signal's number if a signal ended it.
     #[prost(int32, tag = "1")]
     pub return_code: i32,
-    /// Ours: why it ended.
+    /// Ours: the reason of the end.
     #[prost(message, optional, tag = "100")]
     pub termination: Option<Termination>,
 }
@@ -29,7 +29,7 @@ pub struct Close {
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
 pub struct Data {
-    /// Which stream.
+    /// The stream.
     #[prost(enumeration = "Stream", tag = "1")]
     pub r#type: i32,
     /// Its bytes, or its end.
@@ -55,7 +55,7 @@ impl Data {
     }
 }
 
-/// What is typed and what is shown stays out of logs.
+/// Input and output stay out of logs.
 impl fmt::Debug for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stream = self.r#type();
@@ -78,21 +78,21 @@ impl fmt::Debug for Data {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum Stream {
-    /// What it reads.
+    /// Input of the command.
     Stdin = 0,
-    /// What it writes; with a terminal, all of it.
+    /// Output of the command; with a terminal, all of it.
     Stdout = 1,
-    /// What it writes about errors, without a terminal.
+    /// Error output of the command, without a terminal.
     Stderr = 2,
 }
 
-/// What [`Data`] carries.
+/// Payload of [`Data`].
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Payload {
-    /// Bytes in clear.
+    /// Unencrypted bytes.
     #[prost(bytes = "bytes", tag = "2")]
     Data(Bytes),
-    /// The stream is over.
+    /// The stream has ended.
     #[prost(message, tag = "3")]
     Eos(EndOfStream),
     /// Sealed bytes.
@@ -110,19 +110,19 @@ pub struct EncryptedPayload {
     /// Ciphertext and tag.
     #[prost(bytes = "bytes", tag = "1")]
     pub ciphertext: Bytes,
-    /// How long the clear bytes are.
+    /// Length of the decrypted bytes.
     #[prost(uint32, tag = "2")]
     pub plaintext_length: u32,
-    /// How it was encrypted, in the published protocol.
+    /// Parameters of the encryption, in the published protocol.
     #[prost(message, optional, tag = "4")]
     pub payload_crypto: Option<PayloadCrypto>,
     /// Ours: the number of this message among all sealed ones of its direction, from 0. It is
-    /// authenticated; it is sent so that a recording can be opened from its middle.
+    /// authenticated. It is sent so that a recording can be decrypted from its middle.
     #[prost(uint64, optional, tag = "100")]
     pub sequence: Option<u64>,
 }
 
-/// How bytes were encrypted, in the published protocol.
+/// Parameters of an encryption, in the published protocol.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PayloadCrypto {
     /// The suite.
@@ -134,7 +134,7 @@ pub struct PayloadCrypto {
     /// The nonce.
     #[prost(bytes = "vec", tag = "3")]
     pub nonce: Vec<u8>,
-    /// What else was authenticated.
+    /// Additional authenticated data.
     #[prost(bytes = "vec", tag = "4")]
     pub aad_context: Vec<u8>,
 }
@@ -142,12 +142,12 @@ pub struct PayloadCrypto {
 /// A change of the terminal.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Parameter {
-    /// What changed.
+    /// The changed parameter.
     #[prost(oneof = "ParameterKind", tags = "1")]
     pub parameter: Option<ParameterKind>,
 }
 
-/// What can change.
+/// Parameters that can change.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
 pub enum ParameterKind {
     /// The size.
@@ -163,7 +163,7 @@ impl From<TerminalSize> for Parameter {
     }
 }
 
-/// The size of a terminal. A hidden page sends zeros; they are read and change nothing.
+/// The size of a terminal. A hidden page sends zeros, which are accepted and ignored.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct TerminalSize {
     /// Rows of characters.
@@ -172,32 +172,32 @@ pub struct TerminalSize {
     /// Columns of characters.
     #[prost(uint32, tag = "2")]
     pub col: u32,
-    /// Width in pixels, 0 where unknown.
+    /// Width in pixels, 0 if unknown.
     #[prost(uint32, tag = "3")]
     pub xpixel: u32,
-    /// Height in pixels, 0 where unknown.
+    /// Height in pixels, 0 if unknown.
     #[prost(uint32, tag = "4")]
     pub ypixel: u32,
 }
 
-/// Still here. The published programs skip what they do not know in it, so ours is here.
+/// Keep-alive. The published programs skip its unknown fields, so it carries our additions.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Heartbeat {
-    /// Ours, client: deliver a signal to the command.
+    /// Ours, client: a signal for the command.
     #[prost(enumeration = "super::Signal", optional, tag = "100")]
     pub signal: Option<i32>,
-    /// Ours, both: how many bytes arrived so far (at a client the output of both streams together),
-    /// so that the other end need not keep them for a return.
+    /// Ours, both: number of bytes received so far, at a client over both output streams. The peer
+    /// can then drop them from its replay buffer.
     #[prost(uint64, optional, tag = "101")]
     pub received: Option<u64>,
-    /// Ours, engine: something changed about who takes part.
+    /// Ours, engine: a change of participants, control or size.
     #[prost(message, optional, boxed, tag = "102")]
     pub notice: Option<Box<Notice>>,
-    /// Ours, client: the answer of who has control to somebody who asks for it.
+    /// Ours, client: the controller's answer to a request for control.
     #[prost(message, optional, tag = "103")]
     pub decision: Option<Decision>,
-    /// Ours, server: whether the command hides what is typed, as for a password. Absent: as before,
-    /// at first no.
+    /// Ours, server: true while the command hides input, as for a password. If absent, the value is
+    /// unchanged; it is initially false.
     #[prost(bool, optional, tag = "104")]
     pub secret_input: Option<bool>,
 }

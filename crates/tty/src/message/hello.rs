@@ -1,4 +1,4 @@
-//! Who the two ends are: the published handshake, and where ours rides in it.
+//! Identities of the two ends: the published handshake, with our additions.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub struct StringValue {
     pub value: String,
 }
 
-/// Bytes that can be absent, and that are not printed.
+/// Bytes that can be absent, and that `Debug` does not print.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 #[prost(skip_debug)]
 pub struct BytesValue {
@@ -27,21 +27,21 @@ impl fmt::Debug for BytesValue {
     }
 }
 
-/// Asks for the server's hello.
+/// Requests the server's hello.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ClientHello {
-    /// The version that the client speaks.
+    /// The client's protocol version.
     #[prost(enumeration = "ProtocolVersion", tag = "1")]
     pub protocol_version: i32,
-    /// Ours: begins a sealed session.
+    /// Ours: starts a sealed session.
     #[prost(message, optional, tag = "100")]
     pub seal: Option<SealHello>,
 }
 
-/// Who the server is and what it asks for.
+/// The server's identity and its requirements.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ServerHello {
-    /// The version that the server speaks.
+    /// The server's protocol version.
     #[prost(enumeration = "ProtocolVersion", tag = "1")]
     pub protocol_version: i32,
     /// Fresh bytes for the proofs.
@@ -50,16 +50,16 @@ pub struct ServerHello {
     /// The server's keys.
     #[prost(message, optional, tag = "3")]
     pub server_identity: Option<EndpointIdentity>,
-    /// How data can be encrypted.
+    /// Supported suites for data.
     #[prost(enumeration = "PayloadSuite", repeated, tag = "4")]
     pub payload_suites: Vec<i32>,
-    /// How keys can be wrapped.
+    /// Supported suites for wrapping keys.
     #[prost(enumeration = "KeyEnvelopeSuite", repeated, tag = "5")]
     pub key_envelope_suites: Vec<i32>,
-    /// How proofs can be signed.
+    /// Supported suites for signatures.
     #[prost(enumeration = "SignatureSuite", repeated, tag = "6")]
     pub signature_suites: Vec<i32>,
-    /// What the client has to show.
+    /// Authentication that the client must provide.
     #[prost(enumeration = "AuthRequirement", tag = "7")]
     pub auth_requirement: i32,
     /// The server's workspace.
@@ -68,7 +68,7 @@ pub struct ServerHello {
     /// The server's project.
     #[prost(message, optional, tag = "9")]
     pub project_id: Option<StringValue>,
-    /// The server's record.
+    /// Id of the server's record.
     #[prost(message, optional, tag = "10")]
     pub server_id: Option<StringValue>,
     /// The session.
@@ -85,22 +85,22 @@ pub struct ServerHello {
 /// Public keys of one end, by purpose.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct EndpointIdentity {
-    /// Names the key that signs.
+    /// Id of the signing key.
     #[prost(bytes = "vec", tag = "1")]
     pub signing_key_id: Vec<u8>,
-    /// The key that signs.
+    /// The public signing key.
     #[prost(bytes = "vec", tag = "2")]
     pub signing_public_key: Vec<u8>,
-    /// How it signs.
+    /// The signature suite.
     #[prost(enumeration = "SignatureSuite", tag = "3")]
     pub signature_suite: i32,
-    /// Names the key that keys are wrapped for.
+    /// Id of the key for wrapping.
     #[prost(bytes = "vec", tag = "4")]
     pub encryption_key_id: Vec<u8>,
-    /// The key that keys are wrapped for.
+    /// The public key for wrapping.
     #[prost(bytes = "vec", tag = "5")]
     pub encryption_public_key: Vec<u8>,
-    /// How they are wrapped.
+    /// The suite for wrapping keys.
     #[prost(enumeration = "KeyEnvelopeSuite", tag = "6")]
     pub key_envelope_suite: i32,
 }
@@ -108,13 +108,13 @@ pub struct EndpointIdentity {
 /// The server's signature over the handshake.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ServerProof {
-    /// How it is signed.
+    /// The signature suite.
     #[prost(enumeration = "SignatureSuite", tag = "1")]
     pub signature_suite: i32,
-    /// By which key.
+    /// Id of the signing key.
     #[prost(bytes = "vec", tag = "2")]
     pub signing_key_id: Vec<u8>,
-    /// What is signed.
+    /// Hash of the signed transcript.
     #[prost(bytes = "vec", tag = "3")]
     pub transcript_hash: Vec<u8>,
     /// The signature.
@@ -125,28 +125,28 @@ pub struct ServerProof {
 /// The client's signature over the handshake.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ClientProof {
-    /// Whom the client acts for.
+    /// The principal for which the client acts.
     #[prost(message, optional, tag = "1")]
     pub principal_id: Option<StringValue>,
-    /// Names the key that signs.
+    /// Id of the signing key.
     #[prost(bytes = "vec", tag = "2")]
     pub signing_key_id: Vec<u8>,
-    /// The key that signs.
+    /// The public signing key.
     #[prost(bytes = "vec", tag = "3")]
     pub signing_public_key: Vec<u8>,
-    /// How it signs.
+    /// The signature suite.
     #[prost(enumeration = "SignatureSuite", tag = "4")]
     pub signature_suite: i32,
-    /// What is signed.
+    /// Hash of the signed transcript.
     #[prost(bytes = "vec", tag = "5")]
     pub transcript_hash: Vec<u8>,
     /// The signature.
     #[prost(bytes = "vec", tag = "6")]
     pub signature: Vec<u8>,
-    /// From when it holds (RFC 3339).
+    /// Start of the validity (RFC 3339).
     #[prost(string, tag = "7")]
     pub issued_at: String,
-    /// Until when it holds (RFC 3339).
+    /// End of the validity (RFC 3339).
     #[prost(string, tag = "8")]
     pub expires_at: String,
     /// The client's device.
@@ -155,27 +155,27 @@ pub struct ClientProof {
     /// The client's browser.
     #[prost(message, optional, tag = "10")]
     pub browser_id: Option<StringValue>,
-    /// A statement of the control plane about the key.
+    /// A credential of the control plane for the key.
     #[prost(message, optional, tag = "11")]
     pub credential: Option<BytesValue>,
 }
 
-/// Keys of a session, wrapped for each who may open it.
+/// Keys of a session, wrapped for each recipient.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SessionKeyGrant {
-    /// How data is encrypted.
+    /// The suite for data.
     #[prost(enumeration = "PayloadSuite", tag = "1")]
     pub payload_suite: i32,
-    /// Names the key.
+    /// Id of the key.
     #[prost(bytes = "vec", tag = "2")]
     pub payload_key_id: Vec<u8>,
     /// The key, once for each recipient.
     #[prost(message, repeated, tag = "3")]
     pub key_envelopes: Vec<KeyEnvelope>,
-    /// What the key is bound to.
+    /// Context to which the key is bound.
     #[prost(bytes = "vec", tag = "4")]
     pub key_context: Vec<u8>,
-    /// How the key is wrapped.
+    /// The suite for wrapping keys.
     #[prost(enumeration = "KeyEnvelopeSuite", tag = "5")]
     pub key_envelope_suite: i32,
 }
@@ -183,10 +183,10 @@ pub struct SessionKeyGrant {
 /// A key, wrapped for one recipient.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct KeyEnvelope {
-    /// Names the recipient's key.
+    /// Id of the recipient's key.
     #[prost(bytes = "vec", tag = "1")]
     pub recipient_key_id: Vec<u8>,
-    /// What the recipient makes the wrapping key of.
+    /// Encapsulated secret, from which the recipient derives the wrapping key.
     #[prost(bytes = "vec", tag = "2")]
     pub encapsulated_key: Vec<u8>,
     /// The wrapped key.
@@ -194,13 +194,13 @@ pub struct KeyEnvelope {
     pub wrapped_key: Vec<u8>,
 }
 
-/// Why the hellos failed.
+/// Reason of a failed handshake.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ProtocolError {
-    /// For programs.
+    /// Machine-readable code.
     #[prost(enumeration = "ProtocolErrorCode", tag = "1")]
     pub code: i32,
-    /// For people.
+    /// Message for people.
     #[prost(string, tag = "2")]
     pub msg: String,
 }
@@ -209,90 +209,90 @@ pub struct ProtocolError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum ProtocolVersion {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
-    /// The only one.
+    /// The only version.
     Webtty1 = 1,
 }
 
-/// How data is encrypted.
+/// Suites for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum PayloadSuite {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
     /// AES-256-GCM.
     Aes256Gcm = 1,
-    /// ChaCha20-Poly1305, which nobody speaks yet.
+    /// ChaCha20-Poly1305, which no program supports yet.
     Chacha20Poly1305 = 2,
 }
 
-/// How keys are wrapped.
+/// Suites for wrapping keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum KeyEnvelopeSuite {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
     /// HPKE with X25519, HKDF-SHA256 and AES-256-GCM (RFC 9180).
     HpkeX25519Aes256Gcm = 1,
-    /// The same with ChaCha20-Poly1305, which nobody speaks yet.
+    /// The same with ChaCha20-Poly1305, which no program supports yet.
     HpkeX25519Chacha20Poly1305 = 2,
 }
 
-/// How proofs are signed.
+/// Suites for signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum SignatureSuite {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
     /// ECDSA with P-256 and SHA-256, in ASN.1.
     EcdsaP256Sha256 = 1,
 }
 
-/// What the client has to show.
+/// Authentication that the client must provide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum AuthRequirement {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
-    /// Nothing.
+    /// No authentication.
     None = 1,
     /// A [`ClientProof`].
     ClientProof = 2,
 }
 
-/// Why the hellos failed, for programs.
+/// Codes of a failed handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum ProtocolErrorCode {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
-    /// The client does not know this server.
+    /// The server is unknown to the client.
     UnknownServer = 1,
-    /// The server has other keys than the client knows.
+    /// The server's keys differ from those that the client has.
     ServerKeyChanged = 2,
-    /// The server's proof does not hold.
+    /// The server's proof is invalid.
     ServerProofInvalid = 3,
-    /// The client showed nothing.
+    /// The client sent no proof.
     ClientProofRequired = 4,
-    /// The client's proof does not hold.
+    /// The client's proof is invalid.
     ClientProofInvalid = 5,
-    /// The client is known and may not.
+    /// The client is known, but not permitted.
     ClientUnauthorized = 6,
-    /// The client's key was taken back.
+    /// The client's key was revoked.
     ClientRevoked = 7,
-    /// The proof came too late.
+    /// The proof was too late.
     ChallengeExpired = 8,
-    /// The proof came twice.
+    /// The proof was used before.
     ChallengeReplayed = 9,
-    /// Somebody between took suites away.
+    /// An attacker removed suites.
     DowngradeDetected = 10,
-    /// No suite that both speak.
+    /// No suite is supported by both ends.
     UnsupportedSuite = 11,
-    /// The workspace does not vouch for this server.
+    /// The workspace has not certified this server.
     WorkspaceTrustRequired = 12,
-    /// The workspace does not vouch for this device.
+    /// The workspace has not certified this device.
     WorkspaceDeviceUntrusted = 13,
-    /// Another server than the registered one.
+    /// The server is not the registered one.
     RegisteredServerMismatch = 14,
 }

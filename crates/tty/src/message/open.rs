@@ -1,4 +1,4 @@
-//! What starts a command.
+//! The messages that start a command.
 
 use std::fmt;
 
@@ -8,31 +8,31 @@ use super::ours::{AckSession, OpenSession, SealConfirm};
 /// Starts a command on the server. The first message of a client, or the first after the hellos.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Open {
-    /// What to start, and how.
+    /// The command and its options.
     #[prost(message, optional, tag = "1")]
     pub config: Option<Config>,
-    /// What the client can do, of the published protocol.
+    /// Capabilities of the client, in the published protocol.
     #[prost(enumeration = "OpenCapability", repeated, tag = "2")]
     pub capabilities: Vec<i32>,
-    /// Keys of the published end-to-end encryption, which this project does not speak.
+    /// Keys of the published end-to-end encryption, which this project does not support.
     #[prost(message, optional, tag = "4")]
     pub session_key_grant: Option<SessionKeyGrant>,
-    /// Who the client is, in the published protocol.
+    /// Identity of the client, in the published protocol.
     #[prost(message, optional, tag = "5")]
     pub client_proof: Option<ClientProof>,
-    /// Ours: what the client can do, and the session that it comes back to.
+    /// Ours: features of the client, and the session that it resumes.
     #[prost(message, optional, tag = "100")]
     pub session: Option<OpenSession>,
-    /// Ours: shows that the client holds the keys of the sealed session.
+    /// Ours: proves that the client has the keys of the sealed session.
     #[prost(message, optional, tag = "101")]
     pub seal: Option<SealConfirm>,
 }
 
-/// What the client can do beyond plain bytes.
+/// Capabilities of a client beyond plain bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum OpenCapability {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
     /// Data can be encrypted.
     EncryptedPayload = 1,
@@ -40,28 +40,28 @@ pub enum OpenCapability {
     SessionCrypto = 2,
 }
 
-/// A command and its surroundings.
+/// A command and its environment.
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
 pub struct Config {
-    /// How it is run.
+    /// Options of the command.
     #[prost(message, optional, tag = "1")]
     pub options: Option<Options>,
     /// The command and its arguments; none for the account's login shell.
     #[prost(string, repeated, tag = "2")]
     pub cmd_args: Vec<String>,
-    /// Its environment, on top of what the server sets.
+    /// Environment variables, in addition to those of the server.
     #[prost(message, repeated, tag = "3")]
     pub env_vars: Vec<Environment>,
-    /// Where it starts; absent for the account's home.
+    /// Working directory; absent for the account's home.
     #[prost(message, optional, tag = "4")]
     pub workdir: Option<Workdir>,
-    /// As whom it runs; absent for the server's choice.
+    /// Account; absent for the server's choice.
     #[prost(message, optional, tag = "5")]
     pub username: Option<Username>,
 }
 
-/// Arguments and variables have passwords in them.
+/// Arguments and variables may contain passwords.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
@@ -72,21 +72,21 @@ impl fmt::Debug for Config {
     }
 }
 
-/// How a command is run.
+/// Options of a command.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Options {
-    /// Somebody types.
+    /// A person types.
     #[prost(bool, tag = "1")]
     pub interactive: bool,
     /// The command gets a terminal; else pipes.
     #[prost(bool, tag = "2")]
     pub allocate_tty: bool,
-    /// The client asks for heartbeats.
+    /// The client requests heartbeats.
     #[prost(bool, tag = "3")]
     pub send_heartbeat: bool,
 }
 
-/// One variable of the environment.
+/// One environment variable.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 #[prost(skip_debug)]
 pub struct Environment {
@@ -115,12 +115,12 @@ pub struct Workdir {
 /// An account.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Username {
-    /// How it is named.
+    /// Name or number of the account.
     #[prost(oneof = "User", tags = "1, 2")]
     pub payload: Option<User>,
 }
 
-/// An account, by either of its names.
+/// An account, by its name or its number.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
 pub enum User {
     /// Its name.
@@ -131,10 +131,10 @@ pub enum User {
     Id(u32),
 }
 
-/// The command runs. Comes before all output.
+/// The command runs. It precedes all output.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ack {
-    /// Ours: what the server can do, and how to come back to this session.
+    /// Ours: features of the server, and the data to resume this session.
     #[prost(message, optional, tag = "100")]
     pub session: Option<AckSession>,
 }

@@ -1,44 +1,44 @@
-//! What this project added. All of it is absent towards a peer that did not ask for it, or in
-//! fields that such a peer skips.
+//! Additions of this project. They are omitted for peers that did not request them, or are in
+//! fields that such peers skip.
 
 use std::fmt;
 
-/// What a client brings along to an open.
+/// Additions to an `Open`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct OpenSession {
-    /// What the client understands.
+    /// Features that the client supports.
     #[prost(enumeration = "Feature", repeated, tag = "1")]
     pub features: Vec<i32>,
-    /// The session that it comes back to; then nothing is started, and `config` is not looked at.
+    /// The session to resume. With it nothing is started, and `config` is ignored.
     #[prost(message, optional, tag = "2")]
     pub resume: Option<Resume>,
-    /// How large the terminal is, so that the command starts with it.
+    /// Size of the terminal at the start of the command.
     #[prost(message, optional, tag = "3")]
     pub size: Option<super::TerminalSize>,
 }
 
-/// What an end understands beyond the published protocol.
+/// Features beyond the published protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum Feature {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
     /// Signals in a heartbeat, and the termination in a close.
     Signals = 1,
-    /// Counts of what arrived, and coming back after a lost connection.
+    /// Counts of received bytes, and resuming after a lost connection.
     Resume = 2,
-    /// Notices about who takes part.
+    /// Notices about participants.
     Notices = 3,
 }
 
-/// How a client comes back.
+/// Data with which a client resumes a session.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 #[prost(skip_debug)]
 pub struct Resume {
-    /// The token of the last [`AckSession`] that arrived.
+    /// The token of the last received [`AckSession`].
     #[prost(bytes = "vec", tag = "1")]
     pub token: Vec<u8>,
-    /// How many bytes of output the client has, both streams together.
+    /// Number of output bytes that the client received, over both streams.
     #[prost(uint64, tag = "2")]
     pub received: u64,
 }
@@ -49,27 +49,27 @@ impl fmt::Debug for Resume {
     }
 }
 
-/// What a server says about the session that it opened.
+/// Session data that a server sends in an `Ack`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 #[prost(skip_debug)]
 pub struct AckSession {
-    /// What the server does, of what the client understands.
+    /// Features that both the client and the server support.
     #[prost(enumeration = "Feature", repeated, tag = "1")]
     pub features: Vec<i32>,
-    /// Names the session in logs.
+    /// Id of the session in logs.
     #[prost(string, tag = "2")]
     pub session_id: String,
-    /// What the client shows to come back.
+    /// Token with which the client can resume.
     #[prost(bytes = "vec", tag = "3")]
     pub resume_token: Vec<u8>,
-    /// How long the command outlives its connection, in seconds.
+    /// Seconds for which the command outlives its connection.
     #[prost(uint32, tag = "4")]
     pub grace_seconds: u32,
-    /// The client came back: the number of output bytes before those that follow. Less than, or as
-    /// much as, the client said; more where the server no longer has what is missing.
+    /// Only when resuming: number of output bytes before the following ones. It is at most the
+    /// client's count, or greater if the server no longer has the missing bytes.
     #[prost(uint64, optional, tag = "5")]
     pub output_from: Option<u64>,
-    /// How many bytes of input arrived, so that a client that comes back sends the others again.
+    /// Number of input bytes that arrived, so that a resuming client can send the rest again.
     #[prost(uint64, tag = "6")]
     pub input_received: u64,
 }
@@ -84,11 +84,11 @@ impl fmt::Debug for AckSession {
     }
 }
 
-/// A signal for the command and all that it started in its terminal.
+/// A signal for the command and its processes in the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum Signal {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
     /// `SIGHUP`.
     Hangup = 1,
@@ -111,7 +111,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// The name without `SIG`, as shells write it.
+    /// The name without `SIG`, as shells use it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unspecified => "",
@@ -128,112 +128,112 @@ impl Signal {
     }
 }
 
-/// Why a command ended.
+/// Reason of a command's end.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Termination {
-    /// What ended it.
+    /// The reason.
     #[prost(enumeration = "TerminationReason", tag = "1")]
     pub reason: i32,
-    /// The signal that ended it, without `SIG`; empty where none did.
+    /// Name of the signal that ended the command, without `SIG`; empty if none did.
     #[prost(string, tag = "2")]
     pub signal: String,
-    /// More about it, for a person.
+    /// Details for a person.
     #[prost(string, tag = "3")]
     pub detail: String,
 }
 
-/// What ended a command.
+/// Reasons of a command's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum TerminationReason {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
-    /// It ended by itself.
+    /// The command exited.
     Exited = 1,
-    /// A signal that nobody of this session sent.
+    /// A signal from outside this session.
     Signalled = 2,
-    /// The client was gone for longer than the grace.
+    /// The client was disconnected for longer than the grace period.
     ClientLost = 3,
-    /// Nobody typed and nothing was shown for too long.
+    /// There was no input and no output for too long.
     Idle = 4,
-    /// It ran for as long as it may.
+    /// The command reached its maximum duration.
     Duration = 5,
-    /// The server goes down.
+    /// The server shuts down.
     Drain = 6,
-    /// Somebody who may ended it.
+    /// A permitted caller ended it.
     Terminated = 7,
-    /// The recording could not go on, and it may not go on without.
+    /// The recording failed, and the session must be recorded.
     Recording = 8,
 }
 
-/// Something changed about who takes part.
+/// A change of participants, control or size.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Notice {
-    /// What changed.
+    /// The change.
     #[prost(enumeration = "NoticeKind", tag = "1")]
     pub kind: i32,
-    /// Whom it is about.
+    /// The participant that changed.
     #[prost(string, tag = "2")]
     pub participant_id: String,
-    /// The request that it is about.
+    /// The control request that changed.
     #[prost(string, tag = "3")]
     pub request_id: String,
-    /// Who that is, as the platform knows them.
+    /// Display name of that participant.
     #[prost(string, tag = "4")]
     pub user: String,
-    /// What they gave as their reason.
+    /// Reason of the requester.
     #[prost(string, tag = "5")]
     pub reason: String,
-    /// Until when it holds, in Unix seconds; 0 for no end.
+    /// Expiry in Unix seconds; 0 for none.
     #[prost(uint64, tag = "6")]
     pub expires_at: u64,
-    /// How large the terminal is now.
+    /// The new size of the terminal.
     #[prost(message, optional, tag = "7")]
     pub size: Option<super::TerminalSize>,
 }
 
-/// What can change about who takes part.
+/// Kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum NoticeKind {
-    /// Says nothing.
+    /// Not specified.
     Unspecified = 0,
-    /// Somebody joined.
+    /// A participant joined.
     Joined = 1,
-    /// Somebody left.
+    /// A participant left.
     Left = 2,
-    /// Somebody asks for control.
+    /// A participant requests control.
     Requested = 3,
-    /// They have it.
+    /// The participant got control.
     Granted = 4,
-    /// They do not get it.
+    /// The request was refused.
     Refused = 5,
-    /// They have it no longer.
+    /// The participant lost control.
     Revoked = 6,
-    /// Nobody answered in time.
+    /// The request was not answered in time.
     Expired = 7,
-    /// What follows is the screen as it is, not what was written since: draw it anew.
+    /// The next output is a snapshot of the screen, not the output since: clear the terminal first.
     Snapshot = 8,
-    /// The one who reads this must leave.
+    /// The receiver of this notice must leave.
     Kicked = 9,
     /// This session is recorded.
     Recorded = 10,
-    /// The terminal has another size.
+    /// The size of the terminal has changed.
     Resized = 11,
 }
 
-/// An answer to somebody who asks for control.
+/// Answer to a request for control.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Decision {
     /// The request.
     #[prost(string, tag = "1")]
     pub request_id: String,
-    /// Yes or no.
+    /// `true` to grant, `false` to refuse.
     #[prost(bool, tag = "2")]
     pub grant: bool,
 }
 
-/// Begins a sealed session: see [`seal`](crate::seal).
+/// Starts a sealed session: see [`seal`](crate::seal).
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SealHello {
     /// The only version is 1.
@@ -242,7 +242,7 @@ pub struct SealHello {
     /// The server's key that this is sealed to.
     #[prost(bytes = "vec", tag = "2")]
     pub server_key_id: Vec<u8>,
-    /// What the server makes the opening key of.
+    /// Encapsulated secret, from which the server derives the opening key.
     #[prost(bytes = "vec", tag = "3")]
     pub encapsulated: Vec<u8>,
     /// The client's secret and its public keys.
@@ -253,27 +253,28 @@ pub struct SealHello {
 /// The server's part of a sealed session.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SealAnswer {
-    /// What the client makes the opening key of, with the key that it is known by.
+    /// Encapsulated secret for the client's long-term key, from which the client derives the
+    /// opening key.
     #[prost(bytes = "vec", tag = "1")]
     pub encapsulated: Vec<u8>,
     /// The server's first secret.
     #[prost(bytes = "vec", tag = "2")]
     pub sealed: Vec<u8>,
-    /// The same with the key that it made for this session.
+    /// Encapsulated secret for the key that the client made for this session.
     #[prost(bytes = "vec", tag = "3")]
     pub fresh_encapsulated: Vec<u8>,
     /// The server's second secret.
     #[prost(bytes = "vec", tag = "4")]
     pub fresh_sealed: Vec<u8>,
-    /// Shows that the server holds the keys of the session.
+    /// Proves that the server has the keys of the session.
     #[prost(bytes = "vec", tag = "5")]
     pub confirmation: Vec<u8>,
 }
 
-/// Shows that the client holds the keys of the session, and what it wants to open.
+/// Proves that the client has the keys of the session, and authenticates its `Open`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SealConfirm {
-    /// A code over the handshake and the open.
+    /// An authentication code over the handshake and the `Open`.
     #[prost(bytes = "vec", tag = "1")]
     pub confirmation: Vec<u8>,
 }

@@ -1,11 +1,11 @@
-//! A look at the outermost fields of a message, before memory is taken for what is in them.
+//! Check of the outermost fields of a message, before memory is allocated for their content.
 
 use super::check::BadMessage;
 use super::limits;
 
-/// Judges the size, and that exactly one of the known kinds is there. Protobuf would take the last
-/// of several, or put two of one kind together; nobody sends that but who wants to be read in two
-/// ways.
+/// Checks the size, and that the message has exactly one of the known kinds. Protobuf would use the
+/// last of several kinds, or merge two of one kind. Only an attacker that wants two readers to
+/// disagree sends such a message.
 pub(super) fn scan(bytes: &[u8]) -> Result<(), BadMessage> {
     if bytes.len() > limits::MAX_MESSAGE {
         return Err(BadMessage::TooLarge("message"));
@@ -36,7 +36,7 @@ fn skip(key: u64, rest: &mut &[u8]) -> Result<(), BadMessage> {
         1 => 8,
         LENGTH_DELIMITED => usize::try_from(varint(rest)?).map_err(|_| BadMessage::Malformed)?,
         5 => 4,
-        // Groups, which nobody writes any more, and what was never given out.
+        // Groups, which are obsolete, and types that were never assigned.
         _ => return Err(BadMessage::Malformed),
     };
     *rest = rest.get(len..).ok_or(BadMessage::Malformed)?;
@@ -56,7 +56,7 @@ fn varint(rest: &mut &[u8]) -> Result<u64, BadMessage> {
     Err(BadMessage::Malformed)
 }
 
-/// The kinds have the numbers 1 to this.
+/// The numbers of the kinds are 1 to this.
 const KINDS: u64 = 11;
 const DATA: u64 = 5;
 const LENGTH_DELIMITED: u64 = 2;

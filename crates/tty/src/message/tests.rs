@@ -1,9 +1,9 @@
-//! Every message with its exact bytes. The vectors were made by hand from the numbers of
+//! All messages with their exact bytes. The vectors were made by hand from the numbers of
 //! `docs/webtty-protocol.md`; none was recorded from a published program.
 
 use super::*;
 
-/// The bytes of a line of hex digits.
+/// Decodes a line of hex digits.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()
@@ -28,7 +28,7 @@ fn same(bytes: &str, kind: Kind) {
 }
 
 #[test]
-fn what_the_published_programs_say_has_these_bytes() {
+fn messages_of_the_published_programs_have_these_bytes() {
     // Open { options {interactive, allocate_tty, send_heartbeat}, ["ls"], A=b, workdir "/", user "me" }.
     same(
         "0a 20  0a 1e  0a 06 08 01 10 01 18 01  12 02 6c 73  1a 06 0a 01 41 12 01 62
@@ -65,7 +65,7 @@ fn what_the_published_programs_say_has_these_bytes() {
         }),
     );
     same("22 00", Kind::Close(Close::default()));
-    // A negative number has all ten bytes.
+    // A negative number takes all ten bytes.
     same(
         "22 0b 08 ff ff ff ff ff ff ff ff ff 01",
         Kind::Close(Close {
@@ -134,7 +134,7 @@ fn what_the_published_programs_say_has_these_bytes() {
 }
 
 #[test]
-fn what_we_added_is_in_fields_that_others_skip() {
+fn our_additions_are_in_fields_that_other_programs_skip() {
     same(
         "3a 03 a0 06 0f",
         Kind::Heartbeat(Heartbeat {
@@ -208,7 +208,7 @@ fn what_we_added_is_in_fields_that_others_skip() {
             }),
         }),
     );
-    // Somebody else's additions are skipped here as ours are there.
+    // Foreign additions are skipped here, just as foreign programs skip ours.
     assert_eq!(
         read(&hex("3a 03 98 75 01")).unwrap(),
         Kind::Heartbeat(Heartbeat::default())
@@ -220,7 +220,7 @@ fn what_we_added_is_in_fields_that_others_skip() {
 }
 
 #[test]
-fn what_is_not_one_message_is_refused() {
+fn malformed_messages_are_rejected() {
     let refused: &[(&str, &str, BadMessage)] = &[
         ("nothing", "", BadMessage::Unknown),
         ("a message of the future", "62 00", BadMessage::Unknown),
@@ -263,7 +263,7 @@ fn what_is_not_one_message_is_refused() {
 }
 
 #[test]
-fn what_a_system_would_read_in_another_way_is_refused() {
+fn ambiguous_texts_are_rejected() {
     let with = |config: Config| {
         Kind::Open(Box::new(Open {
             config: Some(config),
@@ -329,7 +329,7 @@ fn what_a_system_would_read_in_another_way_is_refused() {
 }
 
 #[test]
-fn sizes_hold_at_their_edge() {
+fn size_limits_are_exact() {
     let args = |count: usize, len: usize| {
         Kind::Open(Box::new(Open {
             config: Some(Config {
@@ -384,7 +384,7 @@ fn sizes_hold_at_their_edge() {
         assert_eq!(encode(&does_not), Err(BadMessage::TooLarge(what)));
         assert_eq!(read(&unchecked(&does_not)), Err(BadMessage::TooLarge(what)));
     }
-    // Beyond these, nothing inside is looked at.
+    // Beyond these limits, the content is not parsed.
     let large = unchecked(&args(2, limits::MAX_CONTROL / 2));
     assert_eq!(read(&large), Err(BadMessage::TooLarge("message")));
     let larger = unchecked(&data(limits::MAX_MESSAGE));
@@ -392,7 +392,7 @@ fn sizes_hold_at_their_edge() {
 }
 
 #[test]
-fn names_keys_and_lists_hold_at_their_edge() {
+fn limits_of_names_keys_and_lists_are_exact() {
     let user = |len: usize| {
         Kind::Open(Box::new(Open {
             config: Some(Config {
@@ -460,7 +460,7 @@ fn names_keys_and_lists_hold_at_their_edge() {
 }
 
 #[test]
-fn nothing_typed_shown_or_secret_is_printed() {
+fn debug_output_contains_no_input_output_or_secrets() {
     let kinds = [
         Kind::data(Stream::Stdin, "hunter2"),
         Kind::Open(Box::new(Open {
@@ -501,7 +501,7 @@ fn nothing_typed_shown_or_secret_is_printed() {
 }
 
 #[test]
-fn an_error_is_cut_at_a_character() {
+fn errors_are_truncated_at_a_character_boundary() {
     let Kind::Error(error) = Kind::error(&"é".repeat(limits::MAX_ERROR)) else {
         panic!("an error");
     };
@@ -512,7 +512,7 @@ fn an_error_is_cut_at_a_character() {
     assert_eq!(error.msg.len(), limits::MAX_ERROR - 1);
 }
 
-/// What a peer without our checks would write.
+/// Encodes a message like a peer without our checks.
 fn unchecked(kind: &Kind) -> Vec<u8> {
     Message {
         kind: Some(kind.clone()),

@@ -1,22 +1,23 @@
-//! Text that a program conceals (SGR 8, ECMA-48 section 8.3.117): a password that it echoes all the
-//! same. The emulated terminal has no such attribute, so that text becomes blanks of the same width
-//! before it gets there: no snapshot, no drawn screen and no list of its rows can show it.
+//! Text that a program conceals (SGR 8, ECMA-48 section 8.3.117), for instance a password that it
+//! echoes nevertheless. The emulated terminal does not support this attribute. Concealed text
+//! therefore becomes blanks of the same width before it reaches the terminal, so that no snapshot,
+//! drawn screen or list of rows can show it.
 
 use std::borrow::Cow;
 
 use memchr::memchr2;
 use unicode_width::UnicodeWidthChar as _;
 
-/// Follows what a program writes, as far as concealing goes.
+/// Tracks the concealed state in the output of a program.
 #[derive(Debug, Default)]
 pub(super) struct Conceal {
     state: State,
     conceals: bool,
-    /// What was saved with the cursor.
+    /// Concealed state that was saved with the cursor.
     saved: bool,
 }
 
-/// Where in its output a program is.
+/// State of the parser.
 #[derive(Debug, Default)]
 enum State {
     #[default]
@@ -30,12 +31,13 @@ enum State {
 }
 
 impl Conceal {
-    /// Takes text, and gives it with blanks in the place of what is concealed.
+    /// Returns `text` with blanks instead of concealed text.
     pub(super) fn filter<'t>(&mut self, text: &'t str) -> Cow<'t, str> {
         let mut shown: Option<String> = None;
         let mut rest = text;
         while !rest.is_empty() {
-            // Nothing but these begins anything: ESC, and the first byte of the controls of C1.
+            // Only these characters start a sequence: ESC, and the first byte of the controls of
+            // C1.
             if matches!(self.state, State::Text) && !self.conceals {
                 let len = memchr2(ESCAPE, C1, rest.as_bytes()).unwrap_or(rest.len());
                 let (plain, other) = rest.split_at(len);
@@ -65,11 +67,11 @@ impl Conceal {
         shown.map_or(Cow::Borrowed(text), Cow::Owned)
     }
 
-    /// `snapshot` resets a terminal, draws it as the screen is, and ends with a sequence that was begun,
-    /// where one was. What comes next is concealed as it would have been.
+    /// Changes a snapshot so that later output is concealed as before. `snapshot` resets a
+    /// terminal, draws the screen, and ends with an incomplete sequence, if there is one.
     pub(super) fn go_on(&self, reset: &str, snapshot: &mut String) {
         if self.saved {
-            // The cursor that is saved at its first place need not be saved by the snapshot.
+            // A cursor that was saved at the initial position is not in the snapshot.
             if snapshot.contains(SAVE) {
                 *snapshot = snapshot.replace(SAVE, SAVE_CONCEALED);
             } else {
@@ -87,7 +89,7 @@ impl Conceal {
     }
 
     fn step(&mut self, c: char) {
-        // Terminals take what is beyond their code tables for a letter: it ends a sequence.
+        // Terminals treat characters beyond their code tables as a letter, which ends a sequence.
         let c = if c >= '\u{a0}' { 'A' } else { c };
         let state = std::mem::take(&mut self.state);
         self.state = match (state, c) {
@@ -121,7 +123,7 @@ impl Conceal {
                 State::Text
             }
             (State::String(true), '\x07') => State::Text,
-            // Controls do what they do in the middle of a sequence, too.
+            // Controls are also executed in the middle of a sequence.
             (state, _) => state,
         };
     }
@@ -144,7 +146,7 @@ impl Conceal {
             match one {
                 "8" => self.conceals = true,
                 "" | "0" | "00" | "28" => self.conceals = false,
-                // A colour in the old form has its numbers in parameters of their own.
+                // A colour in the old form has its numbers in separate parameters.
                 "38" | "48" | "58" => {
                     let numbers = match all.next() {
                         Some("5") => 1,
@@ -176,10 +178,10 @@ const SAVE: &str = "\x1b7";
 
 const SAVE_CONCEALED: &str = "\x1b[8m\x1b7\x1b[28m";
 
-/// What [`Conceal::go_on`] may add, in bytes: a snapshot saves two cursors at most.
+/// Maximum bytes that [`Conceal::go_on`] adds: a snapshot saves at most two cursors.
 pub(super) const MARGIN: usize = CONCEAL.len() + 2 * SAVE_CONCEALED.len();
 
-/// Parameters of a sequence that are looked at, in bytes: more than terminals take.
+/// Maximum bytes of parameters that are parsed: more than terminals accept.
 const MAX_PARAMETERS: usize = 256;
 
 #[cfg(test)]
@@ -194,25 +196,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_concealed_becomes_blanks() {
+    fn concealed_text_becomes_blanks() {
         for (text, shown) in [
             ("a\x1b[8mhunter2\x1b[mb", "a\x1b[8m       \x1b[mb"),
             ("\x1b[8mab\x1b[28mcd", "\x1b[8m  \x1b[28mcd"),
             ("\x1b[1;8;31mab\x1b[0mc", "\x1b[1;8;31m  \x1b[0mc"),
             ("\x1b[8;0mab", "\x1b[8;0mab"),
             ("\u{9b}8mab\u{9b}m", "\u{9b}8m  \u{9b}m"),
-            // Of a wide character both columns; of one without a column none.
+            // A wide character becomes two blanks, a character without width none.
             ("\x1b[8m界e\u{301}\r\n", "\x1b[8m   \r\n"),
-            // Not the parameter of a colour, and no other sequence with this number.
+            // A parameter of a colour, or another sequence with this number, does not conceal.
             ("\x1b[38;5;8mab", "\x1b[38;5;8mab"),
             ("\x1b[48;2;8;8;8mab", "\x1b[48;2;8;8;8mab"),
             ("\x1b[38:5:8mab", "\x1b[38:5:8mab"),
             ("\x1b[?8mab\x1b[8Hcd", "\x1b[?8mab\x1b[8Hcd"),
             ("\x1b[38;5;1;8mab", "\x1b[38;5;1;8m  "),
-            // What is no text stays.
+            // Sequences and controls stay.
             ("\x1b[8m\x1b]0;title\x07\tx", "\x1b[8m\x1b]0;title\x07\t "),
             ("\x1b[8m\x1bPdata\x1b\\x", "\x1b[8m\x1bPdata\x1b\\ "),
-            // What a program saves, and what sets a terminal back.
+            // Saved and restored state, and resets.
             ("\x1b[8m\x1b7\x1b[mab\x1b8cd", "\x1b[8m\x1b7\x1b[mab\x1b8  "),
             ("\x1b[8ma\x1bcb", "\x1b[8m \x1bcb"),
             ("\x1b[8ma\x1b[!pb", "\x1b[8m \x1b[!pb"),
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_before_a_snapshot_goes_on_after_it() {
+    fn concealed_state_continues_after_a_snapshot() {
         for (before, snapshot, expected) in [
             ("\x1b[8mab", "\x1bc  ", "\x1bc  \x1b[8m"),
             ("\x1b[8mab\x1b[3", "\x1bc  \u{9b}3", "\x1bc  \x1b[8m\u{9b}3"),
@@ -250,7 +252,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn it_is_the_same_in_any_cut(bytes in output(), cut in 1..9_usize) {
+        fn filtering_is_independent_of_splits(bytes in output(), cut in 1..9_usize) {
             let text = String::from_utf8_lossy(&bytes).replace('3', "8");
             let whole = filtered(&text);
             let mut conceal = Conceal::default();

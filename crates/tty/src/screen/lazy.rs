@@ -1,10 +1,10 @@
-//! A screen that is drawn when somebody wants to see it.
+//! A screen that is drawn when it is needed.
 
 use super::Screen;
 use crate::size::Size;
 
-/// A screen and the last of its output, which is drawn later: of much output at once, most has
-/// scrolled away by then.
+/// A screen with buffered output, which is drawn later: most of a large amount of output has
+/// scrolled off the screen by then.
 #[derive(Debug)]
 pub struct LazyScreen {
     screen: Screen,
@@ -12,7 +12,7 @@ pub struct LazyScreen {
 }
 
 impl LazyScreen {
-    /// An empty screen, as [`Screen::new`] makes it.
+    /// Creates an empty screen like [`Screen::new`].
     pub fn new(size: Size) -> Option<Self> {
         Some(Self {
             screen: Screen::new(size)?,
@@ -20,31 +20,31 @@ impl LazyScreen {
         })
     }
 
-    /// Takes what the command wrote, in any pieces.
+    /// Adds output of the command, in any pieces.
     pub fn feed(&mut self, bytes: &[u8]) {
-        if self.waiting.len() + bytes.len() > WAITING {
+        if self.waiting.len() + bytes.len() > MAX_BUFFERED {
             self.draw();
         }
-        if bytes.len() > WAITING {
+        if bytes.len() > MAX_BUFFERED {
             self.screen.feed(bytes);
         } else {
             self.waiting.extend_from_slice(bytes);
         }
     }
 
-    /// The terminal has another size.
+    /// Sets the size of the terminal.
     pub fn resize(&mut self, size: Size) {
         self.draw();
         self.screen.resize(size);
     }
 
-    /// The screen as it is now.
+    /// The current screen.
     pub fn now(&mut self) -> &Screen {
         self.draw();
         &self.screen
     }
 
-    /// Draws what waits and keeps no memory for more of it.
+    /// Draws the buffered output and frees the buffer.
     pub fn rest(&mut self) {
         self.draw();
         self.waiting = Vec::new();
@@ -56,15 +56,15 @@ impl LazyScreen {
     }
 }
 
-/// What waits, in bytes: much more than a screen, and drawn in a millisecond or two.
-const WAITING: usize = 64 * 1024;
+/// Maximum bytes of buffered output: much more than a screen, and drawn in a millisecond or two.
+const MAX_BUFFERED: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn it_shows_what_a_screen_that_draws_at_once_shows() {
+    fn it_shows_the_same_as_a_screen_that_draws_immediately() {
         let size = Size { rows: 5, cols: 20 };
         let mut at_once = Screen::new(size).unwrap();
         let mut later = LazyScreen::new(size).unwrap();
@@ -72,7 +72,7 @@ mod tests {
             let line = format!("{n} \x1b[3{}mx\x1b[m é\r\n", n % 8);
             at_once.feed(line.as_bytes());
             later.feed(line.as_bytes());
-            assert!(later.waiting.len() <= WAITING);
+            assert!(later.waiting.len() <= MAX_BUFFERED);
         }
         let large = Size { rows: 9, cols: 30 };
         at_once.resize(large);

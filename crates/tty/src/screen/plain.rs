@@ -1,9 +1,9 @@
-//! Which output scrolls by without leaving a trace, so that it need not be drawn.
+//! Detection of output that scrolls off the screen without an effect and need not be drawn.
 
 use memchr::{memchr, memchr_iter, memrchr_iter};
 
-/// Bytes at the beginning of `text` that do nothing but write lines: characters, tabs, carriage
-/// returns, ends of lines, and looks (SGR, ECMA-48 section 8.3.117).
+/// Number of bytes at the start of `text` that only write lines: characters, tabs, carriage
+/// returns, ends of lines, and attributes (SGR, ECMA-48 section 8.3.117).
 pub(super) fn plain_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -12,7 +12,7 @@ pub(super) fn plain_len(text: &str) -> usize {
         at += rest.iter().take_while(|byte| is_plain(**byte)).count();
         let rest = bytes.get(at..).unwrap_or_default();
         match rest {
-            // A control of the second set (C1), or a character that begins like one.
+            // A control of the second set (C1), or a character with the same first byte.
             [0xc2, second, ..] if !(0x80..0xa0).contains(second) => at += 2,
             [ESCAPE, ..] => match looks_len(rest) {
                 Some(len) => at += len,
@@ -23,27 +23,27 @@ pub(super) fn plain_len(text: &str) -> usize {
     }
 }
 
-/// A long piece of plain text, cut so that only its ends need to be drawn.
+/// A long plain text, split so that only its ends need to be drawn.
 pub(super) struct Cut<'t> {
-    /// As many lines as move everything off a screen that scrolls as a whole.
+    /// Enough lines to move everything off a screen that scrolls as a whole.
     pub(super) begin: &'t str,
-    /// What can be seen of it never.
+    /// Text that is never visible.
     pub(super) middle: &'t str,
-    /// What is on the screen at the end, from the end of a line on.
+    /// Text that is visible at the end, from the end of a line on.
     pub(super) end: &'t str,
 }
 
 impl<'t> Cut<'t> {
-    /// Cuts plain text for a screen of so many rows, where that is worth while.
+    /// Splits plain text for a screen with `rows` rows, if it is long enough.
     pub(super) fn new(plain: &'t str, rows: usize) -> Option<Self> {
         let bytes = plain.as_bytes();
         let begin = memchr_iter(b'\n', bytes).nth(rows.checked_sub(1)?)? + 1;
         let line = memrchr_iter(b'\n', bytes).nth(rows)?;
-        // Only after a carriage return it is known in which column the next line begins.
+        // The column of the next line is only known after a carriage return.
         let end = line
             .checked_sub(1)
             .filter(|at| bytes.get(*at) == Some(&b'\r'))?;
-        if end < begin + WORTH {
+        if end < begin + MIN_SKIPPED {
             return None;
         }
         Some(Self {
@@ -53,7 +53,7 @@ impl<'t> Cut<'t> {
         })
     }
 
-    /// The looks that were set in the middle: what comes later has them.
+    /// Attributes that were set in the middle: later text has them.
     pub(super) fn looks(&self) -> impl Iterator<Item = &'t str> {
         let mut rest = self.middle;
         std::iter::from_fn(move || {
@@ -75,7 +75,7 @@ fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\r' | b'\n' | b'\t' | 0x80..=0xc1 | 0xc3..)
 }
 
-/// The length of the sequence for looks that this begins with.
+/// Length of the attribute sequence at the start of `bytes`, if there is one.
 fn looks_len(bytes: &[u8]) -> Option<usize> {
     let rest = bytes.strip_prefix(b"\x1b[")?;
     let parameters = rest
@@ -87,15 +87,15 @@ fn looks_len(bytes: &[u8]) -> Option<usize> {
 
 const ESCAPE: u8 = 0x1b;
 
-/// Bytes that are left out at least: what looking for them costs is less than drawing these.
-const WORTH: usize = 2048;
+/// Minimum length of the middle in bytes: below it, the search costs more than drawing.
+const MIN_SKIPPED: usize = 2048;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_ends_where_something_else_is_done() {
+    fn plain_text_ends_at_other_sequences() {
         for (text, plain) in [
             ("", 0),
             ("ab\r\n\tc", 6),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_keeps_a_screen_at_both_ends() {
+    fn a_split_keeps_a_screen_at_both_ends() {
         let lines = (0..1000).map(|n| format!("line {n}\x1b[3{}m\r\n", n % 8));
         let text = lines.collect::<Vec<_>>().concat();
         let cut = Cut::new(&text, 2).unwrap();

@@ -11,11 +11,12 @@ use crate::message::{
 };
 use crate::size::Size;
 
-/// The side of the person.
+/// The side of a session with the person.
 ///
-/// [`open`](Self::open) makes the first message; then `on_…` as things happen, and
-/// [`command`](Self::command) after each until it is `None`. After a lost connection
-/// [`reopen`](Self::reopen) says whether another is worth making, and makes its first message.
+/// [`open`](Self::open) makes the first message. Afterwards call the `on_…` methods as events
+/// happen, and [`command`](Self::command) after each until it is `None`. After a lost connection
+/// [`on_lost`](Self::on_lost) returns true if the session can be resumed, and
+/// [`reopen`](Self::reopen) makes the first message of the next connection.
 #[derive(Debug)]
 pub struct Client {
     config: Config,
@@ -32,40 +33,40 @@ pub struct Client {
     beats: bool,
 }
 
-/// What the owner of a [`Client`] has to do.
+/// Tasks for the owner of a [`Client`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientCommand {
-    /// Send a message to the server.
+    /// Send this message to the server.
     Send(Kind),
-    /// The command runs; with `true`, it still does after the connection was made again.
+    /// The command runs. With `true`, the session was resumed.
     Opened(bool),
-    /// So many bytes of output are lost: too many came while nobody listened.
+    /// This many bytes of output were lost while the client was disconnected.
     Missed(u64),
-    /// Show what the command wrote.
+    /// Show this output of the command.
     Output(Stream, Bytes),
     /// The command closed a stream.
     OutputEnd(Stream),
-    /// Something changed about who takes part.
+    /// Participants, control or the size have changed.
     Notice(Box<crate::message::Notice>),
-    /// The connection is silent: hang up, and make another one. As [`Client::on_lost`] says, which
-    /// is to be called as for any other that is gone.
+    /// The connection is silent: close it. [`Client::on_lost`] must then be called as for any other
+    /// lost connection, and returns true if the session can be resumed.
     Silent,
-    /// The command has ended: hang up.
+    /// The command has ended: close the connection.
     Closed(Close),
-    /// It cannot go on: hang up.
+    /// The session failed: close the connection.
     Failed(ClientError),
 }
 
-/// Why a session failed.
+/// Reasons of a failed session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// What the server said. It may hold control sequences: it is somebody else's text.
+    /// The error message of the server. It may contain control sequences, because it is untrusted.
     #[error("the server refused: {0}")]
     Refused(String),
-    /// The server said nothing for too long.
+    /// The server was silent for too long.
     #[error("the server does not answer")]
     Silent,
-    /// The server said what it must not say.
+    /// The server violated the protocol.
     #[error("the server sent an unexpected {0}")]
     Unexpected(&'static str),
 }
@@ -79,7 +80,8 @@ enum State {
 }
 
 impl Client {
-    /// A client that wants this command; the size is that of its terminal, if it has one.
+    /// Creates a client that starts this command; `size` is the size of its terminal, if it has
+    /// one.
     pub fn open(config: Config, size: Option<Size>, now: Instant) -> Self {
         let mut client = Self {
             config,
@@ -99,23 +101,23 @@ impl Client {
         client
     }
 
-    /// What is to be done next.
+    /// The next command for the owner of this client.
     pub fn command(&mut self) -> Option<ClientCommand> {
         self.commands.pop_front()
     }
 
-    /// Whether the session is over.
+    /// True if the session is over.
     pub fn is_over(&self) -> bool {
         self.state == State::Over
     }
 
-    /// Whether the server has an end for input that waits: then nothing is read from the person,
-    /// because what was typed is kept until it arrived.
+    /// True if the input buffer has capacity. Otherwise no input should be read from the person,
+    /// because input is kept until the server has received it.
     pub fn wants_input(&self) -> bool {
         !self.input_end && self.input.len() < u64::try_from(REPLAY).unwrap_or(u64::MAX)
     }
 
-    /// The person typed.
+    /// Handles input of the person.
     pub fn on_input(&mut self, bytes: Bytes) {
         if bytes.is_empty() || self.input_end {
             return;
@@ -128,14 +130,14 @@ impl Client {
         }
     }
 
-    /// There will be no more input.
+    /// Handles the end of input.
     pub fn on_input_end(&mut self) {
         if !std::mem::replace(&mut self.input_end, true) && self.state == State::Open {
             self.send(Kind::end(Stream::Stdin));
         }
     }
 
-    /// The person's terminal has another size.
+    /// Handles a new size of the person's terminal.
     pub fn on_resize(&mut self, size: Size) {
         self.size = Some(size);
         if self.state == State::Open {
@@ -143,7 +145,7 @@ impl Client {
         }
     }
 
-    /// The person wants a signal delivered. `false` where the server knows no signals.
+    /// Sends a signal to the command. Returns `false` if the server does not support signals.
     pub fn signal(&mut self, signal: Signal) -> bool {
         let knows = self.state == State::Open && self.has(Feature::Signals);
         if knows {
@@ -155,7 +157,7 @@ impl Client {
         knows
     }
 
-    /// The server said something.
+    /// Handles a message of the server.
     pub fn on_message(&mut self, kind: Kind, now: Instant) {
         self.heard_at = now;
         match (kind, self.state) {
@@ -196,7 +198,7 @@ impl Client {
         }
     }
 
-    /// The connection is gone. `true` where another may bring the session back.
+    /// Handles a lost connection. Returns `true` if the session can be resumed over another one.
     pub fn on_lost(&mut self) -> bool {
         if self.state == State::Over {
             return false;
@@ -205,7 +207,7 @@ impl Client {
         self.resumes()
     }
 
-    /// Another connection is there.
+    /// Resumes the session over another connection.
     pub fn reopen(&mut self, now: Instant) {
         if self.state != State::Lost || !self.resumes() {
             return;
@@ -220,7 +222,7 @@ impl Client {
         );
     }
 
-    /// When [`on_time`](Self::on_time) is to be called next.
+    /// Time of the next call to [`on_time`](Self::on_time).
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Opening { until, .. } => Some(until),
@@ -232,7 +234,7 @@ impl Client {
         }
     }
 
-    /// A deadline may have come.
+    /// Runs the timers that are due.
     pub fn on_time(&mut self, now: Instant) {
         match self.state {
             State::Opening { until, .. } if until <= now => self.silent(),
@@ -245,24 +247,25 @@ impl Client {
         }
     }
 
-    /// What the server says waits, because who is shown it is slow: its silence says nothing.
+    /// Handles a pause in reading from the server, because the output device is slow. The server's
+    /// silence then does not count.
     pub fn on_held(&mut self, now: Instant) {
         self.heard_at = now;
     }
 
-    /// How long the server keeps the command for a client that comes back. `None`: not at all.
+    /// Time for which the server keeps the command of a disconnected client; `None` if it does not.
     pub fn grace(&self) -> Option<Duration> {
         let session = self.session.as_ref().filter(|_| self.resumes())?;
         Some(Duration::from_secs(session.grace_seconds.into()))
     }
 
-    /// The session's id, where the server told it.
+    /// Id of the session, if the server sent one.
     pub fn session_id(&self) -> Option<&str> {
         let session = self.session.as_ref()?;
         Some(session.session_id.as_str()).filter(|id| !id.is_empty())
     }
 
-    /// What cannot come back has failed.
+    /// A session that cannot be resumed has failed.
     fn silent(&mut self) {
         if self.resumes() {
             self.state = State::Lost;
@@ -282,10 +285,10 @@ impl Client {
                     self.commands
                         .push_back(ClientCommand::Missed(from - before));
                 }
-                // The server begins at what we said, or later.
+                // The server continues at our count, or later.
                 self.received = self.received.max(from);
             }
-            // A server that has less than was said to have arrived would get its input with a gap.
+            // If the server has less input than it acknowledged, its input would get a gap.
             if session.input_received < self.input.from()
                 || self.input.acknowledge(session.input_received).is_err()
             {
@@ -340,7 +343,7 @@ impl Client {
         }
     }
 
-    /// Only a command with a terminal has a size; the published server refuses it for others.
+    /// Only a command with a terminal has a size. The published server rejects a size for others.
     fn send_size(&mut self) {
         let tty = self
             .config
@@ -352,7 +355,8 @@ impl Client {
         }
     }
 
-    /// Tells how much arrived: with each heartbeat, and before the server has to hold the command.
+    /// Acknowledges received output: with each heartbeat, and before the server has to pause the
+    /// command.
     fn report(&mut self, heartbeat: bool) {
         let quarter = u64::try_from(REPLAY / 4).unwrap_or(u64::MAX);
         let resumes = self.resumes();

@@ -1,4 +1,4 @@
-//! The last of a command's output, kept until the client has it.
+//! Replay buffer with a command's latest output, kept until the client has received it.
 
 use std::collections::VecDeque;
 
@@ -17,17 +17,17 @@ pub struct Output {
 }
 
 impl Output {
-    /// Adds what the command wrote.
+    /// Adds output of the command.
     pub fn push(&mut self, stream: Stream, bytes: Bytes) {
         self.next += count(&bytes);
         self.kept.push_back((stream, bytes));
     }
 
-    /// Lets go of what arrived: everything before `received`. What was never sent cannot have
-    /// arrived, and is an error.
+    /// Drops acknowledged output: all bytes before `received`. An acknowledgement of bytes that
+    /// were never sent is an error.
     ///
     /// # Errors
-    /// `received` is more than there was.
+    /// `received` exceeds the number of sent bytes.
     pub fn acknowledge(&mut self, received: u64) -> Result<(), NeverSent> {
         if received > self.next {
             return Err(NeverSent);
@@ -36,18 +36,18 @@ impl Output {
         Ok(())
     }
 
-    /// Keeps at most `max` bytes, the newest.
+    /// Keeps at most the newest `max` bytes.
     pub fn shrink_to(&mut self, max: usize) {
         let max = u64::try_from(max).unwrap_or(u64::MAX);
         self.drop_before(self.next.saturating_sub(max));
     }
 
-    /// How many bytes are kept.
+    /// Number of kept bytes.
     pub fn len(&self) -> u64 {
         self.next - self.from
     }
 
-    /// Whether nothing is kept.
+    /// True if no bytes are kept.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -57,7 +57,7 @@ impl Output {
         self.from
     }
 
-    /// What is kept, in order.
+    /// The kept output, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Stream, Bytes)> + '_ {
         self.kept.iter().cloned()
     }
@@ -79,7 +79,7 @@ impl Output {
     }
 }
 
-/// Somebody has bytes that were never sent.
+/// The peer acknowledged bytes that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more was received than was sent")]
 pub struct NeverSent;

@@ -18,11 +18,11 @@ use crate::message::{
     TerminationReason, limits,
 };
 
-/// The side that runs the command.
+/// The side of a session that runs the command.
 ///
-/// Calling order: the `on_…` methods as things happen, [`on_time`](Self::on_time) when
-/// [`deadline`](Self::deadline) has come, and after each of them [`command`](Self::command) until it
-/// is `None`. After [`Command::Release`] the session is over and forgotten.
+/// Order of calls: the `on_…` methods as events happen, [`on_time`](Self::on_time) at the
+/// [`deadline`](Self::deadline), and after each of them [`command`](Self::command) until it is
+/// `None`. After [`Command::Release`] the session is over and can be dropped.
 #[derive(Debug)]
 pub struct Server {
     settings: Settings,
@@ -31,12 +31,12 @@ pub struct Server {
     client: Option<AttachedConnection>,
     features: Vec<i32>,
     token: Option<Token>,
-    /// The token before it: the client may have lost the answer with the new one.
+    /// The previous token: the client may have lost the message with the new one.
     used: Option<Token>,
     has_tty: bool,
     stdin_open: bool,
     input_received: u64,
-    /// What of it the command has read, or never will.
+    /// Input that the command has read, or never will.
     input_taken: u64,
     input_reported: u64,
     output: Output,
@@ -44,19 +44,19 @@ pub struct Server {
     open_streams: Vec<Stream>,
     paused: bool,
     ended: Option<TerminationReason>,
-    /// The server is going down.
+    /// The server shuts down.
     goes_down: bool,
     detail: &'static str,
     kill_at: Option<Instant>,
     idle_at: Option<Instant>,
     over_at: Option<Instant>,
-    /// The client is gone: when its command goes, too.
+    /// End of the grace period, after which the command of a disconnected client is stopped.
     grace_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The client has not said what it wants.
+    /// The client has not sent its `Open`.
     Opening {
         until: Instant,
     },
@@ -64,26 +64,26 @@ enum Phase {
     Starting,
     /// The command runs.
     Running,
-    /// The command has ended; output may still come.
+    /// The command has ended, but more output may follow.
     Draining {
         exit: Exit,
         since: Instant,
         until: Instant,
-        /// How much of it came.
+        /// Bytes of output after the end.
         read: usize,
     },
-    /// The close is made; the client has to be told, or may not have been reached by it.
+    /// The `Close` is ready, but may not have reached the client.
     Closed {
         exit: Exit,
     },
-    /// The client was told; it hangs up, or it does not.
+    /// The `Close` was sent, and the client should close the connection.
     Leaving {
         until: Instant,
     },
     Released,
 }
 
-/// A connection that is there.
+/// A connected client.
 #[derive(Debug)]
 struct AttachedConnection {
     heartbeat_at: Instant,
@@ -100,7 +100,7 @@ impl fmt::Debug for Token {
 }
 
 impl Server {
-    /// A connection came in.
+    /// A session with a new connection.
     pub fn new(settings: Settings, now: Instant) -> Self {
         Self {
             over_at: settings.duration.map(|duration| now + duration),
@@ -130,12 +130,12 @@ impl Server {
         }
     }
 
-    /// What is to be done next.
+    /// The next command for the owner of this session.
     pub fn command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// The client said something.
+    /// Handles a message of the client.
     pub fn on_message(&mut self, kind: Kind, now: Instant) {
         let Some(client) = &mut self.client else {
             return;
@@ -147,27 +147,27 @@ impl Server {
         }
     }
 
-    /// The client said what nobody can read. `why` is for it.
+    /// Handles an invalid message of the client. `why` is for the client.
     pub fn on_bad_message(&mut self, why: &str, now: Instant) {
         if self.client.is_some() {
             self.fail(why, now);
         }
     }
 
-    /// The client was not listened to, because the command does not take what it sent: so its
-    /// silence says nothing.
+    /// Handles a pause in reading from the client, because the command does not take its input. The
+    /// client's silence then does not count.
     pub fn on_unheard(&mut self, now: Instant) {
         if let Some(client) = &mut self.client {
             client.heard_at = now;
         }
     }
 
-    /// Why the command was asked to end, where it was.
+    /// Reason for which the command was stopped, if it was.
     pub fn ended(&self) -> Option<TerminationReason> {
         self.ended
     }
 
-    /// The command runs. `token` is fresh random bytes.
+    /// Handles the start of the command. `token` is fresh random bytes.
     pub fn on_started(&mut self, token: [u8; TOKEN_LEN], now: Instant) {
         if self.phase != Phase::Starting {
             return;
@@ -182,7 +182,7 @@ impl Server {
         if self.client.is_some() {
             self.acknowledge(token, None);
         }
-        // Somebody ended it, or left, while it was being started.
+        // The session was ended, or the client left, during the start.
         if let Some(reason) = self.ended {
             self.stop(reason, now);
         } else if self.client.is_none() {
@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// The command could not be started; `why` is for the client.
+    /// Handles a failed start; `why` is for the client.
     pub fn on_start_failed(&mut self, why: &str, now: Instant) {
         if self.phase != Phase::Starting {
             return;
@@ -202,7 +202,7 @@ impl Server {
         }
     }
 
-    /// The command took so many bytes of its input.
+    /// Records that the command took `bytes` bytes of its input.
     pub fn on_input_taken(&mut self, bytes: usize) {
         self.input_taken += u64::try_from(bytes).unwrap_or_default();
         if self.client.is_some() {
@@ -210,7 +210,7 @@ impl Server {
         }
     }
 
-    /// The command wrote something.
+    /// Handles output of the command.
     pub fn on_output(&mut self, stream: Stream, bytes: Bytes, now: Instant) {
         if bytes.is_empty() || !self.open_streams.contains(&stream) {
             return;
@@ -228,7 +228,7 @@ impl Server {
         }
     }
 
-    /// The command hides what is typed from now on, or shows it again. Who records must know before
+    /// Handles that the command starts or stops to hide its input. A recording needs this before
     /// the next key.
     pub fn on_secret_input(&mut self, secret: bool) {
         if self.client.is_some() {
@@ -240,7 +240,7 @@ impl Server {
         }
     }
 
-    /// The command closed a stream.
+    /// Handles the end of an output stream.
     pub fn on_output_end(&mut self, stream: Stream, now: Instant) {
         let before = self.open_streams.len();
         self.open_streams.retain(|open| *open != stream);
@@ -250,7 +250,7 @@ impl Server {
         self.settle(now);
     }
 
-    /// The command has ended.
+    /// Handles the end of the command.
     pub fn on_exit(&mut self, exit: Exit, now: Instant) {
         if matches!(self.phase, Phase::Running | Phase::Starting) {
             self.phase = Phase::Draining {
@@ -264,7 +264,7 @@ impl Server {
         }
     }
 
-    /// The connection is gone.
+    /// Handles the loss of the connection.
     pub fn on_lost(&mut self, now: Instant) {
         if self.client.take().is_none() {
             return;
@@ -272,12 +272,12 @@ impl Server {
         match self.phase {
             Phase::Opening { .. } | Phase::Leaving { .. } => self.release(),
             Phase::Starting | Phase::Running | Phase::Draining { .. } => self.leave(now),
-            // The last message may not have arrived, so who can come back may.
+            // The last message may not have arrived, so the client may still resume.
             Phase::Closed { .. } | Phase::Released => {}
         }
     }
 
-    /// Whether this is the token that a client may come back with.
+    /// True if a client may resume with this token.
     pub fn accepts(&self, resume: &Resume) -> bool {
         self.token.is_some()
             && [&self.token, &self.used]
@@ -286,8 +286,8 @@ impl Server {
                 .any(|token| token.0.ct_eq(resume.token.as_slice()).into())
     }
 
-    /// The client came back over another connection, and what it showed is accepted; `token` is
-    /// fresh random bytes. A connection that was still taken for alive is hung up first.
+    /// Resumes the session over another connection, after `accepts` returned true; `token` is fresh
+    /// random bytes. An older connection that still seems alive is closed first.
     pub fn on_return(&mut self, open: &OpenSession, token: [u8; TOKEN_LEN], now: Instant) {
         let Some(resume) = open.resume.as_ref().filter(|resume| self.accepts(resume)) else {
             return;
@@ -302,7 +302,7 @@ impl Server {
             self.fail("more was received than was sent", now);
             return;
         }
-        // Only what was said to have arrived is gone, and of a pipe nothing may be lost.
+        // Only acknowledged output was dropped, and output of a pipe must not be lost.
         if !self.has_tty && self.output.from() > resume.received {
             self.fail("less was received than was said to be", now);
             return;
@@ -339,7 +339,7 @@ impl Server {
         }
     }
 
-    /// When [`on_time`](Self::on_time) is to be called next.
+    /// Time of the next call to [`on_time`](Self::on_time).
     pub fn deadline(&self) -> Option<Instant> {
         let phase = match self.phase {
             Phase::Opening { until } | Phase::Draining { until, .. } | Phase::Leaving { until } => {
@@ -361,7 +361,7 @@ impl Server {
             .min()
     }
 
-    /// A deadline may have come.
+    /// Runs the timers that are due.
     pub fn on_time(&mut self, now: Instant) {
         match self.phase {
             Phase::Opening { until } if until <= now => {
@@ -402,7 +402,7 @@ impl Server {
             .collect();
         let resumes = features.contains(&Feature::Resume.into()) && !self.settings.grace.is_zero();
         self.token = resumes.then_some(Token(token));
-        // A client that asked for nothing gets what the published server sends.
+        // A client without features gets the `Ack` of the published server.
         let session = (!features.is_empty()).then(|| AckSession {
             features,
             session_id: self.settings.session_id.clone(),
@@ -424,8 +424,8 @@ impl Server {
         }
     }
 
-    /// Bounds what is kept: a terminal forgets its oldest, and the program draws anew; a pipe must
-    /// not lose anything, so the command waits.
+    /// Bounds the replay buffer. With a terminal the oldest output is dropped, and the program
+    /// redraws its screen. Output of a pipe must not be lost, so the command waits.
     fn bound_output(&mut self) {
         if self.has_tty {
             self.output.shrink_to(REPLAY);

@@ -34,7 +34,7 @@ fn config(allocate_tty: bool) -> Config {
     }
 }
 
-/// What a published client sends: nothing of ours.
+/// An `Open` of a published client, without our additions.
 fn plain_open(tty: bool) -> Kind {
     Kind::Open(Box::new(Open {
         config: Some(config(tty)),
@@ -57,8 +57,8 @@ fn drain(server: &mut Server) -> Vec<Command> {
     std::iter::from_fn(|| server.command()).collect()
 }
 
-/// What the client was told, in words.
-fn said(server: &mut Server) -> Vec<String> {
+/// Texts of the messages to the client.
+fn sent_texts(server: &mut Server) -> Vec<String> {
     let words = drain(server).into_iter().map(|command| match command {
         Command::Send(Kind::Close(close)) => {
             let termination = close.termination.unwrap_or_default();
@@ -83,7 +83,7 @@ fn running(open: Kind, now: Instant) -> Server {
     let mut server = Server::new(settings(), now);
     server.on_message(open, now);
     server.on_started([7; TOKEN_LEN], now);
-    assert_eq!(said(&mut server), ["start", "ack"]);
+    assert_eq!(sent_texts(&mut server), ["start", "ack"]);
     server
 }
 
@@ -105,7 +105,7 @@ fn a_published_client_runs_a_command_in_pipes() {
         panic!("a start");
     };
     assert_eq!(start.terminal, None);
-    // What it gets is, byte for byte, what the published server sends.
+    // The bytes are exactly those of the published server.
     let expected = [
         Command::Send(Kind::Ack(crate::message::Ack::default())),
         Command::Input("in".into()),
@@ -153,14 +153,14 @@ fn a_terminal_has_a_size_and_its_input_does_not_end() {
 }
 
 #[test]
-fn a_message_out_of_order_ends_the_session_and_says_why() {
+fn a_message_out_of_order_ends_the_session_with_an_error() {
     let heartbeat = |signal: Option<i32>| {
         Kind::Heartbeat(Heartbeat {
             signal,
             ..Heartbeat::default()
         })
     };
-    // Before the open.
+    // Before the `Open`.
     for (kind, why) in [
         (Kind::data(Stream::Stdin, "x"), "an unexpected data"),
         (
@@ -194,13 +194,13 @@ fn a_message_out_of_order_ends_the_session_and_says_why() {
         let mut server = Server::new(settings(), now);
         server.on_message(kind, now);
         assert_eq!(
-            said(&mut server),
+            sent_texts(&mut server),
             [format!("error: {why}"), "Disconnect".to_owned()]
         );
         server.on_lost(now);
         assert_eq!(drain(&mut server), [Command::Release]);
     }
-    // While it runs: the command does not outlive a client that misbehaves.
+    // While the command runs: it does not outlive a client that violates the protocol.
     for (kind, why) in [
         (plain_open(false), "an unexpected open"),
         (Kind::data(Stream::Stdout, "x"), "data that is not input"),
@@ -219,7 +219,7 @@ fn a_message_out_of_order_ends_the_session_and_says_why() {
         let mut server = running(plain_open(false), now);
         server.on_message(kind, now);
         assert_eq!(
-            said(&mut server),
+            sent_texts(&mut server),
             [
                 format!("error: {why}"),
                 "Disconnect".to_owned(),
@@ -233,13 +233,13 @@ fn a_message_out_of_order_ends_the_session_and_says_why() {
 }
 
 #[test]
-fn what_is_said_while_the_command_starts_does_not_orphan_it() {
+fn messages_during_the_start_do_not_orphan_the_command() {
     let now = Instant::now();
     let mut server = Server::new(settings(), now);
     server.on_message(our_open(true), now);
     server.on_message(plain_open(true), now);
     assert_eq!(
-        said(&mut server),
+        sent_texts(&mut server),
         ["start", "error: an unexpected open", "Disconnect"]
     );
     server.on_started([7; TOKEN_LEN], now);
@@ -254,11 +254,11 @@ fn what_is_said_while_the_command_starts_does_not_orphan_it() {
     server.on_message(our_open(true), now);
     server.on_lost(now);
     server.on_start_failed("no such file", now);
-    assert_eq!(said(&mut server), ["start", "Release"]);
+    assert_eq!(sent_texts(&mut server), ["start", "Release"]);
 }
 
 #[test]
-fn deadlines_hold_at_their_edge() {
+fn deadlines_apply_exactly() {
     let now = Instant::now();
     let just = Duration::from_nanos(1);
     let mut server = Server::new(settings(), now);
@@ -267,25 +267,25 @@ fn deadlines_hold_at_their_edge() {
     assert_eq!(server.command(), None);
     server.on_time(now + OPEN_DEADLINE);
     assert_eq!(
-        said(&mut server),
+        sent_texts(&mut server),
         ["error: nothing was opened in time", "Disconnect"]
     );
     server.on_time(now + OPEN_DEADLINE + CLOSE_DEADLINE);
     assert_eq!(drain(&mut server), [Command::Release]);
 
-    // Something that the command left behind has its pipe.
+    // A process that the command left behind has its pipe.
     let mut server = running(plain_open(false), now);
     server.on_exit(Exit::Code(0), now);
     server.on_output(Stream::Stdout, "late".into(), now);
     server.on_time(now + CLOSE_DEADLINE.saturating_sub(just));
-    assert_eq!(said(&mut server), ["Data(Stdout, 4 bytes)"]);
+    assert_eq!(sent_texts(&mut server), ["Data(Stdout, 4 bytes)"]);
     server.on_time(now + CLOSE_DEADLINE);
-    assert_eq!(said(&mut server), ["close 0 Unspecified ", "Disconnect"]);
+    assert_eq!(sent_texts(&mut server), ["close 0 Unspecified ", "Disconnect"]);
 }
 
-/// What a command has written before its end is not cut because the client is slow.
+/// Output from before the end is not truncated for a slow client.
 #[test]
-fn output_that_is_not_read_does_not_count_as_output_that_does_not_end() {
+fn unread_output_is_not_treated_as_endless_output() {
     let now = Instant::now();
     let second = Duration::from_secs(1);
     let ended = |open: Kind| {
@@ -293,7 +293,7 @@ fn output_that_is_not_read_does_not_count_as_output_that_does_not_end() {
         server.on_exit(Exit::Code(0), now);
         server
     };
-    // Unread for as long as this; the second after which it is cut.
+    // Output stays unread for `unread` seconds. Returns the second after which it is truncated.
     let cut = |server: &mut Server, unread: u32| {
         (1..200).find(|n| {
             let now = now + second * *n;
@@ -301,9 +301,9 @@ fn output_that_is_not_read_does_not_count_as_output_that_does_not_end() {
                 server.on_unread(now);
             }
             server.on_time(now);
-            said(server)
+            sent_texts(server)
                 .iter()
-                .any(|said| said.starts_with("close") || said == "Release")
+                .any(|text| text.starts_with("close") || text == "Release")
         })
     };
     let beats = |server: &mut Server| {
@@ -312,22 +312,22 @@ fn output_that_is_not_read_does_not_count_as_output_that_does_not_end() {
     };
     assert_eq!(cut(&mut ended(plain_open(false)), 0), Some(5));
     assert_eq!(cut(&mut ended(plain_open(false)), 12), Some(17));
-    // A client that never says that it is there.
+    // A client that sends no heartbeats.
     assert_eq!(cut(&mut ended(plain_open(false)), 100), Some(30));
     let mut server = ended(our_open(false));
     beats(&mut server);
     assert_eq!(cut(&mut server, 100), Some(105));
-    // The server goes down.
+    // The server shuts down.
     let mut server = running(our_open(false), now);
     server.terminate(TerminationReason::Drain, "", now);
     server.on_exit(Exit::Code(0), now);
     beats(&mut server);
     assert_eq!(cut(&mut server, 100), Some(30));
-    // A client that is away: its grace, and then nobody waits.
+    // A disconnected client: its grace period applies, and then the session ends.
     let mut server = ended(our_open(false));
     server.on_lost(now);
     assert_eq!(cut(&mut server, 100), Some(25));
-    // Something was left behind, and writes on.
+    // A process was left behind, and continues to write.
     let mut server = ended(our_open(true));
     beats(&mut server);
     server.on_output(Stream::Stdout, vec![b'x'; 2 * 1024 * 1024 + 1].into(), now);
@@ -336,25 +336,25 @@ fn output_that_is_not_read_does_not_count_as_output_that_does_not_end() {
 }
 
 #[test]
-fn heartbeats_go_out_and_a_client_that_stops_sending_them_is_lost() {
+fn heartbeats_are_sent_and_a_client_that_stops_sending_them_is_lost() {
     let now = Instant::now();
     let mut server = running(our_open(true), now);
     assert_eq!(server.deadline(), Some(now + HEARTBEAT));
     server.on_time(now + HEARTBEAT);
     assert_eq!(drain(&mut server).len(), 1);
-    // It never sent one, so that it sends none means nothing.
+    // It never sent heartbeats, so their absence means nothing.
     server.on_time(now + SILENCE * 2);
     assert_eq!(drain(&mut server).len(), 1);
     let later = now + SILENCE * 2;
     server.on_message(Kind::Heartbeat(Heartbeat::default()), later);
     server.on_time(later + SILENCE);
     assert_eq!(drain(&mut server), [Command::Disconnect]);
-    // Lost, not ended: it may come back within the grace.
+    // The client is lost, but the session is not over: it may resume within the grace period.
     assert_eq!(server.deadline(), Some(later + SILENCE + GRACE));
 }
 
 #[test]
-fn a_client_that_nobody_listens_to_is_not_silent() {
+fn a_client_is_not_silent_while_reading_from_it_is_paused() {
     let now = Instant::now();
     let mut server = running(our_open(true), now);
     server.on_message(Kind::Heartbeat(Heartbeat::default()), now);
@@ -366,7 +366,7 @@ fn a_client_that_nobody_listens_to_is_not_silent() {
     ));
     server.on_bad_message("an unknown WebTTY message", now + SILENCE);
     assert_eq!(
-        said(&mut server),
+        sent_texts(&mut server),
         [
             "error: an unknown WebTTY message",
             "Disconnect",
@@ -376,7 +376,7 @@ fn a_client_that_nobody_listens_to_is_not_silent() {
 }
 
 #[test]
-fn signals_reach_the_command_and_how_it_ended_reaches_the_client() {
+fn signals_reach_the_command_and_its_end_reaches_the_client() {
     let now = Instant::now();
     let mut server = running(our_open(true), now);
     server.on_message(
@@ -390,7 +390,7 @@ fn signals_reach_the_command_and_how_it_ended_reaches_the_client() {
     server.on_exit(Exit::Signal(10, "USR1"), now);
     server.on_output_end(Stream::Stdout, now);
     assert_eq!(
-        said(&mut server),
+        sent_texts(&mut server),
         [
             "Data(Stdout, end)",
             "close 138 Signalled USR1",
@@ -404,7 +404,7 @@ fn limits_and_operators_end_a_command_with_a_reason() {
     let end = |server: &mut Server, now| {
         server.on_exit(Exit::Signal(15, "TERM"), now);
         server.on_output_end(Stream::Stdout, now);
-        said(server)
+        sent_texts(server)
     };
     let now = Instant::now();
     let minute = Duration::from_mins(1);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::field::{Field, FieldValue, Subject};
 use crate::pattern::Pattern;
 
-/// Conditions on several fields; all of them.
+/// Conditions on several fields, all of which must be met.
 #[derive(Clone, Debug)]
 pub(super) struct Fields(pub(super) Vec<(Field, Condition)>);
 
@@ -25,18 +25,18 @@ impl Fields {
     }
 }
 
-/// What one field must be. The grammar gives a field only conditions of its kind.
+/// Condition on one field. The grammar gives a field only conditions of its kind.
 #[derive(Clone, Debug)]
 pub(super) enum Condition {
-    /// For texts and words.
+    /// Condition on texts and words.
     Text(TextCondition),
-    /// One of these.
+    /// One of these values.
     Flag(BTreeSet<bool>),
-    /// One of these.
+    /// One of these values.
     Number(BTreeSet<u16>),
     /// Exactly these entries, in any order.
     List(Vec<String>),
-    /// These keys, each with a value that fits.
+    /// These keys, each with a matching value.
     Map(BTreeMap<String, TextCondition>),
 }
 
@@ -56,18 +56,18 @@ impl Condition {
                     labels.get(key).is_some_and(|value| condition.holds(value))
                 })
             }
-            // An absent value meets no condition, and a condition of another kind none at all.
+            // An absent value, or a value of another kind, meets no condition.
             _ => false,
         }
     }
 }
 
-/// What a text must be.
+/// Condition on a text.
 #[derive(Clone, Debug)]
 pub(super) enum TextCondition {
-    /// One of these; the exact form is a list of one.
+    /// One of these texts; the exact form is a list of one.
     OneOf(Vec<String>),
-    /// A match of this.
+    /// A match of this pattern.
     Matches(Pattern),
 }
 
@@ -79,7 +79,7 @@ impl TextCondition {
         }
     }
 
-    /// The only text that fits, where there is one.
+    /// Returns the only matching text, if there is exactly one.
     pub(super) fn only(&self) -> Option<&str> {
         match self {
             Self::OneOf(texts) => match texts.as_slice() {

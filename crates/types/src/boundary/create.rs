@@ -1,15 +1,16 @@
-//! `create`: filters that judge what a client asked for and fill in what it left open.
+//! `create`: filters that check the requested properties and fill in the ones that the client left
+//! open.
 //!
-//! The boundary becomes a demand on the properties. What AND fixes is set first; each OR is then
-//! settled by the one branch that fits; at the end the whole demand is held against the result, so
-//! that no order of setting can smuggle anything past it.
+//! The boundary is reduced to requirements on the properties. Values that AND fixes are set first.
+//! Each OR is then settled by the one branch that fits. At the end the result is checked against
+//! all requirements, so that no order of setting can bypass them.
 
 use super::condition::{Condition, Fields};
 use super::field::Subject;
 use super::{Action, BoundaryRefusal, Leaf, Refusal, Tree};
 use crate::tunnel::TunnelProperties;
 
-/// A boundary at one place, reduced to what it asks of the properties.
+/// A boundary for one project, reduced to its requirements on the properties.
 pub(super) enum RequiredProperties<'a> {
     Never(BoundaryRefusal),
     Always,
@@ -56,7 +57,7 @@ fn demand_of_filters(filters: &Tree<Fields>) -> RequiredProperties<'_> {
     }
 }
 
-/// The properties with everything set that the demand fixes, or a refusal.
+/// Returns the properties with all fixed values set, or a refusal.
 pub(super) fn settle(
     demand: &RequiredProperties<'_>,
     mut properties: TunnelProperties,
@@ -69,7 +70,7 @@ pub(super) fn settle(
         })?;
     demand.fix(&mut properties)?;
     demand.choose(&mut properties)?;
-    // Conditions that fix nothing, such as patterns, are held against the defaults too.
+    // Conditions that fix no value, such as patterns, also apply to the defaults.
     let effective = properties
         .clone()
         .resolve()
@@ -81,7 +82,7 @@ pub(super) fn settle(
 }
 
 impl RequiredProperties<'_> {
-    /// Sets what stands outside of every OR.
+    /// Sets the values outside of every OR.
     fn fix(&self, properties: &mut TunnelProperties) -> Result<(), Refusal> {
         match self {
             Self::Never(outside) => Err(Refusal {
@@ -94,7 +95,7 @@ impl RequiredProperties<'_> {
         }
     }
 
-    /// Settles every OR: by what is there already, else by the only branch that fits.
+    /// Settles every OR: by the given values, or else by the only branch that fits.
     fn choose(&self, properties: &mut TunnelProperties) -> Result<(), Refusal> {
         match self {
             Self::Never(_) | Self::Always | Self::Fields(_) => Ok(()),

@@ -1,11 +1,11 @@
-//! The fields of a tunnel that a filter may name, and how each is read and set.
+//! The fields of a tunnel that a filter may name, with functions to read and set each.
 
 use std::borrow::Cow;
 
 use crate::client::Labels;
 use crate::tunnel::{PropertyError, Tunnel, TunnelProperties};
 
-/// What a filter is held against: a live tunnel, or the properties of one to be made.
+/// Subject of a filter: a live tunnel, or the properties of a new one.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     tunnel: Option<&'a Tunnel>,
@@ -64,12 +64,12 @@ macro_rules! fields {
                 match self { $(Self::$variant => Kind::$kind),* }
             }
 
-            /// Whether a client may set it, so that a `create` filter may name it.
+            /// True if a client may set the field, so that a `create` filter may name it.
             pub(super) const fn is_settable(self) -> bool {
                 match self { $(Self::$variant => $settable),* }
             }
 
-            /// The field of a JSON name, in either spelling with `compat`.
+            /// Returns the field with a JSON name, in either spelling with `compat`.
             pub(super) fn named(name: &str, compat: bool) -> Option<Self> {
                 match name {
                     $($name => Some(Self::$variant),)*
@@ -122,7 +122,7 @@ fields! {
 }
 
 impl Field {
-    /// Reads the field. A flag that is absent is what it is by default: published, and else off.
+    /// Reads the field. An absent flag has its default: true for `publish`, false for all others.
     pub(super) fn read(self, subject: Subject<'_>) -> FieldValue<'_> {
         let properties = subject.properties;
         let owned = |read: fn(&Tunnel) -> Option<&str>| {
@@ -275,7 +275,8 @@ impl Field {
         }
     }
 
-    /// The one spelling that values of this field have, or nothing where it has no such value.
+    /// Returns the only spelling of the value in this field, or `None` if the field has no such
+    /// value.
     pub(super) fn canonical(self, text: &str) -> Option<String> {
         use crate::tunnel::{
             Country, HttpVersion, IpRange, Protocol, ProxyHeader, Status, TlsMode, TlsVersion,

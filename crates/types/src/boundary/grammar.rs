@@ -1,5 +1,5 @@
-//! Reading a boundary. Every refusal here becomes a boundary that refuses everything, and an error
-//! that names the field where a token is minted.
+//! Parser of boundaries. Every error here results in a boundary that refuses everything, and in an
+//! error that names the field if a token is being minted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,11 @@ use super::{ConnectRule, CreateRule, Leaf, ListRule, Place, Scopes, Tree};
 use crate::filter::ParamError;
 use crate::pattern::Pattern;
 
-/// Patterns that one boundary may hold: bounds the memory and the start-up cost of a token.
+/// Maximum number of patterns in one boundary. It limits the memory and the start-up cost of a
+/// token.
 pub const MAX_PATTERNS: usize = 16;
 
-/// AND and OR inside each other: as deep as any JSON of ours.
+/// Maximum nesting of AND and OR: the same as for all JSON input of this project.
 const MAX_DEPTH: usize = 32;
 
 pub(super) fn parse(resources: &Value, compat: bool) -> Result<Tree<Leaf>, ParamError> {
@@ -201,7 +202,7 @@ impl Reader {
             }
         };
         let mut fields: BTreeSet<String> = members.iter().map(read).collect::<Read<_>>()?;
-        // What is shown is shown in both spellings.
+        // A selected field is shown in both spellings.
         if self.compat && fields.contains(Field::SvcAuth.as_str()) {
             fields.insert("rstream_auth".to_owned());
         }
@@ -292,10 +293,10 @@ impl Reader {
     }
 }
 
-/// Members of an action's object, where it has one, and where it stands.
+/// Members of an action's object, if it has one, and its path in the document.
 type Rule<'a> = (Option<&'a Map<String, Value>>, String);
 
-/// An action: `None` where it is absent or `false`, no members where it is `true`.
+/// An action: `None` if it is absent or `false`, no members if it is `true`.
 fn action<'a>(
     actions: &'a Map<String, Value>,
     at: &str,
@@ -335,7 +336,7 @@ fn one_or_more<T: Ord>(
     }
 }
 
-/// The one member of an operator object.
+/// Returns the only member of an operator object.
 fn operator<'a>(
     value: &'a Value,
     at: &str,
@@ -372,7 +373,8 @@ fn only_keys(members: &Map<String, Value>, at: &str, keys: &[&str]) -> Read<()> 
     }
 }
 
-/// Entries of a list that is not empty: an empty list would allow nothing or everything, by taste.
+/// Entries of a non-empty list. An empty list is refused because it could mean nothing or
+/// everything.
 fn entries<'a>(value: &'a Value, at: &str) -> Read<impl Iterator<Item = (String, &'a Value)>> {
     let list = value
         .as_array()

@@ -1,4 +1,4 @@
-//! `params`: the JSON object in the query of the Engine API, read strictly (EN-2).
+//! `params`: the JSON object in the query of the Engine API, parsed strictly (EN-2).
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -12,22 +12,22 @@ use utoipa::{PartialSchema, ToSchema};
 use super::{ClientFilter, TunnelFilter};
 use crate::json::{self, JsonError, Limits};
 
-/// A filter that stands in `params`.
+/// A filter inside `params`.
 pub trait Filter: Default + Sized {
     /// Name of the schema of `params` with this filter.
     const PARAMS_SCHEMA: &'static str;
 
-    /// Reads the filter from a JSON value at `field`, refusing unknown keys by name.
+    /// Parses the filter from a JSON value at `field`. Unknown keys are refused by name.
     fn from_json(value: &Value, field: &str, compat: bool) -> Result<Self, ParamError>;
 }
 
 /// `params` of `/api/clients` and `/api/tunnels`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ListParams<F> {
-    /// At most this many objects, 1 to [`MAX_LIMIT`]; the whole list without it.
+    /// Maximum number of objects, 1 to [`MAX_LIMIT`]; the whole list if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u16>,
-    /// What the objects must have.
+    /// Conditions on the objects.
     pub filters: F,
 }
 
@@ -38,7 +38,7 @@ pub type ListClientsParams = ListParams<ClientFilter>;
 pub type ListTunnelsParams = ListParams<TunnelFilter>;
 
 impl<F: Filter> ListParams<F> {
-    /// Reads the decoded text of the parameter (EN-2).
+    /// Parses the decoded text of the parameter (EN-2).
     pub fn parse(text: &str, compat: bool) -> Result<Self, ParamError> {
         let document = read(text)?;
         let mut params = Self::default();
@@ -52,7 +52,7 @@ impl<F: Filter> ListParams<F> {
         Ok(params)
     }
 
-    /// Reads `params` out of a raw query; the defaults where there is none.
+    /// Parses `params` from a raw query. Without `params` the defaults apply.
     pub fn from_query(query: &str, compat: bool) -> Result<Self, ParamError> {
         params_of_query(query)?
             .map_or_else(|| Ok(Self::default()), |text| Self::parse(&text, compat))
@@ -92,19 +92,19 @@ impl<F: Filter + ToSchema> ToSchema for ListParams<F> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchParams {
-    /// What clients must have to be seen; every client without it.
+    /// Conditions on the clients of the stream; every client if absent.
     #[schema(required = false)]
     pub clients: ClientFilter,
-    /// What tunnels must have to be seen; every tunnel without it.
+    /// Conditions on the tunnels of the stream; every tunnel if absent.
     #[schema(required = false)]
     pub tunnels: TunnelFilter,
-    /// Whether `webtty.*` events are sent too; `{}` means `true`.
+    /// True to include `webtty.*` events; `{}` means `true`.
     #[schema(required = false, default = false)]
     pub webtty: bool,
 }
 
 impl WatchParams {
-    /// Reads the decoded text of the parameter (EN-3).
+    /// Parses the decoded text of the parameter (EN-3).
     pub fn parse(text: &str, compat: bool) -> Result<Self, ParamError> {
         let document = read(text)?;
         let mut params = Self::default();
@@ -119,20 +119,20 @@ impl WatchParams {
         Ok(params)
     }
 
-    /// Reads `params` out of a raw query; the defaults where there is none.
+    /// Parses `params` from a raw query. Without `params` the defaults apply.
     pub fn from_query(query: &str, compat: bool) -> Result<Self, ParamError> {
         params_of_query(query)?
             .map_or_else(|| Ok(Self::default()), |text| Self::parse(&text, compat))
     }
 }
 
-/// An input at fault.
+/// An invalid input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}{}{message}", if field.is_empty() { "" } else { ": " })]
 pub struct ParamError {
-    /// Dotted path, for example `filters.name`; empty for the whole.
+    /// Dotted path, for example `filters.name`; empty for the whole input.
     pub field: String,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
 }
 
@@ -152,8 +152,8 @@ impl From<JsonError> for ParamError {
     }
 }
 
-/// The decoded text of the one `params` of a raw query, nothing where there is none. Form encoding
-/// (`+` is a space): that is what the SDKs' libraries write.
+/// Returns the decoded text of the only `params` in a raw query, or `None` without one. It uses
+/// form encoding (`+` is a space), which the libraries of the SDKs write.
 pub fn params_of_query(query: &str) -> Result<Option<String>, ParamError> {
     let named = |piece: &&str| {
         let name = piece.split('=').next().unwrap_or_default();
@@ -238,7 +238,7 @@ pub(super) fn word<W: FromStr<Err: std::fmt::Display>>(
 }
 
 fn limit(value: &Value, field: &str) -> Result<u16, ParamError> {
-    // A fraction or an exponent makes a number that is no integer to the strict reader.
+    // The strict parser does not treat a number with a fraction or an exponent as an integer.
     let integer = value.as_u64().and_then(|limit| u16::try_from(limit).ok());
     integer
         .filter(|limit| (1..=MAX_LIMIT).contains(limit))
@@ -259,10 +259,11 @@ fn form_decode(text: &str) -> Option<Vec<u8>> {
     crate::query_credential::percent_decode(text.replace('+', " ").as_bytes())
 }
 
-/// Upper end of `limit`: a page that a person or a program still handles in one piece.
+/// Maximum `limit`: a page that a person or a program can still handle at a time.
 pub const MAX_LIMIT: u16 = 1000;
 
-/// Far above any filter that a person writes, far below what parsing costs a request.
+/// Far above any filter that a person writes. Parsing a document of this size costs little compared
+/// to a request.
 const PARAMS_LIMITS: Limits = Limits {
     bytes: 16 * 1024,
     depth: 32,

@@ -26,7 +26,7 @@ fn en_2_params_are_limit_and_filters() {
 
 /// EN-2.
 #[test]
-fn en_2_what_is_wrong_is_named() {
+fn en_2_errors_name_the_field() {
     for (text, field, message) in [
         ("", "params", "not well-formed JSON"),
         ("{", "params", "not well-formed JSON"),

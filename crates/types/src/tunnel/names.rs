@@ -1,4 +1,4 @@
-//! Names that a client chooses: checked once, then proof of their form.
+//! Names that clients choose. A value of these types is always valid.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -69,9 +69,9 @@ macro_rules! checked_text {
 }
 
 checked_text! {
-    /// Name of a tunnel, unique in its project, and the dial key of a private one
-    /// (`svc://<name>`): 1 to 128 letters, digits and `. _ - : @ +`, case kept, not in the form
-    /// of a tunnel id.
+    /// Name of a tunnel, unique in its project. It is also the dial key of a private tunnel
+    /// (`svc://<name>`): 1 to 128 letters, digits and `. _ - : @ +`, case-sensitive, not in the
+    /// form of a tunnel id.
     TunnelName
 
     /// Host name in lower case without a trailing dot (RFC 952, RFC 1123 section 2.1), one or
@@ -105,18 +105,18 @@ impl Hostname {
             .map_or(self.as_str(), |(label, _)| label)
     }
 
-    /// Whether the name is one label alone, as a client asks for a stable name.
+    /// True if the name is a single label, which requests a stable name.
     pub fn is_label(&self) -> bool {
         !self.0.contains('.')
     }
 
-    /// The label in front of `.{domain}` where this name is exactly one label below `domain`.
+    /// Returns the label before `.{domain}` if this name is exactly one label below `domain`.
     pub fn label_below(&self, domain: &Self) -> Option<&str> {
         let (label, rest) = self.0.split_once('.')?;
         (rest == domain.0).then_some(label)
     }
 
-    /// `label.domain`, where the result is a host name again.
+    /// Returns `label.domain` if it is a valid host name.
     pub fn below(label: &str, domain: &Self) -> Result<Self, BadName> {
         format!("{label}.{domain}").parse()
     }
@@ -127,7 +127,7 @@ impl FromStr for Hostname {
 
     fn from_str(given: &str) -> Result<Self, BadName> {
         const BAD: BadName = BadName("expected a host name of letters, digits, dashes and dots");
-        // The root's dot says the same name; one name must have one spelling to be routed by.
+        // A trailing dot does not change the name, but routing needs a single spelling.
         let name = given.strip_suffix('.').unwrap_or(given);
         if !(1..=MAX_HOSTNAME_BYTES).contains(&name.len()) {
             return Err(BAD);
@@ -143,7 +143,7 @@ impl FromStr for Hostname {
         if !name.split('.').all(label_fits) {
             return Err(BAD);
         }
-        // Resolvers and URL parsers read a numeric last label as an IPv4 address.
+        // Resolvers and URL parsers treat a name with a numeric last label as an IPv4 address.
         let last = name.rsplit('.').next().unwrap_or_default();
         if name.contains('.') && last.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(BadName("an IP address is not a host name"));
@@ -165,19 +165,19 @@ impl FromStr for Country {
     }
 }
 
-/// Address range of trusted visitors: an address or CIDR block, IPv4 or IPv6. Bits behind the
-/// prefix are cleared; a single address is written without a prefix.
+/// Address range of trusted visitors: an address or CIDR block, IPv4 or IPv6. Bits after the prefix
+/// are cleared; a single address is written without a prefix.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ToSchema)]
 #[schema(value_type = String, example = "192.0.2.0/24")]
 pub struct IpRange(IpNet);
 
 impl IpRange {
-    /// Whether the address is in the range. An IPv4-mapped IPv6 address counts as IPv4.
+    /// True if the address is in the range. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
     }
 
-    /// The range as a network.
+    /// Returns the range as a network.
     pub fn net(&self) -> IpNet {
         self.0
     }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn hostname_knows_its_place_below_a_domain() {
+    fn hostname_is_split_below_a_domain() {
         let domain: Hostname = "t.example.com".parse().unwrap();
         let name = Hostname::below("Web", &domain).unwrap();
         assert_eq!(name.label_below(&domain), Some("web"));

@@ -6,12 +6,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// The origin of a page, as browsers write it: `https://app.example.com`, in lower case and without
-/// the port that goes without saying.
+/// the default port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct WebOrigin(String);
 
-/// A text that is no origin of a page.
+/// A text that is not the origin of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected an origin such as https://app.example.com: a scheme, a host and perhaps a port")]
 pub struct BadOrigin;

@@ -1,4 +1,5 @@
-//! What a client may ask of a tunnel, and the rules that hold in every edition.
+//! The properties that a client may request for a tunnel, and the rules that apply in every
+//! edition.
 
 #[cfg(test)]
 mod tests;
@@ -14,8 +15,8 @@ use super::{
 };
 use crate::client::check_labels;
 
-/// The fields of a tunnel that its client may set. One that is left out is not asked for and
-/// follows from the rest.
+/// The fields of a tunnel that its client may set. An absent field is not requested and follows
+/// from the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TunnelProperties {
     /// Name, unique in the project; the dial key of a private tunnel.
@@ -26,37 +27,37 @@ pub struct TunnelProperties {
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub tunnel_type: Option<TunnelType>,
-    /// Whether visitors reach it at the edge (default) or agents alone dial it.
+    /// True (default) if visitors reach the tunnel at the edge; false if only agents may dial it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub publish: Option<bool>,
-    /// What visitors speak. A published byte stream is `http` unless it says otherwise; a private
-    /// tunnel may have none.
+    /// Protocol of visitors. A published byte stream is `http` by default; a private tunnel may
+    /// have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub protocol: Option<Protocol>,
     /// Labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, String>, required = false)]
-    // Spelled out, not by its alias: the schema is derived from what is written here.
+    // The type is spelled out because the schema is derived from it; an alias would not work.
     pub labels: BTreeMap<String, String>,
-    /// Countries from which visitors may come.
+    /// Countries from which visitors may connect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub geo_ip: Vec<Country>,
-    /// Address ranges from which visitors may come.
+    /// Address ranges from which visitors may connect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub trusted_ips: Vec<IpRange>,
-    /// Requested stable host name or label, or the one that was allocated.
+    /// Requested stable host name or label, or the allocated one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     pub hostname: Option<Hostname>,
-    /// Requested reserved port (`tcp` alone), or the one that was allocated.
+    /// Requested reserved port (`tcp` only), or the allocated one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1, maximum = 65535)]
     pub port: Option<u16>,
-    /// Where TLS ends (`tls` alone; default `terminated`).
+    /// Endpoint that terminates TLS (`tls` only; default `terminated`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub tls_mode: Option<TlsMode>,
@@ -70,7 +71,7 @@ pub struct TunnelProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub tls_min_version: Option<TlsVersion>,
-    /// Whether visitors prove themselves with a client certificate.
+    /// True if visitors authenticate with a client certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub mtls_auth: Option<bool>,
@@ -82,7 +83,7 @@ pub struct TunnelProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, deprecated)]
     pub http_use_tls: Option<bool>,
-    /// Whether the upstream is spoken to over TLS.
+    /// True if the connection to the upstream uses TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub upstream_tls: Option<bool>,
@@ -90,46 +91,47 @@ pub struct TunnelProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub datagram_guaranteed_delivery: Option<bool>,
-    /// Whether visitors of other regions are routed to the tunnel.
+    /// True if visitors of other regions are routed to the tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub allow_cross_region_routing: Option<bool>,
-    /// Whether every request needs a token.
+    /// True if every request needs a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub token_auth: Option<bool>,
-    /// Whether visitors may prove themselves with a browser session.
+    /// True if visitors may authenticate with a browser session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub svc_auth: Option<bool>,
-    /// Whether browsers pass a challenge first.
+    /// True if browsers must pass a challenge first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub challenge_mode: Option<bool>,
-    /// Origins of other pages that may change something in a person's session or open WebSockets
-    /// with it, such as `https://app.example.com`. Only pages of the tunnel may otherwise.
+    /// Origins of other pages that may send changing requests in a person's session or open
+    /// WebSockets with it, such as `https://app.example.com`. Otherwise only pages of the tunnel
+    /// itself may do this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub allowed_origins: Vec<WebOrigin>,
-    /// Whether the name may be served by several agents of one identity at once, when all of them
-    /// say so: visitors go to the one that has the least to do.
+    /// True if several agents of one identity may serve the name at the same time. All of them must
+    /// set it. Visitors are routed to the agent with the lowest load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub share: Option<bool>,
-    /// Headers that applications believe as a proxy's word, and that visitors of this tunnel may
-    /// send all the same: others of their kind are dropped. For tunnels behind a proxy of one's own.
+    /// Headers that applications trust as a proxy's information, but that visitors of this tunnel
+    /// may send anyway. Other headers of this kind are removed. For tunnels behind one's own proxy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<ProxyHeader>)]
     pub pass_headers: Vec<ProxyHeader>,
 }
 
-/// A property that breaks a rule: which one, and what would be right.
+/// A property that breaks a rule, with a description of the rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {message}")]
 pub struct PropertyError {
-    /// JSON name of the field at fault.
+    /// JSON name of the invalid field.
     pub field: String,
-    /// What is wrong with it, for its author.
+    /// Description of the error, for the author of the property.
     pub message: String,
 }
 
@@ -144,9 +146,9 @@ impl PropertyError {
 }
 
 impl TunnelProperties {
-    /// Enforces the property rules that hold in every edition and fills in the defaults. `None`, an
-    /// empty list and an empty map are "not asked for". What an edition does not offer is its
-    /// engine's to refuse (EN-11).
+    /// Enforces the property rules of every edition and fills in the defaults. `None`, an empty
+    /// list and an empty map mean "not requested". The engine of an edition refuses options that
+    /// the edition does not support (EN-11).
     pub fn resolve(mut self) -> Result<Self, PropertyError> {
         self.check_limits()?;
         let publish = *self.publish.get_or_insert(true);
@@ -275,7 +277,7 @@ impl TunnelProperties {
     }
 
     fn check_tls(&mut self, publish: bool) -> Result<(), PropertyError> {
-        // Nobody ends TLS for a dialler of a private tunnel.
+        // TLS is not terminated for clients that dial a private tunnel.
         if publish {
             self.tls_mode.get_or_insert(TlsMode::Terminated);
         }
@@ -312,7 +314,7 @@ impl TunnelProperties {
         }
     }
 
-    /// An option that guards or routes must never be accepted and then not be kept.
+    /// An option that protects or routes must not be accepted without taking effect.
     fn refuse_options_without_effect(&self, publish: bool) -> Result<(), PropertyError> {
         let http = matches!(self.protocol, Some(Protocol::Http | Protocol::Webtty));
         let http_only = [
@@ -326,7 +328,8 @@ impl TunnelProperties {
         if !http && let Some((field, _)) = http_only.into_iter().find(|(_, asked)| *asked) {
             return Err(PropertyError::new(field, "an option of HTTP tunnels"));
         }
-        // The port of a tcp tunnel is one agent's; and without a name there is nothing to share.
+        // The port of a tcp tunnel belongs to one agent, and a tunnel without a name has nothing to
+        // share.
         if self.share == Some(true) {
             if self.protocol == Some(Protocol::Tcp) {
                 return Err(PropertyError::new("share", "not an option of a tcp tunnel"));
@@ -365,5 +368,5 @@ impl TunnelProperties {
     }
 }
 
-/// Bounds what one tunnel adds to every list and event, and the work per visitor.
+/// Limits the size that one tunnel adds to every list and event, and the work per visitor.
 pub const MAX_LIST_LENGTH: usize = 64;

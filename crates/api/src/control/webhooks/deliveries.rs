@@ -1,4 +1,4 @@
-//! What was sent to a webhook, and what came of it.
+//! Deliveries to a webhook and their outcome.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub const LIST_DELIVERIES: &Operation = &Operation {
     )
 };
 
-/// One delivery with its attempts.
+/// Returns one delivery with its attempts.
 pub const GET_DELIVERY: &Operation = &Operation {
     ..Operation::get(
         "get_project_webhook_delivery",
@@ -65,7 +65,7 @@ pub const GET_DELIVERY: &Operation = &Operation {
     )
 };
 
-/// Tries a delivery again that was given up.
+/// Retries a failed delivery.
 pub const RETRY_DELIVERY: &Operation = &Operation {
     id: "retry_project_webhook_delivery",
     method: Method::Post,
@@ -76,39 +76,39 @@ pub const RETRY_DELIVERY: &Operation = &Operation {
     ..*GET_DELIVERY
 };
 
-/// How a delivery stands.
+/// Status of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WebhookDeliveryStatus {
-    /// It was not tried yet.
+    /// No attempt was made yet.
     Pending,
-    /// It is on its way.
+    /// An attempt is in progress.
     Delivering,
-    /// It failed and will be tried again.
+    /// An attempt failed, and another one will follow.
     Retrying,
-    /// It arrived.
+    /// The receiver accepted the delivery.
     Succeeded,
-    /// It was given up.
+    /// All attempts failed.
     Failed,
     /// Its webhook was disabled or deleted.
     Canceled,
 }
 
-/// How an attempt ended.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WebhookAttemptStatus {
-    /// It was answered with a 2xx.
+    /// The receiver responded with a 2xx status.
     Succeeded,
-    /// It was answered otherwise.
+    /// The receiver responded with another status.
     Failed,
-    /// It was not answered in time.
+    /// The receiver did not respond in time.
     Timeout,
-    /// Nobody was reached.
+    /// The receiver could not be reached.
     NetworkError,
 }
 
-/// One event on its way to one webhook. What has no value is `null`.
+/// Delivery of one event to one webhook. Members without a value are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookDelivery {
@@ -121,51 +121,51 @@ pub struct WebhookDelivery {
     pub project_id: String,
     /// The webhook.
     pub webhook_endpoint_id: String,
-    /// The event; receivers know it again by this.
+    /// Id of the event; receivers can use it to detect duplicates.
     pub event_id: String,
-    /// Its type.
+    /// Event type.
     pub event_type: String,
-    /// How it stands.
+    /// Status.
     pub status: WebhookDeliveryStatus,
-    /// Attempts that were begun.
+    /// Number of started attempts.
     pub attempt_count: i64,
-    /// When it is tried next.
+    /// Time of the next attempt.
     #[schema(required = true, format = DateTime)]
     pub next_attempt_at: Option<String>,
-    /// When it was last tried.
+    /// Time of the last attempt.
     #[schema(required = true, format = DateTime)]
     pub last_attempt_at: Option<String>,
-    /// When it arrived.
+    /// Time of the successful delivery.
     #[schema(required = true, format = DateTime)]
     pub succeeded_at: Option<String>,
-    /// When it was given up.
+    /// Time when the delivery failed for good.
     #[schema(required = true, format = DateTime)]
     pub failed_at: Option<String>,
-    /// The status that the last attempt was answered with.
+    /// Response status of the last attempt.
     #[schema(required = true)]
     pub last_http_status: Option<i64>,
-    /// How long the last attempt took, in milliseconds.
+    /// Duration of the last attempt, in milliseconds.
     #[schema(required = true)]
     pub last_response_time_ms: Option<i64>,
-    /// What went wrong with the last attempt.
+    /// Error of the last attempt.
     #[schema(required = true)]
     pub last_error: Option<String>,
     /// The body: the event.
     #[schema(value_type = Object)]
     pub request_body: Value,
-    /// When it was made.
+    /// Creation time.
     #[schema(format = DateTime)]
     pub created_at: String,
-    /// When it last changed.
+    /// Time of the last change.
     #[schema(format = DateTime)]
     pub updated_at: String,
-    /// The attempts, oldest first; in the answer about one delivery.
+    /// The attempts, oldest first; only in the response for a single delivery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub attempts: Option<Vec<WebhookAttempt>>,
 }
 
-/// One attempt of a delivery. What has no value is `null`.
+/// One attempt of a delivery. Members without a value are `null`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookAttempt {
@@ -174,35 +174,35 @@ pub struct WebhookAttempt {
     pub id: String,
     /// The delivery.
     pub delivery_id: String,
-    /// Which one it is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt_number: i64,
-    /// How it ended.
+    /// Outcome.
     pub status: WebhookAttemptStatus,
-    /// The status that it was answered with.
+    /// Response status.
     #[schema(required = true)]
     pub http_status: Option<i64>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     #[schema(required = true)]
     pub response_time_ms: Option<i64>,
-    /// Always `null`: header fields are not kept.
+    /// Always `null`, because header fields are not stored.
     #[schema(required = true, value_type = Option<Object>)]
     pub response_headers: Option<Value>,
-    /// The beginning of what was answered, at most 1 KiB.
+    /// Start of the response body, at most 1 KiB.
     #[schema(required = true)]
     pub response_body: Option<String>,
-    /// What went wrong, in a word: `http_status`, `timeout`, `connection`, `refused_target`.
+    /// Error code: `http_status`, `timeout`, `connection` or `refused_target`.
     #[schema(required = true)]
     pub error_code: Option<String>,
-    /// What went wrong, in a sentence.
+    /// Error as display text.
     #[schema(required = true)]
     pub error_message: Option<String>,
-    /// When it began.
+    /// Start of the attempt.
     #[schema(format = DateTime)]
     pub started_at: String,
-    /// When it ended.
+    /// End of the attempt.
     #[schema(required = true, format = DateTime)]
     pub completed_at: Option<String>,
-    /// When it began.
+    /// Start of the attempt.
     #[schema(format = DateTime)]
     pub created_at: String,
 }
@@ -213,7 +213,7 @@ pub struct WebhookAttempt {
 pub struct WebhookDeliveryList {
     /// The deliveries of the page.
     pub deliveries: Vec<WebhookDelivery>,
-    /// Where in the list this page is.
+    /// Position of this page in the list.
     #[serde(flatten)]
     pub paging: Paging,
 }

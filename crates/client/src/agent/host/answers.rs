@@ -1,4 +1,4 @@
-//! The way of the answers, as a function over bytes: read until one of them changes the protocol.
+//! Incremental parser of the responses. It stops at a change of protocol.
 
 use std::collections::VecDeque;
 
@@ -9,24 +9,24 @@ use http1::{
 
 use super::origin::{self, Origin};
 
-/// What is known of the answers of a stream.
+/// State of the responses of a stream.
 pub(super) struct Answers {
-    /// Of the service, as it is addressed.
+    /// Origin of the service as the agent addresses it.
     own: Option<Origin>,
     asked: VecDeque<RequestContext>,
     at: ResponseState,
-    /// The part of a head or of a chunk's framing that was not whole yet.
+    /// The incomplete part of a head or of chunk framing.
     held: Vec<u8>,
     slots: Box<Slots>,
-    /// The newest request is an upgrade, and all of it has gone out.
+    /// The newest request is an upgrade and was sent completely.
     upgrade_open: bool,
 }
 
-/// What must be known of a request to read its answer, and to write it.
+/// Information about a request that is needed to parse and rewrite its response.
 pub(super) struct RequestContext {
     pub(super) to_head: bool,
     pub(super) upgrade: bool,
-    /// The origin that the visitor has used, where it is known.
+    /// The origin that the visitor used, if known.
     pub(super) public: Option<String>,
 }
 
@@ -37,14 +37,14 @@ enum ResponseState {
     Body {
         reader: BodyReader,
     },
-    /// Another protocol.
+    /// The connection uses another protocol.
     Upgraded,
-    /// Nobody knows: what cannot be read is passed on, and refused by the engine.
+    /// Unparsable: the rest is passed on, and the engine refuses it.
     Lost,
 }
 
 impl Answers {
-    /// Answers of a service that is addressed by this host.
+    /// Creates the state for a service that is addressed by this host.
     pub(super) fn new(host: &str) -> Self {
         Self {
             own: Origin::http(host),
@@ -56,18 +56,18 @@ impl Answers {
         }
     }
 
-    /// Whether the next bytes of the visitor may be another protocol's: an upgrade was asked for
-    /// and is not answered.
+    /// True if the visitor's next bytes may belong to another protocol: an upgrade was requested
+    /// and not answered yet.
     pub(super) fn is_upgrade_open(&self) -> bool {
         self.upgrade_open
     }
 
-    /// Whether the service has accepted an upgrade.
+    /// True if the service has accepted an upgrade.
     pub(super) fn is_upgraded(&self) -> bool {
         matches!(self.at, ResponseState::Upgraded)
     }
 
-    /// A request begins.
+    /// A request starts.
     pub(super) fn expect(&mut self, asked: RequestContext) {
         if matches!(self.at, ResponseState::Lost) {
             return;
@@ -78,12 +78,12 @@ impl Answers {
         self.asked.push_back(asked);
     }
 
-    /// The request that began last has gone out with its body.
+    /// The last request was sent completely, including its body.
     pub(super) fn request_is_whole(&mut self) {
         self.upgrade_open = self.asked.back().is_some_and(|asked| asked.upgrade);
     }
 
-    /// No answer will be understood any more.
+    /// No further response can be parsed.
     pub(super) fn give_up(&mut self) {
         if !self.is_upgraded() {
             self.at = ResponseState::Lost;
@@ -92,13 +92,13 @@ impl Answers {
         self.upgrade_open = false;
     }
 
-    /// Whether all that comes passes as it is.
+    /// True if all further bytes pass unchanged.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.at, ResponseState::Upgraded | ResponseState::Lost) && self.held.is_empty()
     }
 
-    /// Writes what goes to the visitor to `out`, as far as it is known what it is. The rest is kept
-    /// until more comes.
+    /// Writes complete parts for the visitor to `out`. Incomplete parts are kept until more bytes
+    /// arrive.
     pub(super) fn advance(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         if self.held.is_empty() {
             let used = self.run(bytes, out);
@@ -113,7 +113,7 @@ impl Answers {
         }
     }
 
-    /// The service has said its last word: what is kept goes out as it is.
+    /// The service has closed its direction: kept bytes are written unchanged.
     pub(super) fn end(&mut self, out: &mut Vec<u8>) {
         self.give_up();
         out.append(&mut self.held);
@@ -157,7 +157,7 @@ impl Answers {
         }
     }
 
-    /// Reads a head, and writes it; nothing while it is not whole.
+    /// Parses and writes a head; `None` while it is incomplete.
     fn head(&mut self, rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         let asked = self.asked.front();
         let to_head = asked.is_some_and(|asked| asked.to_head);
@@ -191,7 +191,7 @@ impl Answers {
             self.upgrade_open = false;
             ResponseState::Upgraded
         } else if status == 101 {
-            // A change of protocol that nobody asked for.
+            // A change of protocol that was not requested.
             self.give_up();
             ResponseState::Lost
         } else if status < 200 {
@@ -210,8 +210,8 @@ impl Answers {
     }
 }
 
-/// Writes a head in which addresses below the service's own origin are below the public one. A
-/// `Content-Location` is such an address as well: visitors can go there.
+/// Writes a head in which addresses below the service's origin are replaced by addresses below the
+/// public one. This includes `Content-Location`, because visitors can open it.
 fn relocate(whole: &[u8], head: &ResponseHead<'_>, own: &Origin, public: &str, out: &mut Vec<u8>) {
     origin::write_head(whole, &head.fields, out, |field| {
         if !field.is("location") && !field.is("content-location") {
@@ -222,23 +222,24 @@ fn relocate(whole: &[u8], head: &ResponseHead<'_>, own: &Origin, public: &str, o
     });
 }
 
-/// As for requests: what a service may send, the engine decides.
+/// The engine decides the limits of responses, as for requests.
 const LIMITS: Limits = Limits {
     head_bytes: 60 * 1024,
     target_bytes: 16 * 1024,
     headers: http1::MAX_FIELDS,
 };
 
-/// Requests without an answer; the engine sends the next when the answer to the last is there.
+/// Maximum number of unanswered requests. The engine sends the next request after the response to
+/// the last one.
 const MAX_ASKED: usize = 128;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// An answer to each request is written for its visitor, up to a request too many.
+    /// The response to each request is rewritten for its visitor, up to this number.
     #[test]
-    fn so_many_requests_wait_for_their_answers() {
+    fn pending_requests_are_limited() {
         for (requests, is_lost) in [(128, false), (129, true)] {
             let mut answers = Answers::new("app.local");
             for _ in 0..requests {

@@ -1,9 +1,9 @@
-//! Origins (RFC 6454): what stands before the path of an address, and heads with other ones.
+//! Origins (RFC 6454): the part of an address before the path, and rewriting of heads.
 
 use http1::{Authority, Field, FieldValueBuf, Fields};
 
-/// Scheme, host and port. A port that the scheme implies is the same as none, and the case of a
-/// name does not count.
+/// Scheme, host and port. The default port of the scheme equals no port, and names are compared
+/// without case.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     https: bool,
@@ -12,18 +12,18 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// That of a service at this host, which speaks HTTP without TLS.
+    /// Origin of a service at this host, with HTTP without TLS.
     pub(super) fn http(host: &str) -> Option<Self> {
         Self::of(false, host.as_bytes())
     }
 
-    /// Reads the whole text as one.
+    /// Parses the whole text as an origin.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let (https, rest) = split_scheme(text)?;
         Self::of(https, rest)
     }
 
-    /// What follows this origin in an address that begins with it, or with its host alone
+    /// Returns the rest of an address that starts with this origin, or with its host only
     /// (`//host/path`).
     pub(super) fn rest_of<'a>(&self, address: &'a [u8]) -> Option<&'a [u8]> {
         let (https, rest) = match address.strip_prefix(b"//") {
@@ -45,7 +45,7 @@ impl Origin {
     }
 }
 
-/// Whether it is `https`, and what comes behind `://`.
+/// True for `https`, and the text after `://`.
 fn split_scheme(text: &[u8]) -> Option<(bool, &[u8])> {
     let colon = text.iter().position(|byte| *byte == b':')?;
     let (scheme, rest) = text.split_at_checked(colon)?;
@@ -59,7 +59,8 @@ fn split_scheme(text: &[u8]) -> Option<(bool, &[u8])> {
     }
 }
 
-/// Writes a head byte for byte, but for values that `new` gives. `fields` were read from `whole`.
+/// Writes a head unchanged, except for the values that `new` returns. `fields` were parsed from
+/// `whole`.
 pub(super) fn write_head(
     whole: &[u8],
     fields: &Fields<'_>,
@@ -71,7 +72,7 @@ pub(super) fn write_head(
         let Some(new) = new(&field) else {
             continue;
         };
-        // The value lies in `whole`, from where it was parsed.
+        // The value is a slice of `whole`.
         let start = field.value.as_ptr().addr() - whole.as_ptr().addr();
         out.extend_from_slice(whole.get(copied..start).unwrap_or_default());
         out.extend_from_slice(&new.as_value());

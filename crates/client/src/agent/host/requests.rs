@@ -1,4 +1,4 @@
-//! The way of the requests, as a function over bytes.
+//! Incremental parser of the requests.
 
 use http1::{
     BadBody, BodyReader, BodyState, FieldKind, FieldValueBuf, Limits, Progress, Refusal,
@@ -10,22 +10,22 @@ use super::{
     origin::{self, Origin},
 };
 
-/// Where in the requests of a stream the next byte is.
+/// Parser state of a stream of requests.
 pub(super) struct Requests {
     names: Names,
     at: RequestState,
     slots: Box<Slots>,
 }
 
-/// Of the service.
+/// Names of the service.
 struct Names {
     host: FieldValueBuf,
-    /// Where its requests come from a page of its own.
+    /// Origin of requests from the service's own pages.
     origin: FieldValueBuf,
 }
 
 enum RequestState {
-    /// In a head of which so many bytes were looked at in vain.
+    /// In a head, of which this many bytes were searched without success.
     Head {
         seen: usize,
     },
@@ -34,7 +34,7 @@ enum RequestState {
     },
 }
 
-/// Why a stream cannot be read on. The engine writes no such thing.
+/// Reason why a stream cannot be parsed. The engine does not write such streams.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("a request cannot be read: {0}")]
@@ -47,7 +47,8 @@ impl Requests {
     pub(super) fn new(host: &str) -> Self {
         Self {
             names: Names {
-                // A host that no field can carry is none: the service refuses such requests.
+                // A host that is invalid as a header value becomes empty, and the service refuses
+                // such requests.
                 host: FieldValueBuf::parse(host.into()).unwrap_or_default(),
                 origin: FieldValueBuf::parse(format!("http://{host}").into()).unwrap_or_default(),
             },
@@ -56,8 +57,8 @@ impl Requests {
         }
     }
 
-    /// Writes what `bytes` hold to `out` as the service shall see it, and says how many of them it
-    /// has used; the others are offered again, with more behind them.
+    /// Writes the parsed part of `bytes` to `out` in the form for the service, and returns the
+    /// number of consumed bytes. The caller passes the others again with more bytes after them.
     pub(super) fn advance(
         &mut self,
         bytes: &[u8],
@@ -97,7 +98,7 @@ impl Requests {
         }
     }
 
-    /// Reads a head; 0 while it is not whole.
+    /// Parses a head; 0 while it is incomplete.
     fn head(
         &mut self,
         rest: &[u8],
@@ -128,7 +129,7 @@ impl Requests {
     }
 }
 
-/// The origin of the page that the visitor has asked for.
+/// The origin of the page that the visitor requested.
 fn public_origin(head: &RequestHead<'_>) -> Option<String> {
     let value = |kind| Some(head.fields.of_kind(kind).next()?.value);
     let host = str::from_utf8(value(FieldKind::Host)?.as_bytes()).ok()?;
@@ -139,7 +140,7 @@ fn public_origin(head: &RequestHead<'_>) -> Option<String> {
     Some(format!("{proto}://{host}"))
 }
 
-/// Writes a head with another host, and with another origin where it was the public one.
+/// Writes a head with another host, and with another origin if it was the public one.
 fn rename(
     whole: &[u8],
     head: &RequestHead<'_>,
@@ -159,7 +160,7 @@ fn rename(
     });
 }
 
-/// The engine adds fields of its own to a head that kept its limits.
+/// The engine adds fields to a head that was within its limits.
 const LIMITS: Limits = Limits {
     head_bytes: 60 * 1024,
     target_bytes: 16 * 1024,

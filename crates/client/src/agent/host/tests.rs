@@ -3,7 +3,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
 
-/// What the service gets of a stream that comes in these pieces.
+/// Returns the bytes that the service gets from a stream in these pieces.
 async fn through(pieces: &[&[u8]], host: &str) -> Vec<u8> {
     let (mut far, mut near) = duplex(64);
     let mut named = HostRewriter::new(&mut near, host);
@@ -21,7 +21,7 @@ async fn through(pieces: &[&[u8]], host: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn host_and_origin_change_and_all_else_stays() {
+async fn only_host_and_origin_change() {
     let request = b"GET /a?b HTTP/1.1\r\nX-A:  1 \r\nhOst: Web.t.test:443\r\n\
         X-Forwarded-Proto: https\r\nOrigin: https://web.t.test\r\nReferer: https://web.t.test/x\r\n\r\n";
     let got = through(&[request], "localhost:5173").await;
@@ -53,7 +53,7 @@ async fn only_the_public_origin_is_renamed() {
 }
 
 #[tokio::test]
-async fn what_breaks_off_breaks_off_at_the_service_too() {
+async fn a_truncated_request_is_truncated_at_the_service() {
     for broken in [
         "GET / HTTP/1.1\r\nHost: a",
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc",
@@ -68,7 +68,7 @@ async fn what_breaks_off_breaks_off_at_the_service_too() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_breaks_the_stream() {
+async fn an_invalid_request_breaks_the_stream() {
     let (mut far, mut near) = duplex(64);
     far.write_all(b"\x16\x03\x01\x00\x05hello").await.unwrap();
     let mut named = HostRewriter::new(&mut near, "a");
@@ -76,19 +76,19 @@ async fn what_is_no_request_breaks_the_stream() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }
 
-/// Bytes that look like a request, behind an upgrade.
+/// Bytes after an upgrade that look like a request.
 const UPGRADE: &[u8] =
     b"GET /ws HTTP/1.1\r\nHost: web.test\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 const BEHIND: &[u8] = b"GET / HTTP/1.1\r\nHost: web.test\r\n\r\n";
 
 #[tokio::test]
-async fn behind_an_accepted_upgrade_bytes_pass_as_they_are() {
+async fn bytes_after_an_accepted_upgrade_pass_unchanged() {
     let got = upgraded("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
     assert!(got.ends_with(BEHIND), "{}", got.escape_ascii());
 }
 
 #[tokio::test]
-async fn behind_a_refused_upgrade_the_next_request_is_renamed() {
+async fn the_request_after_a_refused_upgrade_is_rewritten() {
     for answer in [
         "HTTP/1.1 426 Upgrade Required\r\nContent-Length: 2\r\n\r\nno",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
@@ -99,7 +99,7 @@ async fn behind_a_refused_upgrade_the_next_request_is_renamed() {
     }
 }
 
-/// What the service gets after an upgrade that it answers, byte by byte.
+/// Returns the bytes that the service gets after an upgrade, to which it responds byte by byte.
 async fn upgraded(answer: &str) -> Vec<u8> {
     let (mut far, mut near) = duplex(1024);
     let mut named = HostRewriter::new(&mut near, "a:1");
@@ -107,7 +107,7 @@ async fn upgraded(answer: &str) -> Vec<u8> {
     far.write_all(BEHIND).await.unwrap();
     let mut got = vec![0; UPGRADE.len() - "web.test".len() + "a:1".len()];
     named.read_exact(&mut got).await.unwrap();
-    // Nobody knows yet what the rest is.
+    // The rest cannot be classified yet.
     let mut early = [0; 1];
     let waits = tokio::time::timeout(std::time::Duration::ZERO, named.read(&mut early));
     waits.await.unwrap_err();
@@ -120,12 +120,12 @@ async fn upgraded(answer: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_upgrade_that_is_never_answered_holds_nobody() {
+async fn an_unanswered_upgrade_does_not_block() {
     let (mut far, mut near) = duplex(1024);
     let mut named = HostRewriter::new(&mut near, "a:1");
     far.write_all(UPGRADE).await.unwrap();
     far.shutdown().await.unwrap();
-    // The service closes.
+    // The service closes the connection.
     let mut got = Vec::new();
     let read = async {
         let mut some = [0; 512];
@@ -138,8 +138,8 @@ async fn an_upgrade_that_is_never_answered_holds_nobody() {
     assert!(got.starts_with(b"GET /ws HTTP/1.1\r\nHost: a:1\r\n"));
 }
 
-/// What a visitor of this host gets of an answer that the service writes in pieces of this length,
-/// and ends with.
+/// Returns the response that a visitor of this host gets, if the service writes it in pieces of
+/// this length and then closes.
 async fn answered(host: &str, answer: &str, pieces: usize) -> String {
     let (mut far, mut near) = duplex(100);
     let mut named = HostRewriter::new(&mut near, "localhost:5173");
@@ -159,7 +159,7 @@ async fn answered(host: &str, answer: &str, pieces: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_redirect_to_the_service_leads_to_the_public_address() {
+async fn redirects_to_the_service_are_rewritten() {
     let public = "https://web.test:8443";
     for (location, shown) in [
         (
@@ -204,7 +204,7 @@ async fn a_redirect_to_the_service_leads_to_the_public_address() {
 }
 
 #[tokio::test]
-async fn bytes_of_answers_that_are_no_head_stay_as_they_are() {
+async fn response_bytes_outside_of_heads_stay_unchanged() {
     let redirect = "HTTP/1.1 302 Found\r\nLocation: http://localhost:5173/\r\n\r\n";
     for answer in [
         // A body that looks like a head.
@@ -217,7 +217,7 @@ async fn bytes_of_answers_that_are_no_head_stay_as_they_are() {
             redirect.len()
         ),
         format!("HTTP/1.1 200 OK\r\n\r\n{redirect}"),
-        // What cannot be read, and what breaks off.
+        // Unparsable and truncated responses.
         format!("HTTP/9 200 OK\r\n\r\n{redirect}"),
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{redirect}"),
         "HTTP/1.1 302 Found\r\nLocation: http://localhost:5173/\r\n".to_owned(),
@@ -230,9 +230,9 @@ async fn bytes_of_answers_that_are_no_head_stay_as_they_are() {
     }
 }
 
-/// Every request is answered under the name by which it came.
+/// The response to every request uses the name of that request.
 #[tokio::test]
-async fn each_visitor_is_led_to_the_name_that_they_use() {
+async fn each_response_uses_the_name_of_its_request() {
     let (mut far, mut near) = duplex(4096);
     let mut named = HostRewriter::new(&mut near, "localhost:5173");
     let requests = "GET / HTTP/1.1\r\nHost: one.test\r\nX-Forwarded-Proto: https\r\n\r\n\
@@ -254,7 +254,7 @@ async fn each_visitor_is_led_to_the_name_that_they_use() {
     assert_eq!(got, format!("{early}{shown}"));
 }
 
-/// A request with any framing of its body, as it is sent and as the service shall see it.
+/// A request with any body framing: the sent bytes and the bytes for the service.
 fn request() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let body = prop::collection::vec(any::<u8>(), 0..600);
     (body, 0..4_u8, 1..64_usize).prop_map(|(body, framing, chunk)| {
@@ -294,9 +294,9 @@ fn request() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
 }
 
 proptest! {
-    /// However the bytes of a pipeline are cut, the service gets the same.
+    /// The service gets the same bytes for every segmentation of a pipeline.
     #[test]
-    fn any_split_of_the_bytes_gives_the_same(
+    fn any_segmentation_gives_the_same_result(
         requests in prop::collection::vec(request(), 1..5),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {

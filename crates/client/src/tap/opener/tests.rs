@@ -5,7 +5,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// Writes down what it is told.
+/// Records its calls.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<String>>);
 
@@ -39,7 +39,7 @@ fn certificate(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) 
     (made.cert.der().clone(), key.into())
 }
 
-/// An edge and a service with an opener between them, as it carries what they say.
+/// An edge and a service with an opener between them.
 struct Between {
     edge: DuplexStream,
     service: DuplexStream,
@@ -51,7 +51,7 @@ impl Between {
     fn start() -> Self {
         let (certificate, key) = certificate("anybody");
         let opener = Opener::new(certificate, key).unwrap();
-        // As much as a ClientHello and more, which a socket takes as well.
+        // Larger than a ClientHello, so that writing it does not block, as with a socket.
         let (edge, mut near) = duplex(16 * 1024);
         let (mut far, service) = duplex(16 * 1024);
         let notes = Notes::default();
@@ -69,7 +69,7 @@ impl Between {
         }
     }
 
-    /// Both sessions, of an edge that offers these protocols to a service that has those.
+    /// Both sessions, for an edge and a service with these ALPN protocols.
     async fn shaken(
         self,
         offered: &[&str],
@@ -96,14 +96,14 @@ impl Between {
     }
 }
 
-/// What there is beside the two sessions.
+/// Everything besides the two sessions.
 struct Rest {
     notes: Notes,
     carried: tokio::task::JoinHandle<CopyResult>,
 }
 
 #[tokio::test]
-async fn each_side_meets_what_the_other_one_asks_for_and_chooses() {
+async fn names_and_protocols_pass_through_the_opener() {
     for (offered, has, chosen) in [
         (
             &["h2", "http/1.1"][..],
@@ -127,7 +127,7 @@ async fn each_side_meets_what_the_other_one_asks_for_and_chooses() {
 }
 
 #[tokio::test]
-async fn what_passes_is_seen_and_a_session_ends_as_the_other_one_does() {
+async fn bytes_are_observed_and_both_sessions_end_alike() {
     for cut in [false, true] {
         let (mut edge, mut service, rest) = Between::start().shaken(&[], &[]).await;
         edge.write_all(b"question").await.unwrap();
@@ -145,7 +145,7 @@ async fn what_passes_is_seen_and_a_session_ends_as_the_other_one_does() {
         assert_eq!(answer, b"answer");
         let kind = read.err().map(|error| error.kind());
         assert_eq!(kind, cut.then_some(io::ErrorKind::UnexpectedEof));
-        // An edge that needs a connection no longer drops it.
+        // The edge drops a connection that it no longer needs.
         drop(edge);
         rest.carried.await.unwrap().result.unwrap();
         let notes = rest.notes.0.lock();
@@ -157,7 +157,7 @@ async fn what_passes_is_seen_and_a_session_ends_as_the_other_one_does() {
 }
 
 #[tokio::test]
-async fn a_service_without_tls_ends_the_session_of_the_edge_before_it_begins() {
+async fn a_service_without_tls_prevents_the_edge_session() {
     let mut between = Between::start();
     between
         .service

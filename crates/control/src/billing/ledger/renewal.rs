@@ -1,8 +1,8 @@
-//! One period after the other: what was agreed is charged again.
+//! Renewal of subscriptions: each period is charged in turn.
 //!
-//! The end of the period that was charged last stands in the subscription. It is moved on in the
-//! transaction that writes the invoice, by a statement that compares it: so a period is charged
-//! once, whoever tries, and a crash in between has charged nothing.
+//! The subscription stores the end of the period that was charged last. The transaction that writes
+//! the invoice also advances this end, with a statement that compares the old value. So each period
+//! is charged once, even with concurrent attempts, and an interruption has charged nothing.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -16,16 +16,16 @@ use super::{end_of_period, note, period_of, read_items};
 use crate::problem::Answer;
 use crate::random;
 
-/// What becomes of a subscription that pays for nothing at the end of a period.
+/// Treatment of a subscription without projects at the end of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Empty {
-    /// It ends: the workspace stops paying.
+    /// It ends, and the workspace stops paying.
     Ends,
-    /// It goes on, for what is about to be added.
+    /// It is kept, because a project is about to be added.
     GoesOn,
 }
 
-/// Renews by every period that has ended, so that what follows is decided on the running one.
+/// Renews every period that has ended, so that a decision afterwards uses the running one.
 pub(super) async fn catch_up(tx: &mut Tx, workspace: WorkspaceId, now: Timestamp) -> Answer<()> {
     for _ in 0..MAX_PERIODS {
         if !step(tx, workspace, now, Empty::GoesOn).await? {
@@ -35,10 +35,10 @@ pub(super) async fn catch_up(tx: &mut Tx, workspace: WorkspaceId, now: Timestamp
     Ok(())
 }
 
-/// Ten years; who was away for longer is caught up with by the next pass.
+/// Ten years. A workspace that is further behind is completed by the next pass.
 const MAX_PERIODS: u32 = 120;
 
-/// Renews by one period. False where none has ended.
+/// Renews by one period. False if no period has ended.
 pub(super) async fn step(
     tx: &mut Tx,
     workspace: WorkspaceId,
@@ -49,7 +49,7 @@ pub(super) async fn step(
         return Ok(false);
     };
     let Some(was) = row.renews_at else {
-        // From before there were renewals: the running month was charged when it began.
+        // The row is older than renewals. Its running month was charged when it started.
         let end = end_of_period(row.started_at, now, now);
         return Ok(renew(tx, row.id, None, end, now).await?);
     };
@@ -75,7 +75,7 @@ pub(super) async fn step(
     if !renew(tx, row.id, Some(was), until, now).await? {
         return Ok(false);
     }
-    // Nobody pays for what an operator keeps them from.
+    // Suspended workspaces do not pay.
     let is_suspended = owner.is_none_or(|owner| owner.status == Status::Suspended);
     let period = period_of(row.started_at, was);
     let charged = items.iter().map(|line| (line, line.amount_of(period)));
@@ -110,7 +110,7 @@ pub(super) async fn step(
     Ok(true)
 }
 
-/// Ends a subscription that pays for nothing.
+/// Ends a subscription without projects.
 async fn end(
     tx: &mut Tx,
     row: &Subscription,

@@ -1,4 +1,4 @@
-//! Who somebody is here, whom the provider proved to be somebody there.
+//! Mapping of a provider's identity to a user of the platform.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -17,31 +17,30 @@ use crate::people::session::{self, Browser, StartedSession};
 use crate::problem::{Answer, Refusal};
 use crate::workspaces::invitations;
 
-/// Somebody who is in, perhaps but for the second factor.
+/// A signed-in user. The second factor may still be pending.
 #[derive(Debug)]
 pub struct SignInResult {
-    /// The session.
     pub begun: StartedSession,
-    /// A path of ours to go on to.
+    /// A path of the platform, to continue at.
     pub next: String,
 }
 
-/// Why somebody whom the provider knows is not let in.
+/// Reasons that a user of the provider may not sign in.
 #[derive(Debug)]
 pub enum SignInError {
-    /// The provider does not tell a mail address that it confirms.
+    /// The provider does not report a confirmed mail address.
     AddressNotConfirmed,
-    /// There is an account with the address, whose owner never proved to hold it: somebody else
-    /// may have made it, waiting for the owner to come (account pre-hijacking).
+    /// An account has the address, but its owner never proved to own the address. An attacker may
+    /// have created it and be waiting for the owner (account pre-hijacking).
     AccountNotConfirmed,
-    /// The account with the address belongs to somebody else at the provider: the address has
-    /// changed hands there.
+    /// The account with the address is linked to another identity at the provider. The address has
+    /// a new owner there.
     AnotherIdentity,
-    /// Nobody with this address gets an account without an invitation.
+    /// Users with this address get an account only with an invitation.
     NotInvited,
-    /// An operator keeps this person out.
+    /// An operator has suspended this user.
     Suspended,
-    /// Failed on our side.
+    /// Internal failure.
     Failed(Refusal),
 }
 
@@ -51,7 +50,7 @@ impl<R: Into<Refusal>> From<R> for SignInError {
     }
 }
 
-/// Finds or makes the person, and begins a session.
+/// Finds or creates the user, and starts a session.
 pub(super) async fn arrive(
     app: &App,
     config: &OpenIdConfig,
@@ -69,7 +68,7 @@ pub(super) async fn arrive(
     if user.status != Status::Active {
         return Err(SignInError::Suspended);
     }
-    // The provider may have had a session for weeks (OpenID Connect Core, section 2, `auth_time`).
+    // The session at the provider may be weeks old (OpenID Connect Core, section 2, `auth_time`).
     let proved_at = proved
         .auth_time
         .and_then(|at| Timestamp::from_second(at).ok());
@@ -84,7 +83,8 @@ pub(super) async fn arrive(
     Ok(SignInResult { begun, next })
 }
 
-/// Links an identity that was not seen before: to the account with its address, or to a new one.
+/// Links an identity that was not seen before: to the account with its address, or to a new
+/// account.
 async fn first_time(
     app: &App,
     tx: &mut Tx,
@@ -118,8 +118,8 @@ async fn first_time(
     Ok((user, next))
 }
 
-/// Makes an account, if somebody with this address may have one. Who came by an invitation joins
-/// with it.
+/// Creates an account, if a user with this address may have one. An invited user also joins the
+/// workspace.
 #[expect(
     clippy::too_many_arguments,
     reason = "the parts of one sign-in, each used once"

@@ -1,4 +1,4 @@
-//! Requests to the provider: bounded in time and size, never redirected.
+//! HTTP requests to the provider. Their time and size are limited, and redirects are not followed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,17 +9,18 @@ use serde::de::DeserializeOwned;
 
 use super::provider::ProviderError;
 
-/// A client for one provider.
+/// Creates an HTTP client for one provider.
 ///
 /// # Errors
-/// A sentence for the operator: the file of authorities cannot be read or holds none.
+/// The file of authorities cannot be read or has no certificate. The text is a sentence for the
+/// operator.
 pub(super) fn client(ca_file: Option<&Path>) -> Result<Client, String> {
     let mut builder = Client::builder()
         .timeout(TIMEOUT)
         .connect_timeout(CONNECT_TIMEOUT)
-        // Whoever answers with another place is not asked there with our secret.
+        // A redirect must not send our secret to another server.
         .redirect(redirect::Policy::none())
-        // What a process takes from its environment is in its configuration.
+        // The process takes its settings from the configuration only, not from the environment.
         .no_proxy();
     if let Some(path) = ca_file {
         let failed = |message: String| format!("{}: {message}", path.display());
@@ -33,7 +34,7 @@ pub(super) fn client(ca_file: Option<&Path>) -> Result<Client, String> {
     builder.build().map_err(|error| error.to_string())
 }
 
-/// Sends a request and reads the JSON of a good answer. The status is told where it is not 200.
+/// Sends a request and parses the JSON of a response with status 200. Other statuses are errors.
 pub(super) async fn json<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, ProviderError> {
     let mut response = request.send().await.map_err(quiet)?;
     let status = response.status().as_u16();
@@ -50,19 +51,19 @@ pub(super) async fn json<T: DeserializeOwned>(request: RequestBuilder) -> Result
     serde_json::from_slice(&document).map_err(|_| ProviderError::NotJson)
 }
 
-/// Without the address: what is in it is not for logs.
+/// Removes the address from the error, because it may contain secrets that must not be logged.
 fn quiet(error: reqwest::Error) -> ProviderError {
     ProviderError::Away(error.without_url())
 }
 
-/// A whole request. A person waits for at most four of them.
+/// Time limit for a whole request. A user waits for at most four of them.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection that takes longer will not be quick either.
+/// Time limit for a connection. A slower connection would not be useful either.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Real discovery documents and key sets have a few kilobytes.
 const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
 
-/// Larger files are no certificates.
+/// Larger files are not certificates.
 pub(super) const MAX_FILE_BYTES: u64 = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! One sign-in: from the button to the provider, and back.
+//! One sign-in: from the button to the provider and back.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ use crate::people::session::{Browser, later};
 use crate::people::throttle::TooSoon;
 use crate::problem::{Answer, Refusal};
 
-/// A sign-in that was begun: where the browser goes, and what it takes along.
+/// A started sign-in: the provider's address and the cookie for the browser.
 #[derive(Debug)]
 pub struct StartedSignIn {
     /// Address of the provider.
@@ -32,7 +32,7 @@ pub struct StartedSignIn {
     pub set_cookie: String,
 }
 
-/// What the browser came back with, as the provider told it to.
+/// Parameters of the browser's return from the provider.
 #[derive(Debug)]
 pub struct Callback {
     state: Option<String>,
@@ -52,20 +52,20 @@ impl From<Query> for Callback {
     }
 }
 
-/// Why nobody was signed in.
+/// Reasons that a sign-in failed.
 #[derive(Debug)]
 pub enum FlowError {
-    /// Not begun in this browser, too long ago, or over already.
+    /// The sign-in was not started in this browser, has expired, or is already complete.
     NotBegun,
-    /// The person or the provider said no.
+    /// The user or the provider denied the sign-in.
     Denied,
-    /// The provider is away, or proved nothing.
+    /// The provider is unavailable, or its response proved nothing.
     Provider(ProviderError),
-    /// The provider proved who it is, and that person has no way in.
+    /// The provider confirmed the identity, but that user may not sign in here.
     NotArrived(SignInError),
-    /// Too many sign-ins from one place; seconds until the next.
+    /// Too many sign-ins from one address. The value is the number of seconds until the next.
     TooSoon(u32),
-    /// Failed on our side.
+    /// Internal failure.
     Failed(Refusal),
 }
 
@@ -87,16 +87,16 @@ impl<R: Into<Refusal>> From<R> for FlowError {
     }
 }
 
-/// What is done when the browser is back.
+/// Stored state of a sign-in, for the browser's return.
 #[derive(Debug, Serialize, Deserialize)]
 struct Plan {
-    /// A path of ours.
+    /// A path of the platform.
     next: String,
-    /// Whether the person was asked to sign in anew.
+    /// True if the user was requested to authenticate again.
     anew: bool,
 }
 
-/// Begins a sign-in that goes on to `next`, a path of ours.
+/// Starts a sign-in that continues at `next`, a path of the platform.
 pub async fn begin(
     app: &App,
     provider: &Provider,
@@ -135,11 +135,11 @@ pub async fn begin(
     })
 }
 
-/// Ends a sign-in: whatever comes of it, the same browser cannot come back a second time.
+/// Completes a sign-in. Whatever the outcome, the browser cannot use it a second time.
 ///
 /// # Errors
-/// [`FlowError::NotBegun`] where `state` is not this browser's: a sign-in that it did begin goes
-/// on undisturbed.
+/// [`FlowError::NotBegun`] if `state` is not this browser's. A sign-in that the browser did start
+/// remains valid.
 pub async fn complete(
     app: &App,
     provider: &Provider,
@@ -179,7 +179,7 @@ pub async fn complete(
     Ok(arrived)
 }
 
-/// The plan of the sign-in, which is over with this.
+/// Reads and deletes the stored state of the sign-in.
 async fn take(
     app: &App,
     secret: &LinkSecret,
@@ -198,8 +198,8 @@ async fn take(
     Ok((plan, pending.created_at))
 }
 
-/// Whether the person was there after the sign-in began. A provider that was asked for `max_age` has to
-/// say when (OpenID Connect Core, section 3.1.2.1); one that does not proves nothing.
+/// True if the user authenticated after the start of the sign-in. A provider must report the time
+/// if `max_age` was requested (OpenID Connect Core, section 3.1.2.1). Without it there is no proof.
 fn is_anew(proved: &ProviderIdentity, begun_at: Timestamp) -> bool {
     let earliest = begun_at.as_second().saturating_sub(CLOCKS_DIFFER);
     proved.auth_time.is_some_and(|at| at >= earliest)
@@ -213,22 +213,22 @@ fn owner(hash: SecretHash) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(hash.0)
 }
 
-/// Sign-ins under way, of all: each is a row for ten minutes, and the first step is anybody's. A flood
-/// from many places ends the oldest ones.
+/// Maximum number of pending sign-ins of the platform. Each is a row for ten minutes, and anyone
+/// can do the first step. A flood from many addresses ends the oldest ones.
 const MOST_PENDING: u32 = 10_000;
-/// Rows that one sign-in removes at most.
+/// Maximum number of rows that one sign-in deletes.
 const TRIMMED: u32 = 100;
-/// How long somebody may take at the provider.
+/// Time limit for the user's stay at the provider.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
-/// Seconds that the provider's clock and ours may differ.
+/// Allowed difference between the provider's clock and ours, in seconds.
 const CLOCKS_DIFFER: i64 = 60;
 
-/// Codes are opaque; the longest that are known have two kilobytes.
+/// Codes are opaque. The longest known ones have two kilobytes.
 const MAX_CODE_BYTES: usize = 4096;
 
-/// Errors that are worth a name in the log: RFC 6749 section 4.1.2.1, OpenID Connect Core 1.0
-/// section 3.1.2.6. Others are somebody's text.
+/// Error codes that are logged by name: RFC 6749 section 4.1.2.1, OpenID Connect Core 1.0 section
+/// 3.1.2.6. Other values are untrusted text.
 const KNOWN_ERRORS: &[&str] = &[
     "access_denied",
     "account_selection_required",

@@ -1,4 +1,4 @@
-//! The provider: what it says about itself, its keys, and what it tells for a code.
+//! Client of the OpenID provider: its metadata, its keys, and the identity for a code.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::section::OpenIdConfig;
 use super::token::{ExpectedClaims, IdClaims, JwksDocument, KeySet, Profile, TokenError, check};
 use crate::config::is_loopback;
 
-/// A provider, and what is known of it.
+/// A provider, with its cached metadata and keys.
 #[derive(Debug)]
 pub struct Provider {
     config: OpenIdConfig,
@@ -27,7 +27,7 @@ pub struct Provider {
     secret: Option<Secret>,
     http: Client,
     known: Mutex<ProviderMetadata>,
-    /// Sign-ins that ask the provider something now.
+    /// Limits the number of sign-ins that wait for the provider.
     asking: Semaphore,
 }
 
@@ -38,7 +38,7 @@ struct ProviderMetadata {
     failed_at: Option<Timestamp>,
 }
 
-/// What a provider says about itself (OpenID Connect Discovery 1.0 section 3, RFC 8414).
+/// Metadata of a provider (OpenID Connect Discovery 1.0 section 3, RFC 8414).
 #[derive(Debug, Deserialize)]
 struct Metadata {
     issuer: String,
@@ -54,7 +54,7 @@ struct Metadata {
     authorization_response_iss_parameter_supported: bool,
 }
 
-/// An address in the metadata.
+/// A URL in the metadata.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct Endpoint(Url);
@@ -67,43 +67,43 @@ impl TryFrom<String> for Endpoint {
     }
 }
 
-/// Why the provider did not prove who somebody is. The text is for the operator.
+/// Reasons that the provider did not authenticate a user. The text is for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// It does not answer, or not in time.
+    /// The provider does not answer, or not in time.
     #[error("the provider did not answer")]
     Away(#[source] reqwest::Error),
-    /// It did not answer a moment ago.
+    /// The provider did not answer a moment ago.
     #[error("the provider did not answer a moment ago")]
     Resting,
-    /// Too many people sign in at once.
+    /// Too many users sign in at the same time.
     #[error("too many sign-ins wait for the provider")]
     Busy,
-    /// It refuses.
+    /// The provider refuses.
     #[error("the provider answered with status {0}")]
     Status(u16),
-    /// It says more than anybody needs.
+    /// The response is too large.
     #[error("the provider's answer is too large")]
     TooLarge,
-    /// It says something else.
+    /// The response is not the expected JSON.
     #[error("the provider's answer is not the JSON that was asked for")]
     NotJson,
-    /// It says of itself what cannot be.
+    /// The metadata is invalid.
     #[error("the provider's metadata: {0}")]
     Metadata(&'static str),
-    /// Its token proves nothing.
+    /// The ID token is invalid.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The answer is not from the provider that was asked (RFC 9207).
+    /// The callback is from another provider (RFC 9207).
     #[error("the answer names another issuer, or none")]
     MixedUp,
-    /// The person did not sign in anew, as was asked.
+    /// The user did not authenticate again, as was requested.
     #[error("the person did not sign in anew")]
     NotAnew,
 }
 
 impl ProviderError {
-    /// Whether the same may work a little later.
+    /// True if a retry may succeed a little later.
     pub fn is_away(&self) -> bool {
         match self {
             Self::Away(_) | Self::Resting | Self::Busy => true,
@@ -113,22 +113,22 @@ impl ProviderError {
     }
 }
 
-/// Somebody as the provider knows them.
+/// A user's identity at the provider.
 #[derive(Debug)]
 pub struct ProviderIdentity {
-    /// In the provider's words.
+    /// The provider's identifier of the user.
     pub subject: String,
-    /// What it says of them.
+    /// The user's profile at the provider.
     pub profile: Profile,
-    /// When they last signed in there, where it says that: seconds since 1970.
+    /// Time of the last authentication there, if the provider reports it: seconds since 1970.
     pub auth_time: Option<i64>,
 }
 
 impl Provider {
-    /// The provider of a configuration, which is not asked yet.
+    /// Creates the client of the configured provider. It sends no request yet.
     ///
     /// # Errors
-    /// A sentence for the operator about a file that cannot be used.
+    /// A file cannot be used. The text is a sentence for the operator.
     pub fn open(config: &OpenIdConfig, redirect_uri: String) -> Result<Self, String> {
         let secret = match &config.client_secret_file {
             None => None,
@@ -153,12 +153,12 @@ impl Provider {
         })
     }
 
-    /// What it is configured with.
     pub fn config(&self) -> &OpenIdConfig {
         &self.config
     }
 
-    /// Where the browser goes to sign in. `anew`: also who is signed in there already.
+    /// The address at which the user signs in. `anew` also requires users with a session at the
+    /// provider to authenticate again.
     pub(super) async fn authorization_url(
         &self,
         secrets: &FlowSecrets<'_>,
@@ -186,7 +186,7 @@ impl Provider {
         Ok(url.into())
     }
 
-    /// Whether an answer with this `iss` may be from this provider (RFC 9207 section 2.4).
+    /// Checks that a callback with this `iss` may be from this provider (RFC 9207 section 2.4).
     pub(super) async fn check_iss(
         &self,
         iss: Option<&str>,
@@ -215,14 +215,15 @@ impl Provider {
             .claims(&metadata, &answer.id_token, secrets, now)
             .await?;
         let mut profile = claims.profile;
-        // Section 5.4: with a code, what scopes ask for may be at the userinfo endpoint alone.
+        // Section 5.4: with a code, requested claims may be available only at the userinfo
+        // endpoint.
         if profile.email.is_none()
             && let (Some(endpoint), Some(token)) =
                 (&metadata.userinfo_endpoint, answer.access_token)
         {
             let request = self.http.get(endpoint.0.clone()).bearer_auth(token);
             let told: UserInfo = json(request).await?;
-            // Section 5.3.2: the answer may be about somebody else.
+            // Section 5.3.2: the response may be about another user.
             if told.sub != claims.sub {
                 return Err(TokenError::Refused("userinfo is about somebody else").into());
             }
@@ -266,7 +267,7 @@ impl Provider {
             form.push(("client_secret", &secret));
             return request.form(&form);
         }
-        // RFC 6749 section 2.3.1: both are form-encoded before they are put together.
+        // RFC 6749 section 2.3.1: both are form-encoded before they are joined.
         let pair = format!("{}:{}", encoded(client_id), encoded(&secret));
         let basic = format!("Basic {}", BASE64_STANDARD.encode(pair));
         request.header(AUTHORIZATION, basic).form(&form)
@@ -286,7 +287,8 @@ impl Provider {
         };
         let keys = self.keys(metadata, KEYS_FOR, now).await?;
         match check(token, &keys, expected, secrets, now) {
-            // A new key since we last looked, or a made-up one: strangers make us look no oftener.
+            // The provider has a new key, or the key id is made up. The minimum interval limits how
+            // often such tokens cause a request.
             Err(TokenError::UnknownKey) => {
                 let keys = self.keys(metadata, KEYS_AT_LEAST, now).await?;
                 Ok(check(token, &keys, expected, secrets, now)?)
@@ -295,7 +297,8 @@ impl Provider {
         }
     }
 
-    /// The keys, from the provider where those that are known are older than `oldest`.
+    /// Returns the keys. They are fetched from the provider if the cached ones are older than
+    /// `oldest`.
     async fn keys(
         &self,
         metadata: &Metadata,
@@ -347,7 +350,8 @@ impl Provider {
         let base = issuer.strip_suffix('/').unwrap_or(issuer);
         let address = format!("{base}/.well-known/openid-configuration");
         let metadata: Metadata = json(self.http.get(address)).await?;
-        // Discovery section 4.3: byte for byte, or somebody else's document was planted here.
+        // Discovery section 4.3: the issuer must match byte for byte. Otherwise another party's
+        // document was planted here.
         if metadata.issuer != *issuer {
             return Err(ProviderError::Metadata("it is of another issuer"));
         }
@@ -369,7 +373,7 @@ impl Provider {
     }
 }
 
-/// What the token endpoint answers (section 3.1.3.3).
+/// Response of the token endpoint (section 3.1.3.3).
 #[derive(Deserialize)]
 struct TokenAnswer {
     id_token: String,
@@ -387,7 +391,7 @@ fn is_within(at: Timestamp, age: SignedDuration, now: Timestamp) -> bool {
     now.duration_since(at) < age
 }
 
-/// `application/x-www-form-urlencoded`, with more escapes than it asks for.
+/// `application/x-www-form-urlencoded`, with more escapes than it requires.
 fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
@@ -399,20 +403,21 @@ fn encoded(text: &str) -> String {
         .collect()
 }
 
-/// How long what the provider says about itself is believed: it rarely changes, and a change of
-/// keys is noticed without it.
+/// Lifetime of cached metadata. It rarely changes, and a change of keys is noticed without it.
 const METADATA_FOR: SignedDuration = SignedDuration::from_hours(1);
 
-/// How long a key that was withdrawn may still be taken for good.
+/// Maximum period for which a withdrawn key may still be accepted.
 const KEYS_FOR: SignedDuration = SignedDuration::from_mins(10);
 
-/// Keys are not asked for again sooner than this, whatever tokens come.
+/// Minimum interval between two requests for the keys, independent of the tokens that arrive.
 const KEYS_AT_LEAST: SignedDuration = SignedDuration::from_secs(30);
 
-/// A provider that is away is left alone this long: people get their page at once.
+/// After a failure the provider is not contacted for this long, so that users get their page
+/// immediately.
 const REST: SignedDuration = SignedDuration::from_secs(5);
 
-/// Each waits a few seconds at most; a slow provider does not gather more than this.
+/// Maximum number of sign-ins that wait for the provider. Each waits a few seconds at most, so a
+/// slow provider cannot accumulate more.
 const MOST_AT_ONCE: usize = 64;
 
 #[cfg(test)]
@@ -424,9 +429,9 @@ mod tests {
     use crate::people::openid::section::SignUp;
     use crate::people::secret_link::LinkSecret;
 
-    /// The provider takes connections and answers nothing.
+    /// The provider accepts connections and never answers.
     #[tokio::test]
-    async fn so_many_sign_ins_ask_the_provider_at_once() {
+    async fn the_number_of_concurrent_provider_requests_is_limited() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = OpenIdConfig {
             issuer: format!("http://{}", listener.local_addr().unwrap()),

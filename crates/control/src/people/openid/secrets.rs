@@ -1,4 +1,4 @@
-//! What one sign-in is secured by: everything is made of the secret in the browser's cookie.
+//! Security parameters of one sign-in. All are derived from the secret in the browser's cookie.
 
 use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;
@@ -7,7 +7,8 @@ use subtle::ConstantTimeEq as _;
 
 use crate::people::secret_link::LinkSecret;
 
-/// `state`, `nonce` and the PKCE verifier of one sign-in. Silent: it holds the cookie's secret.
+/// Derives `state`, `nonce` and the PKCE verifier of one sign-in. It has no `Debug`, because it
+/// contains the cookie's secret.
 pub(super) struct FlowSecrets<'a>(pub(super) &'a LinkSecret);
 
 impl FlowSecrets<'_> {
@@ -16,7 +17,7 @@ impl FlowSecrets<'_> {
         self.made("state")
     }
 
-    /// Whether a `state` that came back is this one.
+    /// True if a returned `state` is the one of this sign-in.
     pub(super) fn is_state(&self, given: &str) -> bool {
         self.state().as_bytes().ct_eq(given.as_bytes()).into()
     }
@@ -26,7 +27,7 @@ impl FlowSecrets<'_> {
         self.made("nonce")
     }
 
-    /// Whether the `nonce` of an ID token is this one.
+    /// True if the `nonce` of an ID token is the one of this sign-in.
     pub(super) fn is_nonce(&self, given: &str) -> bool {
         self.nonce().as_bytes().ct_eq(given.as_bytes()).into()
     }
@@ -42,7 +43,7 @@ impl FlowSecrets<'_> {
         BASE64_URL_SAFE_NO_PAD.encode(digest)
     }
 
-    /// An HMAC of the purpose: it says nothing of the secret, nor of the others.
+    /// Returns an HMAC of the purpose. It reveals neither the secret nor the other values.
     fn made(&self, purpose: &str) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.0.reveal().as_bytes());
         BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&key, purpose.as_bytes()))
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_of_its_purpose_and_of_its_browser() {
+    fn values_differ_by_purpose_and_by_browser() {
         let (one, other) = (LinkSecret::draw().unwrap(), LinkSecret::draw().unwrap());
         let (one, other) = (FlowSecrets(&one), FlowSecrets(&other));
         assert!(one.is_state(&one.state()) && one.is_nonce(&one.nonce()));
@@ -64,7 +65,7 @@ mod tests {
         assert_eq!(one.verifier().len(), 43);
     }
 
-    /// RFC 7636 appendix B shows how a challenge follows from its verifier; ours is in the form.
+    /// RFC 7636 appendix B has an example of a verifier and its challenge.
     #[test]
     fn a_challenge_is_the_digest_of_the_verifier() {
         let secret = LinkSecret::parse(&"A".repeat(43)).unwrap();

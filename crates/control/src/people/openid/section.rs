@@ -1,4 +1,4 @@
-//! `openid` of the configuration, as it is written, and its conversion.
+//! The `openid` section of the configuration, and its validation.
 
 use std::path::PathBuf;
 
@@ -9,79 +9,80 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{host_name, is_loopback, path};
 
-/// A provider of OpenID Connect by which people sign in. Its callback of ours, to be registered
-/// there, is `<platform.base_url>/login/openid/callback`.
+/// A provider of OpenID Connect for sign-ins. Register `<platform.base_url>/login/openid/callback`
+/// there as the platform's callback.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenIdSection {
-    /// The provider's name for itself, byte for byte: `https`, or `http` on loopback. Required.
+    /// The provider's issuer identifier, byte for byte: `https`, or `http` on loopback. Required.
     #[schemars(example = &"https://id.example.com")]
     issuer: Option<String>,
     /// The client id registered at the provider. Required.
     client_id: Option<String>,
-    /// File of our secret at the provider; absent: it knows us as a public client.
+    /// File with the client secret of the platform at the provider. If absent, the platform is a
+    /// public client.
     client_secret_file: Option<String>,
-    /// The provider's name on the button; absent: the host of the issuer.
+    /// The provider's name on the sign-in button; absent: the host of the issuer.
     name: Option<String>,
-    /// What is asked for; empty: `openid`, `email` and `profile`. `openid` must be there, and an
-    /// account needs whatever makes the provider tell the mail address.
+    /// Requested scopes; empty: `openid`, `email` and `profile`. `openid` is required. The scopes
+    /// must include whatever makes the provider report the mail address.
     scopes: Vec<String>,
-    /// Who gets an account at the first sign-in: `invited` (whoever followed an invitation to the
-    /// address that the provider confirms), `domains` (whoever has an address in one of
-    /// `domains`, and the invited), or `anyone` whom the provider knows.
+    /// Users that get an account at the first sign-in: `invited` (users with an invitation to the
+    /// address that the provider confirms), `domains` (users with an address in one of `domains`,
+    /// and invited users), or `anyone` with an account at the provider.
     sign_up: SignUpWord,
-    /// Domains of mail addresses, without those below them. With `sign_up: domains` alone.
+    /// Domains of mail addresses, without their subdomains. Only valid with `sign_up: domains`.
     domains: Vec<String>,
-    /// File of further certificate authorities (PEM) that the provider's certificate may come
-    /// from; absent: those of the system alone.
+    /// File of further certificate authorities (PEM) for the provider's certificate; absent: only
+    /// those of the system.
     ca_file: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum SignUpWord {
-    /// Whoever followed an invitation.
+    /// Users with an invitation.
     #[default]
     Invited,
-    /// Whoever has an address in one of `domains`.
+    /// Users with an address in one of `domains`.
     Domains,
-    /// Whoever the provider knows.
+    /// All users of the provider.
     Anyone,
 }
 
-/// A provider by which people sign in.
+/// A provider for sign-ins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenIdConfig {
-    /// Its name for itself.
+    /// Its issuer identifier.
     pub issuer: String,
-    /// Our name there.
+    /// Client id of the platform at the provider.
     pub client_id: String,
-    /// File of our secret there; `None`: a public client.
+    /// File with the client secret of the platform; `None` for a public client.
     pub client_secret_file: Option<PathBuf>,
-    /// Its name, for people.
+    /// Its name, for users.
     pub name: String,
-    /// What is asked for, with spaces between.
+    /// Requested scopes, separated by spaces.
     pub scope: String,
-    /// Who gets an account.
+    /// Users that get an account.
     pub sign_up: SignUp,
     /// Further certificate authorities.
     pub ca_file: Option<PathBuf>,
 }
 
-/// Who gets an account at the first sign-in. An invitation to the address that the provider
+/// Users that get an account at the first sign-in. An invitation to the address that the provider
 /// confirms is always enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignUp {
-    /// Nobody else.
+    /// Only invited users.
     Invited,
-    /// Whoever has a confirmed address in one of these domains, which are in lower case.
+    /// Users with a confirmed address in one of these domains, which are in lower case.
     Domains(Vec<String>),
-    /// Everybody with a confirmed address.
+    /// All users with a confirmed address.
     Anyone,
 }
 
 impl OpenIdSection {
-    /// The checked values; `None` where the section is not there.
+    /// Returns the checked values; `None` if the section is absent.
     pub(crate) fn check(self) -> Result<Option<OpenIdConfig>, ConfigError> {
         if self == Self::default() {
             return Ok(None);
@@ -140,7 +141,7 @@ impl OpenIdSection {
     }
 }
 
-/// The host of an issuer that may be one.
+/// The host of an issuer, if the issuer is valid.
 fn issuer_host(issuer: &str) -> Result<String, &'static str> {
     let Ok(uri) = issuer.parse::<Uri>() else {
         return Err("this is no address such as https://id.example.com");

@@ -1,4 +1,4 @@
-//! ID tokens and their check: OpenID Connect Core 1.0 section 3.1.3.7.
+//! ID tokens and their validation: OpenID Connect Core 1.0 section 3.1.3.7.
 
 use jiff::Timestamp;
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse};
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::secrets::FlowSecrets;
 
-/// Why a token proves nothing.
+/// Reasons that a token is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// A key that we do not know may have signed it.
+    /// The key is unknown. It may be a new one.
     #[error("no known key is the one that signed the ID token")]
     UnknownKey,
-    /// Anything else, in words for the operator.
+    /// Any other reason, as text for the operator.
     #[error("the ID token is refused: {0}")]
     Refused(&'static str),
 }
@@ -24,7 +24,7 @@ pub enum TokenError {
 pub struct KeySet(Vec<Jwk>);
 
 impl KeySet {
-    /// Those keys of a JWKS document (RFC 7517) that are of a form that we know.
+    /// Selects the keys of a JWKS document (RFC 7517) that have a supported form.
     pub(super) fn read(document: JwksDocument) -> Self {
         let keys = document.keys.into_iter().take(MAX_KEYS);
         Self(
@@ -39,7 +39,7 @@ impl KeySet {
         };
         let mut found = self.0.iter().filter(usable);
         let key = found.next().ok_or(TokenError::UnknownKey)?;
-        // Section 10.1: where there are several, the token says which.
+        // Section 10.1: if there are several keys, the token names one.
         if kid.is_none() && found.next().is_some() {
             return Err(TokenError::Refused("it does not say which key signed it"));
         }
@@ -53,11 +53,11 @@ pub(super) struct JwksDocument {
     keys: Vec<Value>,
 }
 
-/// What an ID token says.
+/// Claims of an ID token.
 #[derive(Debug, Deserialize)]
 pub struct IdClaims {
     iss: String,
-    /// Who, in the provider's words.
+    /// The provider's identifier of the user.
     pub sub: String,
     #[serde(deserialize_with = "one_or_many")]
     aud: Vec<String>,
@@ -66,38 +66,38 @@ pub struct IdClaims {
     iat: i64,
     nbf: Option<i64>,
     nonce: Option<String>,
-    /// When the person last proved to be there.
+    /// Time of the user's last authentication.
     pub auth_time: Option<i64>,
-    /// Who it is, for people.
+    /// Name and address of the user.
     #[serde(flatten)]
     pub profile: Profile,
 }
 
-/// What a provider says of a person, in the ID token or at its userinfo endpoint (section 5.1).
+/// Profile of a user, from the ID token or the userinfo endpoint (section 5.1).
 #[derive(Debug, Default, Deserialize)]
 pub struct Profile {
     /// The mail address.
     pub email: Option<String>,
-    /// Whether the provider knows that the address is the person's.
+    /// True if the provider has confirmed that the address is the user's.
     #[serde(default, deserialize_with = "truth")]
     pub email_verified: bool,
-    /// The whole name.
+    /// The full name.
     pub name: Option<String>,
 }
 
-/// What a token has to be of.
+/// Required values of a token.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedClaims<'a> {
-    /// The provider.
+    /// Identifier of the provider.
     pub issuer: &'a str,
-    /// Us.
+    /// Client id of the platform.
     pub client_id: &'a str,
-    /// What the provider says that it signs with; empty: it does not say.
+    /// Algorithms that the provider announces for signing; empty if it announces none.
     pub algorithms: &'a [String],
 }
 
-/// The claims of a token that was signed by one of the keys, is from the provider, for us and for
-/// this sign-in, and is in force `now`.
+/// Validates a token and returns its claims. It must be signed by one of the keys, come from the
+/// provider, be for the platform and for this sign-in, and be valid at `now`.
 pub(super) fn check(
     token: &str,
     keys: &KeySet,
@@ -106,12 +106,12 @@ pub(super) fn check(
     now: Timestamp,
 ) -> Result<IdClaims, TokenError> {
     let refused = |why| Err(TokenError::Refused(why));
-    // `none` is no algorithm of this reader.
+    // `none` is not an algorithm of this parser.
     let Ok(header) = decode_header(token) else {
         return refused("it is not signed by an algorithm that we know");
     };
     let algorithm = header.alg;
-    // Symmetric ones are not among them: a public key is no secret to be signed with.
+    // Symmetric algorithms are not in the list, because a public key is not a secret.
     if !ALGORITHMS.contains(&algorithm) {
         return refused("it is not signed by a key pair");
     }
@@ -119,7 +119,7 @@ pub(super) fn check(
     {
         return refused("it is signed by an algorithm that the provider does not announce");
     }
-    // RFC 7515 section 4.1.11: what is critical and not understood.
+    // RFC 7515 section 4.1.11: critical extensions that are not understood must be rejected.
     if header.crit.is_some() {
         return refused("it has critical parts");
     }
@@ -128,7 +128,7 @@ pub(super) fn check(
         return refused("its key is not usable");
     };
     let mut signature = Validation::new(algorithm);
-    // Signature and shape here; what the claims say is checked below, at the time that was given.
+    // Only signature and shape are checked here. The claims are checked below, at the time `now`.
     signature.required_spec_claims.clear();
     signature.validate_exp = false;
     signature.validate_aud = false;
@@ -170,7 +170,7 @@ pub(super) fn check(
     {
         return refused("it is of another sign-in");
     }
-    // Section 2: at most 255 ASCII characters, which are compared as they are.
+    // Section 2: at most 255 ASCII characters, which are compared byte for byte.
     if claims.sub.is_empty() || claims.sub.len() > MAX_SUBJECT || !claims.sub.is_ascii() {
         return refused("its subject is none");
     }
@@ -207,7 +207,7 @@ fn name(algorithm: Algorithm) -> &'static str {
         Algorithm::ES256 => "ES256",
         Algorithm::ES384 => "ES384",
         Algorithm::EdDSA => "EdDSA",
-        // None of those that are taken.
+        // All other algorithms are rejected.
         _ => "",
     }
 }
@@ -225,13 +225,13 @@ fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Err
     })
 }
 
-/// A boolean, or the text `true` that some providers send; everything else is false.
+/// Parses a boolean, or the text `true` that some providers send. Everything else is false.
 fn truth<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     let value = Value::deserialize(from)?;
     Ok(value == Value::Bool(true) || value == "true")
 }
 
-/// Key pairs alone, and of those what is not broken.
+/// Only asymmetric algorithms, without those that are broken.
 const ALGORITHMS: &[Algorithm] = &[
     Algorithm::RS256,
     Algorithm::RS384,
@@ -244,13 +244,13 @@ const ALGORITHMS: &[Algorithm] = &[
     Algorithm::EdDSA,
 ];
 
-/// Seconds that the provider's clock and ours may differ.
+/// Allowed difference between the provider's clock and ours, in seconds.
 const LEEWAY: i64 = 60;
 
 /// OpenID Connect Core 1.0 section 2, `sub`.
 const MAX_SUBJECT: usize = 255;
 
-/// Providers have a handful; each is looked at for every token.
+/// Maximum number of keys. Providers have a handful, and each is checked for every token.
 const MAX_KEYS: usize = 100;
 
 #[cfg(test)]
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_keys_of_a_provider_are_read() {
+    fn the_number_of_provider_keys_is_limited() {
         let key = json!({"kty": "OKP", "crv": "Ed25519", "x": "AAAA"});
         let keys = vec![key; 101];
         assert_eq!(KeySet::read(JwksDocument { keys }).0.len(), 100);

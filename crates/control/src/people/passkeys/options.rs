@@ -1,5 +1,5 @@
-//! What a page hands to the browser's passkeys (Web Authentication level 3, sections 5.4 and 5.5),
-//! in the JSON form of section 5.1: bytes are base64url.
+//! Options that a page passes to the browser's passkey API (Web Authentication level 3, sections
+//! 5.4 and 5.5), in the JSON form of section 5.1 with bytes as base64url.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64URL;
@@ -14,7 +14,8 @@ use crate::people::challenge::{self, LIFETIME, Purpose};
 use crate::people::session::SignedIn;
 use crate::problem::Answer;
 
-/// For a new passkey. One that the person has already is not made again by its authenticator.
+/// Options for a new passkey. Authenticators do not create a second passkey for a user who has one
+/// there.
 pub async fn creation(app: &App, who: &SignedIn) -> Answer<Value> {
     let party = relying_party(app)?;
     let bound_to = who.session.id.to_string();
@@ -27,7 +28,7 @@ pub async fn creation(app: &App, who: &SignedIn) -> Answer<Value> {
     Ok(json!({
         "rp": {"id": party.id(), "name": party.id()},
         "user": {
-            // Not the address: an authenticator shows this to nobody, but keeps it unprotected.
+            // The id is not the address: authenticators do not show it, but store it unprotected.
             "id": BASE64URL.encode(who.user.id.to_string()),
             "name": who.user.email,
             "displayName": who.user.name,
@@ -41,8 +42,8 @@ pub async fn creation(app: &App, who: &SignedIn) -> Answer<Value> {
     }))
 }
 
-/// For showing a passkey: one of the person's, or where nobody is known yet any that the browser
-/// has for this platform.
+/// Options for using a passkey: one of the user's or, if the user is not known yet, any that the
+/// browser has for this platform.
 pub async fn request(
     app: &App,
     purpose: Purpose,
@@ -55,7 +56,7 @@ pub async fn request(
         Some(user) => passkeys::of_user(&mut *app.store.read().await?, user).await?,
         None => Vec::new(),
     };
-    // By itself a passkey has to make sure who it is; after a password it need not.
+    // As the only factor, a passkey must verify the user. After a password it need not.
     let verification = if purpose == Purpose::SignIn {
         "required"
     } else {

@@ -1,4 +1,4 @@
-//! A passkey was shown: who it was, and what that opens.
+//! Authentication with a passkey: verifies the response and decides what it permits.
 
 use std::net::IpAddr;
 
@@ -18,10 +18,10 @@ use crate::people::session::{self, Browser, HalfSignedIn, SignedIn, StartedSessi
 use crate::people::sign_in::{SignInError, note_sign_in};
 use crate::problem::Answer;
 
-/// What a browser sent for a passkey.
+/// A browser's response from a passkey.
 #[derive(Clone, Debug, Default)]
 pub struct PasskeyResponse {
-    /// The authenticator's name for the passkey.
+    /// The authenticator's id for the passkey.
     pub credential_id: Vec<u8>,
     /// `response.clientDataJSON`.
     pub client_data: Vec<u8>,
@@ -29,11 +29,11 @@ pub struct PasskeyResponse {
     pub authenticator_data: Vec<u8>,
     /// `response.signature`.
     pub signature: Vec<u8>,
-    /// `response.userHandle`: whose the authenticator says it is; empty where it says nothing.
+    /// `response.userHandle`: the user id that the authenticator reports; empty if it reports none.
     pub user_handle: Vec<u8>,
 }
 
-/// Signs somebody in by a passkey alone. Whose it is comes from the passkey; `bound_to` is the
+/// Signs a user in with only a passkey. The passkey identifies the user. `bound_to` identifies the
 /// browser that got the challenge.
 pub async fn sign_in(
     app: &App,
@@ -48,8 +48,8 @@ pub async fn sign_in(
     let known = known.ok_or(SignInError::Wrong)?;
     AttemptKey::passkey(known.user_id).begin(app, now).await?;
     let (shown, challenge) = verify(app, &known, sent, Purpose::SignIn, bound_to)?;
-    // Whose passkey it is has to be said by the passkey, too (level 3, section 7.2, step 6), and
-    // only one that knew its owner before opens an account by itself.
+    // The passkey must report its user (level 3, section 7.2, step 6). Only one that verified its
+    // owner before is enough to sign in alone.
     let is_whole = shown.user_verified && known.user_verified;
     if !is_whole || sent.user_handle != known.user_id.to_string().as_bytes() {
         return Err(SignInError::Wrong);
@@ -87,7 +87,7 @@ pub async fn second_factor(
     Ok(cookie)
 }
 
-/// Proves again, with a passkey, to be who is signed in.
+/// Confirms the identity of the signed-in user with a passkey.
 pub async fn confirm(app: &App, who: &SignedIn, sent: &PasskeyResponse) -> Result<(), SignInError> {
     let now = app.now();
     let whose = (who.user.id, who.session.id);
@@ -97,7 +97,7 @@ pub async fn confirm(app: &App, who: &SignedIn, sent: &PasskeyResponse) -> Resul
     Ok(())
 }
 
-/// A passkey of somebody whose session is known: counted, verified, used up.
+/// Counts and verifies a passkey response of a known user, and uses the challenge.
 async fn shown_by(
     app: &App,
     (user, session): (UserId, SessionId),
@@ -149,8 +149,8 @@ fn verify(
     }
 }
 
-/// Uses the challenge up and notes the use. False when either was used before: a counter that does
-/// not grow shows a copy of the authenticator.
+/// Uses the challenge and records the use of the passkey. False if either was used before. A
+/// counter that does not grow indicates a copy of the authenticator.
 async fn take(
     tx: &mut Tx,
     known: &Passkey,

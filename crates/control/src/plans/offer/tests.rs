@@ -37,8 +37,8 @@ fn shown(catalogue: &Catalogue, account: &Account, room: &Availability) -> PlanC
     configuration(&offers, |_| None, "wks_1", &FingerprintKey::new(&KEY))
 }
 
-/// CP-3: available and unavailable plans, each of these with a reason; no recommendation where
-/// the caller's place is not known.
+/// CP-3: available and unavailable plans, each unavailable one with a reason. There is no
+/// recommendation if the caller's location is unknown.
 #[test]
 fn cp_3_every_plan_is_shown_with_its_impact() {
     let config = shown(
@@ -63,7 +63,8 @@ fn cp_3_every_plan_is_shown_with_its_impact() {
     assert!(!basic.providers[0].regions[0].recommended);
 }
 
-/// CP-4f: with server-confirmed creation off, what would update a subscription is unavailable.
+/// CP-4f: with server-confirmed creation off, plans that would update a subscription are
+/// unavailable.
 #[test]
 fn cp_4f_without_server_confirmation_updates_are_unavailable() {
     let off = catalogue(json!({"server_confirmed_creation": false}));
@@ -154,7 +155,7 @@ fn the_nearest_region_is_marked_and_recommended_with_the_first_plan() {
         .map(|region| region.recommended)
         .collect();
     assert_eq!(marks, [false, true]);
-    // The place of the caller is not part of what is confirmed.
+    // The location of the caller is not part of the confirmation.
     let elsewhere = configuration(&offers, |_| None, "wks_1", &key);
     assert_eq!(
         elsewhere.plans[0].creation_fingerprint,
@@ -162,9 +163,9 @@ fn the_nearest_region_is_marked_and_recommended_with_the_first_plan() {
     );
 }
 
-/// CP-4b: whatever changes of billing, modes or capacity changes the fingerprint.
+/// CP-4b: every change of billing, modes or capacity changes the fingerprint.
 #[test]
-fn cp_4b_the_fingerprint_binds_what_was_shown_and_decided() {
+fn cp_4b_the_fingerprint_binds_the_offer_and_the_decision() {
     let key = FingerprintKey::new(&KEY);
     let today = date(2026, 4, 16);
     let base = catalogue(two_regions());
@@ -198,7 +199,7 @@ fn cp_4b_the_fingerprint_binds_what_was_shown_and_decided() {
     other_subscription.subscription.as_mut().unwrap().id = "sub_2".to_owned();
     let mut past_due = subscribed();
     past_due.subscription.as_mut().unwrap().standing = PaymentStatus::PastDue;
-    // Something was added to the subscription since, perhaps by confirming this very preview.
+    // The subscription has grown since, perhaps by confirming this very preview.
     let mut grown = subscribed();
     grown.revision += 1;
     let changed = [

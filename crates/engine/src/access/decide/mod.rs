@@ -1,8 +1,8 @@
-//! The one decision about a visitor, taken before any byte goes upstream.
+//! The one decision about a visitor, made before any byte is sent upstream.
 //!
-//! Order: what holds for everybody ([`visitor`]: the visitor's address, the project's rules), then
-//! which proof counts ([`table`], by presence), then that proof, its permission and its boundary
-//! ([`proof`]). Whatever is not clearly allowed is refused.
+//! Order: rules for all visitors ([`visitor`]: the visitor's address, the project's rules), then
+//! the choice of the proof that counts ([`table`], by presence), then that proof, its permission
+//! and its boundary ([`proof`]). A request that is not clearly allowed is refused.
 
 mod outcome;
 mod proof;
@@ -30,7 +30,7 @@ use super::tokens::Tokens;
 use crate::browser::{Challenges, EdgeCookies, Seals};
 use crate::live::LiveTunnel;
 
-/// What of a request is judged.
+/// The parts of a request that a decision depends on.
 #[derive(Debug)]
 pub struct EdgeRequest<'a, A> {
     pub tunnel: &'a LiveTunnel<A>,
@@ -41,31 +41,31 @@ pub struct EdgeRequest<'a, A> {
     /// Need not be read for a tunnel whose policy does not ask for them
     /// ([`super::TunnelPolicy::reads_cookies`]).
     pub cookies: EdgeCookies<'a>,
-    /// A person's browser opens a page: it can be sent elsewhere.
+    /// A browser navigates to a page, so it can be redirected.
     pub navigation: bool,
-    /// Path of the request target as it came, without the query.
+    /// Path of the request target as received, without the query.
     pub path: &'a str,
-    /// Query of the request target as it came, without `?`.
+    /// Query of the request target as received, without `?`.
     pub query: Option<&'a str>,
     /// Names of the reserved query parameter: [`query_credential::NAMES`], or
     /// [`query_credential::COMPAT_NAMES`] with `compat.rstream`.
     pub reserved: &'static [&'static str],
 }
 
-/// What is known of a visitor by its connection alone.
+/// Facts about a visitor that its connection provides.
 #[derive(Debug, Clone, Copy)]
 pub struct VisitorInfo<'a> {
-    /// The visitor, as the connection or a trusted proxy says it; never a header.
+    /// Address of the visitor from the connection or a trusted proxy; never from a header.
     pub peer: IpAddr,
-    /// Where that address is, as far as it is known.
+    /// Country of that address, if known.
     pub country: Option<&'a Country>,
-    /// The version of the handshake, where the edge made it.
+    /// TLS version of the handshake, if the edge performed it.
     pub tls_version: Option<TlsVersion>,
     pub certificate: Option<&'a ClientCertificate>,
 }
 
 impl VisitorInfo<'_> {
-    /// A visitor of whom nothing is known but its address.
+    /// A visitor with a known address only.
     pub fn at(peer: IpAddr) -> Self {
         Self {
             peer,
@@ -76,18 +76,18 @@ impl VisitorInfo<'_> {
     }
 }
 
-/// What a decision stands on.
+/// Input of all decisions.
 #[derive(Debug, Clone, Copy)]
 pub struct AuthContext<'a> {
     pub tokens: &'a Tokens,
     pub tenancy: &'a Tenancy,
-    /// `None`: there are neither browser sessions nor challenges here.
+    /// `None`: there are neither browser sessions nor challenges on this engine.
     pub seals: Option<&'a Seals>,
     /// Unix seconds.
     pub now: i64,
 }
 
-/// What a visitor has to hold to come through a tunnel.
+/// The permission that a visitor needs to use a tunnel.
 const PERMISSION: Permission = Permission::TunnelsStreamsCreateDelete;
 
 /// Decides about an HTTP request to a published tunnel.
@@ -96,8 +96,8 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> Deci
     if let Some(refused) = visitor::refuse(tunnel, request.visitor, grounds) {
         return refused;
     }
-    // Reserved on every published tunnel: a token in the address is never the upstream's to see,
-    // and one that cannot be cut out cleanly does not pass (ED-1b).
+    // The parameter is reserved on every published tunnel. The upstream must never see a token in
+    // the address, and a token that cannot be removed cleanly is refused (ED-1b).
     let query = request.query.unwrap_or_default();
     let (credential, rest, malformed) = match query_credential::extract(query, request.reserved) {
         Ok(Some(extracted)) => (Some(extracted.token), Some(extracted.rest), None),
@@ -130,7 +130,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> Deci
                         Bearer::Absent | Bearer::Malformed => None,
                     },
                 };
-                // ED-4: whatever is wrong with it, nothing else is looked at.
+                // ED-4: if it is invalid, no other proof is used.
                 match proof::token(text, form, target(request), grounds) {
                     Ok((proof, path)) => {
                         allowed.strip_authorization = form == TokenForm::Header;
@@ -203,7 +203,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> Deci
     Decision::allow(rule, allowed)
 }
 
-/// Decides about a raw connection (TLS or TCP tunnel), where there is no request to look at.
+/// Decides about a raw connection (TLS or TCP tunnel), which has no request.
 pub fn decide_connection<A>(
     tunnel: &LiveTunnel<A>,
     visitor: VisitorInfo<'_>,
@@ -214,7 +214,7 @@ pub fn decide_connection<A>(
     }
     let guards = tunnel.policy.guards;
     if guards.token || guards.session || guards.challenge {
-        // Nothing on a raw connection could prove it; such a tunnel is not opened either.
+        // A raw connection cannot present a proof; such a tunnel cannot be opened either.
         let reason = "no place for a token";
         return Decision::refuse(Rule::Token, Problem::unauthenticated(), reason);
     }
@@ -254,7 +254,7 @@ pub fn decide_connection<A>(
     }
 }
 
-/// Whether the challenge was passed.
+/// Returns true if the challenge was passed.
 fn has_worked<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> bool {
     let cookie = request.cookies.challenge.value().zip(grounds.seals);
     cookie.is_some_and(|(cookie, seals)| {

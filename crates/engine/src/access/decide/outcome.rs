@@ -1,4 +1,4 @@
-//! What a decision says.
+//! The result of a decision.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,42 +13,42 @@ use super::super::tokens::Tokens;
 use crate::browser::Session;
 use crate::directory::{Credential, Project, Validity};
 
-/// What was decided, and by which rule.
+/// The result of a decision, and the rule that caused it.
 #[derive(Debug)]
 pub struct Decision {
     pub outcome: Outcome,
     /// For the access log and the metrics.
     pub rule: Rule,
-    /// Which part failed, for the log alone; holds no secret.
+    /// The check that failed, only for the log; contains no secret.
     pub reason: Option<Cow<'static, str>>,
 }
 
-/// What happens to the request.
+/// Result for the request.
 #[derive(Debug)]
 #[must_use]
 pub enum Outcome {
     Allow(Admission),
     Refuse(Problem),
-    /// A browser is sent to sign in (ED-2).
+    /// A browser is redirected to sign in (ED-2).
     SignIn,
-    /// A browser is sent to the challenge (ED-6).
+    /// A browser is redirected to the challenge (ED-6).
     Challenge,
 }
 
-/// How an allowed request travels on.
+/// Changes to an allowed request before it is forwarded.
 #[derive(Debug, Default)]
 pub struct Admission {
     /// The proof that was used, where one was needed.
     pub proof: Option<Proof>,
-    /// The query to forward instead of the one that came; empty means no query at all.
+    /// The query to forward instead of the original one; empty means no query at all.
     pub query: Option<String>,
-    /// The path to forward instead of the one that came: exactly what was judged (ED-7).
+    /// The path to forward instead of the original one: exactly the path that was checked (ED-7).
     pub path: Option<NormalPath>,
-    /// `Authorization` was the edge's credential and does not travel on.
+    /// `Authorization` was the edge's credential and is not forwarded.
     pub strip_authorization: bool,
 }
 
-/// Who the visitor proved to be.
+/// The proof that authorised the visitor.
 #[derive(Debug, Clone)]
 pub enum Proof {
     Token {
@@ -59,12 +59,12 @@ pub enum Proof {
     /// A client certificate, by the credential behind it.
     Certificate {
         credential: Arc<Credential>,
-        /// For how long the certificate is good.
+        /// Validity of the certificate.
         validity: Validity,
     },
 }
 
-/// Where a token was.
+/// Position of a token in the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenForm {
     /// `Authorization: Bearer`.
@@ -95,12 +95,12 @@ impl Proof {
         }
     }
 
-    /// The beginning of the chain of credentials that it comes from.
+    /// The root of the chain of credentials that it comes from.
     pub fn root(&self) -> Root {
         match self {
             Self::Token { token, .. } => token.root.clone(),
             Self::Session(session) => {
-                // A session at a tunnel has no id: whose it is and since when names it.
+                // A session at a tunnel has no id: its user and its start identify it.
                 let Session {
                     user_id, issued_at, ..
                 } = &**session;
@@ -119,9 +119,9 @@ impl Proof {
         }
     }
 
-    /// Whether what was proved still counts in the project at `now` (Unix seconds): it was not
-    /// taken back, and its owner may still use the project. A stream that was let in is asked this
-    /// again whenever something changes.
+    /// Returns true if the proof is still valid in the project at `now` (Unix seconds): it was not
+    /// revoked, and its owner may still use the project. Admitted streams are checked again after
+    /// each change.
     pub fn holds(
         &self,
         project: &Project,
@@ -176,7 +176,7 @@ macro_rules! rules {
                 match self { $(Self::$rule => $name),* }
             }
 
-            /// What it is about, in a sentence for whoever asks why.
+            /// The subject of the rule, in a sentence for users that ask for the reason.
             pub fn explain(self) -> &'static str {
                 match self { $(Self::$rule => $sentence),* }
             }
@@ -185,13 +185,13 @@ macro_rules! rules {
 }
 
 rules! {
-    /// Nothing guards the tunnel.
+    /// The tunnel has no access rules.
     Public "public" "Nothing guards the tunnel."
     /// The tunnel is not published.
     Private "private" "The tunnel is private: it is dialled, not visited."
     /// The project is suspended.
     Suspended "suspended" "The project is suspended."
-    /// The tunnel asks for a guard that this engine does not have.
+    /// The tunnel requires a rule that this engine cannot enforce.
     Unenforceable "unenforceable" "The tunnel or its project asks for a guard that this engine cannot keep."
     /// `trusted_ips` of the tunnel or the project.
     TrustedIps "trusted_ips" "Visitors come from the addresses in `trusted_ips` alone."
@@ -201,7 +201,7 @@ rules! {
     TlsVersion "tls_version" "The project asks for a newer version of TLS."
     /// The project's `publicAccessPolicy`.
     PublicAccess "public_access" "The project's policy for public access does not allow this tunnel to be visited."
-    /// Requests in a second, of the tunnel or the project.
+    /// Requests per second, of the tunnel or the project.
     RateLimit "rate_limit" "There were more visits in a second than the plan of the project allows."
     /// Two proofs (ED-5).
     Ambiguous "ambiguous" "A client certificate came together with another proof."
@@ -209,7 +209,7 @@ rules! {
     QueryCredential "query_credential" "The token in the address is empty, malformed or there more than once."
     /// `challenge_mode` (ED-6).
     Challenge "challenge" "Browsers pass a challenge first."
-    /// `token_auth` (ED-1), or a token in a challenge's stead.
+    /// `token_auth` (ED-1), or a token instead of a challenge.
     Token "token" "The tunnel takes visitors with a valid token."
     /// A session's cookie with a request that a page of another origin may have caused.
     CrossSite "cross_site" "With a person's session only pages of the tunnel, and of `allowed_origins`, change something or open WebSockets."
@@ -221,7 +221,7 @@ rules! {
     Permission "permission" "The visitor lacks the permission to open streams in the project."
     /// `resources.tunnels` (ED-1c).
     Boundary "boundary" "The boundary of the credential excludes the project, the tunnel or the path."
-    /// A path that cannot be judged (ED-7).
+    /// A path that cannot be checked (ED-7).
     Path "path" "The boundary asks for a path, and this one cannot be judged."
 }
 
@@ -250,12 +250,12 @@ impl Decision {
     pub fn into_problem(self) -> Problem {
         match self.outcome {
             Outcome::Refuse(problem) => problem,
-            // Not asked for these.
+            // These are never converted to a problem.
             Outcome::Allow(_) | Outcome::SignIn | Outcome::Challenge => Problem::unauthenticated(),
         }
     }
 
-    /// What a browser is sent to, where the visitor is one; for all others it is a refusal.
+    /// Uses `outcome`, a redirect, for a browser; the result for all other visitors is a refusal.
     pub(super) fn or_browser(self, navigation: bool, outcome: Outcome) -> Self {
         if navigation {
             Self { outcome, ..self }

@@ -1,4 +1,4 @@
-//! The proofs of a visitor, one at a time: is it good, and does it reach this tunnel and path.
+//! The proofs of a visitor, one at a time: its validity, and its boundary for this tunnel and path.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::access::certificate::ClientCertificate;
 use crate::browser::Session;
 use crate::directory::{Credential, Project};
 
-/// What a proof has to reach.
+/// The object that a proof's boundary must include.
 #[derive(Clone, Copy)]
 pub(super) struct BoundaryTarget<'a> {
     pub(super) tunnel: &'a Tunnel,
@@ -26,10 +26,10 @@ pub(super) struct BoundaryTarget<'a> {
     pub(super) path: Option<&'a str>,
 }
 
-/// A proof that does not count.
+/// A proof that is not accepted.
 pub(super) struct ProofRefusal {
     rule: Rule,
-    /// `None`: it is as if there were none.
+    /// `None`: the request counts as unauthenticated.
     pub(super) outcome: Option<Box<Problem>>,
     pub(super) reason: Cow<'static, str>,
 }
@@ -63,10 +63,10 @@ impl From<ProofRefusal> for Decision {
     }
 }
 
-/// A proof, and the path as it was judged where it was.
+/// A proof, and the path that was checked if the boundary requires one.
 type ProofResult = Result<(Proof, Option<NormalPath>), ProofRefusal>;
 
-/// Judges a token. `None`: a bearer that has no form.
+/// Checks a token. `None`: a malformed bearer.
 pub(super) fn token(
     text: Option<&str>,
     form: TokenForm,
@@ -85,7 +85,7 @@ pub(super) fn token(
     Ok((Proof::Token { token, form }, path))
 }
 
-/// Judges a client certificate, which the handshake proved.
+/// Checks a client certificate that was proved in the handshake.
 pub(super) fn certificate(target: BoundaryTarget<'_>, grounds: AuthContext<'_>) -> ProofResult {
     let refused = |reason: Cow<'static, str>| {
         Err(ProofRefusal::new(
@@ -102,7 +102,8 @@ pub(super) fn certificate(target: BoundaryTarget<'_>, grounds: AuthContext<'_>) 
         Ok(credentials) => credentials,
         Err(unmatched) => return refused(unmatched.to_string().into()),
     };
-    // The first that reaches the tunnel counts, else the first says why not.
+    // The first credential that includes the tunnel is used; otherwise the first one gives the
+    // reason.
     let mut why = None;
     for (credential, validity) in credentials {
         match admits(&credential, target, grounds) {
@@ -122,7 +123,7 @@ pub(super) fn certificate(target: BoundaryTarget<'_>, grounds: AuthContext<'_>) 
     }
 }
 
-/// Whether a credential opens streams in the project, and reaches the tunnel and the path.
+/// Checks that a credential may open streams in the project, and includes the tunnel and the path.
 fn admits(
     credential: &Credential,
     target: BoundaryTarget<'_>,
@@ -142,8 +143,8 @@ fn invalid_certificate() -> Problem {
     Problem::new(401, "invalid_certificate", detail)
 }
 
-/// Judges the session in a cookie. A cookie that is no session now is as if it were not there: its
-/// person signs in.
+/// Checks the session in a cookie. A cookie without a current session counts as absent: its user
+/// has to sign in.
 pub(super) fn session<A>(
     request: &EdgeRequest<'_, A>,
     grounds: AuthContext<'_>,
@@ -173,8 +174,8 @@ pub(super) fn session<A>(
     Ok(Proof::Session(Arc::new(session)))
 }
 
-/// Whether a boundary reaches the tunnel and the path; the path exactly as it was judged, where the
-/// boundary asks for one (ED-7).
+/// Checks that a boundary includes the tunnel and the path. It returns the path exactly as it was
+/// checked, if the boundary requires one (ED-7).
 fn reach(
     boundary: &Boundary,
     target: BoundaryTarget<'_>,
@@ -194,8 +195,8 @@ fn reach(
     Ok(path)
 }
 
-/// Whether a proof that reached one tunnel of a name and project reaches this one as well, with the
-/// path as it was judged. What else was asked of it is the same for both.
+/// Checks that a proof that was accepted for one tunnel of a name and project covers another one as
+/// well, with the path as it was checked. All other rules are the same for both.
 pub fn proof_covers(
     proof: Option<&Proof>,
     tunnel: &Tunnel,

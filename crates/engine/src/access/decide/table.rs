@@ -1,37 +1,37 @@
-//! The decision table: from what guards a tunnel and what a request presents to the next step.
+//! The decision table: selects the next step from the tunnel's rules and the proofs in a request.
 //!
-//! It is asked with presence alone, before anything is verified: whether a proof is any good is
-//! judged by the one step that the table chose, and a bad proof is never passed over for another.
+//! It only depends on the presence of proofs, before anything is verified. The step that the table
+//! selects verifies its proof, and an invalid proof is never skipped for another one.
 
 use super::super::policy::RequiredProofs;
 use super::outcome::TokenForm;
 
-/// What is done about a request.
+/// The next step for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// The project is not to be visited.
+    /// The project forbids visits.
     Nobody,
-    /// The project lets nobody in without a proof, and the tunnel asks for none.
+    /// The project requires a proof, and the tunnel does not.
     NoProof,
     /// Two proofs.
     Ambiguous,
-    /// The query credential has no form.
+    /// The query credential is malformed.
     BadQuery,
-    /// A token proves who it is; a bad one ends it.
+    /// A token identifies the visitor; an invalid one is refused.
     Token(TokenForm),
-    /// A token passes the challenge by; a bad one ends it. The table is asked again.
+    /// A token replaces the challenge; an invalid one is refused. The table is then used again.
     PassBy(TokenForm),
-    /// The challenge comes first.
+    /// The challenge must be passed first.
     Challenge,
-    /// The client certificate proves who it is.
+    /// The client certificate identifies the visitor.
     Certificate,
-    /// The session proves who it is; without a good one, sign-in.
+    /// The session identifies the visitor; without a valid one the visitor has to sign in.
     Session,
-    /// Nothing is presented, and a browser can sign in.
+    /// No proof is presented, and a browser can sign in.
     SignIn,
-    /// Nothing is presented.
+    /// No proof is presented.
     Unauthenticated,
-    /// Nothing is asked for.
+    /// No proof is required.
     Open,
 }
 
@@ -41,7 +41,7 @@ use Action::{
 };
 use TokenForm::{Header, Query};
 
-/// The first row that matches decides. `1`: so; `0`: not so; `.`: either way.
+/// The first row that matches decides. `1`: set; `0`: not set; `.`: either.
 ///
 /// | column | guards of the tunnel | | column | what the request presents |
 /// |---|---|---|---|---|
@@ -78,7 +78,7 @@ const TABLE: &[DecisionRow] = &[
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ConditionBits(u16);
 
-/// What a request presents, by presence.
+/// The proofs that are present in a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PresentedProofs {
     pub(super) certificate: bool,
@@ -116,13 +116,13 @@ impl ConditionBits {
         )
     }
 
-    /// As if the challenge had been passed.
+    /// The same conditions with the challenge passed.
     pub(super) fn past_challenge(self) -> Self {
         Self(self.0 | 1)
     }
 
-    /// The step of the first row that matches. That one does is tested over all of them; were
-    /// there none, nobody would pass.
+    /// The step of the first row that matches. A test checks that every combination has a row;
+    /// without one the visitor would be refused.
     pub(super) fn step(self) -> Action {
         let matching = TABLE.iter().find(|row| self.0 & row.asked == row.so);
         matching.map_or(Nobody, |row| row.step)
@@ -130,14 +130,14 @@ impl ConditionBits {
 }
 
 struct DecisionRow {
-    /// Columns that are not either way.
+    /// Columns whose value matters.
     asked: u16,
-    /// Columns that must be so.
+    /// Columns that must be set.
     so: u16,
     step: Action,
 }
 
-/// Reads a row when the program is built.
+/// Parses a row at compile time.
 const fn row(columns: &str, step: Action) -> DecisionRow {
     let (mut asked, mut so, mut count) = (0, 0, 0);
     let mut rest = columns.as_bytes();

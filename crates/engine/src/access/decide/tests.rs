@@ -28,17 +28,17 @@ const HOST: &str = "web-0000000a.t.engine.localhost";
 const SECRET: &str = "a secret of thirty-two bytes or more";
 const MAY: &str = "tunnels.streams.create-delete";
 
-/// What becomes of a request. The service hears of one that is let through, and of no other.
+/// The end of a request. The service only receives requests that are let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// By this method of proof; empty where none was needed.
+    /// Admitted with this kind of proof; empty if none was needed.
     Service(&'static str),
     Refused(u16, &'static str),
     SignIn,
     Challenge,
 }
 
-/// A project with two people, of whom one may use it, and what they can prove.
+/// A project with two users, one of whom may use it, and their proofs.
 struct World {
     tokens: Arc<Tokens>,
     tenancy: Tenancy,
@@ -224,7 +224,7 @@ fn with_session(world: &World, tunnel: &LiveTunnel<()>, host: &str, cookie: &str
     told(&decide(&request, world.grounds()))
 }
 
-/// ED-2: twelve hours, one host, and no longer than the person says or is there.
+/// ED-2: a session is valid for twelve hours, for one host, until the user ends it or leaves.
 #[test]
 fn ed_2_a_session_counts_where_and_as_long_as_it_should() {
     let world = World::new();
@@ -259,14 +259,14 @@ fn ed_2_a_session_counts_where_and_as_long_as_it_should() {
     let foreign = value_of(&session.set_cookie(&other, HOST, &world.project));
     assert_eq!(end(&foreign), End::SignIn);
 
-    // The person ends all sessions; a later one counts.
+    // The user ends all sessions; a later one is valid.
     world.directory.apply(vec![person("ann", &[MAY], NOW - 50)]);
     assert_eq!(end(&good), End::SignIn);
     assert_eq!(
         end(&world.session("ann", NOW - 49)),
         End::Service("session")
     );
-    // The role changes, then the person leaves.
+    // The user loses the role, then leaves.
     world.directory.apply(vec![person("ann", &[], 0)]);
     assert_eq!(end(&good), End::Refused(403, "insufficient_scope"));
     world.directory.apply(vec![Item::PersonGone {
@@ -275,7 +275,7 @@ fn ed_2_a_session_counts_where_and_as_long_as_it_should() {
     assert_eq!(end(&good), End::SignIn);
 }
 
-/// ED-8: addresses, countries and versions of the project, beside those of the tunnel.
+/// ED-8: addresses, countries and TLS versions of the project, in addition to those of the tunnel.
 #[test]
 fn ed_8_a_projects_rules_hold_beside_the_tunnels() {
     let world = World::new();
@@ -368,7 +368,7 @@ fn ed_8_a_projects_rules_hold_beside_the_tunnels() {
     }
 }
 
-/// EN-11: a guard that an engine cannot keep lets nobody in.
+/// EN-11: a tunnel whose rule an engine cannot enforce admits no visitor.
 #[test]
 fn en_11_without_keys_or_a_platform_guards_of_theirs_let_nobody_in() {
     let world = World::new();
@@ -415,7 +415,7 @@ fn en_11_without_keys_or_a_platform_guards_of_theirs_let_nobody_in() {
     }
 }
 
-/// ED-8: what may be published is judged at opening, too.
+/// ED-8: publication is also checked when a tunnel is opened.
 #[test]
 fn ed_8_what_a_project_lets_its_agents_publish() {
     use crate::access::{NotPublishable, may_publish};
@@ -467,7 +467,7 @@ fn ed_8_what_a_project_lets_its_agents_publish() {
     }
 }
 
-/// All of the same person, for the same certificate.
+/// All of the same user, for the same certificate.
 #[test]
 fn a_certificate_stands_for_so_many_credentials() {
     let world = World::new();

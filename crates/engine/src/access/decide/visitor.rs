@@ -1,4 +1,4 @@
-//! What holds for every visitor, whatever it can prove.
+//! Rules for every visitor, independent of its proofs.
 
 use api::control::settings::PublicAccessPolicy;
 use types::problem::Problem;
@@ -9,7 +9,7 @@ use super::{AuthContext, VisitorInfo};
 use crate::access::boundary_check::BoundaryDenial;
 use crate::live::LiveTunnel;
 
-/// Refuses those who may not come near.
+/// Refuses visitors that are not allowed.
 pub fn refuse<A>(
     tunnel: &LiveTunnel<A>,
     visitor: VisitorInfo<'_>,
@@ -74,7 +74,7 @@ pub fn refuse<A>(
             },
         );
     }
-    // Where the edge did not make the handshake, its version is the service's matter.
+    // If the edge did not terminate TLS, the version is up to the service.
     if visitor
         .tls_version
         .is_some_and(|spoken| is_below(spoken, project.min_tls))
@@ -89,8 +89,8 @@ pub fn refuse<A>(
     None
 }
 
-/// Whether a visitor who was let in would be let in again: by its address, and by what it proved.
-/// The path and the query were judged with the request, and do not change.
+/// Checks that an admitted visitor would be admitted again, by its address and its proof. The path
+/// and the query were checked with the request and do not change.
 pub fn reauthorize_visit<A>(
     tunnel: &LiveTunnel<A>,
     visitor: VisitorInfo<'_>,
@@ -100,7 +100,7 @@ pub fn reauthorize_visit<A>(
     if !tunnel.project.state().in_use {
         return false;
     }
-    // A private tunnel has no guards of the edge, and was dialled.
+    // A private tunnel has no rules of the edge: its stream was dialled.
     if tunnel.policy.published {
         let [needs_proof, nobody] = project_asks(tunnel);
         let barred = nobody || needs_proof && !tunnel.policy.guards.take_proofs();
@@ -121,7 +121,8 @@ pub(super) fn project_asks<A>(tunnel: &LiveTunnel<A>) -> [bool; 2] {
     }
 }
 
-/// Whether this engine has what the tunnel asks for. Such a tunnel is not opened otherwise (EN-11).
+/// Returns true if this engine can enforce the tunnel's rules. Other tunnels are not opened
+/// (EN-11).
 fn can_keep<A>(tunnel: &LiveTunnel<A>, grounds: AuthContext<'_>) -> bool {
     let guards = tunnel.policy.guards;
     let managed = grounds.tenancy.directory().is_some();

@@ -1,4 +1,4 @@
-//! Tunnels of registered servers of terminals: who may open one, and when it goes.
+//! Tunnels of registered terminal servers: the permission to open one, and when it is closed.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::{Session, SessionEnd};
 use crate::directory::{NotAdmitted, WebttyServer};
 
 impl Session {
-    /// The registered server whose tunnel this is; `None` for a tunnel of another protocol.
-    /// `asked` are the labels as the agent sent them, which is what it signed. The proof is cut
-    /// from the tunnel: nobody who sees the tunnel sees it.
+    /// The registered server of this tunnel; `None` for a tunnel of another protocol. `asked` are
+    /// the labels as the agent sent and signed them. The proof is removed from the tunnel, so that
+    /// other users who see the tunnel do not see it.
     pub(super) fn admit(
         &self,
         asked: &Labels,
@@ -37,7 +37,7 @@ impl Session {
         let (Some(id), Some(proof)) = (labels.get(SERVER_ID), labels.get(LABEL)) else {
             return Err(NotAdmitted::Unlabelled);
         };
-        // A community engine has no registered servers, and does not come here.
+        // A community engine has no registered servers and does not reach this point.
         let directory = self.core.tenancy.directory();
         let server = directory
             .and_then(|known| known.webtty_server(&self.project.id, id))
@@ -53,7 +53,7 @@ impl Session {
         Ok(server)
     }
 
-    /// Closes the tunnels whose registered server may not serve any more.
+    /// Closes the tunnels whose registered server may no longer serve.
     pub(super) fn give_up_servers(&mut self) -> Result<(), SessionEnd> {
         let ended = self.servers.iter();
         let ended = ended.filter(|(_, server)| server.ended().is_cancelled());

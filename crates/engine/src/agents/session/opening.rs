@@ -1,4 +1,4 @@
-//! Opening a tunnel: what an agent asks for, judged in the order of every surface.
+//! Opening a tunnel: the checks of an agent's request, in the same order as in all APIs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::listen::{BoundPort, PortError, check_ciphers};
 use crate::live::{HostnameRefused, OpenRefused, Owner};
 
 impl Session {
-    /// Opens a tunnel or says why not.
+    /// Opens a tunnel or returns the reason for refusing it.
     pub(super) fn open_tunnel(&mut self, request: OpenTunnelReq) -> Message {
         let OpenTunnelReq {
             request_id,
@@ -31,8 +31,8 @@ impl Session {
         .into()
     }
 
-    /// The order of the checks is that of every surface: permission, shape, what this edition
-    /// offers, boundary, state.
+    /// The order of the checks is the same as in all APIs: permission, format, available options,
+    /// boundary, state.
     fn try_open_tunnel(
         &mut self,
         request: &wire::message::TunnelProperties,
@@ -55,7 +55,7 @@ impl Session {
         let asked = properties.labels.clone();
         access::apply_and_check_boundary(&self.credential, &self.project, &mut properties)
             .map_err(|refusal| Error::unauthorized(refusal.to_string()))?;
-        // What the boundary filled in was not asked for before.
+        // Checks the properties that the boundary has added.
         available(&properties)?;
         let mut properties = properties.resolve().map_err(Error::from)?;
         check_ciphers(&properties).map_err(Error::from)?;
@@ -110,7 +110,7 @@ impl Session {
                     return Err(Error::invalid_request(reason));
                 }
                 properties.hostname = Some(hostname);
-                // Visitors come to the listener's port, and agents make the address of it.
+                // Visitors connect to the listener's port, and agents derive the address from it.
                 properties.port = core.tls_addr.get().map(SocketAddr::port);
             }
         }
@@ -136,7 +136,7 @@ impl Session {
             }
             core.tcp_ports
                 .serve(port, &tunnel, self.worker.core.workers());
-            // Whoever took it over between the two lines found no port to close.
+            // If another channel took it over between the two lines, there was no port to close.
             let id = tunnel.view.id.to_string();
             if core.live.find(&self.project.id, &id).is_none() {
                 core.tcp_ports.close(&tunnel.view.id);
@@ -150,14 +150,14 @@ impl Session {
         Ok(wire::properties::opened(&tunnel.view))
     }
 
-    /// Whether browsers may hold cookies for a name that are none of this agent's to see.
+    /// Returns true if browsers may have cookies for a name that this agent must not see.
     fn has_sessions_of_others(&self, hostname: &types::tunnel::Hostname) -> bool {
         let (publisher, now) = (&self.identity.subject, self.core.unix_seconds());
         let signed_in = &self.project.signed_in;
         signed_in.is_of_others(hostname.as_str(), publisher, now)
     }
 
-    /// The name under which a tunnel is published: the one asked for, or one that is free.
+    /// The name under which a tunnel is published: the requested one, or a free one.
     fn hostname(
         &self,
         requested: Option<&types::tunnel::Hostname>,

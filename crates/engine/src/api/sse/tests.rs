@@ -14,7 +14,7 @@ use crate::clock::ManualClock;
 use crate::directory::Project;
 use crate::live::{Live, LiveLimits, View};
 
-/// A quiet stream says something every 15 s, and an event in between does not put that off.
+/// A quiet stream sends a comment every 15 s, and an event in between does not delay it.
 #[tokio::test(start_paused = true)]
 async fn a_comment_keeps_the_connection_alive() {
     let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));

@@ -1,4 +1,4 @@
-//! What this engine can do with terminals.
+//! Capabilities of this engine for terminals.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(super) async fn capabilities<A: LoadMetric>(
     })
 }
 
-/// WT-4. Where there are several, any of them does.
+/// WT-4. If there are several, any one of them suffices.
 const PERMISSIONS: &[(&str, &[Permission])] = {
     use Permission::{
         WebttyLogsReadOnly, WebttyLogsReadWrite, WebttySessionsReadOnly, WebttySessionsReadWrite,

@@ -1,4 +1,4 @@
-//! Requests for control, and the answers to them.
+//! Requests for control, and the responses to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(super) async fn list<A: LoadMetric>(
     Ok(json(requests))
 }
 
-/// Asks for control, for a participant of the caller's (WT-4).
+/// Requests control for a participant of the caller (WT-4).
 pub(super) async fn ask<A: LoadMetric>(
     caller: Caller<WriteTerminals>,
     State(api): State<Arc<Api<A>>>,
@@ -74,8 +74,7 @@ pub(super) async fn ask<A: LoadMetric>(
     Ok((StatusCode::CREATED, json(request)).into_response())
 }
 
-/// Answers a request, or takes back what was given: who has control, through a participant of
-/// theirs, or an owner.
+/// Resolves a request or revokes control: allowed for the participant in control and for owners.
 pub(super) async fn resolve<A: LoadMetric>(
     caller: Caller<WriteTerminals>,
     State(api): State<Arc<Api<A>>>,
@@ -115,8 +114,8 @@ pub(super) async fn resolve<A: LoadMetric>(
     Ok(json(shown))
 }
 
-/// A participant that is the caller's own: of credentials of the same chain, or of the person whose
-/// browser session it is. Another credential of the account has participants of its own.
+/// Finds a participant of the caller: with credentials of the same chain, or of the user whose
+/// browser session it is. Other credentials of the account have participants of their own.
 fn own<N>(
     caller: &Caller<N>,
     session: &RunningSession,

@@ -1,4 +1,4 @@
-//! Sessions that belong together, as who opened them says: one task of an agent, one incident.
+//! Groups of sessions, as declared by their openers: one task of an agent, one incident.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(super) async fn one<A: LoadMetric>(
 fn groups(sessions: &[SessionEntry]) -> Vec<SessionGroup> {
     let mut groups: BTreeMap<String, SessionGroup> = BTreeMap::new();
     let mut sessions: Vec<Session> = sessions.iter().map(SessionEntry::session).collect();
-    // The first of a group says what it is for.
+    // The first session of a group describes its purpose.
     sessions.sort_by(|left, right| left.id.cmp(&right.id));
     for session in sessions {
         let Some(id) = session.group_id.clone() else {
@@ -60,7 +60,7 @@ fn groups(sessions: &[SessionEntry]) -> Vec<SessionGroup> {
             .max(Some(session.started_at.clone()));
         let changed = changed.unwrap_or_default();
         if let Some(group) = groups.get_mut(&id) {
-            // Times of one form, so that their order is that of their text.
+            // All times have the same format, so they can be compared as text.
             group.updated_at = group.updated_at.clone().max(changed);
             group.closed_at = match (group.closed_at.take(), session.ended_at) {
                 (Some(before), Some(ended)) => Some(before.max(ended)),

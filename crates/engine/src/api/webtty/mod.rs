@@ -1,7 +1,7 @@
-//! Managed terminals: who takes part, who asks for control, and who answers (EN-8).
+//! Managed terminals: participants, requests for control, and their resolution (EN-8).
 //!
-//! No byte of a terminal is in any answer here (WT-3): the stream of a participant is WebTTY, on a
-//! connection of its own. A session is seen by who may see the tunnel of its server.
+//! No response here contains bytes of a terminal (WT-3): the stream of a participant is WebTTY, on
+//! a separate connection. A session is visible to callers that may see the tunnel of its server.
 
 mod capabilities;
 mod control_requests;
@@ -78,7 +78,7 @@ impl<A> Api<A> {
         all
     }
 
-    /// One of them. What the caller does not see is not there.
+    /// One of them. A session that the caller may not see is reported as not found.
     fn session_of<N>(&self, caller: &Caller<N>, id: &str) -> Result<SessionEntry, Refusal> {
         let known = self.terminals.find(&caller.project.id, id);
         known
@@ -86,7 +86,7 @@ impl<A> Api<A> {
             .ok_or_else(|| Problem::not_found().into())
     }
 
-    /// One of them that runs, at a server that the caller may come to.
+    /// One of them that is active, at a server that the caller may use.
     fn running_of<N>(
         &self,
         caller: &Caller<N>,
@@ -111,9 +111,10 @@ impl<A> Api<A> {
         Ok(running)
     }
 
-    /// Whether a caller is an owner of a session: the account that opened it, or somebody whose role
-    /// in the project is that of an admin or an owner. An engine is told what a role allows and not
-    /// its name; recordings, which show what others typed, are read by these roles alone.
+    /// Returns true if a caller is an owner of a session: the account that opened it, or a user
+    /// with the role of an admin or an owner in the project. An engine receives the permissions of
+    /// a role and not its name, so it uses the permission to read recordings, which only these
+    /// roles have.
     fn owns<N>(&self, caller: &Caller<N>, session: &RunningSession) -> bool {
         let write = Permission::WebttySessionsReadWrite;
         let (token, project) = (&caller.token, &caller.project);
@@ -129,15 +130,15 @@ impl<A> Api<A> {
 }
 
 impl<A> Api<A> {
-    /// Whether a caller sees the arguments of a session's command, which may be secrets: who opened
-    /// it, and who may read recordings.
+    /// Returns true if a caller sees the arguments of a session's command, which may be secrets:
+    /// the user who opened it, and users who may read recordings.
     fn sees_arguments(&self, token: &Verified, project: &Project, session: &Session) -> bool {
         let opened = token.user_id.is_some() && token.user_id == session.initiator_user_id;
         let logs = Permission::WebttyLogsReadOnly;
         opened || self.tenancy.require(token, project, logs).is_ok()
     }
 
-    /// A session as a caller sees it. Every answer that has one goes through this.
+    /// A session as a caller sees it. Every response with a session uses this.
     fn session_for<N>(&self, caller: &Caller<N>, session: Session) -> Session {
         if self.sees_arguments(&caller.token, &caller.project, &session) {
             session
@@ -147,12 +148,12 @@ impl<A> Api<A> {
     }
 }
 
-/// Whether the token shows the session: as it shows the tunnel of its server.
+/// Returns true if the token shows the session: the same as for the tunnel of its server.
 fn sees(token: &Verified, project: &Project, known: &SessionEntry) -> bool {
     shows(token, project, known.tunnel())
 }
 
-/// Whether the token shows what has to do with a tunnel.
+/// Returns true if the token shows objects of a tunnel.
 fn shows(token: &Verified, project: &Project, tunnel: &Tunnel) -> bool {
     let state = project.state();
     let workspace = state.workspace_id.as_deref();
@@ -160,7 +161,7 @@ fn shows(token: &Verified, project: &Project, tunnel: &Tunnel) -> bool {
     scope != ListScope::Hidden
 }
 
-/// Whether the token's boundary lets anything of the project be listed.
+/// Checks that the token's boundary allows anything of the project to be listed.
 fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), BoundaryDenial> {
     let state = caller.project.state();
     let workspace = state.workspace_id.as_deref();
@@ -178,7 +179,7 @@ fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), Boundary
     })
 }
 
-/// Who calls, as sessions know people; without a name.
+/// The caller as a person of a session, without a name.
 fn person_of(token: &Verified) -> Person {
     Person {
         user_id: token.user_id.clone(),
@@ -187,7 +188,7 @@ fn person_of(token: &Verified) -> Person {
     }
 }
 
-/// Reads a body strictly; an empty one says nothing.
+/// Parses a body strictly; an empty one yields the defaults.
 fn body<T: DeserializeOwned + Default>(bytes: Result<Bytes, BytesRejection>) -> Result<T, Refusal> {
     let bytes = bytes.map_err(|_| Problem::content_too_large())?;
     if bytes.is_empty() {
@@ -211,7 +212,7 @@ fn path<T>(path: Result<axum::extract::Path<T>, PathRejection>) -> Result<T, Ref
         .map_err(|_| Problem::not_found().into())
 }
 
-/// Why a session does not do what it was asked for.
+/// The problem for a request that a session refuses.
 fn refused(refused: Refused) -> Problem {
     let code = match refused {
         Refused::NotFound => return Problem::not_found(),
@@ -238,12 +239,12 @@ fn refused(refused: Refused) -> Problem {
     Problem::new(409, code, "").with_detail(refused.to_string())
 }
 
-/// The caller may do such a thing, but not this one.
+/// The caller has the permission in general, but not for this object.
 fn not_allowed(detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
     Problem::new(403, "not_allowed", "").with_detail(detail)
 }
 
-/// What is so now is not so later: nobody keeps it.
+/// A JSON response that must not be cached, because the state changes.
 fn json<T: Serialize>(body: T) -> Response {
     ([(CACHE_CONTROL, "no-store")], Json(body)).into_response()
 }
@@ -252,9 +253,9 @@ fn at_most(limit: Option<u16>) -> usize {
     limit.map_or(usize::MAX, usize::from)
 }
 
-/// A body, in bytes: a reason that a person reads, and what programs send along.
+/// Bytes of a body: a reason for users, and additional data of programs.
 const MAX_BODY: usize = 16 * 1024;
-/// Objects inside each other: what programs send along is flat.
+/// Nesting depth of objects: additional data of programs is flat.
 const MAX_DEPTH: usize = 8;
 
 type Answer = Result<Response, Refusal>;

@@ -1,4 +1,4 @@
-//! Who takes part in a session: lists, attaching, and going.
+//! Participants of a session: lists, attaching and detaching.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::api::caller::{Caller, ReadTerminals};
 use crate::live::LoadMetric;
 use crate::webtty::shown_name;
 
-/// Who takes part, or did, in the order in which they came.
+/// The current and past participants, in the order in which they joined.
 pub(super) async fn list<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
@@ -35,7 +35,7 @@ pub(super) async fn list<A: LoadMetric>(
     Ok(json(known.participants()))
 }
 
-/// Lets the caller attach, as a spectator (WT-4). The grant in the answer is shown once, on the
+/// Attaches the caller as a spectator (WT-4). The grant in the response is valid once, on the
 /// stream.
 pub(super) async fn attach<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
@@ -80,8 +80,9 @@ pub(super) async fn attach<A: LoadMetric>(
     Ok(json(participant))
 }
 
-/// Has somebody go: their own person with a browser session, an owner of the session with one, or
-/// the credential that attached them, unless they opened the session or have control.
+/// Removes a participant. Allowed for its own user with a browser session, for an owner of the
+/// session with one, and for the credential that attached it, unless it opened the session or has
+/// control.
 pub(super) async fn detach<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,

@@ -1,7 +1,7 @@
-//! What was recorded: read, exported, verified, searched and deleted (EN-8, WT-4).
+//! Recordings: read, exported, verified, searched and deleted (EN-8, WT-4).
 //!
-//! These are the only answers of this API with bytes of a terminal, and they are bytes of the past:
-//! what is live travels over WebTTY alone (WT-3).
+//! These are the only responses of this API with bytes of a terminal, and these are past bytes:
+//! live ones are only sent over WebTTY (WT-3).
 
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ pub(super) fn router<A: LoadMetric>() -> Router<Arc<Api<A>>> {
         .route(paths::SEARCH, get(search::<A>))
 }
 
-/// Records. Who may see the session learns what happened; what was typed and shown is for who may
-/// read recordings (WT-4).
+/// Records. A caller that may see the session sees the kinds of events; the input and output
+/// requires permission to read recordings (WT-4).
 async fn events<A: LoadMetric>(
     caller: Caller<AnyCredential>,
     State(api): State<Arc<Api<A>>>,
@@ -78,7 +78,7 @@ async fn events<A: LoadMetric>(
     let id = path(id)?;
     let (session, kept) = match kept(&api, &caller, &id).await {
         Ok(kept) => kept,
-        // It began a moment ago.
+        // The session started a moment ago.
         Err(problem) if problem.status == 404 && api.session_of(&caller, &id).is_ok() => {
             return Ok(json(Vec::<RecordedEvent>::new()));
         }
@@ -98,7 +98,7 @@ async fn events<A: LoadMetric>(
     Ok(json(shown.collect::<Vec<_>>()))
 }
 
-/// A recording in a form that others read.
+/// A recording in a format of other programs.
 async fn export<A: LoadMetric>(
     caller: Caller<ReadRecordings>,
     State(api): State<Arc<Api<A>>>,
@@ -124,7 +124,7 @@ async fn export<A: LoadMetric>(
     let headers = [
         (CONTENT_TYPE, media.to_owned()),
         (CACHE_CONTROL, "no-store".to_owned()),
-        // What a command wrote is somebody else's: no browser makes a page of it.
+        // The output of a command is untrusted: a browser must not interpret it as a page.
         (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
         (
             CONTENT_DISPOSITION,
@@ -135,7 +135,7 @@ async fn export<A: LoadMetric>(
     Ok((headers, body).into_response())
 }
 
-/// Whether a recording is what was recorded.
+/// Verifies that a recording is unchanged.
 async fn verify<A: LoadMetric>(
     caller: Caller<ReadRecordings>,
     State(api): State<Arc<Api<A>>>,
@@ -171,7 +171,7 @@ async fn remove<A: LoadMetric>(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Lines of what was shown in the sessions of the project.
+/// Lines of output in the sessions of the project.
 async fn search<A: LoadMetric>(
     caller: Caller<ReadRecordings>,
     State(api): State<Arc<Api<A>>>,
@@ -216,7 +216,7 @@ async fn search<A: LoadMetric>(
     }))
 }
 
-/// A session that is kept and that the caller may see.
+/// A stored session that the caller may see.
 pub(super) async fn kept<A: LoadMetric, N>(
     api: &Api<A>,
     caller: &Caller<N>,
@@ -230,7 +230,7 @@ pub(super) async fn kept<A: LoadMetric, N>(
         .ok_or_else(Problem::not_found)
 }
 
-/// Why a recording is not read, for the caller. What the store says is for the log.
+/// The problem for a recording that cannot be read. The details of the store go to the log.
 pub(super) fn unreadable(why: &Unreadable) -> Problem {
     let code = match why {
         Unreadable::NotFound => return Problem::not_found(),
@@ -269,7 +269,7 @@ fn event(session_id: &str, record: Record, sealed: bool, with_payload: bool) -> 
     if let Some(detail) = record.detail {
         metadata.insert("detail".to_owned(), Value::String(detail));
     }
-    // A hash without a salt tells the payload to who tries them all.
+    // The payload could be guessed from a hash without a salt.
     let hashes = with_payload || record.salt.is_some();
     let has_payload = with_payload && !record.payload.is_empty();
     let payload = has_payload.then(|| STANDARD.encode(&record.payload));
@@ -282,7 +282,7 @@ fn event(session_id: &str, record: Record, sealed: bool, with_payload: bool) -> 
         id: format!("{session_id}-{}", record.seq),
         session_id: session_id.to_owned(),
         seq: record.seq.to_string(),
-        // Microseconds count: the hash is of them.
+        // Microseconds are significant: the hash covers them.
         created_at: format!("{:.6}", record.created_at),
         event_type: record.record_type,
         direction: Some(record.direction),
@@ -326,7 +326,7 @@ fn wanted(query: &ExportQuery) -> Result<Export, Refusal> {
     })
 }
 
-/// The one JSON value `params` of a query, read strictly; the defaults where there is none.
+/// The JSON value `params` of a query, parsed strictly; the defaults if there is none.
 fn params<T: DeserializeOwned + Default>(uri: &Uri) -> Result<T, Refusal> {
     let Some(text) = params_of_query(uri.query().unwrap_or_default())? else {
         return Ok(T::default());
@@ -339,19 +339,19 @@ fn params<T: DeserializeOwned + Default>(uri: &Uri) -> Result<T, Refusal> {
         .map_err(|error| ParamError::new("params", error.to_string()).into())
 }
 
-/// Digits, and nothing else that would be read as a number.
+/// Accepts digits only, and no other notation of a number.
 fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
 }
 
-/// A query is two lines of text at most.
+/// A query is at most two lines of text.
 const PARAMS: strict::Limits = strict::Limits {
     bytes: 4096,
     depth: 4,
 };
 
-/// Lines of an answer where nobody says how many: a screen or two.
+/// Default number of lines in a response: a screen or two.
 const DEFAULT_HITS: usize = 50;
 
 /// Seconds after which a reader may try again.
@@ -361,7 +361,7 @@ const BUSY_RETRY: u32 = 5;
 mod tests {
     use super::*;
 
-    /// WT-4: a hash of before there were salts is for who may read what it is over.
+    /// WT-4: a hash from before salts were introduced requires permission to read its payload.
     #[test]
     fn wt_4_a_hash_without_a_salt_is_not_shown_without_the_payload() {
         let stored = value!({"seq": "1", "created_at": "2026-01-01T00:00:00Z", "type": "data",

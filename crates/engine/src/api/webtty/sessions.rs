@@ -1,4 +1,4 @@
-//! Sessions: lists, one of them, and its end.
+//! Sessions: lists, a single session, and its end.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
 use crate::live::LoadMetric;
 
-/// The sessions that match: those that run, the newest first, then those that ended last, then those
-/// that are kept.
+/// The sessions that match: active ones, the newest first, then those that ended last, then stored
+/// ones.
 pub(super) async fn list<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
@@ -63,7 +63,7 @@ pub(super) async fn one<A: LoadMetric>(
     Ok(json(api.session_for(&caller, session)))
 }
 
-/// Has a session end. Its owner may.
+/// Ends a session. Only owners may.
 pub(super) async fn terminate<A: LoadMetric>(
     caller: Caller<WriteTerminals>,
     State(api): State<Arc<Api<A>>>,
@@ -80,8 +80,8 @@ pub(super) async fn terminate<A: LoadMetric>(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Keys that were wrapped for participants. A sealed session has no participants but its opener, so
-/// there are none.
+/// Keys that were wrapped for participants. A sealed session has no participants except its opener,
+/// so there are none.
 pub(super) async fn key_grants<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,

@@ -1,4 +1,4 @@
-//! The stream of a participant: WebTTY on a WebSocket, from the attach on (WT-3).
+//! The stream of a participant: WebTTY on a WebSocket, after attaching (WT-3).
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::api::caller::SessionJoiner;
 use crate::live::LoadMetric;
 use crate::webtty::{self, Peer, SessionEntry};
 
-/// Joins a session. That the caller may is proved by the first message, with the grant that attaching
-/// gave; the stream ends with what attaching was let in by.
+/// Joins a session. The first message authenticates the caller with the grant from attaching. The
+/// stream ends when the permission behind the attachment ends.
 pub(super) async fn join<A: LoadMetric>(
     joiner: SessionJoiner,
     State(api): State<Arc<Api<A>>>,

@@ -1,12 +1,12 @@
-//! What is looked into beyond the file: certificates and keys.
+//! Warnings and errors about the files that a configuration names: certificates and keys.
 
 use super::*;
 
-/// 2039-12-31T12:00:00Z: half a day before the certificates of these tests end.
+/// 2039-12-31T12:00:00Z: half a day before the certificates of these tests expire.
 const NOON_BEFORE: i64 = 2_208_988_800 - 12 * 3600;
 const YEARS_BEFORE: i64 = 1_800_000_000;
 
-/// A configuration whose certificate has these names and ends with 2039.
+/// A configuration whose certificate has these names and expires at the end of 2039.
 fn config(names: &[&str], variables: &[(&str, &str)]) -> (TempDir, EngineConfig) {
     let dir = TempDir::new().unwrap();
     let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();

@@ -5,8 +5,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
 
-/// Copies `sent` (what the source's connection carries behind its head) through pipes of
-/// `capacity` bytes and returns what arrived, how it ended, and what stayed with the source.
+/// Copies `sent` (the bytes after the head on the source's connection) through pipes of `capacity`
+/// bytes. Returns the received bytes, the result, and the bytes that stayed in the source.
 fn copy(
     sent: &[u8],
     closes: bool,
@@ -19,7 +19,7 @@ fn copy(
         .unwrap();
     runtime.block_on(async {
         let (near, mut far) = duplex(capacity);
-        let (mut sink, mut taker) = duplex(capacity);
+        let (mut sink, mut receiver) = duplex(capacity);
         let sent = sent.to_vec();
         let sending = tokio::spawn(async move {
             far.write_all(&sent).await.ok();
@@ -27,7 +27,7 @@ fn copy(
         });
         let taking = tokio::spawn(async move {
             let mut all = Vec::new();
-            taker.read_to_end(&mut all).await.unwrap();
+            receiver.read_to_end(&mut all).await.unwrap();
             all
         });
         let mut source = Buffered::new(near);
@@ -63,21 +63,21 @@ fn chunked(pieces: &[Vec<u8>], trailers: &str) -> Vec<u8> {
     out
 }
 
-/// What a reader of chunks finds in `body`.
+/// Decodes the chunks of `body`.
 fn payload(mut body: &[u8]) -> Vec<u8> {
     let mut reader = BodyReader::Chunked(http1::ChunkScanner::new());
     let mut payload = Vec::new();
     while !reader.is_done() {
         let step = reader.advance(body).unwrap();
-        assert!(step.consumed > 0, "the body is cut off");
+        assert!(step.consumed > 0, "the body is truncated");
         payload.extend_from_slice(&body[step.data]);
         body = &body[step.consumed..];
     }
-    assert!(body.is_empty(), "bytes behind the last chunk");
+    assert!(body.is_empty(), "bytes after the last chunk");
     payload
 }
 
-fn behind_head(arrived: &[u8]) -> &[u8] {
+fn after_head(arrived: &[u8]) -> &[u8] {
     arrived.strip_prefix(b"head ").unwrap()
 }
 
@@ -85,7 +85,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_body_with_a_length_arrives_whole_and_nothing_behind_it_is_touched(
+    fn sized_bodies_are_copied_and_later_bytes_stay_unread(
         body in proptest::collection::vec(any::<u8>(), 1..60_000),
         next in proptest::collection::vec(any::<u8>(), 0..50),
         capacity in 1_usize..40_000,
@@ -94,7 +94,7 @@ proptest! {
         let reader = BodyReader::Length { left: body.len() as u64 };
         let (arrived, result, rest) = copy(&sent, true, reader, Framing::Same, capacity);
         prop_assert!(result.is_ok());
-        prop_assert!(behind_head(&arrived) == body);
+        prop_assert!(after_head(&arrived) == body);
         prop_assert!(rest == next);
     }
 
@@ -109,27 +109,27 @@ proptest! {
         let reader = || BodyReader::Chunked(http1::ChunkScanner::new());
         let (arrived, result, rest) = copy(&sent, true, reader(), Framing::Same, capacity);
         prop_assert!(result.is_ok());
-        prop_assert!(payload(behind_head(&arrived)) == body);
+        prop_assert!(payload(after_head(&arrived)) == body);
         prop_assert!(rest == next);
         let (arrived, result, rest) = copy(&sent, true, reader(), Framing::Bare, capacity);
         prop_assert!(result.is_ok());
-        prop_assert!(behind_head(&arrived) == body);
+        prop_assert!(after_head(&arrived) == body);
         prop_assert!(rest == next);
     }
 
     #[test]
-    fn a_body_that_ends_with_its_connection_gets_an_end_of_its_own(
+    fn bodies_without_a_length_can_be_sent_as_chunks(
         body in proptest::collection::vec(any::<u8>(), 0..60_000),
         capacity in 1_usize..40_000,
     ) {
         let (arrived, result, _) = copy(&body, true, BodyReader::UntilClose, Framing::Chunks, capacity);
         prop_assert!(result.is_ok());
-        prop_assert!(payload(behind_head(&arrived)) == body);
+        prop_assert!(payload(after_head(&arrived)) == body);
     }
 }
 
 #[test]
-fn a_body_that_breaks_off_is_an_error_after_what_there_was_of_it() {
+fn truncated_bodies_are_errors_after_their_last_byte() {
     let readers = [
         (BodyReader::Length { left: 100 }, b"half of it".to_vec()),
         (
@@ -149,21 +149,21 @@ fn a_body_that_breaks_off_is_an_error_after_what_there_was_of_it() {
 }
 
 #[test]
-fn trailers_pass_without_those_that_have_no_business_there() {
+fn forbidden_trailers_are_dropped() {
     let sent = chunked(&[b"x".to_vec()], "grpc-status: 0\r\ncontent-length: 5\r\n");
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
     let (arrived, result, _) = copy(&sent, true, reader, Framing::Same, 1000);
     assert!(result.is_ok());
     assert_eq!(
-        behind_head(&arrived),
+        after_head(&arrived),
         b"1\r\nx\r\n0\r\ngrpc-status: 0\r\n\r\n"
     );
 }
 
 #[tokio::test]
-async fn a_piece_goes_on_before_the_next_one_comes() {
+async fn pieces_are_forwarded_immediately() {
     let (near, mut far) = duplex(1000);
-    let (mut sink, mut taker) = duplex(1000);
+    let (mut sink, mut receiver) = duplex(1000);
     let mut source = Buffered::new(near);
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
     let mut copy = BodyCopy::new(
@@ -178,7 +178,7 @@ async fn a_piece_goes_on_before_the_next_one_comes() {
     for _ in 0..3 {
         far.write_all(b"5\r\nevent\r\n").await.unwrap();
         let mut event = [0; 10];
-        taker.read_exact(&mut event).await.unwrap();
+        receiver.read_exact(&mut event).await.unwrap();
         assert_eq!(&event, b"5\r\nevent\r\n");
     }
     far.write_all(http1::LAST_CHUNK).await.unwrap();
@@ -199,18 +199,18 @@ async fn a_small_message_is_one_write_and_can_be_sent_again() {
         Framing::Same,
         &mut source,
     );
-    let (mut sink, mut taker) = duplex(1000);
+    let (mut sink, mut receiver) = duplex(1000);
     poll_fn(|cx| copy.poll(cx, &mut source, &mut sink))
         .await
         .unwrap();
     let mut one = [0; 100];
-    let read = taker.read(&mut one).await.unwrap();
+    let read = receiver.read(&mut one).await.unwrap();
     assert_eq!(&one[..read], b"head body");
     assert_eq!(copy.into_whole().unwrap(), b"head body");
 }
 
 #[tokio::test]
-async fn a_reset_behind_the_end_of_the_body_changes_nothing() {
+async fn a_reset_after_the_body_is_ignored() {
     let ends = ThenReset(Some(b"4\r\ngood\r\n0\r\n\r\n"));
     let mut source = Buffered::new(ends);
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
@@ -221,18 +221,18 @@ async fn a_reset_behind_the_end_of_the_body_changes_nothing() {
         Framing::Same,
         &mut source,
     );
-    let (mut sink, mut taker) = duplex(1000);
+    let (mut sink, mut receiver) = duplex(1000);
     poll_fn(|cx| copy.poll(cx, &mut source, &mut sink))
         .await
         .unwrap();
     drop(sink);
     let mut all = Vec::new();
-    taker.read_to_end(&mut all).await.unwrap();
+    receiver.read_to_end(&mut all).await.unwrap();
     assert_eq!(all, b"4\r\ngood\r\n0\r\n\r\n");
 }
 
 #[tokio::test]
-async fn a_reset_in_place_of_the_end_is_a_break_behind_what_came() {
+async fn a_reset_within_the_body_is_an_error_after_its_bytes() {
     let mut source = Buffered::new(ThenReset(Some(b"4\r\ngood\r\n")));
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
     let mut copy = BodyCopy::new(
@@ -242,16 +242,16 @@ async fn a_reset_in_place_of_the_end_is_a_break_behind_what_came() {
         Framing::Same,
         &mut source,
     );
-    let (mut sink, mut taker) = duplex(1000);
+    let (mut sink, mut receiver) = duplex(1000);
     let broken = poll_fn(|cx| copy.poll(cx, &mut source, &mut sink)).await;
     assert!(matches!(broken, Err(CopyError::Source(_))), "{broken:?}");
     drop(sink);
     let mut all = Vec::new();
-    taker.read_to_end(&mut all).await.unwrap();
+    receiver.read_to_end(&mut all).await.unwrap();
     assert_eq!(all, b"4\r\ngood\r\n");
 }
 
-/// A source that is reset at once behind its bytes.
+/// A source that is reset immediately after its bytes.
 struct ThenReset(Option<&'static [u8]>);
 
 impl tokio::io::AsyncRead for ThenReset {

@@ -1,4 +1,4 @@
-//! Waiting for the head of a service's answer.
+//! Reader of a service's response head.
 
 use std::task::{Context, Poll, ready};
 
@@ -11,12 +11,12 @@ use super::super::upgrade::Upgrade;
 use super::super::upstream_pool::Http1;
 use super::upload::Upload;
 
-/// Waiting for the head of a final response.
+/// Waits for the head of the final response.
 pub(super) struct ResponseReader {
-    seen: usize,
+    scanned: usize,
     interim: usize,
     is_head: bool,
-    /// What the request asked to change to.
+    /// The upgrade that the request contained.
     upgrade: Option<Upgrade>,
 }
 
@@ -24,31 +24,31 @@ pub(super) struct ResponseReader {
 pub(super) struct UpstreamResponse {
     pub(super) response: Response<()>,
     pub(super) body: ResponseBody,
-    /// The connection can be used again.
+    /// True if the connection can be used again.
     pub(super) reusable: bool,
-    /// The service changed protocols.
+    /// True if the service accepted the upgrade.
     pub(super) changed: bool,
 }
 
 pub(super) enum ResponseError {
-    /// The connection ended before it brought a byte.
+    /// The connection closed before any response.
     Silent(String),
     Bad(&'static str),
     VisitorGone,
 }
 
 impl ResponseReader {
-    /// `is_head`: the request is a `HEAD`.
+    /// `is_head` is true for a `HEAD` request.
     pub(super) fn new(is_head: bool, upgrade: Option<Upgrade>) -> Self {
         Self {
             upgrade,
-            seen: 0,
+            scanned: 0,
             interim: 0,
             is_head,
         }
     }
 
-    /// Sends the request and looks for the head.
+    /// Sends the request and waits for the response head.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -68,19 +68,19 @@ impl ResponseReader {
     ) -> Poll<Result<UpstreamResponse, ResponseError>> {
         loop {
             let limits = Limits::default();
-            while upstream.unread().len() > self.seen
-                && may_complete(upstream.unread(), self.seen, &limits)
+            while upstream.unread().len() > self.scanned
+                && may_complete(upstream.unread(), self.scanned, &limits)
             {
                 match self
                     .take_head(upstream, &limits)
                     .map_err(ResponseError::Bad)?
                 {
                     HeadProgress::Final(answer) => return Poll::Ready(Ok(answer)),
-                    HeadProgress::Interim => self.seen = 0,
+                    HeadProgress::Interim => self.scanned = 0,
                     HeadProgress::Partial => break,
                 }
             }
-            self.seen = upstream.unread().len();
+            self.scanned = upstream.unread().len();
             let ended = match ready!(upstream.poll_more(cx)) {
                 Ok(true) => continue,
                 Ok(false) => "the service closed".to_owned(),
@@ -106,8 +106,9 @@ impl ResponseReader {
             return Ok(HeadProgress::Partial);
         };
         let taken = match head.status {
-            // They end here: the library cannot send them (hyper 1.12, though `h2` below it could). A
-            // visitor that waits for a 100 sends its body after a while (RFC 9110, 10.1.1).
+            // Interim responses are dropped because the library cannot send them (hyper 1.12,
+            // though `h2` below it could). A visitor that waits for a 100 sends its body after a
+            // while (RFC 9110, 10.1.1).
             100 | 102..=199 => {
                 self.interim += 1;
                 if self.interim > MAX_INTERIM {
@@ -130,11 +131,11 @@ enum HeadProgress {
 
 fn answer_of(
     head: &ResponseHead<'_>,
-    asked: Option<&Upgrade>,
+    upgrade: Option<&Upgrade>,
 ) -> Result<UpstreamResponse, &'static str> {
     let changed = head.status == 101;
     if changed {
-        asked.ok_or(UNEXPECTED_UPGRADE)?.check(head)?;
+        upgrade.ok_or(UNEXPECTED_UPGRADE)?.check(head)?;
     }
     let response = translate::response(head).ok_or("a field that HTTP/2 cannot carry")?;
     let reusable = head.keep_alive && head.body != ResponseBody::UntilClose && !changed;

@@ -1,4 +1,4 @@
-//! The response on its way to an HTTP/2 visitor.
+//! Responses to HTTP/2 visitors.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,19 +24,19 @@ use super::super::upstream_pool::{self, Http1, StreamPermit};
 use super::upload::Upload;
 use crate::core::Worker;
 
-/// A response body on its way to an HTTP/2 visitor.
+/// A response body for an HTTP/2 visitor.
 pub(in crate::edge) enum DownBody {
-    /// Of our own.
+    /// Body of a response of the edge itself.
     Full(Option<Bytes>),
-    /// From a service that speaks HTTP/1.1.
+    /// Body from a service with HTTP/1.1.
     Http1(Box<ServiceBody>),
-    /// The same, while a task still sends the request.
+    /// Body from a service with HTTP/1.1, while a task still sends the request.
     Sent(mpsc::Receiver<io::Result<Frame<Bytes>>>),
-    /// From a service that speaks HTTP/2.
+    /// Body from a service with HTTP/2.
     Http2(Box<PassedBody>),
 }
 
-/// A response that passes as it comes.
+/// A response body that passes unchanged.
 pub(in crate::edge) struct PassedBody {
     pub(super) body: Incoming,
     pub(super) record: AccessRecord,
@@ -44,14 +44,14 @@ pub(in crate::edge) struct PassedBody {
     pub(super) _turn: StreamPermit,
 }
 
-/// Frames between the task that sends the rest of a request and the visitor. One: what the visitor
-/// does not take is not read.
+/// Capacity of the channel from the task that sends the rest of a request. It is one, so that
+/// frames that the visitor cannot take are not read.
 const FRAMES: usize = 1;
 
-/// Reads the response, and sends on what is left of the request meanwhile.
+/// Reads the response, and sends the rest of the request meanwhile.
 pub(in crate::edge) struct ServiceBody {
     reader: BodyReader,
-    /// Gone once the response has been read.
+    /// `None` once the response has been read.
     upstream: Option<Http1>,
     upload: Upload,
     record: Option<AccessRecord>,
@@ -62,8 +62,8 @@ pub(in crate::edge) struct ServiceBody {
 }
 
 impl ServiceBody {
-    /// Begins with what follows the head; `body` says how it is framed and whether the connection
-    /// can be used again behind it.
+    /// Starts after the response head. `reader` has the framing of the body, and `reusable` is true
+    /// if the connection can be used again.
     pub(super) fn begin(
         worker: &Arc<Worker>,
         tunnel: TunnelId,
@@ -88,8 +88,9 @@ impl ServiceBody {
         body
     }
 
-    /// The body for the library, which asks for it only while the visitor takes it. What is left
-    /// of the request must not wait for that: a visitor may well send all of it before it reads.
+    /// Converts this into the body for the library, which polls it only while the visitor reads.
+    /// The rest of the request must not wait for that, because a visitor may send all of it before
+    /// it reads. In that case a task sends it.
     pub(super) fn into_down(self) -> DownBody {
         slow_reader_timeout::ends_with(self.record.as_ref().and_then(AccessRecord::revocation));
         if self.upstream.is_none() || self.upload.is_sent() {
@@ -101,15 +102,15 @@ impl ServiceBody {
         DownBody::Sent(down)
     }
 
-    /// Sends the request on, and the response as it is taken, until the response is whole or
-    /// nobody wants it any more.
+    /// Sends the request and reads the response, until the response is complete or the visitor has
+    /// closed the stream.
     async fn send_both(mut self, frames: mpsc::Sender<io::Result<Frame<Bytes>>>) {
         let visitor = frames.clone();
         let mut frames = PollSender::new(frames);
         let sending = poll_fn(|cx| {
             loop {
                 if let Some(upstream) = &mut self.upstream {
-                    // A visitor that breaks off its request still gets the answer.
+                    // A visitor that aborts its request still gets the response.
                     self.upload.poll(cx, &mut upstream.io).ok();
                 }
                 if ready!(frames.poll_reserve(cx)).is_err() {
@@ -140,7 +141,7 @@ impl ServiceBody {
             self.upstream = None;
             return Poll::Ready(Some(Err(io::ErrorKind::PermissionDenied.into())));
         }
-        // A visitor that breaks off its request still gets the answer that is under way.
+        // A visitor that aborts its request still gets the response in progress.
         self.upload.poll(cx, &mut upstream.io).ok();
         let frame = ready!(poll_service(cx, &mut self.reader, upstream));
         match &frame {
@@ -165,7 +166,8 @@ impl ServiceBody {
         Poll::Ready(frame)
     }
 
-    /// The response is whole: the connection goes back, the record is written.
+    /// Handles the end of the response: returns the connection to the pool and completes the
+    /// record.
     fn finish(&mut self) {
         let Some(upstream) = self.upstream.take() else {
             return;
@@ -180,7 +182,7 @@ impl ServiceBody {
     }
 }
 
-/// The next piece of a body.
+/// Reads the next frame of a body.
 fn poll_service(
     cx: &mut Context<'_>,
     reader: &mut BodyReader,
@@ -204,7 +206,7 @@ fn poll_service(
             };
             upstream.consume(step.consumed);
             if let Some(data) = data {
-                // Trailers come in a step of their own, behind the last data.
+                // Trailers are parsed in a separate step after the last data.
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
             if let Some(trailers) = trailers {
@@ -303,7 +305,7 @@ impl DownBody {
                 match &frame {
                     Some(Ok(frame)) => {
                         *bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
-                        // The library does not ask for more than there is.
+                        // The library does not poll again after the end of the stream.
                         if frame.is_trailers() || body.is_end_stream() {
                             record.ended(Outcome::Served);
                         }

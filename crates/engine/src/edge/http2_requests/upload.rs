@@ -1,4 +1,4 @@
-//! The request on its way to a service that speaks HTTP/1.1.
+//! Requests of HTTP/2 visitors to services with HTTP/1.1.
 
 use std::num::NonZeroUsize;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::io::AsyncWrite as _;
 use super::super::trailers;
 use super::super::upstream_pool::UpstreamIo;
 
-/// The request, written as HTTP/1.1: its head, then its body as the visitor sends it.
+/// A request, written as HTTP/1.1: its head, then its body as the visitor sends it.
 pub(super) struct Upload {
     head: Vec<u8>,
     pub(super) body: Option<Incoming>,
@@ -22,7 +22,7 @@ pub(super) struct Upload {
     out: Vec<u8>,
     sent: usize,
     state: UploadState,
-    /// Nothing of the body has been taken, so the request can be sent again.
+    /// No bytes of the body have been taken, so the request can be sent again.
     only_head: bool,
     pub(super) written: u64,
 }
@@ -30,10 +30,10 @@ pub(super) struct Upload {
 #[derive(PartialEq)]
 enum UploadState {
     Body,
-    /// All of it is in `out`.
+    /// The whole request is in `out`.
     Ended,
     Sent,
-    /// The service takes no more.
+    /// The service accepts no more bytes.
     Broken,
 }
 
@@ -56,7 +56,7 @@ impl Upload {
         }
     }
 
-    /// A request that has been sent otherwise.
+    /// A request that has already been sent.
     pub(super) fn none() -> Self {
         Self {
             head: Vec::new(),
@@ -70,7 +70,7 @@ impl Upload {
         }
     }
 
-    /// Begins again, if nothing of the body is lost. A request with a body is not repeated.
+    /// Restarts the request, if it has no body. Returns false if it cannot be repeated.
     pub(super) fn rewind(&mut self) -> bool {
         if self.body.is_some() || !self.only_head {
             return false;
@@ -81,7 +81,7 @@ impl Upload {
         true
     }
 
-    /// Whether it is the visitor that is waited for.
+    /// True if the edge waits for the visitor.
     pub(super) fn waits_for_visitor(&self) -> bool {
         self.state == UploadState::Body && self.sent == self.out.len()
     }
@@ -90,7 +90,7 @@ impl Upload {
         self.state == UploadState::Sent
     }
 
-    /// Sends what there is. An error is the visitor's: it broke off.
+    /// Sends available bytes. An error means that the visitor disconnected.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, io: &mut UpstreamIo) -> Result<(), ()> {
         while !matches!(self.state, UploadState::Sent | UploadState::Broken) {
             if self.poll_out(cx, io).is_pending() {
@@ -118,7 +118,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Writes what is in memory; ready when that is done, or when the service takes no more.
+    /// Writes the bytes in memory. Ready when they are written, or when the service accepts no
+    /// more.
     fn poll_out(&mut self, cx: &mut Context<'_>, io: &mut UpstreamIo) -> Poll<()> {
         while self.sent < self.out.len() {
             let rest = self.out.get(self.sent..).unwrap_or_default();

@@ -2,7 +2,7 @@ use types::id::RANDOM_BYTES;
 
 use super::*;
 
-/// A connection that may go on unless its service has closed it.
+/// A connection that is reusable unless its service has closed it.
 struct Fake {
     moved: bool,
     closed: bool,
@@ -50,7 +50,7 @@ fn a_tunnel_keeps_256_idle_connections_and_a_worker_2048() {
     for number in 0..8 {
         assert_eq!(keep_many(&mut upstreams, tunnel(number), 300), 256);
     }
-    // The worker has as many as it may have, whichever tunnel they are for.
+    // The worker has reached its limit, for any tunnel.
     assert_eq!(keep_many(&mut upstreams, tunnel(9), 1), 0);
     assert!(upstreams.take_http1(tunnel(0)).is_some());
     assert_eq!(keep_many(&mut upstreams, tunnel(9), 2), 1);
@@ -69,12 +69,12 @@ fn eight_idle_connections_of_a_tunnel_may_have_left_their_lane() {
     }
     assert_eq!(upstreams.idle, 9);
     let first = upstreams.take_http1(tunnel(0));
-    assert!(first.is_some_and(|first| !first.moved), "they go last");
+    assert!(first.is_some_and(|first| !first.moved), "migrated connections are taken last");
     assert_eq!(upstreams.idle, 8);
 }
 
 #[test]
-fn a_connection_waits_50_seconds_for_its_next_request() {
+fn connections_are_kept_idle_for_50_seconds() {
     let mut upstreams = UpstreamPool::default();
     upstreams.keep(tunnel(0), fresh());
     let long = Duration::from_hours(1);
@@ -90,7 +90,7 @@ fn a_connection_waits_50_seconds_for_its_next_request() {
 }
 
 #[test]
-fn a_connection_that_its_service_closed_is_passed_over() {
+fn connections_that_the_service_closed_are_skipped() {
     let mut upstreams = UpstreamPool::default();
     upstreams.keep(tunnel(0), fresh());
     upstreams.keep(

@@ -1,4 +1,4 @@
-//! TLS of the service's own, within its tunnel.
+//! TLS with the service, inside its tunnel.
 
 use std::io;
 use std::sync::{Arc, LazyLock};
@@ -13,7 +13,7 @@ use crate::agents::{Agent, TunnelStream};
 use crate::limits::ThrottledStream;
 use crate::live::LiveTunnel;
 
-/// Makes a session with the service of a tunnel, within [`HANDSHAKE_DEADLINE`].
+/// Performs a handshake with the service of a tunnel, within [`HANDSHAKE_DEADLINE`].
 pub(super) async fn connect(
     stream: ThrottledStream<TunnelStream>,
     tunnel: &LiveTunnel<Agent>,

@@ -1,4 +1,4 @@
-//! Claiming a name: who gives way to a new tunnel, who is joined by it, and who is not.
+//! Claiming a name: which holders are displaced by a new tunnel, join it, or refuse it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Live, State};
 use crate::access::TunnelPolicy;
 
 impl<A: LoadMetric> Live<A> {
-    /// The tunnels that give way to a new one.
+    /// The tunnels that a new one displaces.
     pub(super) fn holders(
         &self,
         state: &State<A>,
@@ -56,7 +56,7 @@ impl<A: LoadMetric> Live<A> {
                     return Err(refusal);
                 }
                 if joins {
-                    // Visitors are judged by whichever they get.
+                    // Visitors are subject to the rules of whichever tunnel they get.
                     if *holder.policy != *policy || !serves_alike(holder, properties) {
                         return Err(OpenRefused::ShareDiffers);
                     }
@@ -69,7 +69,7 @@ impl<A: LoadMetric> Live<A> {
     }
 }
 
-/// Whether a tunnel would serve visitors in the same way: who they get may not matter to them.
+/// Returns true if visitors would be served in the same way by either tunnel.
 pub(super) fn serves_alike<A>(tunnel: &LiveTunnel<A>, properties: &TunnelProperties) -> bool {
     let its = &tunnel.view.properties;
     its.publish == properties.publish

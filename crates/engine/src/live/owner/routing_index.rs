@@ -1,4 +1,4 @@
-//! What leads to a tunnel: its id, its name, its port and its hostname.
+//! The routing maps of tunnels: by id, name, port and host name.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::super::names::{NameKey, routed_hostname, routed_port};
 use super::{Live, State};
 
 impl<A: LoadMetric> Live<A> {
-    /// Puts a tunnel into the maps, beside those that it shares a name with.
+    /// Adds a tunnel to the maps, next to those that share its name.
     pub(super) fn route_to(&self, state: &mut State<A>, tunnel: &Arc<LiveTunnel<A>>) {
         self.by_id.pin().insert(tunnel.view.id, Arc::clone(tunnel));
         let joined = |held: Option<&NameHolders<A>>| {
@@ -36,7 +36,7 @@ impl<A: LoadMetric> Live<A> {
         }
     }
 
-    /// Takes a tunnel out of the maps, where it still is what they lead to.
+    /// Removes a tunnel from the maps, if they still refer to it.
     pub(super) fn unroute(&self, state: &mut State<A>, tunnel: &LiveTunnel<A>, now: Timestamp) {
         self.by_id.pin().remove(&tunnel.view.id);
         if let Some(key) = NameKey::of(tunnel) {
@@ -57,7 +57,8 @@ impl<A: LoadMetric> Live<A> {
             match hostnames.get(hostname).map(|held| held.without(tunnel.seq)) {
                 Some(Some(rest)) => drop(hostnames.insert(hostname.clone(), rest)),
                 Some(None) => {
-                    // Remembered first: between the two a visitor must not read "unknown".
+                    // Remembered first, so that a visitor never gets "unknown" between the two
+                    // steps.
                     let most = self.limits.remembered_hostnames;
                     let share = self.limits.share(&tunnel.project, most);
                     let project = (&*tunnel.identity.project, share);

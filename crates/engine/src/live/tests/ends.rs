@@ -1,4 +1,4 @@
-//! Ends: of tunnels, of clients, and what is left of a hostname.
+//! Ends of tunnels and clients, and the state of host names after them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! EN-3 over histories: whatever happens meanwhile, snapshot and events together are the state.
+//! EN-3 with random histories: snapshot and events together always yield the state.
 
 use proptest::prelude::*;
 
@@ -82,7 +82,7 @@ fn views() -> [View; 4] {
     ]
 }
 
-/// Carries an act out on whatever the chosen indices mean now.
+/// Carries out an act with the objects that the chosen indices refer to now.
 fn carry_out(live: &Live, owners: &mut Vec<Owner<&'static str>>, act: &Act) {
     let some = |count: usize, index: usize| index.checked_rem(count);
     let tunnel = |index| {
@@ -114,7 +114,7 @@ fn carry_out(live: &Live, owners: &mut Vec<Owner<&'static str>>, act: &Act) {
             if let Some(hostname) = hostname {
                 properties["hostname"] = json!(format!("h{hostname}.t.x"));
             }
-            // A refusal is as good a step as any: nothing may change then.
+            // A refusal is a valid step: nothing may change then.
             drop(open(live, &owners[place], properties));
         }
         Act::Close { tunnel: index } => {
@@ -145,8 +145,8 @@ fn carry_out(live: &Live, owners: &mut Vec<Owner<&'static str>>, act: &Act) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// EN-3: whenever a watcher comes, its snapshot and events together are the state; and the
-    /// maps that route say the same as the lists.
+    /// EN-3: at any time, a watcher's snapshot and events together yield the state, and the routing
+    /// maps agree with the lists.
     #[test]
     fn en_3_snapshot_and_events_are_the_state(acts in proptest::collection::vec(act(), 1..60)) {
         let live = live();
@@ -188,7 +188,7 @@ proptest! {
     }
 }
 
-/// EN-3 under concurrency: watchers come while others change the state.
+/// EN-3 under concurrency: watchers subscribe while other threads change the state.
 #[test]
 fn en_3_nothing_is_lost_or_doubled_while_others_write() {
     let live = limited(LiveLimits {

@@ -1,4 +1,4 @@
-//! What a peer can cause is bounded.
+//! Limits of the state that a peer can create.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn every_limit_is_kept() {
     live.subscribe(everything()).unwrap();
 }
 
-/// A project of several has its share, whatever its plan allows; the only one has all.
+/// One of several projects has its share, regardless of its plan; a single project has everything.
 #[test]
 fn one_project_of_several_has_a_share() {
     let live = limited(LiveLimits {
@@ -118,7 +118,7 @@ fn a_project_has_what_its_plan_allows() {
     }
     let fourth = open(&live, &second, json!({"name": "d"}));
     assert_eq!(fourth.unwrap_err(), OpenRefused::ProjectFull(3));
-    // A tunnel that is taken over is not one more.
+    // A tunnel that is taken over does not count as a further one.
     open(&live, &second, json!({"name": "a"})).unwrap();
 }
 
@@ -171,7 +171,7 @@ fn a_slow_watcher_is_ended_with_a_reason_and_only_it() {
         quick.events.next().now_or_never().unwrap().unwrap_err(),
         SubscriptionEnd::Stopped
     );
-    // Who comes later has the snapshot, and hears it at once.
+    // A late subscriber gets the snapshot, and the reason immediately after it.
     let mut late = live.subscribe(everything()).unwrap();
     assert_eq!(late.snapshot.tunnels.len(), 4);
     assert_eq!(

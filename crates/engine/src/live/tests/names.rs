@@ -1,4 +1,4 @@
-//! Who holds a name or a hostname, and how it changes hands.
+//! Holders of names and host names, and takeovers.
 
 use serde_json::json;
 
@@ -39,7 +39,7 @@ fn another_channel_of_the_same_identity_takes_over_at_once() {
         types_of(&mut watcher),
         ["tunnel.created", "tunnel.deleted", "tunnel.created"]
     );
-    // What was displaced is gone: its own end changes nothing any more.
+    // A displaced tunnel is gone: its own end changes nothing any more.
     assert!(
         live.close_tunnel(&old.client_id, &first.tunnel.view.id)
             .is_none()

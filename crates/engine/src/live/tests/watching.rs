@@ -1,4 +1,4 @@
-//! EN-3: filters, boundaries, and what a watcher is told.
+//! EN-3: filters, boundaries, and the events of a watcher.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A recording in a form that others read, written as it is read.
+//! Export of a recording to other formats, written while the recording is read.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use super::read::{Reader, Unreadable};
 use super::readers::{ReadDeadline, ReaderPermit, STALL};
 use super::{Inner, Recorder};
 
-/// A form of an export.
+/// Format of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// What was shown, as lines.
+    /// The shown output as lines of text.
     #[default]
     Text,
     /// One JSON object with all records.
     Json,
-    /// A JSON object a line: the session, then each record.
+    /// One JSON object per line: the session, then each record.
     Ndjson,
     /// asciicast, version 2.
     Asciicast,
@@ -34,24 +34,25 @@ pub enum Format {
     AsciicastV3,
 }
 
-/// What is exported.
+/// Options of an export.
 #[derive(Clone, Copy, Debug)]
 pub struct Export {
-    /// The form.
+    /// The format.
     pub format: Format,
-    /// The first record, by its number.
+    /// Number of the first record.
     pub from_seq: u64,
-    /// Records at most, those without their content included.
+    /// Maximum number of records, including those without their content.
     pub max_events: u64,
-    /// What was typed.
+    /// Includes the input.
     pub stdin: bool,
-    /// What the command wrote.
+    /// Includes the standard output.
     pub stdout: bool,
-    /// What it wrote about errors.
+    /// Includes the standard error.
     pub stderr: bool,
-    /// In a text: the time, before each line.
+    /// Text only: adds the time before each line.
     pub timestamps: bool,
-    /// In a text: who came, who got control, when the size changed. Other forms have it anyway.
+    /// Text only: adds lines for joins, changes of control and changes of size. Other formats
+    /// always include them.
     pub markers: bool,
 }
 
@@ -70,19 +71,19 @@ impl Default for Export {
     }
 }
 
-/// Pieces that wait for who reads an export.
-const WAITING: usize = 4;
+/// Pieces that wait for the reader of an export.
+const MAX_QUEUED_PIECES: usize = 4;
 
 /// Bytes of one piece.
-const PIECE: usize = 64 * 1024;
+const PIECE_SIZE: usize = 64 * 1024;
 
 impl Recorder {
-    /// An export as a stream of pieces. It ends with an error where the recording does not go on as
-    /// it was recorded: what was cut must not look whole.
+    /// Exports a recording as a stream of pieces. The stream ends with an error if the recording
+    /// deviates from its chain, so that a truncated export cannot look complete.
     ///
     /// # Errors
-    /// See [`Unreadable`]; only the two ends can read what is end-to-end encrypted, so that it has no
-    /// text and no cast.
+    /// See [`Unreadable`]. Only the two ends can read an end-to-end encrypted recording, so it
+    /// cannot be exported as text or asciicast.
     pub async fn export(
         &self,
         project_id: &str,
@@ -95,7 +96,7 @@ impl Recorder {
         if stored.sealed && !matches!(export.format, Format::Json | Format::Ndjson) {
             return Err(Unreadable::Sealed);
         }
-        let (to, pieces) = mpsc::channel(WAITING);
+        let (to, pieces) = mpsc::channel(MAX_QUEUED_PIECES);
         let job = Job {
             inner: Arc::clone(inner),
             project: project_id.to_owned(),
@@ -133,7 +134,7 @@ impl Job {
         };
         if let Err(error) = self.write(handle, &mut out).and_then(|()| out.flush()) {
             warn!(session = self.id, %error, "an export ends early");
-            // Whoever reads is told, if they still do.
+            // The reader may be gone.
             let telling = self.to.send(Err(error));
             handle
                 .block_on(async { timeout(STALL, telling).await })
@@ -156,7 +157,7 @@ impl Job {
         };
         let session = &self.stored.session;
         let now = inner.clock.now();
-        let pipes = self.had_pipes(handle)?;
+        let pipes = self.has_pipes(handle)?;
         let options = CastOptions {
             input: export.stdin,
             pipes,
@@ -191,17 +192,17 @@ impl Job {
         }
     }
 
-    /// Whether the command had pipes, which the first record tells, wherever the export begins.
-    fn had_pipes(&self, handle: &Handle) -> io::Result<bool> {
+    /// True if the command had pipes. Only the first record has this, wherever the export starts.
+    fn has_pipes(&self, handle: &Handle) -> io::Result<bool> {
         let opened = handle.block_on(self.inner.open(&self.project, &self.id, 1));
         let (_, mut reader) = opened.map_err(io::Error::other)?;
-        // What is wrong with it, the export itself comes to.
+        // The export itself reports errors of this segment.
         let part = handle.block_on(reader.next()).unwrap_or_default();
-        Ok(part.is_some_and(|part| part.first().is_some_and(export::had_pipes)))
+        Ok(part.is_some_and(|part| part.first().is_some_and(export::has_pipes)))
     }
 }
 
-/// The records of an export, until there is a fault.
+/// Records of an export, up to the first error.
 struct Records<'r> {
     handle: &'r Handle,
     reader: Reader<'r>,
@@ -236,8 +237,8 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// The record as the export has it. Forms with records keep the place of one whose stream is left
-/// out, so that the chain can be verified.
+/// Filters a record for the export. Formats with records keep a record whose stream is excluded,
+/// without its content, so that the chain can be verified.
 fn exported(record: Record, export: &Export) -> Option<Record> {
     if record.seq < export.from_seq {
         return None;
@@ -255,7 +256,7 @@ fn exported(record: Record, export: &Export) -> Option<Record> {
     }
 }
 
-/// Writes pieces to who reads, at their pace.
+/// Writes pieces to the reader, at its pace.
 struct Pieces {
     to: mpsc::Sender<io::Result<Bytes>>,
     handle: Handle,
@@ -266,7 +267,7 @@ struct Pieces {
 impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.piece.extend_from_slice(bytes);
-        if self.piece.len() >= PIECE {
+        if self.piece.len() >= PIECE_SIZE {
             self.flush()?;
         }
         Ok(bytes.len())

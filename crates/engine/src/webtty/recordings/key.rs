@@ -1,4 +1,4 @@
-//! The key of recordings, in a file of its own: 64 hex digits.
+//! Key of the recordings, in its own file with 64 hex digits.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,13 +7,13 @@ use std::path::Path;
 
 use tty::recording::vault::VaultKey;
 
-/// Longer than the digits and a line's end, shorter than a mistake.
+/// Largest key file that is read: room for the digits and the end of a line.
 const MAX_FILE: u64 = 256;
 
 /// Reads the key.
 ///
 /// # Errors
-/// It cannot be read, or is no key.
+/// The file cannot be read, or is not a key.
 pub(super) fn read(path: &Path) -> io::Result<VaultKey> {
     let bytes = daemon::files::read_bounded(path, MAX_FILE)?;
     let text = std::str::from_utf8(&bytes).unwrap_or_default();
@@ -22,10 +22,10 @@ pub(super) fn read(path: &Path) -> io::Result<VaultKey> {
     key.map(VaultKey::new).ok_or_else(wrong)
 }
 
-/// Reads the key, and makes one where there is none.
+/// Reads the key, or creates one if the file does not exist.
 ///
 /// # Errors
-/// It cannot be read or made.
+/// The file cannot be read or created.
 pub(super) fn read_or_make(path: &Path) -> io::Result<VaultKey> {
     match read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -41,7 +41,7 @@ pub(super) fn read_or_make(path: &Path) -> io::Result<VaultKey> {
         file.write_all(b"\n")?;
         file.sync_all()
     })?;
-    // Without its name in the directory, a key that sealed something could be gone after a crash.
+    // The directory is synced. Otherwise a crash could lose a key that already sealed data.
     if let Some(parent) = path.parent() {
         File::open(parent)?.sync_all()?;
     }

@@ -1,16 +1,16 @@
-//! What is where: for each session an object with what is known of it, and segments with records.
+//! Layout of the store: each session has an object with its metadata, and segments with records.
 //!
 //! ```text
-//! key                                   something that only the key opens
-//! health                                written to see whether something can be
-//! open/<project>/<session>              a session that is being recorded, and by whom
-//! sessions/<project>/<session>/session  what is known of it, and the end of its chain
+//! key                                   object that only the key can open
+//! health                                written to test the store
+//! open/<project>/<session>              mark of a recording in progress, with its writer
+//! sessions/<project>/<session>/session  metadata of the session, and the end of its chain
 //! sessions/<project>/<session>/<seq>    a segment; its name is the number of its first record
 //! ```
 //!
-//! Each object is a vault of one chunk, under a key that follows from its name: nothing can be put in
-//! another's place. A segment is written again, with more in it, until it has [`ROLL`] bytes: stores
-//! over the network cannot append.
+//! Each object is a vault of one chunk, under a key that is derived from its name, so that no
+//! object can replace another one. A segment is rewritten with more records in it until it has
+//! [`ROLL`] bytes, because network stores cannot append.
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -28,63 +28,63 @@ use tty::recording::Head;
 use tty::recording::vault::{MAX_CHUNK, Opener, SALT_LEN, Sealer, VaultError, VaultKey};
 use types::tunnel::Tunnel;
 
-/// A segment of so many bytes is not written again: what is written twice is bounded by it, and a
-/// reader of an hour has some hundred objects to get.
+/// Size in bytes after which a segment is not rewritten. It bounds the bytes that are written
+/// twice, and a reader of an hour gets some hundred objects.
 pub(super) const ROLL: usize = 128 * 1024;
 
-/// A segment before it is sealed, at most.
+/// Maximum size of a segment before sealing.
 pub(super) const MAX_SEGMENT: usize = MAX_CHUNK;
 
-/// What sealing adds, and more.
+/// Maximum size of a sealed object: more than the overhead of sealing.
 const MAX_OBJECT: u64 = MAX_CHUNK as u64 + 4096;
 
-/// Names of one list that are looked at, at most. A project's sessions are fewer than that within
-/// any retention that fits its room.
+/// Maximum number of names in one listing. With any retention that fits the storage limit, a
+/// project has fewer sessions.
 const MAX_NAMES: usize = 200_000;
 
-/// Where recordings are.
+/// The store of the recordings.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) objects: Arc<dyn ObjectStore>,
-    /// Before all names.
+    /// Prefix of all names.
     pub(super) prefix: Path,
     pub(super) key: VaultKey,
-    /// Who writes here: sessions that this one left open have no other writer.
+    /// Id of this writer. No other writer has the sessions that this one left open.
     pub(super) owner: String,
-    /// The folder, where it is one, and what keeps other processes out of it.
+    /// The folder, if the store is one, with the lock against other processes.
     pub(super) folder: Option<Folder>,
 }
 
-/// A folder that is this process's alone.
+/// A folder that only this process uses.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     pub(super) lock: std::fs::File,
 }
 
-/// What is known of a session.
+/// Metadata of a stored session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredSession {
-    /// Of this form: 1.
+    /// Version of this format: 1.
     pub(super) version: u8,
-    /// As lists show it.
+    /// The session as lists show it.
     pub(super) session: api::webtty::Session,
-    /// The tunnel of its server, as it was.
+    /// The tunnel of its server at that time.
     pub(super) tunnel: Tunnel,
-    /// Payloads are ciphertext of the two ends.
+    /// The payloads are end-to-end encrypted.
     pub(super) sealed: bool,
-    /// It has ended.
+    /// The session has ended.
     pub(super) ended: bool,
-    /// The end of its records, where it has ended and they were found whole.
+    /// The last record, if the session has ended and its records were verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) head: Option<Head>,
-    /// Its records were removed.
+    /// Set if its records were removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) deleted: Option<DeletionInfo>,
 }
 
-/// Who removed the records of a session, and when.
+/// Author and time of a removal of records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeletionInfo {
@@ -93,16 +93,16 @@ pub(super) struct DeletionInfo {
     pub(super) by: Option<String>,
 }
 
-/// Why an object cannot be had or put.
+/// Errors of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store says no, or nothing.
+    /// The store failed or refused the request.
     #[error(transparent)]
     Store(#[from] object_store::Error),
-    /// It is not what was put there.
+    /// The object is not the one that was stored.
     #[error(transparent)]
     Vault(#[from] VaultError),
-    /// It was opened, and is not of the form that this version writes.
+    /// The object was opened, but does not have the format of this version.
     #[error("this is of another form")]
     Form(#[from] serde_json::Error),
     /// The store took too long.
@@ -119,7 +119,7 @@ impl StoreError {
 type Done<T> = Result<T, StoreError>;
 
 impl Store {
-    /// Whether the key is the one that this place was begun with.
+    /// True if the store was created with the configured key.
     pub(super) async fn has_its_key(&self) -> Done<bool> {
         let at = self.prefix.clone().join("key");
         match self.get(&at, "key").await {
@@ -135,7 +135,7 @@ impl Store {
                 self.close_to_others(&at)?;
                 Ok(true)
             }
-            // Somebody else began at the same moment.
+            // Another process created the store at the same moment.
             Err(object_store::Error::AlreadyExists { .. }) => match self.get(&at, "key").await {
                 Ok(_) => Ok(true),
                 Err(StoreError::Vault(_)) => Ok(false),
@@ -145,7 +145,7 @@ impl Store {
         }
     }
 
-    /// Writes as much as a session does.
+    /// Writes an object of the size of a segment, to test the store.
     pub(super) async fn try_it(&self) -> Done<()> {
         let at = self.prefix.clone().join("health");
         let sealed = self.seal("health", &vec![0; 64 * 1024])?;
@@ -172,7 +172,7 @@ impl Store {
         Ok(serde_json::from_slice(&clear)?)
     }
 
-    /// Puts a segment; its size in the store is the answer.
+    /// Stores a segment, and returns its size in the store.
     pub(super) async fn put_segment(
         &self,
         project: &str,
@@ -191,7 +191,7 @@ impl Store {
         self.get(&at, &name(project, id, &part)).await
     }
 
-    /// The numbers of first records of all segments, in order.
+    /// The number of the first record of each segment, in order.
     pub(super) async fn segments(&self, project: &str, id: &str) -> Done<BTreeSet<u64>> {
         let listed = self.objects.list(Some(&self.folder_of(project, id)));
         let mut firsts = BTreeSet::new();
@@ -209,18 +209,18 @@ impl Store {
         Ok(firsts)
     }
 
-    /// Projects that have recordings here.
+    /// Projects with recordings in this store.
     pub(super) async fn projects(&self) -> Done<Vec<String>> {
         self.below(&self.prefix.clone().join(SESSIONS)).await
     }
 
-    /// Ids of a project's sessions, the oldest first.
+    /// Ids of a project's sessions, oldest first.
     pub(super) async fn sessions(&self, project: &str) -> Done<Vec<String>> {
         let at = self.prefix.clone().join(SESSIONS).join(project);
         self.below(&at).await
     }
 
-    /// Bytes of a project.
+    /// Stored bytes of a project.
     pub(super) async fn bytes(&self, project: &str) -> Done<u64> {
         let at = self.prefix.clone().join(SESSIONS).join(project);
         let listed = self.objects.list(Some(&at));
@@ -229,7 +229,7 @@ impl Store {
             .await?)
     }
 
-    /// Removes the segments; how many bytes they had is the answer.
+    /// Removes the segments, and returns their size in bytes.
     pub(super) async fn remove_segments(&self, project: &str, id: &str) -> Done<u64> {
         let folder = self.folder_of(project, id);
         let found: Vec<_> = self.objects.list(Some(&folder)).try_collect().await?;
@@ -243,7 +243,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Removes a session with all that is known of it; how many bytes it had is the answer.
+    /// Removes a session with its metadata, and returns its size in bytes.
     pub(super) async fn remove_session(&self, project: &str, id: &str) -> Done<u64> {
         let bytes = self.remove_segments(project, id).await?;
         match self.objects.delete(&self.session(project, id)).await {
@@ -251,7 +251,7 @@ impl Store {
             Err(error) => return Err(error.into()),
         }
         if let Some(folder) = &self.folder {
-            // Pieces that a killed engine left unfinished are no objects.
+            // Unfinished files of a killed engine are not objects.
             let at = folder.path.join(self.folder_of(project, id).as_ref());
             let removing = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(at));
             removing.await.ok();
@@ -259,7 +259,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Says that a session is being recorded.
+    /// Marks a session as being recorded.
     pub(super) async fn mark(&self, project: &str, id: &str) -> Done<()> {
         let owner = Bytes::from(self.owner.clone());
         self.objects
@@ -269,7 +269,7 @@ impl Store {
         Ok(())
     }
 
-    /// Says that it is not any more.
+    /// Removes that mark.
     pub(super) async fn unmark(&self, project: &str, id: &str) -> Done<()> {
         match self.objects.delete(&self.mark_of(project, id)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -277,8 +277,8 @@ impl Store {
         }
     }
 
-    /// Sessions that are marked: project, session, whether the mark is this writer's, and when it
-    /// was made.
+    /// Marked sessions: project, session, if the mark belongs to this writer, and the time of the
+    /// mark.
     pub(super) async fn marked(&self) -> Done<Vec<(String, String, bool, Timestamp)>> {
         let at = self.prefix.clone().join(OPEN);
         let found: Vec<_> = self.objects.list(Some(&at)).try_collect().await?;
@@ -309,8 +309,9 @@ impl Store {
         Ok(names)
     }
 
-    /// The store makes its files for everybody of the host, in a folder that nobody else enters. A copy
-    /// of the folder may be anywhere, so a file is its owner's alone, too.
+    /// Restricts a file to its owner. The store creates files that every user of the host may read,
+    /// in a folder that only the owner may enter. A copy of the folder may be in a less protected
+    /// place.
     fn close_to_others(&self, at: &Path) -> Done<()> {
         let Some(folder) = &self.folder else {
             return Ok(());
@@ -374,7 +375,7 @@ fn segment(first: u64) -> String {
     format!("{first:020}")
 }
 
-/// What an object's key follows from.
+/// Name from which the key of an object is derived.
 fn name(project: &str, id: &str, part: &str) -> String {
     format!("{project}/{id}/{part}")
 }

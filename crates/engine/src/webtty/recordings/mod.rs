@@ -1,14 +1,14 @@
-//! What happened in sessions, on its way to where it is kept, and back.
+//! Storage of session recordings, and access to them.
 //!
-//! A session begins its recording with [`Recorder::start`], gives each entry to
-//! [`Recording::record`], which never waits, and ends it with [`Recording::finish`]. Entries wait in a
-//! bounded queue; a task for each recording makes records of them and stores them sealed (`writer`).
-//! Whether a session waits for its recording is a policy of this module, and what a session has to do
-//! about it is a [`Pace`]: go on, hold, or end.
+//! A session starts its recording with [`Recorder::start`]. It passes each entry to
+//! [`Recording::record`], which never waits, and ends the recording with [`Recording::finish`].
+//! Entries wait in a bounded queue. A task per recording turns them into records and stores them
+//! sealed (`writer`). This module decides if a session waits for its recording. A [`Pace`] states
+//! how the session must proceed: go on, hold, or end.
 //!
-//! `layout` says what is where, `place` what that is (a folder, or a bucket of an S3-compatible
-//! store), `tend` ends what an engine that was killed left open and removes what is old, `read`,
-//! `export` and `search` are the way back.
+//! `layout` defines the objects, `place` opens the store (a folder, or a bucket of an S3-compatible
+//! store), and `tend` ends the recordings that a killed engine left open and removes old ones.
+//! `read`, `export` and `search` read recordings.
 
 mod export;
 mod key;
@@ -50,60 +50,60 @@ pub use self::place::OpenError;
 pub use self::read::{Unreadable, Verdict};
 pub use self::search::{Hit, MAX_HITS, Search, SearchAnswer};
 
-/// Makes recordings, and reads them. One for each engine.
+/// Makes and reads recordings. An engine has one.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// `None`: there is no place for recordings.
+    /// `None` if no store is configured.
     inner: Option<Arc<Inner>>,
 }
 
-/// What is known of a session when it begins.
+/// Metadata of a session at its start.
 #[derive(Clone, Debug)]
 pub struct Meta {
     /// Id of the project.
     pub project_id: Arc<str>,
-    /// The session as lists show it. Its `recording_mode` says whether there will be entries: of a
-    /// private session it is kept that it took place.
+    /// The session as lists show it. Its `recording_mode` decides if there will be entries: of a
+    /// private session only the metadata is kept.
     pub session: api::webtty::Session,
-    /// The tunnel of its server: who sees that sees the session, later on, too.
+    /// The tunnel of its server. A caller that may see the tunnel may see the session, also later.
     pub tunnel: Arc<Tunnel>,
-    /// The payloads of entries are ciphertext of the two ends.
+    /// The payloads of entries are end-to-end encrypted.
     pub sealed: bool,
 }
 
-/// A session that is kept.
+/// A stored session.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// As lists show it.
+    /// The session as lists show it.
     pub session: api::webtty::Session,
-    /// The tunnel of its server, as it was.
+    /// The tunnel of its server at that time.
     pub tunnel: Tunnel,
 }
 
-/// What a session has to do about its recording.
+/// Pace that the recording requires of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Go on: there is room, or nobody minds a gap.
+    /// The session goes on: there is capacity, or gaps are allowed.
     Go,
-    /// Take nothing from anybody until there is room.
+    /// The session takes nothing from either side until there is capacity.
     Hold,
-    /// End: it may not go on unrecorded.
+    /// The session ends: it must not go on unrecorded.
     End,
 }
 
-/// The recording of a session may not be made, and without it the session may not begin.
+/// The recording cannot start, and the session must not start without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session cannot be recorded")]
 pub struct NotRecorded;
 
-/// The recording of one session. Dropping it is a break: what was recorded is kept, its end is not
-/// known.
+/// The recording of one session. Dropping it ends the recording as interrupted: the stored records
+/// are kept.
 #[derive(Debug)]
 pub struct Recording {
     queue: Arc<Queue>,
 }
 
-/// What all recordings of an engine share.
+/// State that all recordings of an engine share.
 #[derive(Debug)]
 struct Inner {
     store: Store,
@@ -113,36 +113,37 @@ struct Inner {
     retention: Option<std::time::Duration>,
     clock: Arc<dyn Clock>,
     runtime: Handle,
-    /// Cleared when something could not be stored, set when something could; told each time, and
-    /// when something was removed or counted.
+    /// False after a failure of the store, true after a success. Receivers are notified of each of
+    /// them, and of each removal and count.
     healthy: watch::Sender<bool>,
     usage: Usage,
-    /// Recordings that this process makes.
+    /// Recordings in progress in this process.
     running: Mutex<HashMap<String, Arc<Queue>>>,
-    /// Metadata of sessions that are over, for lists.
+    /// Metadata of ended sessions, for lists.
     ended: Mutex<HashMap<String, Arc<StoredSession>>>,
-    /// Exports, verifications and searches at the same time: each has a thread and some megabytes.
+    /// Limit of concurrent exports, verifications and searches: each has a thread and some
+    /// megabytes.
     readers: Arc<Readers>,
-    /// Lists at the same time: each asks the store for up to thousands of objects.
+    /// Limit of concurrent lists: each reads up to thousands of objects of the store.
     lists: Arc<Readers>,
     tasks: TaskTracker,
-    /// The engine stops: nothing is tried again and again any more.
+    /// Cancelled when the engine stops: failed writes are then no longer retried.
     stop: CancellationToken,
 }
 
 /// See [`Inner::readers`].
 const MAX_READERS: usize = 8;
 
-/// See [`Inner::lists`]. A list asks for 16 objects at once.
+/// See [`Inner::lists`]. A list requests 16 objects at the same time.
 const MAX_LISTS: usize = 32;
 
 impl Recorder {
-    /// Takes the place that the configuration names, and looks after it from now on. The calling
-    /// runtime is where recordings are stored.
+    /// Opens the configured store and starts its maintenance. The runtime of the caller stores the
+    /// recordings.
     ///
     /// # Errors
-    /// [`OpenError`]: the folder or the key cannot be used. A store over the network that does not
-    /// answer is no error here; then nothing is recorded until it does.
+    /// [`OpenError`]: the folder or the key cannot be used. An unreachable network store is not an
+    /// error here; nothing is recorded until it responds.
     pub async fn open(config: &Recordings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let Some(store) = place::open(config).await? else {
             return Ok(Self::default());
@@ -156,27 +157,28 @@ impl Recorder {
         Self { inner: Some(inner) }
     }
 
-    /// Whether recordings have a place.
+    /// True if a store is configured.
     pub fn is_configured(&self) -> bool {
         self.inner.is_some()
     }
 
-    /// Whether what was to be stored last could be; where there is no place, nothing fails.
+    /// True if the last write succeeded, or if no store is configured.
     pub fn is_healthy(&self) -> bool {
         self.inner.as_ref().is_none_or(|inner| inner.is_healthy())
     }
 
-    /// Tells each time the place has changed: something was stored, removed or counted, or could not be
-    /// stored. Its value is that of [`is_healthy`](Self::is_healthy). `None` where there is no place.
+    /// Notifies of each change of the store: an object was stored, removed or counted, or could not
+    /// be stored. The value is that of [`is_healthy`](Self::is_healthy). `None` if no store is
+    /// configured.
     pub fn changes(&self) -> Option<watch::Receiver<bool>> {
         Some(self.inner.as_ref()?.healthy.subscribe())
     }
 
-    /// Begins a recording.
+    /// Starts a recording.
     ///
     /// # Errors
-    /// [`NotRecorded`]: the policy is `strict` and nothing can be stored now, or there is no place
-    /// for a session that is to be recorded.
+    /// [`NotRecorded`]: the policy is `strict` and nothing can be stored now, or the session must
+    /// be recorded and no store is configured.
     pub fn start(&self, meta: &Meta) -> Result<Recording, NotRecorded> {
         let recorded = meta.session.recording_mode == RecordingMode::Recorded;
         let Some(inner) = &self.inner else {
@@ -201,8 +203,8 @@ impl Recorder {
         Ok(Recording { queue })
     }
 
-    /// Waits until everything is stored that recordings were given before they ended, and lets go
-    /// of the place. Recordings that have not ended are over, too.
+    /// Waits until all entries of ended recordings are stored, and unlocks the store. Recordings
+    /// that have not ended are ended as interrupted.
     pub async fn finish(&self) {
         let Some(inner) = &self.inner else {
             return;
@@ -216,7 +218,7 @@ impl Recorder {
         self.let_go();
     }
 
-    /// Lets go of the place, whatever is under way: another process may take it.
+    /// Unlocks the store, even with writes in progress: another process may then open it.
     pub fn let_go(&self) {
         let folder = self
             .inner
@@ -229,19 +231,19 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Takes an entry, and says what the session has to do from now on. Never waits; the caller
-    /// gives no more than what was under way once it is told to hold.
+    /// Adds an entry, and returns the new pace of the session. Never waits. After [`Pace::Hold`]
+    /// the caller adds at most the entries that were already in flight.
     pub fn record(&self, entry: Entry, at: Timestamp) -> Pace {
         self.queue.push(entry, at)
     }
 
-    /// Tells whenever the session has to do something else.
+    /// Notifies of each change of the pace.
     pub fn pace(&self) -> watch::Receiver<Pace> {
         self.queue.pace()
     }
 
-    /// The session is over, and this is what lists show of it from now on. What waits is stored after
-    /// this returns.
+    /// Ends the recording, with the session as lists show it from now on. Waiting entries are
+    /// stored after this returns.
     pub fn finish(&self, session: &api::webtty::Session) {
         self.queue.end(End::Finished(Box::new(session.clone())));
     }
@@ -278,7 +280,7 @@ impl Inner {
         *self.healthy.borrow()
     }
 
-    /// Tells that the place, or what is known of it, is not as before.
+    /// Notifies receivers of [`Recorder::changes`].
     fn changed(&self) {
         self.healthy.send_modify(|_| {});
     }

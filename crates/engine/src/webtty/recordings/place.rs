@@ -1,4 +1,4 @@
-//! From the configuration to where recordings are.
+//! Creation of the store from its configuration.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -15,7 +15,7 @@ use super::key;
 use super::layout::{Folder, Store, StoreError};
 use crate::config::{RecordingPlace, Recordings, S3};
 
-/// Why there is no place for recordings.
+/// Reasons for which the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The folder cannot be used.
@@ -23,18 +23,18 @@ pub enum OpenError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The key cannot be had.
+    /// The key cannot be read or created.
     #[error("`webtty.recordings.key_file`: {}", .path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The recordings that are there were made with another key.
+    /// The existing recordings were made with another key.
     #[error("`webtty.recordings.key_file`: {} is not the key of the recordings that are there", .0.display())]
     OtherKey(PathBuf),
     /// The secret of the store cannot be read.
@@ -42,10 +42,10 @@ pub enum OpenError {
     Secret {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The store cannot be used as it is configured.
+    /// The store cannot be used with this configuration.
     #[error("`webtty.recordings.s3`")]
     Bucket(#[source] object_store::Error),
     /// The folder cannot be read or written.
@@ -53,16 +53,16 @@ pub enum OpenError {
     Store(#[source] StoreError),
 }
 
-/// A secret of a store is some forty characters.
+/// Largest secret file: a secret of a store has some forty characters.
 const MAX_SECRET: u64 = 4096;
 
-/// How long a store over the network may take to answer one request.
-const REQUEST: Duration = Duration::from_secs(10);
+/// Time within which a network store must answer one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long it may take to connect.
-const CONNECT: Duration = Duration::from_secs(3);
+/// Time within which it must connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Takes the place. A folder that is made here is readable by nobody else.
+/// Opens the store. A folder that is created here is readable only by its owner.
 pub(super) async fn open(config: &Recordings) -> Result<Option<Store>, OpenError> {
     let config = config.clone();
     let opening = tokio::task::spawn_blocking(move || prepare(&config));
@@ -73,7 +73,7 @@ pub(super) async fn open(config: &Recordings) -> Result<Option<Store>, OpenError
     let Some((store, key_file)) = joined? else {
         return Ok(None);
     };
-    // A store over the network may be away now: then this is looked at later.
+    // A network store may be unreachable now. In this case the key is checked later.
     if store.folder.is_some() && !store.has_its_key().await.map_err(OpenError::Store)? {
         return Err(OpenError::OtherKey(key_file));
     }
@@ -123,7 +123,7 @@ fn prepare(config: &Recordings) -> Result<Option<(Store, PathBuf)>, OpenError> {
     Ok(Some((store, key_file)))
 }
 
-/// Makes the folder where it is missing, and takes it.
+/// Creates the folder if it is missing, and locks it.
 fn take(path: &Path) -> io::Result<Folder> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
@@ -153,10 +153,10 @@ fn bucket(s3: &S3) -> Result<AmazonS3, OpenError> {
         source,
     })?;
     let client = ClientOptions::new()
-        .with_timeout(REQUEST)
-        .with_connect_timeout(CONNECT)
+        .with_timeout(REQUEST_TIMEOUT)
+        .with_connect_timeout(CONNECT_TIMEOUT)
         .with_allow_http(s3.endpoint.starts_with("http://"));
-    // What waits for a store is bounded, so the time that is spent on it is, too.
+    // The queue for a store is bounded, so the time for retries is bounded as well.
     let retry = RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(100),
@@ -164,7 +164,7 @@ fn bucket(s3: &S3) -> Result<AmazonS3, OpenError> {
             base: 2.0,
         },
         max_retries: 3,
-        retry_timeout: REQUEST,
+        retry_timeout: REQUEST_TIMEOUT,
     };
     AmazonS3Builder::new()
         .with_endpoint(&s3.endpoint)
@@ -178,7 +178,7 @@ fn bucket(s3: &S3) -> Result<AmazonS3, OpenError> {
         .map_err(OpenError::Bucket)
 }
 
-/// The name of this writer. It is the same after a restart where there is a file for it.
+/// Id of this writer. With a file it stays the same after a restart.
 fn owner(file: Option<&Path>) -> io::Result<String> {
     let known = file.map(std::fs::read_to_string).transpose();
     match known {

@@ -1,4 +1,4 @@
-//! What waits between a session and the task that stores its recording.
+//! Queue between a session and the task that stores its recording.
 
 use std::collections::VecDeque;
 
@@ -10,34 +10,34 @@ use tty::recording::{Entry, MAX_PAYLOAD};
 use super::Pace;
 use crate::config::RecordingPolicy;
 
-/// Bytes that wait before the session is told to hold: as much as one segment takes.
-const HOLD: usize = 1024 * 1024;
+/// Queued bytes at which the session must hold: as much as one segment takes.
+const HOLD_BYTES: usize = 1024 * 1024;
 
-/// Bytes that wait at most: what a session has under way when it is told to hold is far less.
-const MOST: usize = 4 * HOLD;
+/// Maximum of queued bytes. A session that must hold has far less than the difference in flight.
+const MAX_QUEUED_BYTES: usize = 4 * HOLD_BYTES;
 
-/// What an entry takes beside its payload.
-const ENTRY: usize = 256;
+/// Bytes that an entry takes in addition to its payload.
+const ENTRY_OVERHEAD: usize = 256;
 
-/// How a recording ends.
+/// End of a recording.
 #[derive(Debug)]
 pub(super) enum End {
-    /// In order; this is what lists show.
+    /// The session finished; this is its final state for lists.
     Finished(Box<api::webtty::Session>),
-    /// Whoever recorded is gone.
+    /// The session was dropped without an end.
     Broken,
 }
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Entries are kept; those of a private session are not.
+    /// False for a private session, whose entries are not kept.
     recorded: bool,
     policy: RecordingPolicy,
     state: Mutex<State>,
     pace: watch::Sender<Pace>,
-    /// There is something.
+    /// Notified when the queue has an entry or an end.
     some: Notify,
-    /// There is enough, or the end.
+    /// Notified when a flush is due: enough entries, or an end.
     urgent: Notify,
 }
 
@@ -46,17 +46,17 @@ struct State {
     entries: VecDeque<(Entry, Timestamp)>,
     bytes: usize,
     lost: u64,
-    /// The store takes nothing: who does not mind a gap goes on.
+    /// The store fails. With the policy `best_effort` the session goes on meanwhile.
     failing: bool,
     end: Option<End>,
     ended: bool,
 }
 
-/// What was waiting.
+/// Content of the queue.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) entries: VecDeque<(Entry, Timestamp)>,
-    /// Entries that there was no room for.
+    /// Number of entries that did not fit.
     pub(super) lost: u64,
     pub(super) end: Option<End>,
 }
@@ -89,9 +89,13 @@ impl Queue {
         if state.ended || *self.pace.borrow() == Pace::End {
             state.lost += 1;
         } else {
-            let cost = entry.payload.len() + ENTRY;
-            let room = if state.failing { HOLD } else { MOST };
-            // What no record takes would stand in the way of all that comes after it.
+            let cost = entry.payload.len() + ENTRY_OVERHEAD;
+            let room = if state.failing {
+                HOLD_BYTES
+            } else {
+                MAX_QUEUED_BYTES
+            };
+            // A payload that is too large for a record would block all entries after it.
             if state.bytes + cost > room || entry.payload.len() > MAX_PAYLOAD {
                 state.lost += 1;
             } else {
@@ -100,7 +104,7 @@ impl Queue {
             }
             self.some.notify_one();
         }
-        if state.bytes >= HOLD {
+        if state.bytes >= HOLD_BYTES {
             self.urgent.notify_one();
             if !state.failing {
                 self.set(Pace::Hold);
@@ -112,7 +116,7 @@ impl Queue {
         *self.pace.borrow()
     }
 
-    /// The first end counts.
+    /// Ends the recording. Only the first end counts.
     pub(super) fn end(&self, end: End) {
         let mut state = self.state.lock();
         if !std::mem::replace(&mut state.ended, true) {
@@ -122,17 +126,17 @@ impl Queue {
         }
     }
 
-    /// Waits until there is something.
+    /// Waits until the queue has an entry or an end.
     pub(super) async fn some(&self) {
         self.some.notified().await;
     }
 
-    /// Waits until it should not wait any longer.
+    /// Waits until a flush is due.
     pub(super) async fn urgent(&self) {
         self.urgent.notified().await;
     }
 
-    /// Takes what waits.
+    /// Takes the content of the queue.
     pub(super) fn take(&self) -> Batch {
         let mut state = self.state.lock();
         state.bytes = 0;
@@ -143,16 +147,16 @@ impl Queue {
         }
     }
 
-    /// What was taken is stored.
+    /// Records that the last batch was stored.
     pub(super) fn stored(&self) {
         let mut state = self.state.lock();
         state.failing = false;
-        if state.bytes < HOLD && *self.pace.borrow() == Pace::Hold {
+        if state.bytes < HOLD_BYTES && *self.pace.borrow() == Pace::Hold {
             self.set(Pace::Go);
         }
     }
 
-    /// What was taken could not be stored.
+    /// Records that the last batch could not be stored.
     pub(super) fn failed(&self) {
         self.state.lock().failing = true;
         match self.policy {
@@ -161,14 +165,14 @@ impl Queue {
         }
     }
 
-    /// Nothing more is stored, for want of room.
+    /// Records that nothing more is stored, because a limit is reached.
     pub(super) fn full(&self) {
         if self.policy == RecordingPolicy::Strict {
             self.set(Pace::End);
         }
     }
 
-    /// Nobody goes on after the end.
+    /// Sets the pace. [`Pace::End`] is final.
     fn set(&self, to: Pace) {
         self.pace.send_if_modified(|pace| {
             let changes = *pace != to && *pace != Pace::End;

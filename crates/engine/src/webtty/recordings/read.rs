@@ -1,4 +1,4 @@
-//! The way back: sessions that are over, and records.
+//! Access to stored sessions and their records.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use types::tunnel::Tunnel;
 use super::layout::{DeletionInfo, Store, StoreError, StoredSession};
 use super::{Inner, Kept, Recorder};
 
-/// Why a recording cannot be read.
+/// Reasons for which a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// There is no such session, or there is no place for recordings.
+    /// The session does not exist, or no store is configured.
     #[error("there is no such recording")]
     NotFound,
     /// Its records were removed.
     #[error("the recording was deleted")]
     Deleted,
-    /// It is being made.
+    /// The recording is in progress.
     #[error("the session is being recorded")]
     Running,
-    /// Only its two ends can read it.
+    /// Only the two ends can read it.
     #[error("the session is end-to-end encrypted")]
     Sealed,
-    /// Too many are being read.
+    /// The limit of concurrent reads is reached.
     #[error("too many recordings are being read")]
     Busy,
-    /// It is not what was recorded.
+    /// Its records deviate from the chain.
     #[error("the recording was changed: {0}")]
     Broken(#[from] BrokenChain),
     /// A part of it cannot be opened.
@@ -39,36 +39,35 @@ pub enum Unreadable {
         /// The first record of that part.
         seq: u64,
     },
-    /// The store fails.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What a look at a whole recording found.
+/// Result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// How many records are whole, from the first on.
+    /// Number of valid records from the start.
     pub records: u64,
-    /// The end of those.
+    /// The last valid record.
     pub head: Head,
-    /// The first that is not, and what is wrong with it.
+    /// The first invalid record, and its error.
     pub broken: Option<(u64, String)>,
 }
 
-/// Metadata that is kept for lists.
+/// Limit of cached metadata for lists.
 const MAX_ENDED: usize = 4096;
 
-/// Sessions that one list looks at: with filters that nothing meets, a list of a large project must
-/// come to an end.
+/// Sessions that one list reads: a list with filters that match nothing must end in a large
+/// project, too.
 const MAX_EXAMINED: usize = 5000;
 
-/// Objects that are asked for at the same time.
-const AT_ONCE: usize = 16;
+/// Concurrent requests to the store.
+const MAX_CONCURRENT_READS: usize = 16;
 
 impl Recorder {
-    /// Sessions of a project that are kept, the newest first: at most `limit` of those that are
-    /// `wanted`, out of the newest [`MAX_EXAMINED`]. One that runs, here or elsewhere, is as it
-    /// began.
+    /// Stored sessions of a project, newest first: at most `limit` of those that are `wanted`, out
+    /// of the newest [`MAX_EXAMINED`]. A running session has the state of its start.
     ///
     /// # Errors
     /// The store fails, or too many lists are being made.
@@ -90,7 +89,7 @@ impl Recorder {
         Ok(found.iter().map(|stored| stored.kept()).collect())
     }
 
-    /// One session of a project, as it is kept.
+    /// A stored session of a project.
     ///
     /// # Errors
     /// The store fails.
@@ -109,8 +108,8 @@ impl Recorder {
         }
     }
 
-    /// Records from a number on: at most so many, and fewer where they are large. Whether their
-    /// payloads are ciphertext comes with them.
+    /// Records from a number on: at most `limit`, and fewer if they are large. The result states if
+    /// their payloads are end-to-end encrypted.
     ///
     /// # Errors
     /// See [`Unreadable`].
@@ -127,7 +126,7 @@ impl Recorder {
         let (mut records, mut bytes) = (Vec::new(), 0);
         while let Some(part) = reader.next().await? {
             for record in part {
-                if records.len() >= limit || bytes >= MAX_PAGE {
+                if records.len() >= limit || bytes >= MAX_PAGE_BYTES {
                     return Ok((records, stored.sealed));
                 }
                 if record.seq >= from {
@@ -139,10 +138,10 @@ impl Recorder {
         Ok((records, stored.sealed))
     }
 
-    /// Looks at a whole recording.
+    /// Verifies a whole recording.
     ///
     /// # Errors
-    /// See [`Unreadable`]; a recording that was changed is no error here.
+    /// See [`Unreadable`]. A manipulated recording is a result, not an error.
     pub async fn verify(
         &self,
         project_id: &str,
@@ -172,10 +171,10 @@ impl Recorder {
         })
     }
 
-    /// Removes the records of a session. That it took place stays known.
+    /// Removes the records of a session. Its metadata stays.
     ///
     /// # Errors
-    /// See [`Unreadable`]: one that is being made is not removed.
+    /// See [`Unreadable`]. A recording in progress cannot be removed.
     pub async fn delete(
         &self,
         project_id: &str,
@@ -195,7 +194,7 @@ impl Recorder {
             at: inner.clock.now(),
             by: by.map(str::to_owned),
         });
-        // Said first: what is half removed is not read any more.
+        // The mark is stored first, so that half removed records are not read.
         inner.store.put_session(project_id, &stored).await?;
         inner.ended.lock().remove(id);
         let bytes = inner.store.remove_segments(project_id, id).await?;
@@ -215,7 +214,7 @@ impl StoredSession {
 }
 
 /// Payload bytes of one page of records.
-const MAX_PAGE: usize = 4 * 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 impl Inner {
     pub(super) async fn find(&self, project: &str, id: &str) -> Result<StoredSession, Unreadable> {
@@ -229,7 +228,7 @@ impl Inner {
         }
     }
 
-    /// A session that is kept, and its records from the segment on that has this one.
+    /// A stored session, and its records from the segment on that contains this one.
     pub(super) async fn open(
         &self,
         project: &str,
@@ -245,7 +244,7 @@ impl Inner {
         Ok((stored, reader))
     }
 
-    /// The newest sessions of a project.
+    /// The newest sessions of a project, from the cache or the store.
     pub(super) async fn newest(
         &self,
         project: &str,
@@ -256,7 +255,7 @@ impl Inner {
         ids.reverse();
         ids.truncate(MAX_EXAMINED);
         let read = stream::iter(ids).map(|id| self.known(project, id));
-        let mut read = read.buffered(AT_ONCE);
+        let mut read = read.buffered(MAX_CONCURRENT_READS);
         let mut found = Vec::new();
         while found.len() < limit
             && let Some(stored) = read.next().await
@@ -277,7 +276,8 @@ impl Inner {
         }
         let stored = match self.find(project, &id).await {
             Ok(stored) => Arc::new(stored),
-            // It was removed a moment ago, or somebody wrote to it: the others are still to be seen.
+            // The session was just removed, or its object was replaced. The list still shows the
+            // other sessions.
             Err(Unreadable::NotFound | Unreadable::Unopened { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -292,15 +292,15 @@ impl Inner {
     }
 }
 
-/// Reads the records of a session, a segment at a time, and looks at each of them.
+/// Reads the records of a session, a segment at a time, and verifies each of them.
 pub(super) struct Reader<'s> {
     store: &'s Store,
     project: String,
     id: String,
     segments: VecDeque<u64>,
-    /// Where the chain begins, where it is read from its begin.
+    /// The verifier, if the chain is read from its start.
     verifier: Option<Verifier>,
-    /// Where it is known to end.
+    /// The expected end of the chain.
     end: Option<Head>,
     last: Head,
 }
@@ -324,7 +324,7 @@ impl<'s> Reader<'s> {
         })
     }
 
-    /// Begins at the segment that has this record.
+    /// Skips to the segment that contains this record.
     fn skip_to(&mut self, seq: u64) {
         while self.segments.get(1).is_some_and(|next| *next <= seq) {
             self.segments.pop_front();
@@ -332,7 +332,7 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// The last record that was read and is what was recorded.
+    /// The last valid record that was read.
     pub(super) fn head(&self) -> &Head {
         self.verifier.as_ref().map_or(&self.last, Verifier::head)
     }

@@ -1,4 +1,4 @@
-//! How much of the recordings is read at the same time, in all and for one project.
+//! Limits of concurrent reads of recordings, in all and per project.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::read::Unreadable;
 use crate::directory::Project;
 
-/// Work of one kind that is done at the same time.
+/// Limit of concurrent work of one kind.
 #[derive(Debug)]
 pub(super) struct Readers {
     most: usize,
@@ -23,7 +23,7 @@ struct Counts {
     by_project: HashMap<Box<str>, usize>,
 }
 
-/// A part of that work, until this is dropped.
+/// Permit for one reader. Dropping it releases the permit.
 #[derive(Debug)]
 pub(super) struct ReaderPermit {
     readers: Arc<Readers>,
@@ -31,7 +31,7 @@ pub(super) struct ReaderPermit {
 }
 
 impl Readers {
-    /// So many in all; a project of several may have `of_project`.
+    /// Allows `most` readers in all, and `of_project` for a project if several read.
     pub(super) fn new(most: usize, of_project: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -70,8 +70,8 @@ impl Drop for ReaderPermit {
     }
 }
 
-/// How long an export waits for its client: for one piece, and for all of them by how much the client
-/// has read.
+/// Deadline for the client of an export: for one piece, and for all pieces by the number of bytes
+/// that the client has read.
 #[derive(Debug, Default)]
 pub(super) struct ReadDeadline {
     waited: Duration,
@@ -79,25 +79,26 @@ pub(super) struct ReadDeadline {
 }
 
 impl ReadDeadline {
-    /// How long it waits for the next piece at most.
+    /// Remaining time for the next piece.
     pub(super) fn left(&self) -> Duration {
-        let seconds = u64::try_from(self.bytes / SLOWEST_READER).unwrap_or(u64::MAX);
+        let seconds = u64::try_from(self.bytes / MIN_READ_RATE).unwrap_or(u64::MAX);
         let all = STALL + Duration::from_secs(seconds);
         all.saturating_sub(self.waited).min(STALL)
     }
 
-    /// A piece was taken after so long.
+    /// Records that a piece was taken after `waited`.
     pub(super) fn taken(&mut self, bytes: usize, waited: Duration) {
         self.waited += waited;
         self.bytes += bytes;
     }
 }
 
-/// How long an export waits for its client.
+/// Time that an export waits for its client.
 pub(super) const STALL: Duration = Duration::from_mins(1);
 
-/// Bytes a second that a client of an export reads on average: a bad mobile line does.
-const SLOWEST_READER: usize = 32 * 1024;
+/// Bytes per second that a client of an export must read on average: a bad mobile line achieves
+/// this.
+const MIN_READ_RATE: usize = 32 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -121,7 +122,7 @@ mod tests {
         drop(alone);
     }
 
-    /// A client that reads a piece just before each deadline does not hold a reader for ever.
+    /// A client that reads a piece just before each deadline does not keep a reader for ever.
     #[test]
     fn a_client_that_trickles_reaches_its_deadline() {
         const PIECE: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! Finds text in what was shown in the sessions of a project.
+//! Text search in the shown output of a project's sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +14,28 @@ use super::layout::StoredSession;
 use super::read::Unreadable;
 use super::{Inner, Recorder};
 
-/// Lines of one answer.
+/// Maximum of lines in one response.
 pub const MAX_HITS: usize = 200;
 
-/// Lines of one session: one that shows the text all the time must not hide the others.
-const MAX_OF_SESSION: usize = 20;
+/// Maximum of lines from one session: a session that shows the text all the time must not hide the
+/// others.
+const MAX_HITS_PER_SESSION: usize = 20;
 
-/// Sessions that one search reads, the newest first.
+/// Maximum of sessions that one search reads, newest first.
 const MAX_SESSIONS: usize = 500;
 
-/// Bytes that one search reads.
+/// Maximum of bytes that one search reads.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
-/// How long one search takes.
+/// Maximum duration of one search.
 const MAX_TIME: Duration = Duration::from_secs(10);
 
-/// What is looked for, and where.
+/// Query and filters of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// The text; case does not count.
+    /// The text, ignoring case.
     pub query: String,
-    /// Lines at most, up to [`MAX_HITS`].
+    /// Maximum of lines, up to [`MAX_HITS`].
     pub limit: usize,
     /// Only in this session.
     pub session_id: Option<String>,
@@ -42,39 +43,39 @@ pub struct Search {
     pub server_id: Option<String>,
     /// Only in sessions that this account opened.
     pub user_id: Option<String>,
-    /// Only in sessions before this one, for the next page.
+    /// Only in sessions older than this one, for the next page.
     pub before: Option<String>,
 }
 
-/// A line that was found.
+/// A matching line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit {
     /// The session.
     pub session_id: String,
     /// The record that showed it.
     pub seq: u64,
-    /// When.
+    /// Time of the record.
     pub created_at: Timestamp,
-    /// The line. Nothing in it acts on a terminal.
+    /// The line, without control sequences.
     pub line: String,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchAnswer {
-    /// Lines, of the newest session first.
+    /// Matching lines, newest session first.
     pub hits: Vec<Hit>,
-    /// The last session that was looked at, where there are more: the search goes on before it.
+    /// The last session that was read, if there are more. The next page continues before it.
     pub next: Option<String>,
-    /// Whether a part of what was read could not be.
+    /// True if a part of the recordings could not be read.
     pub unreadable: bool,
 }
 
 impl Recorder {
-    /// Searches the recordings of a project, of sessions whose tunnel the caller `sees`.
+    /// Searches those recordings of a project whose tunnel the caller `sees`.
     ///
     /// # Errors
-    /// See [`Unreadable`]. Without a place for recordings there is nothing to be found.
+    /// See [`Unreadable`]. Without a store the result is empty.
     pub async fn search(
         &self,
         project_id: &str,
@@ -101,12 +102,12 @@ impl Recorder {
                     .as_ref()
                     .is_none_or(|before| session.id < *before)
         };
-        // One more than is read says whether there is more.
+        // One more session than is read shows if there are more.
         let sessions = inner.newest(project_id, MAX_SESSIONS + 1, wanted).await?;
         let (at, project) = (Arc::clone(inner), project_id.to_owned());
         let searching = inner.tasks.spawn_blocking_on(
             move || {
-                // Its time begins here: before it had a thread, nothing was searched.
+                // The time limit starts here, not while the search waits for a thread.
                 let answer = Work::new(at, project, search).run(&sessions);
                 drop(permit);
                 answer
@@ -126,10 +127,10 @@ pub(super) struct Work {
     pub(super) bytes: usize,
 }
 
-/// How the look at one session ended.
+/// Outcome for one session.
 enum SearchOutcome {
     ToTheEnd,
-    /// There is no room, no time, or no patience for more.
+    /// A limit of the search is reached.
     Enough,
     Unreadable,
 }
@@ -159,8 +160,8 @@ impl Work {
                 SearchOutcome::ToTheEnd => {}
                 SearchOutcome::Unreadable => answer.unreadable = true,
                 SearchOutcome::Enough => {
-                    // The search goes on after this one even where it was not read to its end: else
-                    // one that takes too long would never be passed.
+                    // The next page starts after this session, even if it was not read to its end.
+                    // Otherwise a session that takes too long would never be passed.
                     answer.next = Some(id.clone());
                     return answer;
                 }
@@ -195,7 +196,7 @@ impl Work {
             for record in part {
                 self.bytes += record.payload.len();
                 let room = self.search.limit.saturating_sub(hits.len());
-                let room = room.min(MAX_OF_SESSION - of_session);
+                let room = room.min(MAX_HITS_PER_SESSION - of_session);
                 if room == 0 {
                     break;
                 }
@@ -207,12 +208,12 @@ impl Work {
                     created_at: found.created_at,
                     line: found.line,
                 }));
-                // A screen that is large and full of text takes a while.
+                // A large screen that is full of text takes a while.
                 if Instant::now() >= self.until {
                     return SearchOutcome::Enough;
                 }
             }
-            if of_session >= MAX_OF_SESSION {
+            if of_session >= MAX_HITS_PER_SESSION {
                 return SearchOutcome::ToTheEnd;
             }
         }

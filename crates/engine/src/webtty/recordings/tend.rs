@@ -1,5 +1,5 @@
-//! Looks after the place: ends what was left open, removes what is old, and sees whether a store
-//! that failed takes something again.
+//! Maintenance of the store: ends recordings that were left open, removes old ones, and checks if a
+//! failed store works again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,49 +14,49 @@ use super::layout::StoreError;
 use super::read::{Reader, Unreadable};
 use super::writer::{ALIVE, interrupt};
 
-/// How often there is a look at all of it.
-const ROUND: Duration = Duration::from_mins(10);
+/// Interval of full maintenance.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_mins(10);
 
-/// How often a store that failed is tried.
-const TRY: Duration = Duration::from_secs(2);
+/// Interval in which a failed store is tested.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long one try may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum duration of one test.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After so long without a sign, another writer's session has ended with its engine.
-const LOST: Duration = Duration::from_secs(3 * ALIVE.as_secs());
+/// Time without a mark after which another writer's session counts as ended.
+const LOST_AFTER: Duration = Duration::from_secs(3 * ALIVE.as_secs());
 
 pub(super) async fn run(inner: Arc<Inner>) {
     let stop = inner.stop.clone();
     tokio::select! {
         () = stop.cancelled() => {}
-        () = Box::pin(tend(&inner)) => {}
+        () = Box::pin(maintain(&inner)) => {}
     }
 }
 
-async fn tend(inner: &Inner) {
+async fn maintain(inner: &Inner) {
     let mut checked = false;
     let mut counted = false;
-    let mut round = Instant::now();
+    let mut next_round = Instant::now();
     loop {
         if !checked {
             checked = match inner.store.has_its_key().await {
                 Ok(true) => true,
                 Ok(false) => {
                     inner.not_stored(&"the recordings that are there were made with another key");
-                    sleep(ROUND).await;
+                    sleep(MAINTENANCE_INTERVAL).await;
                     continue;
                 }
                 Err(error) => {
                     inner.not_stored(&error);
-                    sleep(TRY).await;
+                    sleep(PROBE_INTERVAL).await;
                     continue;
                 }
             };
             inner.stored();
         }
-        if round <= Instant::now() {
-            round = Instant::now() + ROUND;
+        if next_round <= Instant::now() {
+            next_round = Instant::now() + MAINTENANCE_INTERVAL;
             if let Err(error) = inner.close_lost().await {
                 warn!(%error, "sessions that were left open are not ended yet");
             }
@@ -67,9 +67,9 @@ async fn tend(inner: &Inner) {
                 counted = inner.count().await.is_ok();
             }
         }
-        sleep(TRY).await;
+        sleep(PROBE_INTERVAL).await;
         if !inner.is_healthy() {
-            match timeout(PATIENCE, inner.store.try_it()).await {
+            match timeout(PROBE_TIMEOUT, inner.store.try_it()).await {
                 Ok(Ok(())) => inner.stored(),
                 Ok(Err(error)) => inner.not_stored(&error),
                 Err(_) => inner.not_stored(&StoreError::Slow),
@@ -79,15 +79,15 @@ async fn tend(inner: &Inner) {
 }
 
 impl Inner {
-    /// Ends what engines left open that do not run any more: their sessions are over.
+    /// Ends the recordings that stopped engines left open.
     pub(super) async fn close_lost(&self) -> Result<(), StoreError> {
         for (project, id, ours, made) in self.store.marked().await? {
             let silent = Timestamp::now().duration_since(made);
-            let lost = ours || silent > SignedDuration::try_from(LOST).unwrap_or_default();
+            let lost = ours || silent > SignedDuration::try_from(LOST_AFTER).unwrap_or_default();
             if !lost || self.running.lock().contains_key(&id) {
                 continue;
             }
-            match self.close_one(&project, &id).await {
+            match self.close_session(&project, &id).await {
                 Ok(()) => info!(
                     project,
                     session = id,
@@ -99,7 +99,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn close_one(&self, project: &str, id: &str) -> Result<(), StoreError> {
+    async fn close_session(&self, project: &str, id: &str) -> Result<(), StoreError> {
         let mut stored = match self.store.get_session(project, id).await {
             Err(error) if error.is_missing() => return self.store.unmark(project, id).await,
             read => read?,
@@ -107,16 +107,16 @@ impl Inner {
         if !stored.ended {
             let mut reader = Reader::begin(&self.store, project, id, None).await?;
             let mut last = None;
-            let whole = loop {
+            let is_complete = loop {
                 match reader.next().await {
                     Ok(Some(records)) => last = records.last().map(|record| record.created_at),
                     Ok(None) => break true,
                     Err(Unreadable::Store(error)) => return Err(error),
-                    // What is wrong with it stays to be found.
+                    // The error stays visible to later readers.
                     Err(_) => break false,
                 }
             };
-            stored.head = whole.then(|| reader.head().clone());
+            stored.head = is_complete.then(|| reader.head().clone());
             stored.ended = true;
             interrupt(
                 &mut stored.session,
@@ -129,7 +129,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes sessions that began before the time for which they are kept.
+    /// Removes sessions that started before the retention period.
     pub(super) async fn remove_old(&self) -> Result<(), StoreError> {
         let Some(kept) = self.retention else {
             return Ok(());
@@ -141,7 +141,7 @@ impl Inner {
         let Ok(millis) = u64::try_from(before.as_millisecond()) else {
             return Ok(());
         };
-        // Ids sort by the time at which they were made.
+        // Ids sort by their time of creation.
         let first_kept = WebttySessionId::new(millis, [0; types::id::RANDOM_BYTES]);
         for project in self.store.projects().await? {
             let sessions = self.store.sessions(&project).await?;
@@ -162,7 +162,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Finds out what each project takes.
+    /// Counts the stored bytes of each project.
     pub(super) async fn count(&self) -> Result<(), StoreError> {
         for project in self.store.projects().await? {
             let bytes = self.store.bytes(&project).await?;

@@ -1,4 +1,4 @@
-//! Limits of what is stored, listed and searched, over a store in memory.
+//! Limits of storing, listing and searching, tested with a store in memory.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH))
 }
 
-/// What reads recordings, with nobody who looks after the place: time passes for readers alone.
+/// Recordings without maintenance: time passes for readers only.
 fn inner(objects: Arc<dyn ObjectStore>) -> Arc<Inner> {
     let config = config(RecordingPolicy::BestEffort);
     Arc::new(Inner::new(store(objects), &config, clock()))
@@ -112,7 +112,7 @@ fn over(number: u64) -> StoredSession {
     }
 }
 
-/// Stores so many sessions that are over, without records.
+/// Stores `count` ended sessions without records.
 async fn put_sessions(inner: &Inner, count: u64) {
     for number in 0..count {
         let stored = over(number);
@@ -124,7 +124,7 @@ fn output(text: &str) -> Entry {
     Entry::output(StreamType::Stdout, text.to_owned().into())
 }
 
-/// Stores a session that showed this.
+/// Stores a session that showed `text`.
 async fn put_recording(inner: &Inner, number: u64, text: &str) {
     inner
         .store
@@ -155,9 +155,9 @@ fn for_text(query: &str) -> Search {
     }
 }
 
-/// Strict recordings wait 15 seconds for the store and others 5; what takes longer is not stored.
+/// Strict recordings wait 15 seconds for the store and others 5; a slower write fails.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_hangs_is_waited_for_as_long_as_the_policy_says() {
+async fn the_policy_limits_the_wait_for_a_store_that_hangs() {
     use RecordingPolicy::{BestEffort, Strict};
 
     for (policy, seconds, pace, details) in [
@@ -195,9 +195,9 @@ async fn a_store_that_hangs_is_waited_for_as_long_as_the_policy_says() {
     }
 }
 
-/// The end of a session is tried to be stored for ten minutes.
+/// The end of a session is retried for ten minutes.
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_session_is_tried_to_be_stored_for_ten_minutes() {
+async fn storing_the_end_of_a_session_is_retried_for_ten_minutes() {
     for (minutes, ends) in [(9, true), (12, false)] {
         let objects = slow();
         let policy = RecordingPolicy::BestEffort;
@@ -224,19 +224,19 @@ async fn the_end_of_a_session_is_tried_to_be_stored_for_ten_minutes() {
 }
 
 #[tokio::test]
-async fn a_list_looks_at_5000_sessions_and_remembers_4096_at_most() {
+async fn a_list_reads_5000_sessions_and_caches_4096_at_most() {
     let inner = inner(Arc::new(InMemory::new()));
     put_sessions(&inner, 5001).await;
     let found = newest(&inner).await;
     assert_eq!(found.len(), 5000);
     assert_eq!(found[0].session.id, id(5000).to_string());
     assert_eq!(found[4999].session.id, id(1).to_string());
-    // All that was remembered was forgotten when there were as many as there may be.
+    // The cache is cleared when it reaches its limit.
     assert_eq!(inner.ended.lock().len(), 5000 - 4096);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_asks_for_16_objects_at_once() {
+async fn a_list_requests_16_objects_concurrently() {
     for (sessions, rounds) in [(32, 2), (33, 3)] {
         let objects = slow();
         let inner = inner(Arc::<ThrottledStore<_>>::clone(&objects));
@@ -276,7 +276,7 @@ async fn an_object_that_is_too_large_is_not_opened() {
 }
 
 #[tokio::test]
-async fn a_search_reads_500_sessions_and_says_where_it_goes_on() {
+async fn a_search_reads_500_sessions_and_returns_a_next_page() {
     let inner = inner(Arc::new(InMemory::new()));
     put_sessions(&inner, 501).await;
     let recorder = Recorder { inner: Some(inner) };
@@ -289,7 +289,7 @@ async fn a_search_reads_500_sessions_and_says_where_it_goes_on() {
     assert_eq!(answer.unwrap().next, None);
 }
 
-/// Runs a search on a thread of its own: the clock goes on where it waits.
+/// Runs a search on its own thread, because the clock advances while this waits.
 async fn run(work: Work, sessions: Vec<Arc<StoredSession>>) -> SearchAnswer {
     let (done, answer) = oneshot::channel();
     let runtime = Handle::current();
@@ -303,7 +303,7 @@ async fn run(work: Work, sessions: Vec<Arc<StoredSession>>) -> SearchAnswer {
 }
 
 #[tokio::test]
-async fn a_search_reads_256_mib_and_says_where_it_goes_on() {
+async fn a_search_reads_256_mib_and_returns_a_next_page() {
     let inner = inner(Arc::new(InMemory::new()));
     for number in 0..3 {
         put_recording(&inner, number, "text").await;
@@ -311,7 +311,7 @@ async fn a_search_reads_256_mib_and_says_where_it_goes_on() {
     for (read, next, hits) in [(13, None, 3), (12, Some(id(0)), 3), (8, Some(id(1)), 2)] {
         let sessions = newest(&inner).await;
         let mut work = Work::new(Arc::clone(&inner), PROJECT.to_owned(), for_text("text"));
-        // As if it had read the rest already.
+        // Simulates that the search has already read the rest.
         work.bytes = 256 * 1024 * 1024 - read;
         let answer = run(work, sessions).await;
         let next = next.map(|id| id.to_string());
@@ -320,7 +320,7 @@ async fn a_search_reads_256_mib_and_says_where_it_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_search_takes_ten_seconds_and_says_where_it_goes_on() {
+async fn a_search_takes_ten_seconds_and_returns_a_next_page() {
     for (seconds, next) in [(3, None), (4, Some(id(0))), (6, Some(id(1)))] {
         let objects = slow();
         let inner = inner(Arc::<ThrottledStore<_>>::clone(&objects));

@@ -1,4 +1,4 @@
-//! The task that stores one recording.
+//! Task that stores one recording.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,29 +16,28 @@ use super::{Inner, Meta};
 use crate::agents::random_bytes;
 use crate::config::RecordingPolicy;
 
-/// How old what waits becomes before it is stored.
-const FLUSH: Duration = Duration::from_secs(1);
+/// Maximum age of waiting entries before they are stored.
+const FLUSH_AFTER: Duration = Duration::from_secs(1);
 
-/// How long storing something may take. A session that is to go on without its recording waits less
-/// for it.
-fn patience(policy: RecordingPolicy) -> Duration {
+/// Time limit of one write. A session that may go on without its recording waits less.
+fn write_timeout(policy: RecordingPolicy) -> Duration {
     match policy {
         RecordingPolicy::Strict => Duration::from_secs(15),
         RecordingPolicy::BestEffort => Duration::from_secs(5),
     }
 }
 
-/// How often a session that goes on says so; see `tend`.
+/// Interval in which a running session renews its mark; see `tend`.
 pub(super) const ALIVE: Duration = Duration::from_mins(5);
 
-/// How long the end of a session is tried to be stored. After that the next start, or another look,
-/// finds that it has ended.
-const LAST_TRIES: Duration = Duration::from_mins(10);
+/// Time for which storing the end of a session is retried. After that, the next start or
+/// maintenance detects that the session has ended.
+const CLOSE_RETRY_TIME: Duration = Duration::from_mins(10);
 
-/// Between two of them, at most.
-const MAX_BETWEEN: Duration = Duration::from_secs(30);
+/// Longest interval between two retries.
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The end of a session that nobody told.
+/// End status of a session whose end was not reported.
 pub(super) const INTERRUPTED: &str = "interrupted";
 
 pub(super) struct Writer {
@@ -51,14 +50,14 @@ pub(super) struct Writer {
     segment: Segment,
 }
 
-/// The segment that is written to, as it is in the store.
+/// The current segment, as it is in the store.
 #[derive(Clone, Default)]
 struct Segment {
-    /// Number of its first record; 0 where there is none yet.
+    /// Number of its first record; 0 if there is none yet.
     first: u64,
-    /// Its records, a line each.
+    /// Its records, one per line.
     clear: Vec<u8>,
-    /// What it takes in the store.
+    /// Its size in the store.
     size: u64,
 }
 
@@ -97,10 +96,10 @@ impl Writer {
     }
 
     async fn begin(&self) -> Result<(), StoreError> {
-        let (store, patience) = (&self.inner.store, patience(self.inner.policy));
-        let marked = timeout(patience, store.mark(&self.project, &self.id)).await;
+        let (store, limit) = (&self.inner.store, write_timeout(self.inner.policy));
+        let marked = timeout(limit, store.mark(&self.project, &self.id)).await;
         marked.map_err(|_| StoreError::Slow)??;
-        let put = timeout(patience, store.put_session(&self.project, &self.stored)).await;
+        let put = timeout(limit, store.put_session(&self.project, &self.stored)).await;
         put.map_err(|_| StoreError::Slow)??;
         self.inner.stored();
         Ok(())
@@ -113,15 +112,15 @@ impl Writer {
                 () = self.queue.some() => {}
                 () = tokio::time::sleep_until(alive) => {
                     alive = Instant::now() + ALIVE;
-                    // Missed once is no harm: whoever looks waits for three.
+                    // One missed mark is harmless: maintenance waits for three.
                     let marking = self.inner.store.mark(&self.project, &self.id);
-                    timeout(patience(self.inner.policy), marking).await.ok();
+                    timeout(write_timeout(self.inner.policy), marking).await.ok();
                     continue;
                 }
             }
-            // More is to come, and one object for it all is enough.
+            // More entries will follow, and one object for all of them is enough.
             tokio::select! {
-                () = sleep(FLUSH) => {}
+                () = sleep(FLUSH_AFTER) => {}
                 () = self.queue.urgent() => {}
             }
             let Batch { entries, lost, end } = self.queue.take();
@@ -143,7 +142,7 @@ impl Writer {
         }
     }
 
-    /// Makes records of entries, and stores as many at once as a segment takes.
+    /// Makes records of entries, and stores as many at a time as fit into a segment.
     async fn store(
         &mut self,
         entries: VecDeque<(Entry, Timestamp)>,
@@ -165,7 +164,7 @@ impl Writer {
             let next = fill(self.chain.clone(), begun, &waiting)
                 .map_err(|error| missed(error.into(), &waiting))?;
             let next = match next {
-                // The segment that was begun has no room for this one.
+                // The current segment has no room for this record.
                 ExtendedSegment { taken: 0, .. } => {
                     fill(self.chain.clone(), Segment::default(), &waiting)
                         .map_err(|error| missed(error.into(), &waiting))?
@@ -175,18 +174,18 @@ impl Writer {
             if let Err(error) = self.put(next.chain, next.segment).await {
                 return Err(missed(error, &waiting));
             }
-            // An entry alone is smaller than a segment; this is so that nothing goes round for ever.
+            // An entry alone is smaller than a segment. This guards against an endless loop.
             waiting.drain(..next.taken.max(1).min(waiting.len()));
         }
         Ok(())
     }
 
-    /// From here on the chain is what is stored.
+    /// Stores a segment. From here on `chain` is the chain of the stored records.
     async fn put(&mut self, chain: Chain, mut segment: Segment) -> Result<(), StoreError> {
         let (first, clear) = (segment.first, &segment.clear);
         let same = self.segment.first == first;
         if clear.is_empty() || (same && self.segment.clear.len() == clear.len()) {
-            // There was no room for any of it.
+            // None of the entries fitted.
             self.chain = chain;
             return Ok(());
         }
@@ -194,7 +193,7 @@ impl Writer {
             .inner
             .store
             .put_segment(&self.project, &self.id, first, clear);
-        let put = timeout(patience(self.inner.policy), putting).await;
+        let put = timeout(write_timeout(self.inner.policy), putting).await;
         segment.size = put.map_err(|_| StoreError::Slow)??;
         let before = if same { self.segment.size } else { 0 };
         self.inner.usage.change(&self.project, before, segment.size);
@@ -204,7 +203,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Stores how the session ended, and the end of its chain.
+    /// Stores the end of the session, and the end of its chain.
     async fn close(&mut self, end: End) {
         self.stored.ended = true;
         match end {
@@ -214,10 +213,10 @@ impl Writer {
                 interrupt(&mut self.stored.session, at);
             }
         }
-        let until = Instant::now() + LAST_TRIES;
+        let until = Instant::now() + CLOSE_RETRY_TIME;
         let mut between = Duration::from_millis(500);
         loop {
-            let Err(error) = self.try_to_close().await else {
+            let Err(error) = self.try_close().await else {
                 return;
             };
             self.inner.not_stored(&error);
@@ -230,26 +229,26 @@ impl Writer {
                 () = sleep(between) => {}
                 () = self.inner.stop.cancelled() => {}
             }
-            between = (between * 2).min(MAX_BETWEEN);
+            between = (between * 2).min(MAX_RETRY_INTERVAL);
         }
     }
 
-    async fn try_to_close(&mut self) -> Result<(), StoreError> {
+    async fn try_close(&mut self) -> Result<(), StoreError> {
         if self.chain.has_gap() && self.queue.is_recorded() {
-            self.say_that_there_is_a_gap().await?;
+            self.record_gap().await?;
         }
         self.stored.head = Some(self.chain.head().clone());
-        let (store, patience) = (&self.inner.store, patience(self.inner.policy));
-        let put = timeout(patience, store.put_session(&self.project, &self.stored)).await;
+        let (store, limit) = (&self.inner.store, write_timeout(self.inner.policy));
+        let put = timeout(limit, store.put_session(&self.project, &self.stored)).await;
         put.map_err(|_| StoreError::Slow)??;
-        let unmarked = timeout(patience, store.unmark(&self.project, &self.id)).await;
+        let unmarked = timeout(limit, store.unmark(&self.project, &self.id)).await;
         unmarked.map_err(|_| StoreError::Slow)??;
         self.inner.stored();
         Ok(())
     }
 
-    /// What was lost last has no record after it that would say so.
-    async fn say_that_there_is_a_gap(&mut self) -> Result<(), StoreError> {
+    /// The last lost entries have no record after them that would report the gap.
+    async fn record_gap(&mut self) -> Result<(), StoreError> {
         let nothing = Entry::internal(
             types::webtty::RecordType::RecordingState,
             None,
@@ -260,17 +259,17 @@ impl Writer {
     }
 }
 
-/// Entries that were not stored, and why.
+/// Entries that were not stored, and the error.
 struct UnstoredEntries {
     entries: u64,
     error: StoreError,
 }
 
-/// A segment with more in it, and the chain that it ends.
+/// A segment with additional records, and the chain up to them.
 struct ExtendedSegment {
     chain: Chain,
     segment: Segment,
-    /// How many entries are in it, or have no place in the recording.
+    /// Number of entries that are in it, or that are not recorded.
     taken: usize,
 }
 
@@ -281,7 +280,7 @@ fn fill(
 ) -> Result<ExtendedSegment, serde_json::Error> {
     let mut taken = 0;
     'entries: for (entry, at) in waiting {
-        // The first record may be of a gap; then the entry is still to come.
+        // The first record may report a gap; then the entry is still to be added.
         let mut again = true;
         while again {
             let Some(record) = chain.next(entry.clone(), *at, random_bytes()) else {
@@ -307,7 +306,7 @@ fn fill(
     })
 }
 
-/// A session as it is kept: nothing about it is so right now.
+/// The session as it is stored: without its live state.
 fn at_rest(mut session: api::webtty::Session) -> api::webtty::Session {
     session.live = api::webtty::SessionLive {
         available: false,
@@ -319,7 +318,7 @@ fn at_rest(mut session: api::webtty::Session) -> api::webtty::Session {
     session
 }
 
-/// Says that a session ended without anybody telling how.
+/// Marks a session as ended without a reported end.
 pub(super) fn interrupt(session: &mut api::webtty::Session, at: Timestamp) {
     session.status = SessionStatus::Errored;
     session.ended_at.get_or_insert(format!("{at:.3}"));

@@ -15,7 +15,7 @@ use types::query_credential::{COMPAT_NAMES, NAMES};
 use super::{community, tunnel};
 use crate::support::{CREATE, NOW, STREAMS, auth, keyring, pat, signed, token};
 
-/// A visit from 192.0.2.7 with what is set.
+/// A visit from 192.0.2.7 with the given credentials.
 #[derive(Default)]
 struct Visit<'a> {
     bearer: Option<&'a str>,
@@ -41,7 +41,7 @@ impl Visit<'_> {
     }
 }
 
-/// What a community engine decides on.
+/// The grounds on which a community engine decides.
 fn with_grounds<T>(judge: impl FnOnce(AuthContext<'_>) -> T) -> T {
     judge(AuthContext {
         tokens: &Tokens::new(keyring()),
@@ -55,12 +55,12 @@ fn connection(tunnel: &LiveTunnel<()>, peer: IpAddr) -> Decision {
     with_grounds(|grounds| decide_connection(tunnel, VisitorInfo::at(peer), grounds))
 }
 
-/// Status and code of a refusal; 200 where it is none.
+/// Status and code of a refusal, or 200 if the visit is allowed.
 fn told(decision: &Decision) -> (u16, &'static str) {
     match &decision.outcome {
         Outcome::Allow(_) => (200, ""),
         Outcome::Refuse(problem) => {
-            assert!(decision.reason.is_some(), "the log wants a reason");
+            assert!(decision.reason.is_some(), "the log needs a reason");
             (problem.status, problem.code)
         }
         Outcome::SignIn | Outcome::Challenge => (302, ""),
@@ -77,12 +77,12 @@ fn allowed(decision: Decision) -> Admission {
 fn form(proof: Option<Proof>) -> TokenForm {
     match proof {
         Some(Proof::Token { form, .. }) => form,
-        other => panic!("{other:?} is no token"),
+        other => panic!("{other:?} is not a token"),
     }
 }
 
 #[test]
-fn a_public_tunnel_takes_everybody_and_touches_nothing() {
+fn a_public_tunnel_allows_everyone_and_leaves_the_request_unchanged() {
     let public = tunnel(json!({}));
     let decision = Visit {
         bearer: Some("application data"),
@@ -95,7 +95,7 @@ fn a_public_tunnel_takes_everybody_and_touches_nothing() {
     assert!(allowed.proof.is_none() && allowed.query.is_none() && allowed.path.is_none());
     assert!(
         !allowed.strip_authorization,
-        "without token authentication it is the application's"
+        "without token authentication it belongs to the application"
     );
 }
 
@@ -119,7 +119,7 @@ fn ed_1_the_reserved_parameter_never_reaches_an_upstream_even_of_a_public_tunnel
 }
 
 #[test]
-fn a_private_tunnel_is_not_there_for_visitors() {
+fn visitors_cannot_reach_a_private_tunnel() {
     let private = tunnel(json!({"publish": false, "name": "db"}));
     assert_eq!(
         told(&Visit::default().judge(&private)),
@@ -130,7 +130,7 @@ fn a_private_tunnel_is_not_there_for_visitors() {
 }
 
 #[test]
-fn trusted_ips_come_before_everything() {
+fn trusted_ips_are_checked_first() {
     let guarded =
         tunnel(json!({"trusted_ips": ["192.0.2.0/28", "2001:db8::/32"], "token_auth": true}));
     let good = token(&pat());
@@ -156,7 +156,7 @@ fn trusted_ips_come_before_everything() {
                 ..Visit::default()
             }
             .judge(&guarded);
-            assert_eq!(bad.rule, Rule::TrustedIps, "a stranger learns nothing else");
+            assert_eq!(bad.rule, Rule::TrustedIps, "an untrusted address gets no other information");
         }
     }
     let raw = tunnel(json!({"protocol": "tls", "trusted_ips": ["192.0.2.0/28"]}));
@@ -210,7 +210,7 @@ fn ed_1_ed_1a_ed_1b_the_edge_credential() {
             None,
             (401, "invalid_token", Rule::Token),
         ),
-        // ED-1b: what is wrong with the query credential is never mended by a good bearer.
+        // ED-1b: a valid bearer never repairs an invalid query credential.
         (
             "foreign query",
             Some(&good),
@@ -269,7 +269,7 @@ fn ed_1_ed_1a_ed_1b_the_edge_credential() {
         let (status, code) = told(&decision);
         assert_eq!((status, code, decision.rule), expected, "{case}");
     }
-    // ED-1a: the query credential is cut out, byte for byte, and the header is data.
+    // ED-1a: the query credential is removed, byte for byte. The header is data.
     let decision = Visit {
         bearer: Some("application data"),
         query: Some(&good_query),
@@ -290,7 +290,7 @@ fn ed_1_ed_1a_ed_1b_the_edge_credential() {
     );
     assert!(
         by_header.strip_authorization,
-        "what served as the credential does not travel on"
+        "the credential is not forwarded"
     );
     assert_eq!(by_header.query, None);
     let proof = by_header.proof.unwrap();
@@ -400,7 +400,7 @@ fn ed_1c_types_permissions_and_boundaries() {
 
 /// ED-7.
 #[test]
-fn ed_7_the_path_is_judged_as_the_upstream_will_see_it() {
+fn ed_7_the_path_is_checked_as_the_upstream_will_see_it() {
     let guarded = tunnel(json!({"token_auth": true}));
     let resources = json!({"tunnels": {"scopes": {"tunnels": {"connect": {"params": {"path": {"regex": "/api/.*"}}}}}}});
     let bearer = token(&auth(
@@ -439,10 +439,10 @@ fn ed_7_the_path_is_judged_as_the_upstream_will_see_it() {
             Ok(forwarded) => {
                 let path = allowed(decision)
                     .path
-                    .expect("what was judged is what is forwarded");
+                    .expect("the checked path is the forwarded path");
                 assert_eq!(path.as_str(), forwarded);
             }
-            // A question mark is no part of a path; whoever passes one is refused all the same.
+            // A question mark is never part of a path. A path with one is refused.
             Err(_) if path.contains('?') => assert_eq!(told(&decision).0, 403),
             Err(rule) => {
                 assert_eq!(
@@ -453,7 +453,7 @@ fn ed_7_the_path_is_judged_as_the_upstream_will_see_it() {
             }
         }
     }
-    // Without a boundary of paths nothing is normalised.
+    // Without a path boundary nothing is normalised.
     let free = token(&pat());
     let decision = Visit {
         bearer: Some(&free),
@@ -466,7 +466,7 @@ fn ed_7_the_path_is_judged_as_the_upstream_will_see_it() {
 
 /// EN-11.
 #[test]
-fn en_11_a_guard_that_cannot_be_kept_lets_nobody_through() {
+fn en_11_a_guard_that_cannot_be_enforced_refuses_every_visitor() {
     for guard in [
         json!({"svc_auth": true}),
         json!({"challenge_mode": true}),

@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::support::{NOW, auth, keyring, pat, signed, token};
 
 #[test]
-fn a_verdict_is_found_again_until_the_token_expires() {
+fn a_verification_is_cached_until_the_token_expires() {
     let tokens = Tokens::new(keyring());
     let text = token(&auth(NOW, 60, json!({})));
     let first = tokens.verify(&text, NOW).unwrap();
@@ -34,7 +34,7 @@ fn a_verdict_is_found_again_until_the_token_expires() {
 }
 
 #[test]
-fn two_secrets_are_valid_during_a_rotation_and_the_old_ones_verdicts_end_with_it() {
+fn two_secrets_are_valid_during_a_rotation_and_cached_tokens_of_the_old_one_end_with_it() {
     let next = "the next secret, of at least 32 bytes";
     let both = keyring().with_secret(&Secret::new(next)).unwrap();
     let tokens = Tokens::new(both);
@@ -47,13 +47,13 @@ fn two_secrets_are_valid_during_a_rotation_and_the_old_ones_verdicts_end_with_it
     assert!(changes.has_changed().unwrap());
     assert!(
         tokens.verify(&old, NOW).is_err(),
-        "cached a moment ago, no longer good"
+        "cached a moment ago, no longer valid"
     );
     assert!(tokens.verify(&new, NOW).is_ok());
 }
 
 #[test]
-fn a_revoked_token_is_refused_at_once_though_cached() {
+fn a_revoked_token_is_refused_immediately_though_cached() {
     let tokens = Tokens::new(keyring());
     let text = token(&pat());
     tokens.verify(&text, NOW).unwrap();
@@ -73,7 +73,7 @@ fn more_tokens_than_the_cache_holds_are_all_verified() {
     assert!(tokens.verify(&text(0), NOW).is_ok());
 }
 
-/// A key server: `/jwks` answers what `document` holds at the time.
+/// A key server. `/jwks` returns the current `document`.
 struct KeyServer {
     address: SocketAddr,
     document: Arc<parking_lot::Mutex<(StatusCode, String)>>,
@@ -122,7 +122,7 @@ fn signed_by(key: &Ed25519KeyPair, kid: &str, claims: &Value) -> String {
 }
 
 #[tokio::test]
-async fn keys_of_a_jwks_stand_beside_the_configured_ones_and_outlive_failures() {
+async fn keys_of_a_jwks_add_to_the_configured_ones_and_survive_failures() {
     let (old, new) = (
         Ed25519KeyPair::generate().unwrap(),
         Ed25519KeyPair::generate().unwrap(),
@@ -139,7 +139,7 @@ async fn keys_of_a_jwks_stand_beside_the_configured_ones_and_outlive_failures() 
     let verdict = tokens.verify(&by_old, NOW).unwrap();
     assert!(tokens.verify(&token(&pat()), NOW).is_ok() && tokens.verify(&by_new, NOW).is_err());
 
-    // The same document again changes nothing, not even a cached verdict.
+    // Loading the same document again changes nothing and keeps cached verifications.
     source.refresh(&tokens).await.unwrap();
     assert!(Arc::ptr_eq(&verdict, &tokens.verify(&by_old, NOW).unwrap()));
 
@@ -152,7 +152,7 @@ async fn keys_of_a_jwks_stand_beside_the_configured_ones_and_outlive_failures() 
         assert!(source.refresh(&tokens).await.is_err());
         assert!(
             tokens.verify(&by_old, NOW).is_ok(),
-            "the known keys stay in force"
+            "the known keys stay effective"
         );
     }
 
@@ -162,13 +162,13 @@ async fn keys_of_a_jwks_stand_beside_the_configured_ones_and_outlive_failures() 
     );
     source.refresh(&tokens).await.unwrap();
     assert!(tokens.verify(&by_old, NOW).is_err() && tokens.verify(&by_new, NOW).is_ok());
-    // A reload of the configured keys keeps what was fetched.
+    // Reloading the configured keys keeps the fetched keys.
     tokens.replace_keys(Keyring::new()).unwrap();
     assert!(tokens.verify(&by_new, NOW).is_ok() && tokens.verify(&token(&pat()), NOW).is_err());
 }
 
 #[tokio::test]
-async fn a_key_set_is_fetched_at_once_and_until_the_engine_stops() {
+async fn a_key_set_is_fetched_immediately_and_until_the_engine_stops() {
     let key = Ed25519KeyPair::generate().unwrap();
     let server = KeyServer::start(json!({"keys": [jwk(&key, "k")]}).to_string()).await;
     let tokens = Tokens::new(Keyring::new());
@@ -186,7 +186,7 @@ async fn a_key_set_is_fetched_at_once_and_until_the_engine_stops() {
 }
 
 #[tokio::test]
-async fn keys_come_from_an_https_address_or_loopback_and_from_nowhere_else() {
+async fn keys_are_only_fetched_from_https_or_loopback() {
     for refused in [
         "http://keys.example/jwks",
         "ftp://localhost/",
@@ -215,7 +215,8 @@ async fn keys_come_from_an_https_address_or_loopback_and_from_nowhere_else() {
     assert!(matches!(redirected, Err(JwksError::Status(307))));
 }
 
-/// A token of an unknown key has the set fetched again, and many have it fetched once in 30 seconds.
+/// A token with an unknown key id triggers a new fetch of the key set. Many such tokens trigger
+/// only one fetch in 30 seconds.
 async fn tokens_of_unknown_keys_cause_a_fetch_in_30_seconds() {
     let (known, unknown) = (
         Ed25519KeyPair::generate().unwrap(),
@@ -256,7 +257,7 @@ async fn tokens_of_unknown_keys_cause_a_fetch_in_30_seconds() {
     fresh.await.unwrap();
 }
 
-/// A server that takes the request and says nothing is as good as down.
+/// A server that accepts the request and does not answer counts as down.
 async fn a_key_server_that_does_not_answer_is_given_up() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -269,9 +270,9 @@ async fn a_key_server_that_does_not_answer_is_given_up() {
     assert!(tokens.verify(&token(&pat()), NOW).is_ok());
 }
 
-/// Both at once, since each takes its time.
+/// Both cases run together, since each takes its time.
 #[tokio::test]
-async fn a_key_server_is_asked_seldom_and_not_waited_for() {
+async fn a_key_server_is_queried_seldom_and_requests_do_not_wait_for_it() {
     tokio::join!(
         Box::pin(tokens_of_unknown_keys_cause_a_fetch_in_30_seconds()),
         Box::pin(a_key_server_that_does_not_answer_is_given_up()),

@@ -1,4 +1,4 @@
-//! What agents and diallers may do (EN-7).
+//! Permissions of agents and dialling clients (EN-7).
 
 use std::sync::Arc;
 

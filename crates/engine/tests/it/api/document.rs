@@ -1,4 +1,4 @@
-//! The document, and the spellings that only `compat.rstream` knows.
+//! The OpenAPI document, and the spellings that only `compat.rstream` supports.
 
 use engine::live::LiveLimits;
 use serde_json::json;
@@ -27,7 +27,7 @@ async fn en_6_the_document_needs_no_credential() {
 }
 
 #[tokio::test]
-async fn the_other_brands_spellings_are_for_those_who_ask() {
+async fn the_spellings_of_the_other_brand_are_opt_in() {
     let tunnel = json!({"name": "web", "svc_auth": false});
     for compat in [false, true] {
         let api = TestApi::with(manual_clock(), LiveLimits::default(), compat).await;

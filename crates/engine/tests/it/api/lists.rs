@@ -1,10 +1,10 @@
-//! The lists, their filters, and what a boundary leaves of them.
+//! The lists, their filters, and their contents under a boundary.
 
 use serde_json::{Value, json};
 
 use crate::support::{NOW, TestApi, auth, names};
 
-/// Three clients and four tunnels that differ in every field that a filter can name.
+/// Three clients and four tunnels that differ in every filterable field.
 fn inhabit(api: &TestApi) -> Vec<String> {
     let ann = api.client(
         "ann",
@@ -56,7 +56,7 @@ async fn en_1_lists_are_bare_arrays_of_flat_objects_oldest_first() {
     assert_eq!(
         nothing_told,
         ["id", "project_id", "status", "user_id"],
-        "what has no value is left out"
+        "fields without a value are omitted"
     );
     let (status, tunnels) = api.json("/api/tunnels").await;
     assert_eq!(status, 200);
@@ -211,7 +211,7 @@ async fn en_2_bad_params_are_refused_and_the_key_is_named() {
 
 /// EN-2.
 #[tokio::test]
-async fn en_2_params_that_are_no_json_object_are_refused() {
+async fn en_2_params_that_are_not_a_json_object_are_refused() {
     let api = TestApi::start().await;
     let long = format!("params=%7B%22limit%22%3A{}1%7D", "%20".repeat(17 * 1024));
     for query in [
@@ -233,7 +233,7 @@ async fn en_2_params_that_are_no_json_object_are_refused() {
 }
 
 #[tokio::test]
-async fn one_tunnel_is_found_by_its_id_alone() {
+async fn a_tunnel_is_found_by_its_id_only() {
     let api = TestApi::start().await;
     let ids = inhabit(&api);
     let (status, tunnel) = api.json(&format!("/api/tunnels/{}", ids[2])).await;
@@ -259,12 +259,12 @@ async fn one_tunnel_is_found_by_its_id_alone() {
             &format!("/api/tunnels/{}", ids[2]),
         )
         .await;
-    assert_eq!(status, 404, "not shown is not there");
+    assert_eq!(status, 404, "hidden tunnels are not found");
 }
 
 /// EN-7.
 #[tokio::test]
-async fn en_7_a_boundary_cuts_the_lists() {
+async fn en_7_a_boundary_restricts_the_lists() {
     let api = TestApi::start().await;
     inhabit(&api);
     let list = |scope: Value| {
@@ -297,7 +297,7 @@ async fn en_7_a_boundary_cuts_the_lists() {
     assert_eq!(
         (status, clients),
         (200, json!([])),
-        "a boundary of tunnels shows no clients"
+        "a tunnel boundary hides all clients"
     );
     let (_, clients) = api.json_as(&list(json!(true)), "/api/clients").await;
     assert_eq!(clients.as_array().unwrap().len(), 3);

@@ -1,4 +1,4 @@
-//! Limits on the memory that clients of the Engine API can make an engine hold.
+//! Limits on the memory that Engine API clients can occupy in an engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use wire::message::TunnelProperties;
 
 use crate::wired::{self, PlainAgent};
 
-/// The smallest budget that can be configured is 8 MiB. This is more than half a MiB in a list.
+/// The smallest configurable budget is 8 MiB. A list of these tunnels takes more than half a MiB.
 const TUNNELS: usize = 10;
 
 async fn inhabit(engine: &TestEngine) -> PlainAgent {
@@ -40,7 +40,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// A client that takes 64 KiB of its answers, all together, and the rest when it says so.
+    /// A client that reads 64 KiB of all its answers together, and the rest only on demand.
     async fn connect(engine: &TestEngine) -> Self {
         let config: Arc<_> = engine.ca().client(&["h2"]);
         let stream = engine.visitor().connect(engine.host(), &config).await;
@@ -65,7 +65,7 @@ impl Reader {
         within("answer", answer).await.unwrap()
     }
 
-    /// Asks until an answer is refused; those before are unread.
+    /// Sends requests until one is refused. The earlier answers stay unread.
     async fn exhaust(&self, path: &str) -> Vec<http::Response<h2::RecvStream>> {
         let mut unread = Vec::new();
         for _ in 0..50 {
@@ -81,19 +81,19 @@ impl Reader {
     }
 }
 
-/// Lists and snapshots that clients ask for and do not read are bounded, in bytes.
+/// The bytes of requested but unread lists and snapshots are limited.
 #[tokio::test]
-async fn answers_that_nobody_reads_have_a_limit() {
+async fn unread_answers_have_a_limit() {
     let engine = TestEngine::start_with("limits: {max_buffered_bytes: 16777216}").await;
     let _agent = inhabit(&engine).await;
     let reader = Reader::connect(&engine).await;
     for path in ["/api/tunnels", "/api/sse"] {
         let unread = reader.exhaust(path).await;
         assert!((8..16).contains(&unread.len()), "{path}: {}", unread.len());
-        // Small answers are for everybody still.
+        // Small answers are still served.
         assert_eq!(reader.get("/api/auth").await.status(), 204);
         drop(unread);
-        // The engine notices the resets one by one.
+        // The engine processes the resets one at a time.
         let room = async {
             loop {
                 let list = reader.get("/api/tunnels").await;
@@ -116,9 +116,9 @@ async fn answers_that_nobody_reads_have_a_limit() {
     }
 }
 
-/// A client that does not read a list, or the first event of a stream, loses it.
+/// A client that does not read a list, or the first event of a stream, loses its stream.
 #[tokio::test]
-async fn an_answer_that_is_not_read_ends() {
+async fn an_unread_answer_is_aborted() {
     let engine = TestEngine::start_with("timeouts: {visitor_stall_seconds: 1}").await;
     let _agent = inhabit(&engine).await;
     let reader = Reader::connect(&engine).await;

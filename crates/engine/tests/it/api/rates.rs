@@ -1,5 +1,4 @@
-//! How many requests a credential and a project may send, and a source with tokens that are not
-//! valid.
+//! Request limits per credential, per project, and per source that sends invalid tokens.
 
 use ::api::engine::{AUTH, Access, Method, OPERATIONS};
 use serde_json::json;
@@ -10,7 +9,7 @@ use crate::world::{A, World};
 const LIMITS: &str = "limits: {credential_requests_per_minute: 10, \
                       project_requests_per_minute: 12, invalid_tokens_per_minute: 10}";
 
-/// Somebody who asks the Engine API over one connection.
+/// A client that uses the Engine API over one connection.
 struct Caller {
     connection: RawVisitor,
     host: String,
@@ -34,7 +33,7 @@ impl Caller {
         self.ask("GET", AUTH, token).await.status
     }
 
-    /// Sends what the credential may still send, and returns how much that was.
+    /// Sends all requests that the credential has left, and returns their number.
     async fn exhaust(&mut self, token: &str) -> usize {
         for sent in 0..100 {
             match self.status(token).await {
@@ -46,9 +45,10 @@ impl Caller {
     }
 }
 
-/// Every operation that knows its caller has the limit, whoever adds it.
+/// The limit covers every operation that authenticates its caller, including operations added
+/// later.
 #[tokio::test]
-async fn no_operation_is_beyond_the_limit() {
+async fn no_operation_bypasses_the_rate_limit() {
     let engine = TestEngine::start_with(LIMITS).await;
     let host = engine.host();
     let mut caller = Caller {
@@ -77,7 +77,7 @@ async fn no_operation_is_beyond_the_limit() {
     }
 }
 
-/// A credential leaves room for others of its project, and those who are not of the project take
+/// One credential cannot use up the limit of its project. Credentials of other projects take
 /// nothing from it.
 #[tokio::test]
 async fn all_credentials_of_a_project_share_a_limit() {
@@ -103,17 +103,17 @@ async fn all_credentials_of_a_project_share_a_limit() {
     let state = answer.header("ratelimit").unwrap();
     assert!(state.contains(r#""credential";r=9;t="#), "{state}");
     assert!(state.contains(r#""project";r=11;t="#), "{state}");
-    // A bucket fills by one in 5 or 6 s.
+    // A bucket gains one token in 5 or 6 s.
     let first = caller.exhaust(&world.token).await;
     assert!((9..11).contains(&first), "{first}");
     let rest = caller.exhaust(&second).await;
     assert!((12 - 1 - first..10).contains(&rest), "{rest}");
 }
 
-/// A source that tries tokens is refused without a verification; what was verified before is still
-/// accepted from there, and what comes from elsewhere anyway.
+/// A source that tries many tokens is refused without verification. Tokens verified earlier are
+/// still accepted from there, and tokens from other sources are not affected.
 #[tokio::test]
-async fn a_source_with_bad_tokens_is_not_listened_to() {
+async fn a_source_with_bad_tokens_is_refused_without_verification() {
     let world = World::with(LIMITS).await;
     let (_, unknown) = world.platform.add_pat("usr_ann");
     world.engine.informed().await;

@@ -1,4 +1,4 @@
-//! What is refused, to whom, and in which order.
+//! Refusals of the Engine API, their recipients and the order of the checks.
 
 use ::api::engine::{Access, Method as Calls, OPERATIONS};
 use http::Method;
@@ -8,7 +8,7 @@ use crate::support::{CREATE, NOW, READ, STREAMS, TestApi, auth, pat, signed, tok
 
 /// EN-1a.
 #[tokio::test]
-async fn en_1a_what_is_not_a_route_is_a_json_404_and_a_wrong_method_a_405() {
+async fn en_1a_an_unknown_route_is_a_json_404_and_a_wrong_method_a_405() {
     let api = TestApi::start().await;
     for path in [
         "/",
@@ -92,7 +92,7 @@ fn method_of(method: Calls) -> Method {
     }
 }
 
-/// A path of an operation with its parameters filled in.
+/// The path of an operation with its parameters filled in.
 fn path_of(operation: &str) -> String {
     operation
         .replace("{id}", "tun_01h455vb4pex5vsknk084sn02q")
@@ -100,13 +100,13 @@ fn path_of(operation: &str) -> String {
         .replace("{request_id}", "wtc_01h455vb4pex5vsknk084sn02q")
 }
 
-/// A body that each operation with one takes.
+/// A body that every operation with a body accepts.
 const BODY: &str = r#"{"participant_id": "wtp_01h455vb4pex5vsknk084sn02q"}"#;
 const ANSWER: &str = r#"{"action": "refuse"}"#;
 
-/// EN-7 over the document itself: an operation that is added without a check fails here.
+/// EN-7 for every operation of the document. An operation that is added without a check fails here.
 #[tokio::test]
-async fn en_7_every_operation_asks_for_what_the_document_says() {
+async fn en_7_every_operation_requires_the_documented_permission() {
     let api = TestApi::start().await;
     let reads = [
         READ,
@@ -162,7 +162,7 @@ async fn en_7_every_operation_asks_for_what_the_document_says() {
             let case = format!("{} with {name}", operation.id);
             match (operation.access, *name) {
                 (Access::Public, _) => assert_eq!(status, 200, "{case}"),
-                // Without an upgrade there is no stream to show a grant on.
+                // Without an upgrade there is no stream on which a grant could be shown.
                 (Access::Granted, "none" | "foreign project") => assert_eq!(status, 426, "{case}"),
                 (_, "none") => {
                     assert_eq!(status, 401, "{case}");
@@ -181,12 +181,13 @@ async fn en_7_every_operation_asks_for_what_the_document_says() {
                 }
                 (Access::Granted, _) => assert_eq!(status, 403, "{case}"),
                 (Access::Authenticated, _) => assert!(matches!(status, 200 | 204), "{case}"),
-                // It sees no tunnel, so this one is not there for it.
+                // The token sees no tunnel, so this tunnel does not exist for it.
                 (Access::Permitted(..), "foreign project") if operation.path.contains('{') => {
                     assert_eq!(status, 404, "{case}");
                 }
                 (Access::Permitted(permission, _), _) => {
-                    // A WebSocket route that is asked without an upgrade still asks who it is first.
+                    // A WebSocket route that is requested without an upgrade still authenticates
+                    // first.
                     let expected = if operation.path == "/api/websocket" && *name != "weak" {
                         426
                     } else {
@@ -212,7 +213,7 @@ async fn en_7_every_operation_asks_for_what_the_document_says() {
 
 /// EN-5.
 #[tokio::test]
-async fn en_5_the_query_is_no_credential_outside_the_streams() {
+async fn en_5_query_credentials_only_work_on_streams() {
     let api = TestApi::start().await;
     let good = token(&auth(NOW, 60, json!({"permissions": [READ]})));
     for path in [
@@ -229,9 +230,9 @@ async fn en_5_the_query_is_no_credential_outside_the_streams() {
             .unwrap();
         assert_eq!(response.status(), 401, "{path}");
         let problem: Value = response.json().await.unwrap();
-        assert_eq!(problem["code"], "unauthenticated", "not even looked at");
+        assert_eq!(problem["code"], "unauthenticated", "the credential is not read");
     }
-    // ED-1d: no credential there, so a bad one harms nobody either.
+    // ED-1d: query credentials are not read there, so a bad one does no harm.
     let response = api
         .get("/api/tunnels?svc.token=bad&svc.token=")
         .send()

@@ -1,4 +1,4 @@
-//! Challenges (ED-6): the way through, and who is not in for one.
+//! Challenges (ED-6): how a browser passes one, and requests that are refused instead.
 
 use aws_lc_rs::digest;
 use client::Properties;
@@ -30,7 +30,7 @@ fn solve(page: &str) -> String {
     format!("{}?puzzle={puzzle}&number={number}", fact(page, "answer"))
 }
 
-/// Opens a page and follows to the challenge.
+/// Opens a page and follows the redirect to the challenge.
 async fn page(site: &Site, target: &str) -> Answer {
     let answer = site.open(target, &Jar::default()).await;
     assert_eq!(answer.status, 302);
@@ -46,7 +46,7 @@ async fn page(site: &Site, target: &str) -> Answer {
 
 /// ED-6.
 #[tokio::test]
-async fn ed_6_a_browser_works_and_comes_to_the_service() {
+async fn ed_6_a_browser_solves_the_challenge_and_reaches_the_service() {
     let site = Site::start(challenged()).await;
     let page = page(&site, "/a?b=%20c").await;
     let policy = page.header("content-security-policy").unwrap();
@@ -57,7 +57,7 @@ async fn ed_6_a_browser_works_and_comes_to_the_service() {
     let text = page.text();
     assert!(
         !text.contains("src=") && !text.contains("http://"),
-        "nothing of a third party"
+        "no third-party content"
     );
     let home = format!("https://{}/a?b=%20c", site.host());
     assert_eq!(fact(text, "target"), home);
@@ -69,7 +69,7 @@ async fn ed_6_a_browser_works_and_comes_to_the_service() {
     assert!(jar.has("__Host-svc_challenge"));
     assert_eq!(site.service.accepted(), 0);
     let again = site.send("POST", &target, "Content-Length: 0\r\n").await;
-    assert_eq!(again.status, 403, "a puzzle is good once");
+    assert_eq!(again.status, 403, "a puzzle is valid once");
 
     let answer = site.open("/a?b=%20c", &jar).await;
     assert_eq!(answer.status, 200);
@@ -78,10 +78,10 @@ async fn ed_6_a_browser_works_and_comes_to_the_service() {
         "the edge's cookie stays"
     );
     assert_eq!(answer.json()["target"], "/a?b=%20c");
-    // Whoever passed may do all that a browser does.
+    // A visitor that passed may send every kind of request that a browser sends.
     let post = format!("{}Content-Length: 0\r\n", jar.field());
     assert_eq!(site.send("POST", "/", &post).await.status, 200);
-    // A page that is left open is not worked for twice.
+    // A page that stays open does not solve a second challenge.
     let location = site.open("/x", &Jar::default()).await;
     let location = location.header("location").unwrap().to_owned();
     let answer = site.open(&location, &jar).await;
@@ -92,9 +92,9 @@ async fn ed_6_a_browser_works_and_comes_to_the_service() {
     );
 }
 
-/// ED-6: a challenge is for pages; the rest is told, and a token passes it by.
+/// ED-6: a challenge is for pages. Other requests get an error, and a token bypasses the challenge.
 #[tokio::test]
-async fn ed_6_apis_are_told_and_tokens_pass() {
+async fn ed_6_apis_get_an_error_and_tokens_pass() {
     let site = Site::start(challenged()).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AQ==\r\n\
                    Sec-WebSocket-Version: 13\r\n";
@@ -138,7 +138,7 @@ async fn ed_6_apis_are_told_and_tokens_pass() {
     assert_eq!(seen(&answer.json(), "svc-auth-method"), ["token"]);
     let answer = site.get(&format!("/?svc.token={}", site.token), PAGE).await;
     assert_eq!(answer.json()["target"], "/");
-    // Of somebody who may not.
+    // A token of a user without access.
     let (_, token) = site.platform.add_pat("usr_eve");
     site.engine.informed().await;
     let answer = site
@@ -147,7 +147,8 @@ async fn ed_6_apis_are_told_and_tokens_pass() {
     assert_eq!(answer.status, 403);
 }
 
-/// ED-6: the challenge comes before the session, and a token in its stead is no session.
+/// ED-6: the challenge comes before the session. A token that replaces the challenge does not
+/// replace the session.
 #[tokio::test]
 async fn ed_6_the_challenge_comes_before_the_sign_in() {
     let properties = with_sessions().challenge_mode(true);
@@ -166,9 +167,9 @@ async fn ed_6_the_challenge_comes_before_the_sign_in() {
     assert_eq!(site.service.accepted(), 0);
 }
 
-/// ED-6: nothing that a stranger writes into the address is gone to.
+/// ED-6: a challenge never redirects to an address that an attacker put into its URL.
 #[tokio::test]
-async fn ed_6_a_challenge_leads_to_what_was_asked_for_alone() {
+async fn ed_6_a_challenge_redirects_to_the_requested_page_only() {
     let site = Site::start(challenged()).await;
     for query in [
         "",
@@ -185,7 +186,7 @@ async fn ed_6_a_challenge_leads_to_what_was_asked_for_alone() {
         let home = format!("https://{}/", site.host());
         assert_eq!(fact(page.text(), "target"), home, "{query}");
     }
-    // A visitor's own text is text.
+    // Text from a visitor is escaped.
     let page = page(&site, "/?a=\"><script>alert(1)</script>").await;
     assert!(!page.text().contains("<script>alert"), "{}", page.text());
     let wrong = "/.well-known/svc/challenge?puzzle=x&number=1";

@@ -24,12 +24,12 @@ async fn ed_2_ed_6_people_come_through_in_chromium() {
     assert!(session.service.accepted() > 0 && both.service.accepted() > 0);
 }
 
-/// What a person sees when the service is not to be had: each page in light and dark, on a phone and
-/// on a desk, and with scripts off.
+/// Error pages of a service that cannot be reached: each in light and dark, on a phone and on a
+/// desktop, and without scripts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn people_learn_why_they_are_not_served_in_chromium() {
+async fn error_pages_explain_the_refusal_in_chromium() {
     let world = World::with("timeouts: {stream_request_seconds: 1}\n").await;
-    // The clock stands still: what is used up stays so.
+    // The clock stands still, so that used-up limits stay used up.
     let visits = 40;
     world
         .change(|project| {
@@ -72,7 +72,7 @@ async fn people_learn_why_they_are_not_served_in_chromium() {
         "elsewhere": at(&elsewhere),
         "limited": at(&open),
         "visits": visits,
-        // What no page may show.
+        // Texts that no page may show.
         "secrets": [world.token],
     });
     offline.close().await;
@@ -93,7 +93,7 @@ async fn run(script: &str, url: &Value, given: &Value) {
         .stdin(Stdio::null())
         .kill_on_drop(true);
     let output = tokio::time::timeout(PATIENCE, command.output()).await;
-    let output = output.expect("the script does not end").unwrap();
+    let output = output.expect("the script timed out").unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -102,7 +102,7 @@ async fn run(script: &str, url: &Value, given: &Value) {
     );
 }
 
-/// What the tests need of the machine is never skipped: it is missing loudly.
+/// A missing prerequisite of the machine fails the test instead of skipping it.
 fn variable(name: &str) -> PathBuf {
     let value = std::env::var_os(name);
     value
@@ -110,5 +110,5 @@ fn variable(name: &str) -> PathBuf {
         .into()
 }
 
-/// A script that takes longer than this hangs.
+/// Time limit of a script. A script that takes longer hangs.
 const PATIENCE: Duration = Duration::from_mins(10);

@@ -1,4 +1,5 @@
-//! Methods together, over real connections, and what the edge tells about a visit.
+//! Combined authentication methods over real connections, and the information that the edge adds to
+//! a visit.
 
 use client::Properties;
 use serde_json::Value;
@@ -8,9 +9,10 @@ use crate::tls::client;
 
 use super::{A, PAGE, Site, seen, with_sessions};
 
-/// ED-4: the token is judged first and is final; the service hears of nothing that is refused.
+/// ED-4: the token is checked first and is final. The service receives none of the refused
+/// requests.
 #[tokio::test]
-async fn ed_4_a_token_is_judged_before_the_session_and_is_final() {
+async fn ed_4_a_token_is_checked_before_the_session_and_is_final() {
     let properties = with_sessions().token_auth(true);
     let site = Site::start(properties).await;
     let good = site.token.clone();
@@ -47,7 +49,7 @@ async fn ed_4_a_token_is_judged_before_the_session_and_is_final() {
     );
 }
 
-/// ED-2: a service cannot set what the edge reads, over either version.
+/// ED-2: a service cannot set the edge's cookies, over either HTTP version.
 #[tokio::test]
 async fn ed_2_a_service_cannot_set_the_edges_cookies() {
     let site = Site::start(Properties::http()).await;
@@ -74,9 +76,9 @@ async fn ed_2_a_service_cannot_set_the_edges_cookies() {
     }
 }
 
-/// Times are for visitors who proved who they are, and asked.
+/// Timings are only sent to authenticated visitors that request them.
 #[tokio::test]
-async fn times_are_told_to_those_who_proved_who_they_are() {
+async fn timings_are_sent_to_authenticated_visitors_on_request() {
     let properties = Properties::http().token_auth(true);
     let site = Site::start(properties).await;
     let bearer = format!("Authorization: Bearer {}\r\n", site.token);
@@ -108,13 +110,14 @@ async fn times_are_told_to_those_who_proved_who_they_are() {
     let answer = open.get("/", "svc-debug: timing\r\n").await;
     assert!(
         answer.header("server-timing").is_none(),
-        "nobody proved anything"
+        "no visitor is authenticated"
     );
 }
 
-/// What a visitor is told has a reference, and the record under it says which rule decided.
+/// The error that a visitor gets has a reference. The log record with that reference names the rule
+/// that decided.
 #[tokio::test]
-async fn a_reference_leads_to_what_decided() {
+async fn a_reference_leads_to_the_rule_that_decided() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
     let site = Site::start_with(with_sessions(), &format!("access_log: {{path: {log:?}}}")).await;
@@ -143,9 +146,9 @@ async fn a_reference_leads_to_what_decided() {
     assert_eq!(record(&shown)["failure"], "sign_in_failed");
 }
 
-/// ED-8: what a project allows changes for tunnels that are open, and for those that are opened.
+/// ED-8: a change of the project's policy applies to open tunnels and to new ones.
 #[tokio::test]
-async fn ed_8_a_projects_policy_holds_at_once_and_at_opening() {
+async fn ed_8_a_projects_policy_applies_immediately_and_at_opening() {
     use api::control::settings::{MinTlsVersion, PublicAccessPolicy};
     let site = Site::start(Properties::http()).await;
     assert_eq!(site.get("/", "").await.status, 200);
@@ -167,7 +170,8 @@ async fn ed_8_a_projects_policy_holds_at_once_and_at_opening() {
     assert!(refused.unwrap_err().to_string().contains("token_auth"));
     set(PublicAccessPolicy::Forbidden, None).await;
     assert_eq!(site.get("/", "").await.status, 403);
-    // The next handshake is of the newer version (`mtls::ed_8_…`); here is one that stands.
+    // The next handshake uses the newer version (`mtls::ed_8_…`). This test covers an existing
+    // connection.
     let older = client(site.engine.ca(), &[&rustls::version::TLS12], &["http/1.1"]);
     let older = site.engine.visitor().connect(site.host(), &older).await;
     set(PublicAccessPolicy::Allowed, Some(MinTlsVersion::Tls13)).await;

@@ -1,4 +1,5 @@
-//! Browser sessions (ED-2): signing in, what a session is good for, and how it ends.
+//! Browser sessions (ED-2): sign-in, the requests that a session authorises, and the end of a
+//! session.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use testing::{Answer, TestTunnel, Upstream, within};
 
 use super::{A, Jar, PAGE, Site, parameter, seen, with_sessions};
 
-/// Where a browser was sent to sign in.
+/// The sign-in address to which a browser was redirected.
 struct Departure {
     nonce: String,
     state: String,
@@ -67,7 +68,7 @@ async fn signed_in(site: &Site) -> Jar {
 
 /// ED-2, ED-5.
 #[tokio::test]
-async fn ed_2_a_person_signs_in_and_the_service_learns_who_it_is() {
+async fn ed_2_a_person_signs_in_and_the_service_receives_their_identity() {
     let site = Site::start(with_sessions()).await;
     let departure = depart(&site, "/reports/7?page=2&svc.token=a.b.c", &Jar::default()).await;
     assert!(departure.jar.has("__Host-svc_sign_in") && !departure.jar.has("__Host-svc_auth"));
@@ -82,7 +83,7 @@ async fn ed_2_a_person_signs_in_and_the_service_learns_who_it_is() {
     assert_eq!(
         site.service.accepted(),
         0,
-        "nobody came to the service so far"
+        "no request reached the service so far"
     );
 
     let mut fields = jar.field();
@@ -100,7 +101,7 @@ async fn ed_2_a_person_signs_in_and_the_service_learns_who_it_is() {
         ["theirs=1"],
         "the edge's cookies stay at the edge"
     );
-    // Over HTTP/2 too.
+    // The same over HTTP/2.
     let mut visitor = site.engine.visitor().h2(site.host()).await;
     let address = format!("https://{}/", site.host());
     let field = jar.field();
@@ -112,7 +113,7 @@ async fn ed_2_a_person_signs_in_and_the_service_learns_who_it_is() {
     assert_eq!(response.status(), 200);
 }
 
-/// ED-2: what is no page that a person opens is told the truth in JSON.
+/// ED-2: a request that does not open a page in a browser gets a JSON error.
 #[tokio::test]
 async fn ed_2_only_a_page_is_sent_to_sign_in() {
     let site = Site::start(with_sessions()).await;
@@ -143,9 +144,9 @@ async fn ed_2_only_a_page_is_sent_to_sign_in() {
     assert_eq!(site.service.accepted(), 0);
 }
 
-/// ED-2: a code is good once, at one host, in one browser, for a minute.
+/// ED-2: a code is valid once, at one host, in one browser, for a minute.
 #[tokio::test]
-async fn ed_2_a_code_is_good_for_one_browser_and_host_once() {
+async fn ed_2_a_code_is_valid_for_one_browser_and_host_once() {
     let site = Site::start(with_sessions()).await;
     let ours = depart(&site, "/", &Jar::default()).await;
     let theirs = depart(&site, "/theirs", &Jar::default()).await;
@@ -159,7 +160,7 @@ async fn ed_2_a_code_is_good_for_one_browser_and_host_once() {
     .unwrap();
     let good = ours.code(&site, &json!({}));
     let nobody = Jar::default();
-    // Fixation: somebody else's code, state or browser.
+    // Session fixation with another user's code, state or browser.
     for (code, state, jar) in [
         (&good, &ours.state, &nobody),
         (&good, &ours.state, &theirs.jar),
@@ -199,7 +200,7 @@ async fn ed_2_a_code_is_good_for_one_browser_and_host_once() {
         let answer = arrive(&site, code, state, &ours.jar).await;
         assert_eq!(answer.status, 403, "{code} {state}");
     }
-    // After all that it still works, once.
+    // After all these attempts the code still works, once.
     let answer = arrive(&site, &good, &ours.state, &ours.jar).await;
     assert_eq!(answer.status, 302);
     let answer = arrive(&site, &good, &ours.state, &ours.jar).await;
@@ -207,7 +208,7 @@ async fn ed_2_a_code_is_good_for_one_browser_and_host_once() {
     assert_eq!(site.service.accepted(), 0);
 }
 
-/// ED-2: somebody who signed in, and has no part in the project.
+/// ED-2: a signed-in user that is not a member of the project.
 #[tokio::test]
 async fn ed_2_only_members_of_the_project_get_a_session() {
     let site = Site::start(with_sessions()).await;
@@ -225,7 +226,7 @@ async fn ed_2_only_members_of_the_project_get_a_session() {
     }
 }
 
-/// ED-2: two tabs sign in at once; neither spoils the other.
+/// ED-2: two tabs sign in at the same time without disturbing each other.
 #[tokio::test]
 async fn ed_2_two_tabs_sign_in_together() {
     let site = Site::start(with_sessions()).await;
@@ -243,9 +244,9 @@ async fn ed_2_two_tabs_sign_in_together() {
     }
 }
 
-/// ED-2: whatever a target begins with, a browser comes back to the tunnel and nowhere else.
+/// ED-2: a browser always returns to the tunnel, however the target starts.
 #[tokio::test]
-async fn ed_2_nobody_is_sent_anywhere_else() {
+async fn ed_2_sign_in_never_redirects_to_another_host() {
     let site = Site::start(with_sessions()).await;
     let long = format!("/deep?{}", "x".repeat(3000));
     let longest = format!("/deep?{}", "x".repeat(1394));
@@ -257,7 +258,7 @@ async fn ed_2_nobody_is_sent_anywhere_else() {
         (&long, "/deep"),
     ] {
         let departure = depart(&site, target, &Jar::default()).await;
-        // What platforms take.
+        // The longest state that platforms accept.
         assert!(departure.state.len() <= 2048, "{target}");
         let code = departure.code(&site, &json!({}));
         let answer = arrive(&site, &code, &departure.state, &departure.jar).await;
@@ -266,9 +267,9 @@ async fn ed_2_nobody_is_sent_anywhere_else() {
     }
 }
 
-/// ED-2: every request asks whether the person may still come.
+/// ED-2: the user's access is checked again at every request.
 #[tokio::test]
-async fn ed_2_a_session_ends_with_the_role_the_person_or_their_word() {
+async fn ed_2_a_session_ends_with_the_role_the_account_or_a_sign_out() {
     let site = Site::start(with_sessions()).await;
     let jar = signed_in(&site).await;
     let status = async || site.get("/", &jar.field()).await.status;
@@ -305,7 +306,7 @@ async fn ed_2_a_session_ends_with_the_role_the_person_or_their_word() {
     assert_eq!(status().await, 401);
 }
 
-/// ED-2: a session of one tunnel is none of another, though both are of one project.
+/// ED-2: a session of one tunnel is not valid for another tunnel of the same project.
 #[tokio::test]
 async fn ed_2_a_session_is_of_one_host() {
     let site = Site::start(with_sessions()).await;
@@ -321,7 +322,7 @@ async fn ed_2_a_session_is_of_one_host() {
 }
 
 #[tokio::test]
-async fn the_session_route_says_who_is_there() {
+async fn the_session_route_returns_the_signed_in_user() {
     let site = Site::start_with(with_sessions(), "compat: {rstream: true}").await;
     let jar = signed_in(&site).await;
     let route = "/.well-known/svc/session";
@@ -371,14 +372,14 @@ async fn the_session_route_says_who_is_there() {
             .is_some_and(|allow| allow.contains("GET"));
         assert_eq!(is_told, status == 405, "{method} {target}");
     }
-    assert_eq!(site.service.accepted(), 0, "the routes are the edge's");
-    // Every other path below it is the service's.
+    assert_eq!(site.service.accepted(), 0, "the edge serves these routes");
+    // The service serves every other path below it.
     let answer = site.get("/.well-known/svc/else", &jar.field()).await;
     assert_eq!(answer.json()["target"], "/.well-known/svc/else");
 }
 
 #[tokio::test]
-async fn signing_out_is_for_pages_of_the_same_address() {
+async fn signing_out_only_works_from_pages_of_the_same_origin() {
     let site = Site::start(with_sessions()).await;
     let jar = signed_in(&site).await;
     let route = "/.well-known/svc/logout";
@@ -426,11 +427,11 @@ async fn signing_out_is_for_pages_of_the_same_address() {
     assert_eq!(site.service.accepted(), 0);
 }
 
-/// A browser sends its session's cookie to whatever is at the host. A tunnel that hands on bytes as
-/// they come is not opened there by somebody else for as long as there may be sessions, whether or
-/// not the one at which they began is online.
+/// A browser sends its session cookie to any service at the host. Therefore another owner cannot
+/// open a tunnel that forwards raw bytes there as long as sessions of the host may exist, even if
+/// the tunnel at which they started is offline.
 #[tokio::test]
-async fn ed_2_a_cookie_does_not_come_to_another_publisher() {
+async fn ed_2_a_cookie_does_not_reach_another_publisher() {
     let clock = Arc::new(ManualClock::at(jiff::Timestamp::now()));
     let site = Site::start_at(with_sessions(), Arc::<ManualClock>::clone(&clock)).await;
     signed_in(&site).await;
@@ -451,7 +452,7 @@ async fn ed_2_a_cookie_does_not_come_to_another_publisher() {
     let mut refused = other.open(raw());
     let refused = within("refusal", refused.online()).await.unwrap_err();
     assert!(format!("{refused:?}").contains("signed in"), "{refused:?}");
-    // Through a tunnel of HTTP nobody gets it, and whose own it is may see what comes.
+    // An HTTP tunnel never forwards the cookie, and the owner of the cookie may receive it.
     let target = || service.addr().to_string().parse::<Target>().unwrap();
     let http = Properties::http().hostname(host.clone());
     TestTunnel::open(other.clone(), http, target())
@@ -462,20 +463,20 @@ async fn ed_2_a_cookie_does_not_come_to_another_publisher() {
         .await
         .close()
         .await;
-    // Until the sessions are over.
+    // Until the sessions have expired.
     clock.advance(engine::browser::SESSION_SECONDS);
     TestTunnel::open(other, raw(), target()).await;
 }
 
-/// A session's cookie, and an upgrade whose peer keeps it open.
+/// A session cookie, and an upgrade that the peer keeps open.
 const WEBSOCKET: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
     Sec-Fetch-Site: same-origin\r\n";
 
-/// ED-2: who signs out does so for every copy of the cookie, at the tunnel or at the platform, and
-/// what the session had let in ends with it.
+/// ED-2: signing out at the tunnel or at the platform ends the session for every copy of the
+/// cookie, and closes the connections that the session authorised.
 #[tokio::test]
-async fn ed_2_a_session_that_was_signed_out_ends_wherever_its_cookie_is() {
+async fn ed_2_a_signed_out_session_ends_for_every_copy_of_its_cookie() {
     for ended in ["at the tunnel", "ses_1", "edge:code1"] {
         let mut site = Site::start(with_sessions()).await;
         let sockets = Upstream::websocket().await;
@@ -500,21 +501,22 @@ async fn ed_2_a_session_that_was_signed_out_ends_wherever_its_cookie_is() {
             let fields = format!("Content-Length: 0\r\n{}", jar.field());
             let answer = site.send("POST", "/.well-known/svc/logout", &fields).await;
             assert_eq!(answer.status, 204);
-            // The platform is told, for other engines and for this one after a restart.
+            // The platform is notified, so that other engines end the session, and this one after a
+            // restart.
             let told = site.platform.record(|record| match record {
                 Record::SessionEnded(ended) => Some(ended.id.clone()),
                 _ => None,
             });
             assert_eq!(within("a record", told).await, "code1");
         } else {
-            // At the platform, or at another engine.
+            // Sign-out at the platform, or at another engine.
             site.platform.end(ended);
             site.engine.informed().await;
         }
         within("the end of the socket", socket.read_to_end()).await;
         let copied = site.get("/", &jar.field()).await;
         assert_eq!(copied.status, 401, "{ended}");
-        // Another session of the person goes on.
+        // Another session of the user continues.
         let fresh = signed_in(&site).await;
         let upgraded = format!("{WEBSOCKET}{}", fresh.field());
         let mut socket = site.engine.visitor().http1(&host).await;
@@ -523,7 +525,7 @@ async fn ed_2_a_session_that_was_signed_out_ends_wherever_its_cookie_is() {
     }
 }
 
-/// ED-2: the cookie comes with what a page of another tenant's tunnel asks for, too.
+/// ED-2: browsers also send the cookie with requests from pages of another tenant's tunnel.
 #[tokio::test]
 async fn ed_2_pages_of_other_origins_change_nothing_in_a_session() {
     let listed = with_sessions().allowed_origins(vec!["https://app.example.com".to_owned()]);
@@ -546,9 +548,9 @@ async fn ed_2_pages_of_other_origins_change_nothing_in_a_session() {
         assert_eq!(answer.status, status, "{fields}");
         if status == 403 {
             assert_eq!(answer.json()["code"], "cross_site_request");
-            assert_eq!(site.service.accepted(), before, "the service hears nothing");
+            assert_eq!(site.service.accepted(), before, "the service receives nothing");
         }
-        // Reading is no change; and a bearer is nobody's cookie.
+        // Reading is allowed, and a bearer token is not a cookie.
         let read = site.get("/", &format!("{fields}{}", jar.field())).await;
         assert_eq!(read.status, 200, "{fields}");
     }

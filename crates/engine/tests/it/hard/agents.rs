@@ -1,5 +1,5 @@
-//! Agents that break the protocol, flood, or do not read. One that never reads and one that falls
-//! silent cost a wait of the real clock, so they stand side by side.
+//! Agents that break the protocol, flood, or do not read. An agent that never reads and one that
+//! falls silent cost a wait on the real clock, so both tests run in parallel.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn hello(engine: &TestEngine) -> Kind {
     })
 }
 
-/// Messages that begin a connection, within one: the channel ends, and says why.
+/// Messages that start a connection, sent within one. The channel ends with a reason.
 #[tokio::test]
 async fn a_message_out_of_order_ends_the_channel() {
     let site = Site::start().await;
@@ -56,7 +56,7 @@ async fn a_message_out_of_order_ends_the_channel() {
             "{case}: {said:?}"
         );
     }
-    // And messages of a channel, before there is one.
+    // Messages of a channel, sent before there is a channel.
     for (case, kind) in [
         ("a heartbeat", Kind::Heartbeat(Heartbeat::default())),
         (
@@ -78,9 +78,10 @@ async fn a_message_out_of_order_ends_the_channel() {
     site.is_untouched().await;
 }
 
-/// Requests without end are answered up to the limit, then refused; ids of others do nothing.
+/// An agent that keeps opening tunnels is served up to the limit and then refused. Ids of other
+/// agents have no effect.
 #[tokio::test]
-async fn an_agent_has_as_many_tunnels_as_it_may() {
+async fn an_agent_has_a_limit_of_tunnels() {
     let site = Site::with("limits: {max_tunnels_per_client: 3}").await;
     let mut agent = PlainAgent::connect(&site.engine).await;
     for number in 0..3 {
@@ -109,16 +110,16 @@ async fn an_agent_has_as_many_tunnels_as_it_may() {
     site.is_untouched().await;
 }
 
-/// An agent that opens and closes tunnels without end is read more slowly; nothing else happens to
+/// An agent that opens and closes tunnels without end is read more slowly. Nothing else happens to
 /// it.
 #[tokio::test]
-async fn an_agent_that_changes_without_end_is_slowed_down() {
+async fn an_agent_with_endless_changes_is_slowed_down() {
     const BATCH: usize = 100;
-    /// More than the 20,000 changes at once; the rest come 100 a second.
+    /// More than the burst of 20,000 changes. The rest are accepted at 100 per second.
     const BATCHES: usize = 203;
     let site = Site::start().await;
     let mut agent = PlainAgent::connect(&site.engine).await;
-    // Whether there is such a tunnel or not.
+    // Closing a tunnel counts whether it exists or not.
     let mut batch = Vec::new();
     for _ in 0..BATCH {
         let tunnel_id = "x".to_owned();
@@ -140,9 +141,10 @@ async fn an_agent_that_changes_without_end_is_slowed_down() {
     site.is_untouched().await;
 }
 
-/// Properties too large, too many or of no use are refused one by one; the channel goes on.
+/// Properties that are too large, too many or useless are refused one by one. The channel stays
+/// open.
 #[tokio::test]
-async fn properties_have_bounds() {
+async fn properties_have_limits() {
     let site = Site::start().await;
     let mut agent = PlainAgent::connect(&site.engine).await;
     let long = "x".repeat(5_000);
@@ -200,7 +202,7 @@ async fn properties_have_bounds() {
     site.is_untouched().await;
 }
 
-/// A standing connection is known by its secret, and good for one thing.
+/// A standing connection is identified by its secret and usable for one purpose.
 #[tokio::test]
 async fn a_standing_connection_cannot_be_guessed_or_misused() {
     let site = Site::start().await;
@@ -218,10 +220,10 @@ async fn a_standing_connection_cannot_be_guessed_or_misused() {
     site.is_untouched().await;
 }
 
-/// An agent that asks and asks and never reads is gone when the engine has waited long enough;
-/// meanwhile it costs what fits its connection.
+/// An agent that sends requests and never reads is disconnected after a timeout. Until then it only
+/// occupies the buffers of its connection.
 #[tokio::test]
-async fn an_agent_that_never_reads_is_let_go() {
+async fn an_agent_that_never_reads_is_disconnected() {
     let site = Site::start().await;
     let mut agent = PlainAgent::connect(&site.engine).await;
     agent.open(wired::http("deaf")).await.unwrap();
@@ -232,18 +234,19 @@ async fn an_agent_that_never_reads_is_let_go() {
     wire::encode(&Kind::CloseTunnelReq(close).into(), &mut frame).unwrap();
     let mut stream = agent.channel.into_stream();
     let flooding = async {
-        // Each is answered at the same length, into a connection that nobody empties.
+        // Each request gets an answer of the same length, on a connection that the agent does not
+        // read.
         while stream.write_all(&frame).await.is_ok() {}
     };
     let host = "deaf.t.engine.localhost";
     let gone = async {
         loop {
-            // Others are served all the while.
+            // Other tunnels are served in the meantime.
             site.serves_others().await;
             let mut visitor = site.engine.visitor().http1(host).await;
             visitor.request("HEAD", "/", host, "").await;
             let asking = visitor.head();
-            // As long as it counts as there, its visitor waits.
+            // Its visitor waits until the agent counts as offline.
             let answer = tokio::time::timeout(Duration::from_millis(200), asking).await;
             if answer.is_ok_and(|head| head.status == 503) {
                 break;
@@ -257,10 +260,10 @@ async fn an_agent_that_never_reads_is_let_go() {
     site.is_untouched().await;
 }
 
-/// A visitor who waits for a stream that the agent never brings hears of it in time, and so do
-/// diallers; the agent's other work goes on.
+/// A visitor gets an error in time if the agent never opens the requested stream, and so does a
+/// dialling client. The agent's other streams continue.
 #[tokio::test]
-async fn an_agent_that_brings_nothing_costs_its_own_visitors_alone() {
+async fn an_agent_that_opens_no_streams_affects_only_its_own_visitors() {
     let site = Site::with("timeouts: {stream_request_seconds: 1}").await;
     let mut idle = PlainAgent::connect(&site.engine).await;
     idle.open(wired::http("idle")).await.unwrap();
@@ -269,7 +272,7 @@ async fn an_agent_that_brings_nothing_costs_its_own_visitors_alone() {
     visitor.request("GET", "/", host, "").await;
     let asked = idle.asked().await;
     site.serves_all().await;
-    // It ends with its channel, at once.
+    // The wait ends immediately when the channel closes.
     drop(idle);
     let answer = visitor.answer().await;
     assert_eq!(answer.status, 502);
@@ -283,10 +286,11 @@ async fn an_agent_that_brings_nothing_costs_its_own_visitors_alone() {
     assert_eq!(answer.status, 200);
 }
 
-/// A visitor whose stream was asked of an agent that loses the tunnel in that moment gets the one
-/// of the new holder; not where the new tunnel has other settings, for which it was not judged.
+/// The engine has requested a visitor's stream from an agent that loses the tunnel at that moment.
+/// The visitor gets a stream of the new holder, unless the new tunnel has other settings, for which
+/// the visitor was not checked.
 #[tokio::test]
-async fn a_visitor_in_the_middle_of_a_takeover_is_served_by_the_new_holder() {
+async fn a_visitor_during_a_takeover_is_served_by_the_new_holder() {
     let site = Site::start().await;
     let host = "web.t.engine.localhost";
     for h2 in [false, true] {
@@ -330,10 +334,10 @@ async fn a_visitor_in_the_middle_of_a_takeover_is_served_by_the_new_holder() {
     }
 }
 
-/// An agent whose network takes everything and answers nothing, and says so to nobody: its visitors
-/// are told in time, and so is everybody when it has been silent for long enough.
+/// An agent whose network accepts all data and never answers. Its visitors get an error in time,
+/// and its tunnel goes offline after it has been silent for long enough.
 #[tokio::test]
-async fn an_agent_that_vanished_without_a_word_costs_its_own_visitors_alone() {
+async fn an_agent_that_vanishes_silently_affects_only_its_own_visitors() {
     let site = Site::with("timeouts: {stream_request_seconds: 1}").await;
     let engine = &site.engine;
     let relay = Relay::start(engine).await;
@@ -345,7 +349,7 @@ async fn an_agent_that_vanished_without_a_word_costs_its_own_visitors_alone() {
     let mut visitor = engine.visitor().http1(host).await;
     assert_eq!(visitor.get("/", host).await.status, 200);
     relay.freeze_all();
-    // On the connection that served the last one, and on whatever is tried next.
+    // The first request uses the connection that served the last one. The others try new ones.
     for _ in 0..3 {
         let mut visitor = engine.visitor().http1(host).await;
         let answer = visitor.get("/", host).await;
@@ -359,20 +363,20 @@ async fn an_agent_that_vanished_without_a_word_costs_its_own_visitors_alone() {
             if status == 503 {
                 return;
             }
-            // Whoever waits in the moment in which it is given up.
+            // A visitor that waits at the moment in which the agent is disconnected.
             assert!([502, 504].contains(&status), "{status}");
         }
     };
     tokio::time::timeout(Duration::from_mins(1), offline)
         .await
-        .expect("it counts as gone");
+        .expect("the agent is offline");
     site.serves_all().await;
 }
 
-/// Two agents share a name, and one of them dies while visitors come: what the service may be asked
-/// twice is answered by the other one.
+/// Two agents share a name, and one of them dies while visitors arrive. The other one answers the
+/// requests that may be repeated.
 #[tokio::test]
-async fn of_two_agents_on_one_name_one_dies_unnoticed() {
+async fn of_two_agents_with_one_name_one_dies_unnoticed() {
     let site = Site::start().await;
     let engine = &site.engine;
     let service = Upstream::http1().await;
@@ -395,7 +399,7 @@ async fn of_two_agents_on_one_name_one_dies_unnoticed() {
                 }
             });
         }
-        // In the middle of them.
+        // One agent dies while requests are in flight.
         let first = visitors.join_next().await.unwrap();
         drop(relay);
         let mut statuses = vec![first.unwrap()];

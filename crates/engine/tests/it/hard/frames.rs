@@ -58,7 +58,7 @@ impl Frame {
     }
 }
 
-/// A block of fields, each literally and without an index.
+/// A header block with literal fields, none of which is indexed.
 pub(super) fn block<N: AsRef<[u8]>, V: AsRef<[u8]>>(fields: &[(N, V)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -71,7 +71,7 @@ pub(super) fn block<N: AsRef<[u8]>, V: AsRef<[u8]>>(fields: &[(N, V)]) -> Vec<u8
     block
 }
 
-/// An integer with a prefix of 7 bits (RFC 7541, 5.1), and no Huffman code.
+/// An integer with a prefix of 7 bits (RFC 7541, 5.1), without Huffman coding.
 fn put_length(block: &mut Vec<u8>, len: usize) {
     let Some(mut rest) = len.checked_sub(127) else {
         block.push(u8::try_from(len).unwrap());
@@ -85,7 +85,7 @@ fn put_length(block: &mut Vec<u8>, len: usize) {
     block.push(u8::try_from(rest).unwrap());
 }
 
-/// The fields of a good GET.
+/// The fields of a valid GET.
 pub(super) fn get<'a>(host: &'a str, target: &'a str) -> Vec<(&'a str, &'a str)> {
     vec![
         (":method", "GET"),
@@ -95,7 +95,7 @@ pub(super) fn get<'a>(host: &'a str, target: &'a str) -> Vec<(&'a str, &'a str)>
     ]
 }
 
-/// What became of a request or of its connection.
+/// Outcome of a request or of its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// An answer to the stream, with this status.
@@ -113,7 +113,7 @@ pub(super) const FRAME_SIZE_ERROR: u32 = 6;
 pub(super) const CANCEL: u32 = 8;
 pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// A connection whose handshake and preface are over.
+/// A connection after its handshake and preface.
 pub(super) struct Connection {
     pub(super) reader: Reader,
     pub(super) writer: Writer,
@@ -131,7 +131,7 @@ impl Connection {
         connection
     }
 
-    /// One that agreed on HTTP/2 and has said nothing.
+    /// A connection that negotiated HTTP/2 and has sent nothing.
     pub(super) async fn silent(engine: &TestEngine, host: &str) -> Self {
         let config: Arc<ClientConfig> = engine.ca().client(&["h2"]);
         let stream = engine.visitor().connect(host, &config).await;
@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Sends frames and waits for what becomes of stream 1 or of the connection.
+    /// Sends frames and waits for the outcome of stream 1 or of the connection.
     pub(super) async fn fate(&mut self, frames: &[Frame]) -> Fate {
         let bytes: Vec<u8> = frames.iter().flat_map(Frame::to_bytes).collect();
         let (fate, _sent) = tokio::join!(self.reader.fate(1), self.writer.try_send(&bytes));
@@ -155,7 +155,7 @@ impl Writer {
         assert!(self.try_send(bytes).await, "the edge reads");
     }
 
-    /// Whether the edge took it.
+    /// Sends the bytes and returns false if the edge has closed the connection.
     pub(super) async fn try_send(&mut self, bytes: &[u8]) -> bool {
         let writing = async {
             self.0.write_all(bytes).await?;
@@ -166,7 +166,7 @@ impl Writer {
 }
 
 impl Reader {
-    /// The next frame; nothing where the connection has ended.
+    /// The next frame, or nothing if the connection has ended.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         let reading = async {
             let mut head = [0; 9];
@@ -180,7 +180,7 @@ impl Reader {
         within("frame from the edge", reading).await
     }
 
-    /// Waits for what becomes of a stream, or of the connection.
+    /// Waits for the outcome of a stream or of the connection.
     pub(super) async fn fate(&mut self, stream: u32) -> Fate {
         let mut status = None;
         let mut code = None;
@@ -202,8 +202,8 @@ impl Reader {
     }
 }
 
-/// The status that a block of fields begins with, of the first answer of a connection: from the
-/// static table, or three digits in Huffman code (RFC 7541, appendices A and B).
+/// The status at the start of the first header block of a connection, either from the static table
+/// or as three digits in Huffman code (RFC 7541, appendices A and B).
 fn status_of(block: &[u8]) -> u16 {
     match block {
         [index @ 0x88..=0x8e, ..] => [200, 204, 206, 304, 400, 404, 500][usize::from(index - 0x88)],

@@ -1,5 +1,5 @@
-//! An engine that is killed while a hundred agents publish a thousand tunnels: all of them come
-//! back at once, through what the engine lets one source do at a time.
+//! An engine that is killed while a hundred agents publish a thousand tunnels. All tunnels
+//! reconnect at the same time, within the connection limits of one source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 const AGENTS: usize = 100;
 const TUNNELS: usize = 10;
 
-/// Where a tunnel is: its name, its hostname and its id.
+/// Addresses of tunnels: by name, the hostname and the id.
 type Places = BTreeMap<String, (String, String)>;
 
-/// Tunnels of a hundred agents, each with a name and every other one with a hostname of its own.
+/// Tunnels of a hundred agents. All have a name, and every other one has its own hostname.
 struct Herd(Vec<Tunnel>);
 
 impl Herd {
@@ -33,7 +33,7 @@ impl Herd {
         Self(herd)
     }
 
-    /// Waits until all are online at places that are not among these.
+    /// Waits until all tunnels are online with addresses that are not among these.
     async fn places(&self, but: &Places) -> Places {
         let before: BTreeSet<_> = but.values().map(|(_, id)| id.clone()).collect();
         let mut waiting = JoinSet::new();
@@ -48,7 +48,7 @@ impl Herd {
                     panic!("{status:?}")
                 };
                 let properties = &now.properties;
-                let name = properties.name.clone().expect("it was asked for");
+                let name = properties.name.clone().expect("it was requested");
                 let hostname = properties.hostname.clone().expect("it is published");
                 (name, (hostname, now.tunnel_id.clone()))
             });
@@ -61,12 +61,12 @@ impl Herd {
     }
 }
 
-/// All are back under their names within seconds, with other ids.
+/// Checks that all tunnels reconnect under their names within seconds, with other ids.
 async fn comes_back(engine: TestEngine, herd: &Herd, before: &Places) -> TestEngine {
     let begun = Instant::now();
     let engine = Box::pin(engine.killed_and_started()).await;
     let after = tokio::time::timeout(PATIENCE, herd.places(before)).await;
-    let after = after.expect("all tunnels are back");
+    let after = after.expect("all tunnels reconnect");
     let names = |places: &Places| -> BTreeMap<_, _> {
         let places = places.iter();
         places
@@ -78,14 +78,14 @@ async fn comes_back(engine: TestEngine, herd: &Herd, before: &Places) -> TestEng
     engine
 }
 
-/// A debug build on two cores takes some seconds; an agent that is refused twice waits less than
+/// A debug build on two cores takes some seconds. An agent that is refused twice waits less than
 /// half a second.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// EN-9. Far fewer handshakes at once than there are agents: who is refused comes again a little
-/// later, and nobody is locked out.
+/// EN-9. The engine admits far fewer handshakes at a time than there are agents. A refused agent
+/// retries a little later, and none is locked out.
 #[tokio::test]
-async fn en_9_a_thousand_tunnels_are_back() {
+async fn en_9_a_thousand_tunnels_reconnect() {
     let engine = TestEngine::start_with("limits: {max_handshakes_per_source: 8}").await;
     let herd = Herd::gather(async || engine.agent().await).await;
     let before = herd.places(&Places::new()).await;
@@ -94,9 +94,9 @@ async fn en_9_a_thousand_tunnels_are_back() {
     serves(&engine, herd).await;
 }
 
-/// The same while nobody knows where the platform is: what it told is on disk.
+/// The same while the platform is unreachable. Its data is on disk.
 #[tokio::test]
-async fn en_9_a_thousand_tunnels_are_back_without_the_platform() {
+async fn en_9_a_thousand_tunnels_reconnect_without_the_platform() {
     const A: &str = "aaaaaaaa";
     let platform = FakePlatform::start().await;
     platform.add_project(A);
@@ -113,7 +113,7 @@ async fn en_9_a_thousand_tunnels_are_back_without_the_platform() {
     serves(&engine, herd).await;
 }
 
-/// One of them is visited.
+/// Visits one of the tunnels.
 async fn serves(engine: &TestEngine, mut herd: Herd) {
     let service = Upstream::http1().await;
     let mut tunnel = herd.0.pop().expect("a thousand");

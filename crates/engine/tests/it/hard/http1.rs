@@ -1,13 +1,14 @@
-//! What HTTP/1.1 visitors send.
+//! Attacks by HTTP/1.1 visitors.
 
 use testing::{Answer, RawVisitor, Report, ScriptedUpstream, Step, TestEngine};
 
 use super::{Site, Table};
 
-/// The good request that an attacker would like the edge or the service to find in the attack.
+/// The valid request that an attacker wants the edge or the service to find inside the attack.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: HOST\r\n\r\n";
 
-/// Sends bytes in which `HOST` stands for the tunnel's name, and reads everything that comes back.
+/// Sends bytes in which `HOST` stands for the tunnel's name, and returns everything that the engine
+/// sends.
 async fn said(engine: &TestEngine, host: &str, bytes: &[u8]) -> String {
     let mut visitor = engine.visitor().http1(host).await;
     visitor.try_send(bytes).await;
@@ -21,19 +22,19 @@ fn with_host(text: &str, host: &str) -> String {
 fn statuses(said: &str) -> Vec<&str> {
     said.match_indices("HTTP/1.1 ")
         .filter_map(|(at, line)| said.get(at + line.len()..)?.get(..3))
-        // A problem may speak of versions.
+        // A problem document may mention HTTP versions.
         .filter(|status| status.bytes().all(|byte| byte.is_ascii_digit()))
         .collect()
 }
 
-/// Heads that could be read in two ways: one refusal, the end of the connection, and nothing of
-/// what stands behind them is a request.
+/// Ambiguous heads get one refusal and the end of the connection. The bytes after them are not read
+/// as a request.
 #[tokio::test]
-async fn a_doubtful_head_is_refused_and_ends_its_connection() {
+async fn an_ambiguous_head_is_refused_and_ends_its_connection() {
     let site = Site::start().await;
     let host = site.host();
     let other = site.bystander.hostname();
-    // Lines of a head behind `Host`, without the last line end.
+    // Lines of a head after `Host`, without the last line end.
     let fields = [
         // Two lengths, in all combinations (RFC 9112, 6.3).
         "Content-Length: 5\r\nTransfer-Encoding: chunked",
@@ -62,7 +63,7 @@ async fn a_doubtful_head_is_refused_and_ends_its_connection() {
         "Content-Length : 5",
         "Content-Length\t: 5",
         " Content-Length: 5",
-        // What is nearly `chunked`.
+        // Near matches of `chunked`.
         "Transfer-Encoding: xchunked",
         "Transfer-Encoding: chunkedx",
         "Transfer-Encoding: chunked, chunked",
@@ -90,14 +91,14 @@ async fn a_doubtful_head_is_refused_and_ends_its_connection() {
         "Transfer-Encoding:\r\n\tchunked",
         "X: a\r\n Transfer-Encoding: chunked",
         "X: a\r\n b",
-        // Line ends that are none.
+        // Invalid line ends.
         "X: a\nTransfer-Encoding: chunked",
         "X: a\rTransfer-Encoding: chunked",
         "X: a\n",
         "X: a\r",
         "X: a\r\n\rX: b",
         "\nX: a",
-        // Fields that are none.
+        // Invalid fields.
         "X",
         "X a",
         ": a",
@@ -111,7 +112,7 @@ async fn a_doubtful_head_is_refused_and_ends_its_connection() {
         "Host: other.example",
         "Host:",
         "Host : HOST",
-        // Too many members to look through.
+        // Too many members to parse.
         "Connection: a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r",
         "Connection: close;a",
     ];
@@ -220,7 +221,8 @@ async fn a_doubtful_head_is_refused_and_ends_its_connection() {
         table.row([case], &statuses(&said), &vec![status]);
     }
     table.holds();
-    // Another tunnel's host is not doubtful, only wrong: the connection may go on for its own.
+    // The host of another tunnel is not ambiguous, only wrong. The connection may continue with
+    // requests for its own host.
     for target in ["/", &format!("https://{other}/")] {
         let wrong = format!("GET {target} HTTP/1.1\r\nHost: {other}\r\nConnection: close\r\n\r\n");
         let said = said(&site.engine, host, wrong.as_bytes()).await;
@@ -229,15 +231,15 @@ async fn a_doubtful_head_is_refused_and_ends_its_connection() {
     site.is_untouched().await;
 }
 
-/// A service that tells everything that reaches it.
+/// A service that reports everything it receives.
 async fn listening() -> ScriptedUpstream {
     ScriptedUpstream::start(|_| vec![Step::ReadHead, Step::ReadToEnd]).await
 }
 
-/// Chunks that two readers would end in different places (RFC 9112, 7.1). The service may have
-/// heard of the request by then; it gets neither its end nor anything behind it.
+/// Chunks that two parsers would end in different places (RFC 9112, 7.1). The service may have
+/// received the head by then. It gets neither the end of the request nor anything after it.
 #[tokio::test]
-async fn a_doubtful_chunk_ends_the_request_before_its_end() {
+async fn an_ambiguous_chunk_ends_the_request_before_its_end() {
     let engine = TestEngine::start().await;
     let service = listening().await;
     let tunnel = engine.publish(service.addr()).await;
@@ -284,7 +286,7 @@ async fn a_doubtful_chunk_ends_the_request_before_its_end() {
         for apart in [false, true] {
             let mut visitor = engine.visitor().http1(host).await;
             if apart {
-                // The service has the head, and a chunk, when the doubtful one comes.
+                // The service has received the head and a chunk when the ambiguous chunk arrives.
                 visitor.send(format!("{head}1\r\nx\r\n")).await;
                 service.next_head().await;
                 visitor
@@ -301,7 +303,8 @@ async fn a_doubtful_chunk_ends_the_request_before_its_end() {
                 matches!(statuses(&said)[..], [] | ["400"]),
                 "{chunks:?}: {said}"
             );
-            // Whatever has come, the next visitor's request is the next one there.
+            // Whatever the service received before, the next visitor's request is the next one
+            // there.
             let mut next = engine.visitor().http1(host).await;
             next.request("GET", "/next", host, "").await;
             loop {
@@ -323,10 +326,10 @@ async fn a_doubtful_chunk_ends_the_request_before_its_end() {
     }
 }
 
-/// Trailers are fields that come when the head has been judged: those that would change what was
-/// judged do not travel.
+/// Trailers arrive after the head has been checked. Trailers that would change the result of that
+/// check are not forwarded.
 #[tokio::test]
-async fn trailers_do_not_say_what_a_head_says() {
+async fn trailers_do_not_override_the_head() {
     let site = Site::start().await;
     let host = site.host();
     let mut visitor = site.engine.visitor().http1(host).await;
@@ -343,7 +346,7 @@ async fn trailers_do_not_say_what_a_head_says() {
     assert_eq!(seen["trailers"], serde_json::json!([["x-sum", "1"]]));
 }
 
-/// What the service has seen under a name.
+/// The values of a field that the service received.
 fn seen(answer: &Answer, name: &str) -> Vec<String> {
     let seen = answer.json();
     let fields = seen["headers"].as_array().unwrap().iter();
@@ -353,10 +356,10 @@ fn seen(answer: &Answer, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// `Connection` names fields that end here (RFC 9110, 7.6.1). It cannot take away what the edge
-/// itself says, nor what frames the message.
+/// `Connection` names fields that are not forwarded (RFC 9110, 7.6.1). It can remove neither the
+/// fields that the edge adds nor those that frame the message.
 #[tokio::test]
-async fn a_visitor_cannot_take_away_what_the_edge_says() {
+async fn a_visitor_cannot_remove_the_fields_of_the_edge() {
     let site = Site::start().await;
     let host = site.host();
     for option in [
@@ -388,7 +391,7 @@ async fn a_visitor_cannot_take_away_what_the_edge_says() {
             assert_eq!(seen(&answer, "forwarded").len(), 1, "{option}");
         }
     }
-    // And ends where it says so, whatever else it says.
+    // The connection ends if the field contains `close`, whatever else it contains.
     let mut visitor = site.engine.visitor().http1(host).await;
     visitor
         .request("GET", "/", host, "Connection: close, host\r\n")
@@ -398,9 +401,9 @@ async fn a_visitor_cannot_take_away_what_the_edge_says() {
     site.serves_all().await;
 }
 
-/// An upgrade to another HTTP would be a connection past every check.
+/// An upgrade to another HTTP version would be a connection without any checks.
 #[tokio::test]
-async fn no_upgrade_leads_around_the_edge() {
+async fn no_upgrade_bypasses_the_edge() {
     let site = Site::start().await;
     let host = site.host();
     for upgrade in [
@@ -434,10 +437,10 @@ async fn no_upgrade_leads_around_the_edge() {
     site.serves_all().await;
 }
 
-/// Bytes behind a request for an upgrade belong to the new protocol only where the service
-/// agrees; otherwise they are the next request, which is judged like any other.
+/// Bytes after an upgrade request belong to the new protocol only if the service agrees. Otherwise
+/// they are the next request, which is checked like any other.
 #[tokio::test]
-async fn bytes_behind_a_refused_upgrade_are_a_request() {
+async fn bytes_after_a_refused_upgrade_are_a_request() {
     let engine = TestEngine::start().await;
     for answer in [
         "HTTP/1.1 426 Upgrade Required\r\ncontent-length: 2\r\n\r\nno",
@@ -459,16 +462,16 @@ async fn bytes_behind_a_refused_upgrade_are_a_request() {
             .await;
         assert_eq!(visitor.answer().await.text(), "no");
         assert!(service.head().await.starts_with("GET / "));
-        assert_eq!(visitor.answer().await.status, 421, "it was judged");
+        assert_eq!(visitor.answer().await.status, 421, "it was checked");
         drop(visitor);
         let rest = service.report().await;
         assert_eq!(
             rest,
             Report::Bytes(Vec::new()),
-            "nothing of it went through"
+            "nothing of it was forwarded"
         );
     }
-    // A body that has not arrived cannot be changed away from.
+    // The protocol cannot be switched while the request body is incomplete.
     let service = ScriptedUpstream::answering(
         "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: chat\r\n\r\n",
     )
@@ -482,14 +485,14 @@ async fn bytes_behind_a_refused_upgrade_are_a_request() {
     assert_eq!(visitor.read_to_end().await, b"");
 }
 
-/// A tunnel that leads back to the edge: bytes go round until the agent has no streams left, requests a
-/// few times.
+/// A tunnel that leads back to the edge. Raw bytes loop until the agent has no streams left,
+/// requests only a few times.
 #[tokio::test]
 async fn a_loop_ends_at_a_limit() {
     let site = Site::with("limits: {max_streams_per_client: 16}").await;
     let engine = &site.engine;
     let edge = engine.addr();
-    // TLS that nobody ends: the hello names the same tunnel every time.
+    // TLS that is not terminated anywhere. The hello names the same tunnel every time.
     let raw = engine
         .publish_as(client::Properties::tls().tls_mode("passthrough"), edge)
         .await;
@@ -501,7 +504,7 @@ async fn a_loop_ends_at_a_limit() {
             .await
             .is_none()
     );
-    // The edge is its own service: a request tells where it has been.
+    // The edge is its own service. A request lists the hops that it has passed.
     let looped = engine.publish_tls(edge).await;
     let host = looped.hostname();
     for _ in 0..3 {
@@ -511,9 +514,9 @@ async fn a_loop_ends_at_a_limit() {
     site.serves_all().await;
 }
 
-/// What is TLS is no HTTP, and the other way round.
+/// TLS sent to an HTTP listener, and HTTP sent to a TLS listener.
 #[tokio::test]
-async fn the_wrong_protocol_on_a_port_gets_nowhere() {
+async fn the_wrong_protocol_on_a_port_is_refused() {
     let site = Site::with("http: {enabled: true, listen_addr: '127.0.0.1:0'}").await;
     let host = site.host();
     for first in [
@@ -541,7 +544,7 @@ async fn the_wrong_protocol_on_a_port_gets_nowhere() {
     site.is_untouched().await;
 }
 
-/// One source cannot have all handshakes there are.
+/// One source cannot use up all handshakes.
 #[tokio::test]
 async fn handshakes_of_one_source_are_limited() {
     let site = Site::with("limits: {max_handshakes_per_source: 2}").await;
@@ -550,7 +553,8 @@ async fn handshakes_of_one_source_are_limited() {
     for _ in 0..2 {
         silent.push(tokio::net::TcpStream::connect(edge).await.unwrap());
     }
-    // Accepted in order, but on several cores: until both are counted another may still pass.
+    // Connections are accepted in order, but on several cores. Until both are counted, another one
+    // may still pass.
     let config = site.engine.ca().client(&["http/1.1"]);
     let crowded = async {
         while site
@@ -560,15 +564,15 @@ async fn handshakes_of_one_source_are_limited() {
             .await
             .is_some()
         {
-            // One that came while the agent's own handshakes were under way was refused.
+            // A connection that arrived during the agent's own handshakes was refused.
             silent.push(tokio::net::TcpStream::connect(edge).await.unwrap());
         }
     };
     testing::within("a handshake too many", crowded).await;
     assert_eq!(site.service.accepted(), 0);
     drop(silent);
-    // The edge notices one after the other that they have gone: who is let in is served, and the next
-    // one may still have to come again.
+    // The edge notices the closed connections one after the other. An accepted connection is
+    // served, and the next one may have to retry.
     let served = async {
         loop {
             let visitor = site.engine.visitor();

@@ -1,4 +1,4 @@
-//! What HTTP/2 visitors send.
+//! Attacks by HTTP/2 visitors.
 
 use testing::{H2Visitor, TestEngine};
 
@@ -9,12 +9,12 @@ use super::frames::{
 };
 use super::{Site, Table};
 
-/// Malformed: the stream is reset, or its connection ends. The library does the one or the other.
+/// Malformed: either the stream is reset or its connection ends. The choice is the library's.
 const MALFORMED: Fate = Fate::Reset(PROTOCOL_ERROR);
 const INVALID: Fate = Fate::Answer(400);
 
-/// A request whose fields are those of a good one, but for those that the row names: changed where
-/// there is one of the name, removed where the value is `-`, added otherwise.
+/// The fields of a valid request with the changes of the row: a field is replaced if it exists,
+/// removed if the value is `-`, and added otherwise.
 fn fields<'a>(host: &'a str, row: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     let mut fields = get(host, "/");
     for &(name, value) in row {
@@ -27,10 +27,10 @@ fn fields<'a>(host: &'a str, row: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a st
     fields
 }
 
-/// HTTP/2 says with lengths what HTTP/1.1 says with delimiters, so what was harmless there can be a
-/// request of its own here (RFC 9113, 8.2.1 and 10.3).
+/// HTTP/2 uses lengths where HTTP/1.1 uses delimiters, so a harmless HTTP/2 field can become a
+/// separate HTTP/1.1 request (RFC 9113, 8.2.1 and 10.3).
 #[tokio::test]
-async fn fields_that_would_say_something_else_in_http1_go_nowhere() {
+async fn fields_that_would_change_meaning_in_http1_are_refused() {
     let site = Site::start().await;
     let host = site.host();
     let long = format!("/{}", "a".repeat(9_000));
@@ -41,7 +41,7 @@ async fn fields_that_would_say_something_else_in_http1_go_nowhere() {
     let spliced = format!("{host}\r\nX: y");
     let with_path = format!("{host}/a");
     let rows: Vec<(Vec<(&str, &str)>, Fate)> = vec![
-        // Delimiters of HTTP/1.1 in every place.
+        // Delimiters of HTTP/1.1 in every position.
         (vec![("x", "a\r\nSvc: b")], MALFORMED),
         (vec![("x", "a\nb")], MALFORMED),
         (vec![("x", "a\rb")], MALFORMED),
@@ -74,7 +74,7 @@ async fn fields_that_would_say_something_else_in_http1_go_nowhere() {
         (vec![(":authority", "")], MALFORMED),
         (vec![(":authority", other)], Fate::Answer(421)),
         (vec![(":scheme", "https://other.example/x?")], MALFORMED),
-        // Pseudo fields missing, late, unknown and of an answer.
+        // Pseudo fields that are missing, late, unknown or of a response.
         (vec![(":method", "-")], MALFORMED),
         (vec![(":scheme", "-")], MALFORMED),
         (vec![(":path", "-")], MALFORMED),
@@ -114,7 +114,7 @@ async fn fields_that_would_say_something_else_in_http1_go_nowhere() {
             vec![("content-length", "0"), ("content-length", "0")],
             INVALID,
         ),
-        // Too much.
+        // Fields and values that are too large or too many.
         (vec![("x", &large)], Fate::Answer(431)),
     ];
     let mut table = Table::default();
@@ -153,7 +153,7 @@ async fn fields_that_would_say_something_else_in_http1_go_nowhere() {
         let fate = malformed(fate);
         table.row([format!("{name} twice")], &fate, &MALFORMED);
     }
-    // One behind the other fields.
+    // A pseudo field after the other fields.
     let mut late = get(host, "/");
     late.insert(1, ("x", "a"));
     let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, block(&late));
@@ -181,10 +181,11 @@ fn head_frames(stream: u32, head: &[u8]) -> Vec<Frame> {
     frames.collect()
 }
 
-/// A head that is too large is refused on its stream; the connection serves on. Only far above the
-/// limit, where reading on would be the attack (`CONTINUATION` flood), the connection ends.
+/// A head that is too large is refused on its stream, and the connection remains open. The
+/// connection ends only far above the limit, where reading on would be the attack (`CONTINUATION`
+/// flood).
 #[tokio::test]
-async fn a_head_that_is_too_large_costs_its_stream_alone() {
+async fn a_head_that_is_too_large_affects_only_its_stream() {
     let site = Site::start().await;
     let host = site.host();
     let mut table = Table::default();
@@ -215,7 +216,7 @@ async fn a_head_that_is_too_large_costs_its_stream_alone() {
         }
     }
     table.holds();
-    // The refusal is one of ours, on tunnels and at the Engine API.
+    // The refusal is a problem document, on tunnels and at the Engine API.
     let large = "a".repeat(40_000);
     for (host, path) in [(host, "/"), (site.engine.host(), "/api/clients")] {
         let mut visitor = site.engine.visitor().h2(host).await;
@@ -240,9 +241,9 @@ fn malformed(fate: Fate) -> Fate {
     }
 }
 
-/// The library reads a target up to its fragment: the service sees what was judged.
+/// The library reads a target up to its fragment. The service receives the target that was checked.
 #[tokio::test]
-async fn a_fragment_does_not_travel() {
+async fn a_fragment_is_not_forwarded() {
     let site = Site::start().await;
     let host = site.host();
     let mut visitor = site.engine.visitor().h2(host).await;
@@ -255,12 +256,12 @@ async fn a_fragment_does_not_travel() {
     assert_eq!(fate, Fate::Answer(204));
 }
 
-/// A good request as frames.
+/// A valid request as frames.
 fn request(host: &str, stream: u32, flags: u8) -> Frame {
     frame(HEADERS, END_HEADERS | flags, stream, block(&get(host, "/")))
 }
 
-/// Frames where they may not stand, of a length that they may not have.
+/// Frames in forbidden positions or of forbidden lengths.
 #[tokio::test]
 async fn frames_out_of_place_end_the_connection() {
     let site = Site::start().await;
@@ -397,7 +398,7 @@ async fn frames_out_of_place_end_the_connection() {
     }
     table.holds();
     site.is_untouched().await;
-    // What no rule forbids ends nothing.
+    // Frames that no rule forbids end nothing.
     for (case, frames) in [
         (
             "an unknown kind",
@@ -420,7 +421,7 @@ async fn frames_out_of_place_end_the_connection() {
     }
 }
 
-/// A flood that never stops by itself: `round` makes the frames of one round.
+/// An endless flood. `round` makes the frames of one round.
 async fn flood(engine: &TestEngine, host: &str, mut round: impl FnMut(u32) -> Vec<Frame>) -> Fate {
     let Connection {
         mut reader,
@@ -434,7 +435,7 @@ async fn flood(engine: &TestEngine, host: &str, mut round: impl FnMut(u32) -> Ve
             }
         }
     };
-    // No answer is waited for: only the end of the connection ends this.
+    // The flood does not wait for answers. It stops when the connection ends.
     let (fate, ()) = tokio::join!(reader.fate(0), flooding);
     fate
 }
@@ -456,7 +457,7 @@ async fn floods_end_their_connection_and_nothing_else() {
     assert_eq!(fate.await, calm, "rapid reset");
     site.serves_all().await;
 
-    // A server that is made to reset (CVE-2025-8671).
+    // Frames that make the server reset streams (CVE-2025-8671).
     let fate = flood(&site.engine, host, |number| {
         let stream = number * 2 + 1;
         let mut fields = get(host, "/");
@@ -486,7 +487,7 @@ async fn floods_end_their_connection_and_nothing_else() {
     assert!(matches!(fate.await, Fate::Ended(_)), "empty continuations");
     site.serves_all().await;
 
-    // Fields that cost a byte and become thousands: an entry of the table, again and again.
+    // Fields that take one byte and expand to thousands: references to the same table entry.
     let mut entry = block(&get(host, "/"));
     entry.extend([0x40, 1, b'x', 127, 0xa1, 0x1e]);
     entry.extend([b'a'; 4000]);
@@ -495,11 +496,11 @@ async fn floods_end_their_connection_and_nothing_else() {
     let fate = connection
         .fate(&[frame(HEADERS, END_STREAM | END_HEADERS, 1, entry)])
         .await;
-    assert_eq!(fate, calm, "a bomb of fields");
+    assert_eq!(fate, calm, "header bomb");
     site.serves_all().await;
 }
 
-/// More streams than were offered, which nobody has acknowledged yet.
+/// More streams than the edge offered, before the settings are acknowledged.
 #[tokio::test]
 async fn more_streams_than_offered_are_refused() {
     let site = Site::start().await;
@@ -508,7 +509,7 @@ async fn more_streams_than_offered_are_refused() {
         mut reader,
         mut writer,
     } = Connection::open(&site.engine, host).await;
-    // Bodies that never come.
+    // Requests whose bodies never arrive.
     let opened: Vec<u8> = (0..300)
         .flat_map(|number| request(host, number * 2 + 1, 0).to_bytes())
         .collect();
@@ -521,9 +522,9 @@ async fn more_streams_than_offered_are_refused() {
     site.serves_all().await;
 }
 
-/// What a peer may send without asking for anything costs no memory and stops nobody.
+/// Control frames that request nothing cost no memory and delay no visitor.
 #[tokio::test]
-async fn control_frames_without_end_do_not_pile_up() {
+async fn endless_control_frames_do_not_pile_up() {
     let site = Site::start().await;
     let host = site.host();
     for (case, noise) in [
@@ -543,7 +544,7 @@ async fn control_frames_without_end_do_not_pile_up() {
             "{case}: {fate:?}"
         );
     }
-    // Data without bytes, on a stream that the service answers in the end.
+    // Empty data frames, on a stream that the service answers in the end.
     let mut connection = Connection::open(&site.engine, host).await;
     let mut frames = vec![frame(
         HEADERS,
@@ -564,7 +565,8 @@ async fn control_frames_without_end_do_not_pile_up() {
     site.serves_all().await;
 }
 
-/// Who answers pings and asks for nothing is let go, and so is who never begins.
+/// A client that answers pings and sends no requests is disconnected, and so is one that never
+/// starts.
 #[tokio::test]
 async fn a_connection_without_requests_is_closed() {
     let site = Site::with("timeouts: {http_idle_seconds: 1}").await;
@@ -573,7 +575,7 @@ async fn a_connection_without_requests_is_closed() {
     let head = request(host, 1, END_STREAM);
     assert_eq!(connection.fate(&[head]).await, Fate::Answer(200));
     let told = loop {
-        let next = connection.reader.next().await.expect("a farewell");
+        let next = connection.reader.next().await.expect("a GOAWAY frame");
         match next.kind {
             PING if next.flags & ACK == 0 => {
                 let pong = frame(PING, ACK, 0, next.payload);
@@ -584,7 +586,7 @@ async fn a_connection_without_requests_is_closed() {
         }
     };
     assert_eq!(told.payload[4..8], NO_ERROR.to_be_bytes());
-    // A request that is under way keeps its connection.
+    // A request in flight keeps its connection open.
     let mut waiting = Connection::open(&site.engine, host).await;
     waiting.writer.send(&request(host, 1, 0).to_bytes()).await;
     while let Some(next) = connection.reader.next().await {

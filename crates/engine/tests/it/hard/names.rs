@@ -1,4 +1,4 @@
-//! Names: what stands in the handshake, in the request, and in what an agent asks for.
+//! Names in the TLS handshake, in the request, and in the hostname that an agent requests.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use wire::message::TunnelProperties;
 use super::{Site, Table};
 use crate::wired::{self, PlainAgent};
 
-/// Hosts of a request on a connection that was made for the tunnel's name.
+/// Hosts of a request on a connection whose handshake names the tunnel.
 #[tokio::test]
 async fn a_host_is_the_name_of_the_handshake() {
     let site = Site::start().await;
@@ -94,7 +94,7 @@ async fn a_handshake_finds_its_tunnel_by_the_whole_name() {
         (format!("engine.{below}"), 404),
         ("localhost".to_owned(), 404),
         ("t".to_owned(), 404),
-        // The engine itself, which has no such page.
+        // The engine's own name, which has no such page.
         ("engine.localhost".to_owned(), 404),
         ("ENGINE.localhost".to_owned(), 404),
     ] {
@@ -106,14 +106,14 @@ async fn a_handshake_finds_its_tunnel_by_the_whole_name() {
     for name in [host.to_ascii_uppercase(), format!("{host}.")] {
         assert_eq!(visit(&site.engine, &name, host).await, Some(200), "{name}");
     }
-    // A name that is the engine's does not lead to a tunnel, whatever the request says.
+    // An engine's own name never leads to a tunnel, whatever the request contains.
     assert_eq!(
         visit(&site.engine, "engine.localhost", host).await,
         Some(421)
     );
 }
 
-/// A visit by somebody who does not look at certificates: the status, where there is an answer.
+/// A visit by a client that ignores certificates. Returns the status if there is an answer.
 async fn visit(engine: &TestEngine, name: &str, host: &str) -> Option<u16> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -129,7 +129,7 @@ async fn visit(engine: &TestEngine, name: &str, host: &str) -> Option<u16> {
     Some(RawVisitor::new(stream).get("/nothing", host).await.status)
 }
 
-/// Takes every certificate: what is tested is the name that was asked for.
+/// Accepts every certificate, because the tests are about the requested name.
 #[derive(Debug)]
 struct Careless(Arc<rustls::crypto::CryptoProvider>);
 
@@ -170,7 +170,7 @@ impl ServerCertVerifier for Careless {
     }
 }
 
-/// What an agent cannot be given as its hostname.
+/// Hostnames that an agent cannot get.
 #[tokio::test]
 async fn no_agent_gets_a_name_that_is_not_one_label_below_the_tunnels() {
     let engine = TestEngine::start().await;
@@ -223,7 +223,7 @@ async fn no_agent_gets_a_name_that_is_not_one_label_below_the_tunnels() {
         table.row([format!("{asked:?}: {code:?}")], &refused, &true);
     }
     table.holds();
-    // The same name in another spelling is the same name.
+    // Another spelling of the same name is the same name.
     let opened = agent.open(wired::http("web")).await.unwrap();
     assert_eq!(hostname(&opened), "web.t.engine.localhost");
     let other = serde_json::json!({"userId": "usr_other"});
@@ -243,8 +243,7 @@ fn hostname(tunnel: &TunnelProperties) -> &str {
     &tunnel.hostname.as_ref().unwrap().value
 }
 
-/// A name that its owner comes back for, and that somebody else asks for in the same moment, has
-/// one holder afterwards.
+/// A name that its owner reclaims while another agent requests it has one holder afterwards.
 #[tokio::test]
 async fn a_name_that_two_ask_for_at_once_has_one_holder() {
     let engine = TestEngine::start().await;

@@ -1,5 +1,5 @@
-//! Ways around a path boundary: row by row the target, and either a refusal, or the path that the
-//! service sees. What was allowed by one reading is never served by another.
+//! Attempts to bypass a path boundary. Each row has the target, and either a refusal or the path
+//! that the service receives. A path that one parser allows is never served as another path.
 
 use client::Properties;
 use serde_json::json;
@@ -7,11 +7,11 @@ use testing::{TestEngine, Upstream};
 
 use super::Table;
 
-/// What a row becomes: a status, and the target that the service sees.
+/// Outcome of a row: a status, and the target that the service receives.
 type Fate = (u16, &'static str);
 
 const OUTSIDE: Fate = (403, "");
-/// Refused before any boundary: the head is none (RFC 9112, 3.2).
+/// Refused before any boundary is checked: the head is invalid (RFC 9112, 3.2).
 const NO_HEAD: Fate = (400, "");
 
 /// With a boundary of `/api/.*`.
@@ -25,7 +25,7 @@ const API: &[(&str, Fate)] = &[
     ("/admin", OUTSIDE),
     ("/apix/", OUTSIDE),
     ("/x/api/", OUTSIDE),
-    // Case.
+    // Letter case.
     ("/API/x", OUTSIDE),
     ("/Api/x", OUTSIDE),
     ("/%61pi/x", (200, "/api/x")),
@@ -72,7 +72,7 @@ const API: &[(&str, Fate)] = &[
     ("/api/%5c..%5cadmin", OUTSIDE),
     ("/api/..%5Cadmin", OUTSIDE),
     ("\\api\\x", NO_HEAD),
-    // Two layers, broken ones, and encodings of others.
+    // Doubly encoded, malformed and non-UTF-8 encodings.
     ("/api/%252e%252e/admin", OUTSIDE),
     ("/api/%25%32%65%25%32%65/admin", OUTSIDE),
     ("/api/%252f", OUTSIDE),
@@ -92,7 +92,7 @@ const API: &[(&str, Fate)] = &[
     ("/api/%80", OUTSIDE),
     ("/api/%ed%a0%80", OUTSIDE),
     ("/api/%f5%80%80%80", OUTSIDE),
-    // Full-width dots and slashes are letters; nobody of ours folds them.
+    // Full-width dots and slashes are letters. None of our code folds them.
     (
         "/api/%ef%bc%8e%ef%bc%8e/x",
         (200, "/api/%ef%bc%8e%ef%bc%8e/x"),
@@ -154,7 +154,7 @@ const API: &[(&str, Fate)] = &[
     ("file:///api/x", NO_HEAD),
 ];
 
-/// Other patterns, one for each row.
+/// Other patterns, one per row.
 const PATTERNS: &[(&str, &str, Fate)] = &[
     ("/api", "/api", (200, "/api")),
     ("/api", "/api/", OUTSIDE),
@@ -195,7 +195,7 @@ const PATTERNS: &[(&str, &str, Fate)] = &[
 ];
 
 #[tokio::test]
-async fn ed_7_no_way_leads_around_a_path_boundary() {
+async fn ed_7_no_target_bypasses_a_path_boundary() {
     let rows: Vec<_> = API
         .iter()
         .map(|(target, fate)| ("/api/.*", *target, *fate))
@@ -204,14 +204,13 @@ async fn ed_7_no_way_leads_around_a_path_boundary() {
 }
 
 #[tokio::test]
-async fn ed_7_a_pattern_judges_the_path_that_is_served() {
+async fn ed_7_a_pattern_is_matched_against_the_served_path() {
     holds(PATTERNS).await;
 }
 
-/// Without a boundary on the path, nobody's path is touched: what the service makes of it is the
-/// service's.
+/// Without a path boundary no path is changed. Its interpretation is left to the service.
 #[tokio::test]
-async fn without_a_path_boundary_the_path_is_the_visitors() {
+async fn without_a_path_boundary_the_path_is_unchanged() {
     let site = Guarded::start().await;
     let token = site.engine.token(json!({}));
     let mut table = Table::default();
@@ -283,7 +282,7 @@ impl Guarded {
         }
     }
 
-    /// The status, and the target that the service saw.
+    /// The status, and the target that the service received.
     async fn visit(&self, target: &str, token: &str) -> (u16, String) {
         let host = self.tunnel.hostname();
         let mut visitor = self.engine.visitor().http1(host).await;
@@ -294,8 +293,8 @@ impl Guarded {
         told(&visitor.answer().await)
     }
 
-    /// The same over HTTP/2, for targets that its client can be brought to send: those that begin
-    /// with a slash and that its library takes for one.
+    /// The same over HTTP/2, for targets that the client library is able to send: those that start
+    /// with a slash and that it parses as a path.
     async fn visit_over_http2(&self, target: &str, token: &str) -> Option<(u16, String)> {
         let host = self.tunnel.hostname();
         let uri = format!("https://{host}{target}")

@@ -1,5 +1,5 @@
-//! Every spelling of the query credential: which ones count, and that one that counts goes nowhere:
-//! not to the service, not into a redirect, not into the access log.
+//! Every spelling of the query credential. The tests cover the spellings that count, and that a
+//! credential is never forwarded to the service, put into a redirect or written to the access log.
 
 use client::Properties;
 use serde_json::{Value, json};
@@ -8,16 +8,16 @@ use tokio::net::TcpStream;
 
 use super::Table;
 
-/// What becomes of a query: a status, and the target that the service sees where it is asked.
+/// Outcome of a query: a status, and the target that the service receives if it is called.
 type Fate = (u16, Option<&'static str>);
 
 const COUNTS: Fate = (200, Some("/x"));
-/// It is no credential, and without one the tunnel is closed.
+/// Not a credential. Without one the tunnel refuses the request.
 const IS_DATA: Fate = (401, None);
 const IS_MALFORMED: Fate = (400, None);
 
-/// Targets in which `GOOD` stands for a good token, `G%2ED` for the same with its dots escaped,
-/// and `BAD` for one with a wrong signature.
+/// Targets in which `GOOD` stands for a valid token, `G%2ED` for the same token with its dots
+/// escaped, and `BAD` for one with a wrong signature.
 const ROWS: &[(&str, Fate)] = &[
     ("/x?svc.token=GOOD", COUNTS),
     ("/x?svc%2Etoken=GOOD", COUNTS),
@@ -27,7 +27,7 @@ const ROWS: &[(&str, Fate)] = &[
     ("/x?%73%76%63%2e%74%6f%6b%65%6e=GOOD", COUNTS),
     ("/x?svc.token=G%2ED", COUNTS),
     ("/x?svc%2Etoken=G%2ED", COUNTS),
-    // Every other byte stays as it is.
+    // All other bytes stay unchanged.
     ("/x?a=1&svc.token=GOOD", (200, Some("/x?a=1"))),
     ("/x?svc.token=GOOD&a=1", (200, Some("/x?a=1"))),
     ("/x?a=1&svc.token=GOOD&b=2", (200, Some("/x?a=1&b=2"))),
@@ -78,7 +78,7 @@ const ROWS: &[(&str, Fate)] = &[
     ("/x?svc%EF%BC%8Etoken=GOOD", IS_DATA),
     ("/x?svc%u002Etoken=GOOD", IS_DATA),
     ("/x?svc%2token=GOOD", IS_DATA),
-    // Other separators, and other places.
+    // Other separators and other positions.
     ("/x?a=1;svc.token=GOOD", IS_DATA),
     ("/x?a=1%26svc.token=GOOD", IS_DATA),
     ("/x?a=1%0asvc.token=GOOD", IS_DATA),
@@ -123,12 +123,12 @@ const ROWS: &[(&str, Fate)] = &[
     ("/x?svc.token=&svc.token=GOOD", IS_MALFORMED),
     ("/x?svc.token=GOOD&svc%2Etoken=GOOD", IS_MALFORMED),
     ("/x?%73vc.token=GOOD&a&svc.toke%6E=GOOD", IS_MALFORMED),
-    // Whole, and not good.
+    // Complete, but invalid.
     ("/x?svc.token=BAD", IS_DATA),
     ("/x?svc.token=a.b.c", IS_DATA),
 ];
 
-/// Where the other brand's spelling is a credential too.
+/// Rows for an engine that also accepts the other brand's spelling.
 const COMPAT_ROWS: &[(&str, Fate)] = &[
     ("/x?svc.token=GOOD", COUNTS),
     ("/x?rstream.token=GOOD", COUNTS),
@@ -157,10 +157,10 @@ async fn both_spellings_of_the_query_credential() {
     door.holds(COMPAT_ROWS).await;
 }
 
-/// ED-1a: beside a query credential a header is the application's, good or bad, and the credential
-/// is judged alone.
+/// ED-1a: next to a query credential a header is the application's data, valid or not. Only the
+/// query credential is checked.
 #[tokio::test]
-async fn beside_a_credential_in_the_query_the_header_is_data() {
+async fn with_a_query_credential_the_header_is_data() {
     let door = Door::open("").await;
     let host = door.tunnel.hostname();
     let (good, bad) = (&door.token, door.bad());
@@ -192,7 +192,7 @@ async fn beside_a_credential_in_the_query_the_header_is_data() {
         let contacted = door.service.accepted() > 0;
         table.row([query, "contacts"], &contacted, &(status == 200));
     }
-    // In a cookie or a field of another name it is nothing.
+    // A credential in a cookie or in a field with another name has no effect.
     for field in [
         "Cookie: svc.token=GOOD",
         "X-Svc-Token: GOOD",
@@ -206,9 +206,9 @@ async fn beside_a_credential_in_the_query_the_header_is_data() {
     table.holds();
 }
 
-/// What tells where a visitor came from has lost the credential too.
+/// The credential is also removed from the `Referer`.
 #[tokio::test]
-async fn a_referer_does_not_tell_the_credential() {
+async fn a_referer_does_not_contain_the_credential() {
     let door = Door::open("").await;
     let host = door.tunnel.hostname();
     let mut table = Table::default();
@@ -240,7 +240,7 @@ async fn a_referer_does_not_tell_the_credential() {
     table.holds();
 }
 
-/// ED-1e: the plain listener answers no such request with an address, whatever its spelling.
+/// ED-1e: the plain listener never redirects such a request, whatever its spelling.
 #[tokio::test]
 async fn no_spelling_of_the_credential_is_redirected() {
     let plain = "http: {enabled: true, listen_addr: '127.0.0.1:0'}\n";
@@ -248,7 +248,7 @@ async fn no_spelling_of_the_credential_is_redirected() {
     let host = door.tunnel.hostname();
     let addr = door.engine.running().http_addr().unwrap();
     let mut table = Table::default();
-    // Before the host is known to be anybody's, both brands' spellings are.
+    // The host is not yet known, so both brands' spellings count.
     for (target, fate) in ROWS.iter().chain(COMPAT_ROWS) {
         let names_it = *fate == COUNTS
             || fate.0 == 200
@@ -266,7 +266,7 @@ async fn no_spelling_of_the_credential_is_redirected() {
     table.holds();
 }
 
-/// Rows that are a credential by form, and no good one.
+/// True for rows that have the form of a credential without a valid token.
 fn is_whole(target: &str) -> bool {
     ["/x?svc.token=BAD", "/x?svc.token=a.b.c"].contains(&target)
 }
@@ -277,7 +277,7 @@ fn header(seen: &Value, name: &str) -> Option<String> {
     Some(found.next()?[1].as_str()?.to_owned())
 }
 
-/// A tunnel that wants a token, and one who has one.
+/// A tunnel that requires a token, and a client with a token.
 struct Door {
     engine: TestEngine,
     service: Upstream,
@@ -318,7 +318,7 @@ impl Door {
             .replace("BAD", &self.bad())
     }
 
-    /// Sends every row, over both versions, and looks at what the service and the log had of it.
+    /// Sends every row over both versions, and checks the forwarded request and the log record.
     async fn holds(self, rows: &[(&str, Fate)]) {
         let host = self.tunnel.hostname();
         let mut table = Table::default();
@@ -377,11 +377,11 @@ impl Door {
         assert!(records.len() >= rows.len(), "{log}");
         for part in token.split('.') {
             let found = records.iter().find(|line| line.contains(part));
-            assert_eq!(found, None, "the log has a part of a token");
+            assert_eq!(found, None, "the log contains part of a token");
         }
     }
 
-    /// Every token here has the claims and the signature of a good one in it.
+    /// Every token here contains the claims and the signature of a valid token.
     #[track_caller]
     fn has_no_secret(&self, text: &str, case: &str) {
         let (_, signature) = self.token.rsplit_once('.').unwrap();

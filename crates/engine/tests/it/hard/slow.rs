@@ -1,5 +1,5 @@
-//! Peers that take their time. The deadlines here are seconds of the real clock, so all of them
-//! run at once in one test; every other test of slowness has a configured deadline of a second.
+//! Slow peers. The deadlines here are seconds of the real clock, so one test runs all of them in
+//! parallel. Every other test of slow peers configures a deadline of a second.
 
 use std::time::{Duration, Instant};
 
@@ -16,23 +16,23 @@ use super::frames::{
 };
 use crate::wired::{self, PlainAgent};
 
-/// Reads what comes until the edge ends the connection.
+/// Reads until the edge ends the connection.
 async fn is_closed(stream: &mut TcpStream) {
     let mut rest = Vec::new();
-    // A reset is an end too.
+    // A reset counts as an end.
     within("end of a silent connection", stream.read_to_end(&mut rest))
         .await
         .ok();
 }
 
-/// A connection to the TLS port that says `first` and then nothing.
+/// A connection to the TLS port that sends `first` and then nothing.
 async fn hello(engine: &TestEngine, first: &[u8]) {
     let mut stream = TcpStream::connect(engine.addr()).await.unwrap();
     stream.write_all(first).await.unwrap();
     is_closed(&mut stream).await;
 }
 
-/// A visitor that says `first` and then nothing.
+/// A visitor that sends `first` and then nothing.
 async fn head(engine: &TestEngine, host: &str, first: &[u8]) {
     let mut visitor = engine.visitor().http1(host).await;
     visitor.send(first).await;
@@ -40,7 +40,7 @@ async fn head(engine: &TestEngine, host: &str, first: &[u8]) {
 }
 
 #[tokio::test]
-async fn who_does_not_go_on_is_let_go() {
+async fn silent_peers_are_disconnected() {
     let sections = "timeouts: {http_idle_seconds: 1}\n\
         http: {enabled: true, listen_addr: '127.0.0.1:0'}";
     let site = Site::with(sections).await;
@@ -48,15 +48,15 @@ async fn who_does_not_go_on_is_let_go() {
     let plain = engine.running().http_addr().unwrap();
     let half_a_head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX: ");
     tokio::join!(
-        // No hello, half of one, and the length of one.
+        // No hello, half of a hello, and the length of a hello.
         hello(engine, b""),
         hello(engine, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
         hello(engine, b"\x16\x03\x01"),
-        // No head, half of one.
+        // No head, and half of a head.
         head(engine, host, b""),
         head(engine, host, half_a_head.as_bytes()),
         head(engine, host, b"G"),
-        // HTTP/2 that never begins, at a tunnel and at the engine itself.
+        // HTTP/2 without a preface, at a tunnel and at the engine itself.
         async {
             let mut silent = Connection::silent(engine, host).await;
             while silent.reader.next().await.is_some() {}
@@ -71,7 +71,7 @@ async fn who_does_not_go_on_is_let_go() {
             stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
             is_closed(&mut stream).await;
         },
-        // An agent that brings no stream, and a service that shakes no hands.
+        // An agent that opens no stream, and a service that never completes a handshake.
         async {
             let mut idle = PlainAgent::connect(engine).await;
             idle.open(wired::http("idle")).await.unwrap();
@@ -82,13 +82,13 @@ async fn who_does_not_go_on_is_let_go() {
             let tunnel = engine.publish_tls(silent.local_addr().unwrap()).await;
             is_given_up(engine, tunnel.hostname()).await;
         },
-        // Others are served all the while.
+        // The other tunnel is served in the meantime.
         site.serves_others(),
     );
     site.is_untouched().await;
 }
 
-/// A visitor gets a 504 long before the time for an answer of the service is over.
+/// A visitor gets a 504 long before the response timeout of the service.
 async fn is_given_up(engine: &TestEngine, host: &str) {
     let began = Instant::now();
     let mut visitor = engine.visitor().http1(host).await;
@@ -98,9 +98,9 @@ async fn is_given_up(engine: &TestEngine, host: &str) {
     assert!(waited < Duration::from_secs(25), "{host}: {waited:?}");
 }
 
-/// A body that stands still is given up; the service is told that it is not whole.
+/// A stalled request body is aborted. The service sees that the request is incomplete.
 #[tokio::test]
-async fn a_body_that_stands_still_is_a_504() {
+async fn a_stalled_body_is_a_504() {
     let site = Site::with("timeouts: {stream_request_seconds: 1}").await;
     let (engine, host) = (&site.engine, site.host());
     for framing in ["Content-Length: 10\r\n", "Transfer-Encoding: chunked\r\n"] {
@@ -127,7 +127,7 @@ async fn a_body_that_stands_still_is_a_504() {
     site.serves_all().await;
 }
 
-/// Hundreds of visitors that hang on one service leave room for those of the other.
+/// Hundreds of visitors that wait for one service leave capacity for the visitors of another.
 #[tokio::test]
 async fn many_slow_visitors_do_not_stop_others() {
     let site = Site::start().await;
@@ -155,10 +155,10 @@ async fn many_slow_visitors_do_not_stop_others() {
     drop((held, asking));
 }
 
-/// A body that trickles moves each time before it would be given up; what it may take in all is
-/// bounded by what it brings.
+/// A trickling body makes progress each time before the stall timeout. Its total time is limited by
+/// the number of bytes received.
 #[tokio::test]
-async fn a_body_that_trickles_is_a_504() {
+async fn a_trickling_body_is_a_504() {
     let sections = "timeouts: {stream_request_seconds: 1}\nlimits: {min_body_rate: 1000}";
     let site = Site::with(sections).await;
     let (engine, host) = (&site.engine, site.host());
@@ -194,7 +194,7 @@ async fn a_body_that_trickles_is_a_504() {
     site.serves_all().await;
 }
 
-/// Sends a byte now and then, ten times as often as would be needed, until nobody takes it.
+/// Sends a byte now and then, ten times as often as needed, until the peer accepts no more.
 async fn trickle(mut byte: impl AsyncFnMut() -> bool) {
     let mut pace = tokio::time::interval(Duration::from_millis(100));
     loop {
@@ -205,7 +205,7 @@ async fn trickle(mut byte: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A service that writes without end, and says when nobody takes it any more.
+/// A service that writes without end, and reports when its connection is closed.
 async fn endless(head: &'static str) -> ScriptedUpstream {
     ScriptedUpstream::start(move |_| {
         vec![
@@ -218,16 +218,16 @@ async fn endless(head: &'static str) -> ScriptedUpstream {
     .await
 }
 
-/// Waits until a service that was asked once has been let go.
+/// Waits until the service has closed the connection of its only request.
 async fn is_let_go(service: &ScriptedUpstream) {
     service.head().await;
     while service.report().await != Report::Closed {}
 }
 
-/// Who does not read what it asked for holds a service only for a while, whatever else it does on
-/// its connection; a WebSocket may pause.
+/// A client that does not read its response occupies a service only for a limited time, whatever
+/// else it does on its connection. A WebSocket may pause.
 #[tokio::test]
-async fn who_does_not_read_an_answer_is_let_go() {
+async fn a_visitor_that_does_not_read_its_response_is_disconnected() {
     const LENGTH: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n";
     const UPGRADE: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n\r\n";
@@ -252,7 +252,7 @@ async fn who_does_not_read_an_answer_is_let_go() {
         is_let_go(&service).await;
         drop(visitor);
     };
-    // The stream stands still, and its connection is well: the windows are by hand.
+    // The stream is stalled while its connection works, because the test controls the windows.
     let http2 = async |service: &ScriptedUpstream, tunnel: TestTunnel| {
         let host = tunnel.hostname();
         let mut connection = Connection::open(engine, host).await;
@@ -268,7 +268,7 @@ async fn who_does_not_read_an_answer_is_let_go() {
             .reader
             .next()
             .await
-            .expect("the connection is well")
+            .expect("the connection works")
             != pong
         {}
     };
@@ -279,10 +279,10 @@ async fn who_does_not_read_an_answer_is_let_go() {
     };
     tokio::join!(http1, to_http1, site.serves_others());
 
-    // More than anything in between holds.
+    // More than all buffers in between can store.
     for _ in 0..64 {
         let more = websocket.read_exact(1024 * 1024).await;
-        assert!(more.is_some(), "the WebSocket was cut");
+        assert!(more.is_some(), "the WebSocket was closed");
     }
     site.serves_all().await;
 }

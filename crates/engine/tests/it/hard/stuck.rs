@@ -1,5 +1,4 @@
-//! Peers that take nothing of what they asked for, or are silent. The deadlines are those of the
-//! real clock.
+//! Peers that are silent or do not read their responses. The deadlines are those of the real clock.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,8 +21,8 @@ use super::frames::{
 };
 use crate::wired::{self, PlainAgent, Wire};
 
-/// Tunnels that make a list of 7 MB: more than the systems of both ends take for an application that
-/// does not read.
+/// Tunnels for a list of 7 MB, more than the socket buffers of both ends take for an application
+/// that does not read.
 const TUNNELS: usize = 120;
 
 async fn inhabit(engine: &TestEngine) -> PlainAgent {
@@ -39,7 +38,7 @@ async fn inhabit(engine: &TestEngine) -> PlainAgent {
     agent
 }
 
-/// A connection whose system takes little for an application that does not read.
+/// A connection with small socket buffers.
 async fn narrow(engine: &TestEngine, host: &str, alpn: &str) -> TlsStream<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 * 1024).unwrap();
@@ -55,7 +54,7 @@ fn request(engine: &TestEngine, path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n")
 }
 
-/// Asks for something large, reads the head of the answer and nothing of the rest.
+/// Requests a large answer, and reads only its head.
 async fn stuck(engine: &TestEngine, path: &str) -> TlsStream<TcpStream> {
     let mut stream = narrow(engine, engine.host(), "http/1.1").await;
     let request = request(engine, path);
@@ -67,9 +66,9 @@ async fn stuck(engine: &TestEngine, path: &str) -> TlsStream<TcpStream> {
     stream
 }
 
-/// Its place is another watcher's then.
+/// Its slot is then free for another client.
 #[tokio::test]
-async fn a_watcher_by_sse_that_takes_nothing_is_let_go() {
+async fn an_sse_client_that_reads_nothing_is_disconnected() {
     let sections = "timeouts: {visitor_stall_seconds: 1}\nlimits: {max_watchers: 1}";
     let engine = TestEngine::start_with(sections).await;
     let _agent = inhabit(&engine).await;
@@ -87,7 +86,7 @@ async fn a_watcher_by_sse_that_takes_nothing_is_let_go() {
     within("place of a watcher", next).await;
 }
 
-/// Nothing else ends this drain: who does not read has five seconds for the rest.
+/// Only this timeout ends the drain: a client that does not read has five seconds for the rest.
 async fn clients_that_do_not_read_do_not_hold_up_a_drain() {
     let engine = TestEngine::start().await;
     let _agent = inhabit(&engine).await;
@@ -111,7 +110,7 @@ async fn clients_that_do_not_read_do_not_hold_up_a_drain() {
     assert!(begun.elapsed() >= Duration::from_secs(5));
 }
 
-/// A visitor that asks and asks and reads no answer of the edge's own.
+/// A visitor that keeps sending requests and never reads the edge's own answers.
 async fn a_visitor_that_does_not_read_the_edges_answers_is_let_go() {
     let site = Site::start().await;
     let host = site.host();
@@ -124,8 +123,8 @@ async fn a_visitor_that_does_not_read_the_edges_answers_is_let_go() {
     site.is_untouched().await;
 }
 
-/// Reads what comes to a connection that has been silent since `begun`: the engine asks whether the other end
-/// is still there, and then gives up.
+/// Reads from a connection that has been silent since `begun`. The engine sends a PING to check the
+/// peer and then closes the connection.
 async fn is_asked_and_let_go(mut connection: Connection, begun: Instant) {
     let asked = loop {
         let frame = connection.reader.next().await.expect("a PING first");
@@ -171,7 +170,7 @@ async fn a_visitor_may_send_one_mib_on_a_stream_and_four_on_a_connection() {
                 let window = settings.iter().find(|setting| setting[..2] == [0, 4]);
                 stream = stream.or(window.map(|setting| u32_of(&setting[2..])));
             }
-            // Beyond what every connection has from its beginning.
+            // The increase over the initial window of a connection.
             WINDOW_UPDATE => whole = Some(65_535 + u32_of(&frame.payload)),
             _ => {}
         }
@@ -183,8 +182,8 @@ fn u32_of(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes.try_into().unwrap())
 }
 
-/// A standing connection whose agent brings the stream to no end, which its visitor has left, is not
-/// kept for longer than five seconds.
+/// The agent does not end a stream that its visitor has left. Its standing connection is kept for
+/// five seconds at most.
 async fn a_connection_whose_agent_does_not_end_an_abandoned_stream_is_closed() {
     let engine = TestEngine::start().await;
     let mut channel = Wire::connect(&engine).await;
@@ -198,7 +197,7 @@ async fn a_connection_whose_agent_does_not_end_an_abandoned_stream_is_closed() {
     channel.send(Kind::OpenTunnelReq(open)).await;
     let (mut standing, mut is_open) = (Vec::new(), false);
     while standing.is_empty() || !is_open {
-        match channel.next().await.expect("a channel that goes on") {
+        match channel.next().await.expect("an open channel") {
             Kind::PoolReq(asked) => {
                 for _ in 0..asked.count {
                     let mut connection = Wire::connect(&engine).await;
@@ -215,7 +214,7 @@ async fn a_connection_whose_agent_does_not_end_an_abandoned_stream_is_closed() {
                 }
             }
             Kind::OpenTunnelRsp(_) => is_open = true,
-            other => panic!("not expected: {other:?}"),
+            other => panic!("unexpected: {other:?}"),
         }
     }
     let host = "deaf.t.engine.localhost";
@@ -236,9 +235,9 @@ async fn a_connection_whose_agent_does_not_end_an_abandoned_stream_is_closed() {
     assert!(begun.elapsed() >= Duration::from_secs(5));
 }
 
-/// All at once, since each takes its time.
+/// All cases run in parallel, since each takes its time.
 #[tokio::test]
-async fn peers_that_are_silent_or_take_nothing_are_let_go() {
+async fn peers_that_are_silent_or_do_not_read_are_disconnected() {
     tokio::join!(
         Box::pin(a_silent_http2_connection_is_asked_and_let_go()),
         Box::pin(a_visitor_that_does_not_read_the_edges_answers_is_let_go()),

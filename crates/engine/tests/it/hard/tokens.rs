@@ -1,6 +1,6 @@
-//! Bent tokens at the door of a guarded tunnel. Every kind of them is a row of the table in
-//! `credentials`; here is that the edge asks that table, in both places where a token can stand,
-//! and that no service hears of a visitor who was refused.
+//! Manipulated tokens at a guarded tunnel. The table in `credentials` has a row for each kind.
+//! These tests check that the edge uses that table for both positions of a token, and that no
+//! service receives the request of a refused visitor.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ const CLAIMS: &str = r#"{"type":"pat","userId":"ann"}"#;
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 
 #[tokio::test]
-async fn a_bent_token_opens_nothing() {
+async fn a_manipulated_token_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let pair = rcgen::KeyPair::generate().unwrap();
     let public = pair.public_key_pem();
     let file = dir.path().join("key.pem");
     std::fs::write(&file, &public).unwrap();
     let keys = format!("[{}]", file.display());
-    // Stands still: a row at the edge of a time is at it.
+    // The clock stands still, so that a row can be exactly at a time limit.
     let clock = Arc::new(ManualClock::at(Timestamp::now()));
     let now = clock.now().as_second();
     let engine = TestEngine::start_at("", &[("SVC_AUTH__JWT__PUBLIC_KEYS", &keys)], clock).await;
@@ -44,7 +44,7 @@ async fn a_bent_token_opens_nothing() {
         )
     };
     let confused = |secret: &str| signed_with(&json!({"type": "pat", "userId": "ann"}), secret);
-    // What is sent, and the statuses of it as a bearer and in the query.
+    // The token, and its statuses as a bearer and in the query.
     let rows: Vec<(&str, String, u16, u16)> = vec![
         ("no signature", format!("{signed}."), 401, 400),
         ("no signature part", signed.to_owned(), 401, 400),
@@ -182,7 +182,7 @@ async fn a_bent_token_opens_nothing() {
         ),
         ("not JSON", engine.signed(HEADER, "{"), 401, 401),
         ("a list", engine.signed(HEADER, "[]"), 401, 401),
-        // The signature is good, the boundary is one around nothing.
+        // The signature is valid, and the boundary allows nothing.
         (
             "a boundary of a wrong shape",
             saying(r#""resources":{"tunnels":[]}"#),
@@ -217,7 +217,7 @@ async fn a_bent_token_opens_nothing() {
         table.row([case, "in the query, HTTP/2"], &told.status, in_query);
     }
     assert_eq!(service.accepted(), 0, "the service was contacted");
-    // At the other side of each edge.
+    // Just outside each time limit.
     for token in [
         good.clone(),
         saying(&format!(r#""exp":{}"#, now + 1)),

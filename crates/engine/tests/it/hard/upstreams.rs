@@ -1,4 +1,5 @@
-//! What services answer. None of it may reach another visitor, or look whole where it is not.
+//! Harmful answers of services. None of them reaches another visitor, or looks complete if it is
+//! truncated.
 
 use bytes::Bytes;
 use client::Properties;
@@ -12,8 +13,8 @@ use super::Table;
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood";
 
-/// A service that answers the first request of its first connection with `bad` and `then`, and
-/// everything else well.
+/// A service that answers the first request of its first connection with `bad` and `then`, and all
+/// other requests correctly.
 async fn turned(bad: String, then: &'static str) -> ScriptedUpstream {
     ScriptedUpstream::start(move |number| match number {
         1 => vec![
@@ -26,10 +27,10 @@ async fn turned(bad: String, then: &'static str) -> ScriptedUpstream {
     .await
 }
 
-/// Heads that could be read in two ways, with a second answer behind them: a 502, and whoever
-/// comes next is not answered by it.
+/// Ambiguous heads, followed by a second answer. The visitor gets a 502, and the second answer
+/// never reaches the next visitor.
 #[tokio::test]
-async fn a_doubtful_answer_is_a_502_and_the_connection_is_not_used_again() {
+async fn an_ambiguous_answer_is_a_502_and_the_connection_is_not_used_again() {
     const POISON: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison";
     let engine = TestEngine::start().await;
     let long = "a".repeat(200_000);
@@ -106,9 +107,9 @@ async fn a_doubtful_answer_is_a_502_and_the_connection_is_not_used_again() {
     table.holds();
 }
 
-/// Chunks that two readers would end in different places, behind a good beginning.
+/// Chunks that two parsers would end in different places, after a valid start.
 #[tokio::test]
-async fn a_doubtful_chunk_makes_the_answer_broken() {
+async fn an_ambiguous_chunk_makes_the_answer_incomplete() {
     const POISON: &str = "0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison";
     let engine = TestEngine::start().await;
     for chunks in [
@@ -155,9 +156,10 @@ async fn a_doubtful_chunk_makes_the_answer_broken() {
     }
 }
 
-/// A service cannot speak for the edge, nor for the connection between visitor and edge.
+/// A service can set neither the fields of the edge nor those of the connection between visitor and
+/// edge.
 #[tokio::test]
-async fn a_service_cannot_say_what_is_the_edges() {
+async fn a_service_cannot_set_the_fields_of_the_edge() {
     let engine = TestEngine::start().await;
     let service = ScriptedUpstream::answering(
         "HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: x-hop, content-length\r\n\
@@ -186,9 +188,9 @@ async fn a_service_cannot_say_what_is_the_edges() {
     }
 }
 
-/// A service of one tunnel that hangs, floods and breaks takes nothing from the other tunnel.
+/// A service that hangs, floods and fails in one tunnel does not affect the other tunnel.
 #[tokio::test]
-async fn a_bad_service_harms_its_own_visitors_alone() {
+async fn a_bad_service_affects_only_its_own_visitors() {
     let site = super::Site::with("timeouts: {stream_request_seconds: 1}").await;
     let engine = &site.engine;
     let bad = [
@@ -229,15 +231,15 @@ async fn a_bad_service_harms_its_own_visitors_alone() {
     site.is_untouched().await;
 }
 
-/// A visitor that sends all of its request before it reads anything of the answer, through a
-/// service that answers while it reads.
+/// A visitor that sends its whole request before it reads any of the answer, to a service that
+/// answers while it reads.
 #[tokio::test]
 async fn an_h2_visitor_may_send_everything_before_it_reads() {
     const EACH: usize = 16 * 1024;
     const PIECES: usize = 512;
     let engine = TestEngine::start().await;
-    // Answers with more than the visitor's window before it has read the rest, and says so when
-    // it has read it.
+    // Sends more than the visitor's window before it has read the rest, and reports when it has
+    // read everything.
     let (all_read, mut read) = mpsc::channel(1);
     let service = Upstream::start(move |mut stream, _| {
         let all_read = all_read.clone();
@@ -253,7 +255,7 @@ async fn an_h2_visitor_may_send_everything_before_it_reads() {
             tokio::spawn(async move {
                 writer.write_all(head.as_bytes()).await.ok();
                 writer.write_all(&vec![b'a'; length]).await.ok();
-                // Kept open until the visitor has it.
+                // Stays open until the visitor has received it.
                 writer.writable().await.ok();
                 std::future::pending::<()>().await;
             });
@@ -295,8 +297,8 @@ async fn an_h2_visitor_may_send_everything_before_it_reads() {
     assert_eq!((answer.body.len(), answer.whole), (EACH * PIECES, true));
 }
 
-/// Two agents share a name, and the service resets the connection after it has read a request: what
-/// it may have done is not asked of it again by way of the other agent.
+/// Two agents share a name, and the service resets the connection after it has read a request. The
+/// request may have had an effect, so it is not sent again through the other agent.
 #[tokio::test]
 async fn a_request_that_a_service_read_is_not_sent_again() {
     let engine = TestEngine::start().await;

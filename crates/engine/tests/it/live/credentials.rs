@@ -1,4 +1,4 @@
-//! Which credential opens a stream.
+//! Credentials that open an event stream.
 
 use engine::live::LiveLimits;
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ async fn en_3a_a_bearer_of_any_type_opens_a_stream() {
 
 /// ED-1d.
 #[tokio::test]
-async fn ed_1d_a_present_query_token_is_judged_alone() {
+async fn ed_1d_a_query_token_is_checked_alone() {
     let api = TestApi::start().await;
     let watch = token(&auth(NOW, 60, json!({"permissions": [READ]})));
     let all = token(&pat());
@@ -126,7 +126,7 @@ async fn ed_1d_a_present_query_token_is_judged_alone() {
                 401,
             ),
             (format!("svc.token={all}"), Some(&all), 401),
-            // Without compat.rstream it is a parameter like any other.
+            // Without compat.rstream it is an ordinary parameter.
             (format!("rstream.token={watch}"), None, 401),
             ("rstream.token=".to_owned(), Some(&all), 200),
             (format!("SVC.token={watch}"), None, 401),
@@ -138,7 +138,7 @@ async fn ed_1d_a_present_query_token_is_judged_alone() {
 }
 
 #[tokio::test]
-async fn with_compat_the_other_brands_parameter_counts_as_ours() {
+async fn with_compat_the_other_brands_parameter_is_accepted() {
     let api = TestApi::with(manual_clock(), LiveLimits::default(), true).await;
     let watch = token(&auth(NOW, 60, json!({"permissions": [READ]})));
     for (query, expected) in [

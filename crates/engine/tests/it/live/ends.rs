@@ -56,7 +56,7 @@ async fn a_stream_ends_when_its_token_is_revoked_and_no_other_does() {
             Stream::open(&api, path, "", Some(&revoked)).await.err(),
             Some(401)
         );
-        // A key that is taken out of service takes its tokens along.
+        // Removing a signing key revokes its tokens.
         api.tokens
             .replace_keys(::credentials::Keyring::new())
             .unwrap();
@@ -67,7 +67,7 @@ async fn a_stream_ends_when_its_token_is_revoked_and_no_other_does() {
 
 /// The server's tasks cannot run while this task changes the state without waiting.
 #[tokio::test]
-async fn a_watcher_that_is_too_slow_is_told_so() {
+async fn a_slow_event_stream_is_closed_with_a_reason() {
     for path in TRANSPORTS {
         let limits = LiveLimits {
             watcher_queue: 2,
@@ -88,7 +88,7 @@ async fn a_watcher_that_is_too_slow_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_stopping_engine_says_so() {
+async fn a_stopping_engine_closes_event_streams_with_a_reason() {
     for path in TRANSPORTS {
         let api = TestApi::start().await;
         let mut stream = Stream::watch(&api, path, &json!({})).await;
@@ -99,7 +99,7 @@ async fn a_stopping_engine_says_so() {
 }
 
 #[tokio::test]
-async fn one_watcher_more_than_the_limit_is_503_and_a_place_is_free_again() {
+async fn one_stream_more_than_the_limit_is_503_and_a_slot_is_freed() {
     let limits = LiveLimits {
         watchers: 1,
         ..LiveLimits::default()

@@ -1,4 +1,4 @@
-//! WebSocket clients that say nothing, or take nothing, on a clock that is moved.
+//! WebSocket clients that send nothing or read nothing, on a manual clock.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const ROOM: usize = 1024 * 1024;
 /// The first byte of a ping.
 const PING: u8 = 0x89;
 
-/// Watches over a connection that has room for so many bytes. Nothing is read but the answer to the
-/// upgrade.
+/// Opens an event stream over a connection with a buffer of `room` bytes. Nothing but the answer to
+/// the upgrade is read.
 async fn watch(api: &TestApi, room: usize) -> WebSocketStream<DuplexStream> {
     let mut request = "ws://engine/api/websocket".into_client_request().unwrap();
     let bearer = format!("Bearer {}", token(&pat()));
@@ -28,7 +28,7 @@ async fn watch(api: &TestApi, room: usize) -> WebSocketStream<DuplexStream> {
     opening.await.unwrap().0
 }
 
-/// How long it takes until the engine has ended all WebSockets, in seconds.
+/// Seconds until the engine has ended all WebSockets.
 async fn ends(api: &TestApi) -> u64 {
     let begun = Instant::now();
     api.upgraded.close();
@@ -48,7 +48,7 @@ async fn the_engine_closes_a_silent_websocket_client_after_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_websocket_client_that_answers_pings_stays() {
+async fn a_websocket_client_that_answers_pings_stays_connected() {
     let api = TestApi::start().await;
     let mut client = watch(&api, ROOM).await;
     let ended = async { while let Some(Ok(_)) = client.next().await {} };
@@ -59,7 +59,7 @@ async fn a_websocket_client_that_answers_pings_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_websocket_client_that_takes_no_frame_for_ten_seconds_is_let_go() {
+async fn a_websocket_client_that_reads_no_frame_for_ten_seconds_is_disconnected() {
     let api = TestApi::start().await;
     let owners: Vec<_> = (0..10).map(|_| api.client("ann", json!({}))).collect();
     let _stuck = watch(&api, 512).await;
@@ -68,7 +68,7 @@ async fn a_websocket_client_that_takes_no_frame_for_ten_seconds_is_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_answer_a_close_is_waited_for_for_two_seconds() {
+async fn the_engine_waits_two_seconds_for_the_answer_to_a_close() {
     let api = TestApi::start().await;
     let _silent = watch(&api, ROOM).await;
     api.live.end_subscriptions();

@@ -1,4 +1,4 @@
-//! Snapshot, changes, and the ways on which they travel.
+//! Snapshot, changes, and the transports of both.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ async fn en_3_en_4_a_stream_is_the_snapshot_and_then_every_change() {
 
 /// EN-3.
 #[tokio::test]
-async fn en_3_the_filters_cut_the_snapshot_and_the_changes() {
+async fn en_3_the_filters_apply_to_the_snapshot_and_the_changes() {
     for path in TRANSPORTS {
         let api = TestApi::start().await;
         let ann = api.client("ann", json!({"os": "linux"}));
@@ -75,7 +75,7 @@ async fn en_3_the_filters_cut_the_snapshot_and_the_changes() {
     }
 }
 
-/// EN-3, EN-4: watchers come and read while another thread changes the state.
+/// EN-3, EN-4: clients connect and read while another thread changes the state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn en_3_nothing_is_lost_or_doubled_while_the_state_changes() {
     let limits = LiveLimits {
@@ -187,7 +187,7 @@ async fn en_4_extended_connect_opens_the_stream() {
             .body(())
             .unwrap()
     };
-    // The server's settings come with its first frames.
+    // The server's settings arrive with its first frames.
     while !client.is_extended_connect_protocol_enabled() {
         client = client.ready().await.unwrap();
         tokio::task::yield_now().await;

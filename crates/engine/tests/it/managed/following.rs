@@ -1,4 +1,4 @@
-//! What the platform tells, and an engine that does without it.
+//! Updates from the platform, and an engine without its platform.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use testing::{FakePlatform, TestEngine, Upstream, within};
 use super::{A, B, Two, get, host, publish, visit};
 
 #[tokio::test]
-async fn what_the_platform_tells_is_served() {
+async fn updates_of_the_platform_are_applied() {
     let Two { platform, ann, .. } = Two::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::http1().await;
@@ -21,7 +21,7 @@ async fn what_the_platform_tells_is_served() {
     );
     assert_eq!(visit(&engine, &tunnel, "/").await.status, 200);
 
-    // A project that comes later.
+    // A project that is added later.
     assert_eq!(
         get(&engine, "cccccccc", "/api/auth", &ann).await.status,
         421
@@ -34,7 +34,7 @@ async fn what_the_platform_tells_is_served() {
 }
 
 #[tokio::test]
-async fn a_lost_link_stops_nothing_and_is_seen() {
+async fn a_lost_link_stops_nothing_and_is_reported() {
     let Two {
         platform, ann, ben, ..
     } = Two::start().await;
@@ -68,7 +68,7 @@ async fn a_lost_link_stops_nothing_and_is_seen() {
     })
     .await;
 
-    // What was told meanwhile is in force when the link is back.
+    // Changes made in the meantime take effect once the link is restored.
     platform.add_person("usr_ann", &[]);
     platform.set_away(false);
     engine.informed().await;
@@ -77,7 +77,7 @@ async fn a_lost_link_stops_nothing_and_is_seen() {
 }
 
 #[tokio::test]
-async fn a_restart_without_the_platform_serves_at_once() {
+async fn a_restart_without_the_platform_serves_immediately() {
     let Two { platform, ann, .. } = Two::start().await;
     let data = tempfile::tempdir().unwrap();
     let start = || TestEngine::managed_at(&platform, Some(data.path()), "", Arc::new(SystemClock));
@@ -94,7 +94,7 @@ async fn a_restart_without_the_platform_serves_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_kept_on_disk_holds_no_credential() {
+async fn the_saved_state_contains_no_credential() {
     let Two { platform, ann, .. } = Two::start().await;
     let data = tempfile::tempdir().unwrap();
     let engine =
@@ -109,7 +109,7 @@ async fn what_is_kept_on_disk_holds_no_credential() {
 }
 
 #[tokio::test]
-async fn an_engine_that_was_never_told_anything_says_so_and_waits() {
+async fn an_engine_without_any_platform_state_refuses_and_waits() {
     let Two { platform, ann, .. } = Two::start().await;
     platform.set_away(true);
     let metrics = "metrics: {prometheus: {enabled: true, listen_addr: '127.0.0.1:0'}}";
@@ -127,7 +127,7 @@ async fn an_engine_that_was_never_told_anything_says_so_and_waits() {
         matches!(&error, Some(ConnectError::Unavailable(_))),
         "{error:?}"
     );
-    // An agent comes back until it is let in.
+    // An agent retries until it is accepted.
     let agent = tokio::spawn(Agent::connect(config));
     assert_eq!(get(&engine, A, "/api/tunnels", &ann).await.status, 503);
     let published = "web-aaaaaaaa.t.engine.localhost";

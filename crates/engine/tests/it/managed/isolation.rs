@@ -17,7 +17,7 @@ async fn listed(engine: &TestEngine, endpoint: &str, token: &str) -> Vec<String>
     tunnels.iter().map(name).collect()
 }
 
-/// EN-1a: a connection is for the host that its handshake named.
+/// EN-1a: a connection serves only the host that its handshake named.
 #[tokio::test]
 async fn en_1a_a_connection_for_one_project_serves_no_other() {
     let Two { platform, ann, .. } = Two::start().await;
@@ -44,7 +44,7 @@ async fn en_1a_a_connection_for_one_project_serves_no_other() {
 
 /// EN-1, EN-7.
 #[tokio::test]
-async fn en_7_lists_names_and_dials_are_of_one_project() {
+async fn en_7_lists_names_and_dials_are_limited_to_one_project() {
     let Two {
         platform, ann, ben, ..
     } = Two::start().await;
@@ -52,7 +52,7 @@ async fn en_7_lists_names_and_dials_are_of_one_project() {
     let service = Upstream::tcp().await;
     let of_ann = engine.agent_at(A, &ann).await;
     let of_ben = engine.agent_at(B, &ben).await;
-    // The same name in both: neither takes it from the other.
+    // Both projects use the same name. Neither takes it from the other.
     let _a = publish(of_ann.clone(), Properties::private("db"), &service).await;
     let only = publish(of_ann.clone(), Properties::private("only"), &service).await;
     let _b = publish(of_ben.clone(), Properties::private("db"), &service).await;
@@ -72,7 +72,7 @@ async fn en_7_lists_names_and_dials_are_of_one_project() {
     let id = &only.online().tunnel_id;
     assert!(within("refusal", of_ben.dial(id)).await.is_err(), "by id");
 
-    // The other project's address with a token that is good elsewhere.
+    // The other project's address, with a token that is valid elsewhere.
     for path in ["/api/tunnels", "/api/clients", "/api/sse"] {
         let refused = get(&engine, A, path, &ben).await;
         assert_eq!(refused.status, 403, "{path}");
@@ -82,13 +82,13 @@ async fn en_7_lists_names_and_dials_are_of_one_project() {
     let stranger = Agent::connect(engine.agent_config_at(A, &ben)).await;
     if let Ok(stranger) = stranger {
         let dialled = within("refusal", stranger.dial("only")).await;
-        assert!(dialled.is_err(), "somebody who has no part in the project");
+        assert!(dialled.is_err(), "the user is not a member of the project");
     }
 }
 
 /// EN-3, EN-7.
 #[tokio::test]
-async fn en_7_events_are_of_one_project() {
+async fn en_7_events_are_limited_to_one_project() {
     let Two {
         platform, ann, ben, ..
     } = Two::start().await;
@@ -106,7 +106,7 @@ async fn en_7_events_are_of_one_project() {
 
 /// EN-11.
 #[tokio::test]
-async fn en_11_a_hostname_of_another_project_or_of_nobody_is_refused() {
+async fn en_11_a_hostname_of_another_project_or_an_unknown_one_is_refused() {
     let Two {
         platform, ann, ben, ..
     } = Two::start().await;
@@ -126,15 +126,15 @@ async fn en_11_a_hostname_of_another_project_or_of_nobody_is_refused() {
     assert!(other.contains("another project"), "{other}");
     let custom = refusal("www.example.com").await;
     assert!(custom.contains("not available"), "{custom}");
-    // The same label means a name of one's own.
+    // The same label results in another name for the second project.
     let own = publish(of_ben.clone(), named("web"), &service).await;
     assert_eq!(own.hostname(), "web-bbbbbbbb.t.engine.localhost");
     assert_eq!(visit(&engine, &web, "/").await.status, 200);
 }
 
-/// Whatever its plan allows, the visits of one project leave room for those of others.
+/// Whatever its plan allows, the visits of one project leave capacity for other projects.
 #[tokio::test]
-async fn one_project_leaves_room_for_others() {
+async fn one_project_leaves_capacity_for_others() {
     let Two {
         platform, ann, ben, ..
     } = Two::start().await;
@@ -161,7 +161,7 @@ async fn one_project_leaves_room_for_others() {
     let said = answer.text();
     assert!(said.contains("one project may have here: 4"), "{said}");
     assert_eq!(visit(&engine, &bens, "/").await.status, 200);
-    // A visit that is over makes room, as soon as the edge has heard of its end.
+    // The slot of a finished visit is free once the edge has noticed its end.
     drop(held.pop());
     let mut visitor = engine.visitor().http1(anns.hostname()).await;
     let again = async {

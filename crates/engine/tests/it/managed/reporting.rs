@@ -1,4 +1,4 @@
-//! What the platform learns of what happens here.
+//! Reports of the engine to the platform.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ async fn a_visit_is_an_access_record_without_its_secrets() {
     let text = summary.to_string();
     assert!(!text.contains("red") && !text.contains(&ann), "{text}");
 
-    // Kept out, and not found.
+    // One refused visit, and one to an unknown name.
     let refused = visit(&engine, &tunnel, "/").await;
     assert_eq!(refused.status, 401);
     let outcome = |wanted: &'static str| {
@@ -87,7 +87,7 @@ async fn a_visit_is_an_access_record_without_its_secrets() {
 }
 
 #[tokio::test]
-async fn what_comes_and_goes_is_told_in_order_to_the_end() {
+async fn changes_are_reported_in_order_and_completely() {
     let Two { platform, ann, .. } = Two::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::tcp().await;
@@ -115,7 +115,7 @@ async fn what_comes_and_goes_is_told_in_order_to_the_end() {
     assert_eq!(kinds, expected);
 }
 
-/// A clock that stands shortly before the hour, when usage is reported every second.
+/// A clock shortly before the hour, when usage is reported every second.
 fn before_the_hour() -> (Arc<ManualClock>, Timestamp) {
     let now = Timestamp::now().as_second();
     let hour = now - now.rem_euclid(3600);
@@ -124,7 +124,7 @@ fn before_the_hour() -> (Arc<ManualClock>, Timestamp) {
 }
 
 #[tokio::test]
-async fn usage_is_told_while_a_long_stream_runs_and_adds_up() {
+async fn usage_is_reported_during_a_long_stream_and_adds_up() {
     let Two { platform, ann, .. } = Two::start().await;
     let (clock, hour) = before_the_hour();
     let engine = TestEngine::managed_at(&platform, None, "", clock).await;
@@ -165,7 +165,7 @@ async fn usage_is_told_while_a_long_stream_runs_and_adds_up() {
     assert_eq!(sum(|usage| usage.downstream_bytes), 200_000);
 }
 
-/// What the library sends in its own task is metered like the rest.
+/// Bytes that the library sends in its own task are metered as well.
 #[tokio::test]
 async fn usage_of_uploads_to_an_http_2_service_adds_up() {
     const SENT: usize = 200_000;
@@ -196,7 +196,7 @@ async fn usage_of_uploads_to_an_http_2_service_adds_up() {
 }
 
 #[tokio::test]
-async fn what_happens_while_the_platform_is_away_is_told_when_it_is_back() {
+async fn reports_of_an_outage_are_delivered_when_the_platform_is_back() {
     let Two { platform, ann, .. } = Two::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::http1().await;

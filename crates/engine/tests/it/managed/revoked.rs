@@ -1,4 +1,4 @@
-//! What lives on a credential, a membership or a project ends with it, while it is under way.
+//! Open connections end with the credential, the membership or the project that authorised them.
 
 use api::link::{Credential, Item};
 use bytes::Bytes;
@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{A, B, Two};
 
-/// A service that begins an answer and never ends it. Behind an upgrade it sends back what comes;
-/// what is not HTTP it reads and does not answer.
+/// A service that starts an answer and never ends it. After an upgrade it echoes its input.
+/// Non-HTTP input is read and not answered.
 async fn endless() -> Upstream {
     Upstream::start(|mut stream, _| async move {
         let mut head = [0; 4096];
@@ -47,7 +47,7 @@ fn guarded() -> Properties {
     Properties::http().token_auth(true)
 }
 
-/// A request over HTTP/1.1 whose answer has begun.
+/// An HTTP/1.1 request whose answer has started.
 async fn begun(engine: &TestEngine, host: &str, target: &str, bearer: Option<&str>) -> RawVisitor {
     let mut visitor = engine.visitor().http1(host).await;
     let mut fields = bearer
@@ -63,7 +63,7 @@ async fn begun(engine: &TestEngine, host: &str, target: &str, bearer: Option<&st
     visitor
 }
 
-/// The upgraded visit goes on: what is sent comes back.
+/// Checks that the upgraded visit is open by sending bytes that the service echoes.
 async fn goes_on(visitor: &mut RawVisitor) {
     visitor.send("still here").await;
     let back = within("the echo", visitor.read_exact(10)).await;
@@ -74,7 +74,7 @@ async fn ends(mut visitor: RawVisitor) {
     within("the end of the visit", visitor.read_to_end()).await;
 }
 
-/// A drain waits for visits; one whose token is revoked meanwhile ends at once.
+/// A drain waits for visits. A visit whose token is revoked in the meantime ends immediately.
 #[tokio::test]
 async fn a_visitor_ends_with_its_token_while_the_engine_drains() {
     let Two {
@@ -93,7 +93,7 @@ async fn a_visitor_ends_with_its_token_while_the_engine_drains() {
     let upgrade = begun(&engine, host, "/upgrade", Some(&bobs)).await;
     let mut idle = engine.visitor().http1(host).await;
     let stopping = tokio::spawn(engine.stop());
-    // A drain begins with those that do nothing.
+    // A drain first closes idle connections.
     within("the drain", idle.read_to_end()).await;
     platform.revoke(&credential);
     ends(download).await;
@@ -103,8 +103,8 @@ async fn a_visitor_ends_with_its_token_while_the_engine_drains() {
     within("the end of the engine", stopping).await.unwrap();
 }
 
-/// Whose token was revoked is cut off in the middle of an answer, an upgrade, and a stream of
-/// HTTP/2; whoever holds another one is not.
+/// Revoking a token closes its visits in the middle of an answer, an upgrade, and an HTTP/2 stream.
+/// Visits with another token stay open.
 #[tokio::test]
 async fn a_visitor_ends_with_its_token() {
     let Two {
@@ -144,8 +144,8 @@ async fn a_visitor_ends_with_its_token() {
     );
 }
 
-/// Over HTTP/2 too who waits for an answer, or still sends, is cut off with its token: not only
-/// whoever has got the head of one.
+/// Over HTTP/2 a revoked token also ends a visit that waits for its answer or still sends its
+/// request, not only one that has received the head of the answer.
 #[tokio::test]
 async fn a_visitor_of_http2_ends_with_its_token_before_there_is_an_answer() {
     let Two {
@@ -196,7 +196,7 @@ async fn a_visitor_of_http2_ends_with_its_token_before_there_is_an_answer() {
     assert!(sending.is_err(), "{sending:?}");
 }
 
-/// EN-1: an upload is cut off with its token although its visitor reads nothing of the answer.
+/// EN-1: revoking the token aborts an upload, although its visitor reads nothing of the answer.
 #[tokio::test]
 async fn en_1_an_upload_whose_visitor_does_not_read_ends_with_its_token() {
     let Two {
@@ -216,7 +216,7 @@ async fn en_1_an_upload_whose_visitor_does_not_read_ends_with_its_token() {
             let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n";
             stream.write_all(head).await.unwrap();
             reached.send(()).ok();
-            // More than any window has room for; then it is stuck, and so is the stream.
+            // More than any window allows. Then the connection is stuck, and so is the stream.
             while stream.write_all(&[0; 16 * 1024]).await.is_ok() {}
         }
     })
@@ -239,7 +239,7 @@ async fn en_1_an_upload_whose_visitor_does_not_read_ends_with_its_token() {
     within("the service", arrivals.recv()).await.unwrap();
     let began = std::time::Instant::now();
     platform.revoke(&credential);
-    // The library lets the body go when the stream is reset.
+    // The library drops the body when the stream is reset.
     within("the end of the upload", more.closed()).await;
     assert!(
         began.elapsed() < std::time::Duration::from_secs(20),
@@ -254,9 +254,9 @@ async fn with_bearer(mut visitor: RawVisitor, host: &str, token: &str) -> u16 {
     visitor.head().await.status
 }
 
-/// An agent whose credential was revoked is sent away with its tunnels, and so are their visitors.
+/// An agent whose credential is revoked is disconnected with its tunnels and their visitors.
 #[tokio::test]
-async fn an_agent_ends_with_its_credential_and_takes_its_visitors_along() {
+async fn an_agent_ends_with_its_credential_and_so_do_its_visitors() {
     let Two { platform, .. } = Two::start().await;
     platform.add_member("usr_bob", &[A]);
     let (credential, bobs) = platform.add_pat("usr_bob");
@@ -272,9 +272,9 @@ async fn an_agent_ends_with_its_credential_and_takes_its_visitors_along() {
     assert_eq!(status, 503, "the tunnel is offline");
 }
 
-/// Who leaves the workspace loses what it was doing there, and nothing elsewhere.
+/// Connections of a user who leaves the workspace are closed there, and stay open elsewhere.
 #[tokio::test]
-async fn a_person_who_leaves_is_cut_off_there() {
+async fn connections_of_a_user_who_leaves_are_closed() {
     let Two {
         platform,
         ann: token,
@@ -303,8 +303,8 @@ async fn a_person_who_leaves_is_cut_off_there() {
     assert_eq!(with_bearer(served, there.hostname(), &bobs).await, 200);
 }
 
-/// Of a suspended project nothing is served: not to those who are there already, by whatever way
-/// they came.
+/// A suspended project serves nothing, including connections that are already open, over any
+/// protocol.
 #[tokio::test]
 async fn everything_of_a_suspended_project_ends() {
     let Two {
@@ -333,7 +333,7 @@ async fn everything_of_a_suspended_project_ends() {
     ends(visit).await;
     for stream in [&mut raw as &mut dyn Duplex, &mut dialled] {
         let mut rest = Vec::new();
-        // Reset or closed: either way it is over.
+        // Either a reset or a close is an end.
         within("the end", stream.read_to_end(&mut rest)).await.ok();
     }
     drop(private);
@@ -360,9 +360,9 @@ async fn tcp_visitor(engine: &TestEngine, tunnel: &TestTunnel) -> tokio::net::Tc
         .unwrap()
 }
 
-/// A reserved port is its project's alone, for as long as it is reserved.
+/// A reserved port belongs to its project for as long as it is reserved.
 #[tokio::test]
-async fn a_reserved_port_is_given_to_its_project_and_taken_back() {
+async fn a_reserved_port_is_assigned_to_its_project_and_released() {
     let Two {
         platform,
         ann: token,
@@ -386,7 +386,8 @@ async fn a_reserved_port_is_given_to_its_project_and_taken_back() {
     assert!(refused.to_string().contains("not reserved"), "{refused:?}");
     let tunnel = open(engine.agent_at(A, &token).await, asked(), &service).await;
     assert_eq!(tunnel.online().properties.port, Some(port));
-    // Another agent of the same identity takes it over, and no visitor falls between.
+    // Another agent with the same identity takes the tunnel over, and no visitor is refused in
+    // between.
     let taken = open(engine.agent_at(A, &token).await, asked(), &service).await;
     let mut visitor = tcp_visitor(&engine, &taken).await;
     visitor.write_all(b"x").await.unwrap();
@@ -407,8 +408,8 @@ async fn a_reserved_port_is_given_to_its_project_and_taken_back() {
     .await;
 }
 
-/// Who rotates a credential has until the overlap ends: agents and visitors that came with the old
-/// secret stay. What ends is ended then.
+/// The old secret of a rotated credential is valid until the overlap ends. Agents and visitors that
+/// connected with it stay until then, and are disconnected at that time.
 #[tokio::test]
 async fn a_credential_that_is_rotated_ends_nothing_before_its_overlap_does() {
     let Two { platform, .. } = Two::start().await;
@@ -427,14 +428,14 @@ async fn a_credential_that_is_rotated_ends_nothing_before_its_overlap_does() {
     let another = engine.visitor().http1(tunnel.hostname()).await;
     assert_eq!(with_bearer(another, tunnel.hostname(), &token).await, 200);
     let nothing = tokio::time::timeout(std::time::Duration::from_millis(300), visit.read_exact(1));
-    assert!(nothing.await.is_err(), "the visit goes on");
+    assert!(nothing.await.is_err(), "the visit is open");
     platform.revoke(&credential);
     ends(visit).await;
 }
 
-/// A snapshot that says what is known already ends nothing.
+/// A snapshot without changes ends nothing.
 #[tokio::test]
-async fn a_link_that_comes_back_disturbs_nobody() {
+async fn a_restored_link_disturbs_no_connection() {
     let Two {
         platform,
         ann: token,

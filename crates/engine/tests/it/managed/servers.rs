@@ -1,4 +1,4 @@
-//! Registered servers of terminals: which tunnels are theirs, and until when.
+//! Registered terminal servers: the tunnels that belong to them, and for how long.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use tty::identity::EndpointIdentity;
 
 use super::{A, B, Two, get};
 
-/// A host with keys, and what it says of itself.
+/// A host with keys and the facts that it states.
 struct Host {
     identity: EndpointIdentity,
     project: String,
@@ -50,7 +50,7 @@ impl Host {
         }))]);
     }
 
-    /// The labels of its tunnel, with a proof made at this time.
+    /// The labels of its tunnel, with a proof created at this time.
     fn labels(&mut self, at: Timestamp) -> BTreeMap<String, String> {
         self.nonce += 1;
         let mut labels: BTreeMap<_, _> = [
@@ -85,7 +85,7 @@ async fn opened(agent: &Agent, labels: BTreeMap<String, String>) -> Tunnel {
     tunnel
 }
 
-/// Why the engine does not open it.
+/// The reason why the engine does not open the tunnel.
 async fn refused(agent: &Agent, labels: BTreeMap<String, String>) -> String {
     let mut tunnel = agent.open(private(labels));
     let error = within("refusal", tunnel.online()).await.unwrap_err();
@@ -106,7 +106,7 @@ async fn closed(tunnel: &Tunnel) -> Closed {
     .await
 }
 
-/// CP-12: a registered server opens its tunnel with a proof, which nobody sees afterwards.
+/// CP-12: a registered server opens its tunnel with a proof, which is not visible afterwards.
 #[tokio::test]
 async fn cp_12_a_registered_server_is_admitted_with_a_proof() {
     let Two { platform, ann, .. } = Two::start().await;
@@ -123,9 +123,9 @@ async fn cp_12_a_registered_server_is_admitted_with_a_proof() {
     tunnel.close().await;
 }
 
-/// CP-12: a token of the project is not enough to be one of its servers.
+/// CP-12: a token of the project is not enough to act as one of its servers.
 #[tokio::test]
-async fn cp_12_whoever_has_no_good_proof_is_refused() {
+async fn cp_12_a_server_without_a_valid_proof_is_refused() {
     let Two {
         platform, ann, ben, ..
     } = Two::start().await;
@@ -161,7 +161,7 @@ async fn cp_12_whoever_has_no_good_proof_is_refused() {
     let said = refused(&agent, host.labels(ahead)).await;
     assert!(said.contains("not good yet"), "{said}");
 
-    // Somebody else's key, under the server's name.
+    // Another server's key, under this server's name.
     let mut thief = Host {
         identity: EndpointIdentity::generate().unwrap(),
         project: host.project.clone(),
@@ -171,20 +171,20 @@ async fn cp_12_whoever_has_no_good_proof_is_refused() {
     let said = refused(&agent, thief.labels(now)).await;
     assert!(said.contains("another key"), "{said}");
 
-    // In another project there is no such server, whoever proves to be it.
+    // There is no such server in another project, even with a valid proof.
     let there = engine.agent_at(B, &ben).await;
     let said = refused(&there, good.clone()).await;
     assert!(said.contains("no such registered server"), "{said}");
 
-    // The proof itself was good all the time, and is so once.
+    // The proof itself was valid all the time, and works once.
     opened(&agent, good.clone()).await.close().await;
     let said = refused(&agent, good).await;
     assert!(said.contains("used before"), "{said}");
 }
 
-/// CP-12: a server that is suspended or deleted has no tunnel from that moment on.
+/// CP-12: the tunnel of a suspended or deleted server is closed immediately.
 #[tokio::test]
-async fn cp_12_a_tunnel_goes_with_its_server() {
+async fn cp_12_a_tunnel_is_closed_with_its_server() {
     let Two { platform, ann, .. } = Two::start().await;
     let mut host = Host::enrolled(&platform, A);
     let engine = TestEngine::managed(&platform).await;

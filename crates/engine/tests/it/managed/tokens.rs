@@ -1,4 +1,4 @@
-//! Whose tokens are good at a managed engine, and for how long.
+//! Tokens that a managed engine accepts, and for how long.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use testing::{FakePlatform, TestEngine, Upstream, within};
 use super::{A, B, Two, get, publish, watch};
 use crate::support::{CREATE, READ, STREAMS};
 
-/// The answer to a list of project [`A`].
+/// The status of listing project [`A`].
 async fn status(engine: &TestEngine, token: &str) -> u16 {
     engine.informed().await;
     get(engine, A, "/api/tunnels", token).await.status
@@ -21,7 +21,7 @@ fn now() -> i64 {
 
 /// EN-1, EN-7.
 #[tokio::test]
-async fn en_7_tokens_of_each_kind_are_good_where_their_user_may_go() {
+async fn en_7_tokens_of_each_kind_are_valid_where_their_user_has_access() {
     let Two { platform, ann, .. } = Two::start().await;
     let engine = TestEngine::managed(&platform).await;
     let app = platform.add_app("usr_ann");
@@ -52,7 +52,7 @@ async fn en_7_tokens_of_each_kind_are_good_where_their_user_may_go() {
 }
 
 #[tokio::test]
-async fn tokens_that_nothing_in_force_stands_behind_are_refused() {
+async fn tokens_without_an_active_credential_are_refused() {
     let Two { platform, .. } = Two::start().await;
     let engine = TestEngine::managed(&platform).await;
     let (revoked, of_revoked) = platform.add_pat("usr_ann");
@@ -109,7 +109,7 @@ async fn tokens_that_nothing_in_force_stands_behind_are_refused() {
 
 /// EN-7.
 #[tokio::test]
-async fn en_7_a_role_and_a_credential_allow_only_together() {
+async fn en_7_role_and_credential_must_both_allow() {
     let Two { platform, ann, .. } = Two::start().await;
     let engine = TestEngine::managed(&platform).await;
     let (_, narrow) = platform.add_pat_with("usr_ann", |pat| {
@@ -121,7 +121,7 @@ async fn en_7_a_role_and_a_credential_allow_only_together() {
     assert_eq!(status(&engine, &ann).await, 200);
     assert_eq!(status(&engine, &narrow).await, 403);
     assert_eq!(status(&engine, &elsewhere).await, 403);
-    // A role that may only look.
+    // A read-only role.
     platform.add_person("usr_ann", &[(A, &[READ])]);
     assert_eq!(status(&engine, &ann).await, 200);
     let agent = Agent::connect(engine.agent_config_at(A, &ann)).await;
@@ -132,7 +132,7 @@ async fn en_7_a_role_and_a_credential_allow_only_together() {
     }
     platform.add_person("usr_ann", &[(A, &[CREATE, STREAMS])]);
     assert_eq!(status(&engine, &ann).await, 403);
-    // None at all, and then none of the project.
+    // A role without permissions, and then no role in the project.
     platform.add_person("usr_ann", &[(A, &[])]);
     assert_eq!(status(&engine, &ann).await, 403);
     platform.add_member("usr_ann", &[B]);
@@ -141,7 +141,7 @@ async fn en_7_a_role_and_a_credential_allow_only_together() {
 }
 
 #[tokio::test]
-async fn a_suspended_project_serves_nothing_until_it_is_not() {
+async fn a_suspended_project_serves_nothing_until_it_is_reactivated() {
     let Two { platform, ann, .. } = Two::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::http1().await;
@@ -156,9 +156,9 @@ async fn a_suspended_project_serves_nothing_until_it_is_not() {
     assert_eq!(status(&engine, &ann).await, 200);
 }
 
-/// Within a second; a machine that is busy with other things has ten.
+/// Within a second. A busy machine gets ten.
 #[tokio::test]
-async fn a_revocation_ends_watchers_at_once() {
+async fn a_revocation_ends_event_streams_immediately() {
     let Two { platform, ben, .. } = Two::start().await;
     let engine = TestEngine::managed(&platform).await;
     let (id, token) = platform.add_pat("usr_ann");
@@ -172,7 +172,7 @@ async fn a_revocation_ends_watchers_at_once() {
     let last = by_pat.chunk().await.unwrap();
     assert!(last.starts_with(b": closed"), "{}", last.escape_ascii());
     assert!(revoked.elapsed() < Duration::from_secs(10));
-    // One that leaves the workspace.
+    // A user leaves the workspace.
     platform.tell(vec![api::link::Item::PersonGone {
         id: "usr_ann".to_owned(),
     }]);
@@ -180,5 +180,5 @@ async fn a_revocation_ends_watchers_at_once() {
     assert!(last.starts_with(b": closed"), "{}", last.escape_ascii());
     let _agent = engine.agent_at(B, &ben).await;
     let event = other.chunk().await.unwrap();
-    assert!(event.starts_with(b"data: "), "the others watch on");
+    assert!(event.starts_with(b"data: "), "the other streams stay open");
 }

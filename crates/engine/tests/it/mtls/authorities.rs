@@ -1,4 +1,4 @@
-//! Certificates of an authority that has a credential (ED-3).
+//! Certificates of a registered certificate authority (ED-3).
 
 use serde_json::json;
 use testing::Upstream;
@@ -6,11 +6,11 @@ use testing::Upstream;
 use super::openssl::curl;
 use super::{AUTHORITY, CLIENT, DAY, World, code, guarded, seen};
 
-/// An extension that says nothing of what a certificate is for.
+/// Extensions without the purpose of the certificate.
 const NO_PURPOSE: &str = "basicConstraints=CA:FALSE\n";
 
-/// ED-3: a certificate of an authority that has a credential: the way to it has to be whole, for
-/// clients, and within its time.
+/// ED-3: a certificate of a registered authority needs a complete chain, the client purpose, and a
+/// current validity period.
 #[tokio::test]
 async fn ed_3_an_authority_vouches_for_its_certificates() {
     let world = World::new().await;
@@ -28,7 +28,7 @@ async fn ed_3_an_authority_vouches_for_its_certificates() {
     let alone = pki.signed("below", "ec", "between", CLIENT, 100);
     let chained = pki.with("below", "between");
     let misled = pki.with("foreign", "between");
-    // A visitor's own certificate is no authority.
+    // A visitor's own certificate is not an authority.
     pki.signed("pretender", "ec", "own", CLIENT, 100);
     let pretender = pki.with("pretender", "own");
 
@@ -50,7 +50,7 @@ async fn ed_3_an_authority_vouches_for_its_certificates() {
     let curled = curl(&world.engine, host, Some(&chained), &[]).await;
     assert_eq!(curled.status, Some(200), "{curled:?}");
 
-    // Time goes on, on connections that stand too.
+    // Time passes, also for open connections.
     let mut standing = world.http1(host, &own).await;
     assert_eq!(standing.get("/", host).await.status, 200);
     world.clock.advance(101 * DAY);
@@ -59,9 +59,9 @@ async fn ed_3_an_authority_vouches_for_its_certificates() {
     assert_eq!(world.status(host, &own).await, 401);
 }
 
-/// ED-3: the authority's own time counts, and that of what stands between.
+/// ED-3: the validity periods of the authority and of the intermediate certificates count as well.
 #[tokio::test]
-async fn ed_3_an_authority_has_its_time() {
+async fn ed_3_an_authority_has_a_validity_period() {
     let world = World::new().await;
     let pki = &world.pki;
     let service = Upstream::http1().await;

@@ -1,4 +1,4 @@
-//! Certificates that another program made, and another program that shows them.
+//! Certificates made by `openssl`, and visits with `curl`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use rustls::{ClientConfig, SupportedProtocolVersion};
 use tempfile::TempDir;
 use testing::TestEngine;
 
-/// A directory in which `openssl` makes keys and certificates.
+/// A directory in which `openssl` creates keys and certificates.
 pub(crate) struct Pki(TempDir);
 
-/// A certificate with its key, and what is sent behind it.
+/// A certificate with its key and its chain.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) chain: PathBuf,
@@ -41,15 +41,15 @@ impl Pki {
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 
-    /// A certificate that signs itself, with a key of this kind (`rsa:2048`, `ec`, `ed25519`), for
-    /// so many days.
+    /// A self-signed certificate with a key of this kind (`rsa:2048`, `ec`, `ed25519`), valid for
+    /// this many days.
     pub(crate) fn self_signed(&self, name: &str, kind: &str, days: u32) -> Identity {
         let days = days.to_string();
         self.request(name, kind, &["-x509", "-days", &days]);
         self.identity(name)
     }
 
-    /// An authority that signs itself, for so many days; its certificate, PEM.
+    /// A self-signed authority, valid for this many days. Returns its certificate in PEM.
     pub(crate) fn authority(&self, name: &str, days: u32) -> String {
         let days = days.to_string();
         let more = [
@@ -63,7 +63,7 @@ impl Pki {
         self.pem(name)
     }
 
-    /// A certificate that an authority signs, with these extensions, for so many days.
+    /// A certificate signed by an authority, with these extensions, valid for this many days.
     pub(crate) fn signed(
         &self,
         name: &str,
@@ -98,7 +98,7 @@ impl Pki {
         self.identity(name)
     }
 
-    /// The same identity, which sends another certificate behind its own.
+    /// The same identity with another certificate appended to its own.
     pub(crate) fn with(&self, name: &str, behind: &str) -> Identity {
         let chain = self.path(&format!("{name}+{behind}.pem"));
         std::fs::write(&chain, self.pem(name) + &self.pem(behind)).unwrap();
@@ -141,7 +141,7 @@ impl Identity {
         chain.map(Result::unwrap).collect()
     }
 
-    /// SHA-256 of the certificate, as a credential has it.
+    /// SHA-256 of the certificate, as stored in a credential.
     pub(crate) fn sha256(&self) -> String {
         let sum = digest(&SHA256, &self.certificates()[0]);
         let bytes = sum.as_ref().iter();
@@ -151,7 +151,7 @@ impl Identity {
             .collect()
     }
 
-    /// A client that shows it, with these ALPN names and versions.
+    /// A client that presents it, with these ALPN names and versions.
     pub(crate) fn client(
         &self,
         engine: &TestEngine,
@@ -172,13 +172,13 @@ impl Identity {
     }
 }
 
-/// What curl saw.
+/// Result of a curl run.
 #[derive(Debug)]
 pub(crate) struct Curled {
-    /// `None`: there was no answer.
+    /// `None` without an answer.
     pub(crate) status: Option<u16>,
     pub(crate) body: String,
-    /// What it says of itself.
+    /// Error output of curl.
     pub(crate) errors: String,
 }
 

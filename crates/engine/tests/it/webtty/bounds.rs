@@ -1,4 +1,5 @@
-//! Sizes and times of what people and servers say. The times are those of the real clock.
+//! Limits on the size and timing of messages from users and servers. The times are those of the
+//! real clock.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +9,13 @@ use tty::message::{Heartbeat, Kind};
 use super::server::SILENT;
 use super::world::World;
 
-/// A list in a list, so many deep.
+/// A list nested to this depth.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!(1), |inner, _| json!([inner]))
 }
 
 #[tokio::test]
-async fn a_body_has_a_size_and_a_depth() {
+async fn a_body_has_a_maximum_size_and_depth() {
     let mut world = World::start().await;
     let (_ann, _shell, id) = world.session().await;
     let path = format!("/api/webtty/sessions/{id}/participants");
@@ -27,7 +28,7 @@ async fn a_body_has_a_size_and_a_depth() {
         assert_eq!(answer.0, status, "{len}: {}", answer.1);
     }
     let (_bob, participant) = world.watches(&id, &world.bob).await;
-    // Beside the two objects around it.
+    // In addition to the two objects around it.
     for (depth, status) in [(7, 400), (6, 201)] {
         let more = json!({"metadata": {"a": nested(depth)}});
         let answer = world.asks(&id, &participant, &world.bob, more).await;
@@ -62,7 +63,8 @@ async fn the_last_64_participants_of_an_ended_session_are_kept() {
     assert_eq!(kept, attached[70 - 64..]);
 }
 
-/// Who shows no grant has five seconds, and who sent a heartbeat sends another within thirty.
+/// A client without a grant is disconnected after five seconds, and a client that has sent a
+/// heartbeat after thirty seconds without another.
 async fn a_silent_participant_is_hung_up_on() {
     let mut world = World::start().await;
     let (_ann, _shell, id) = world.session().await;
@@ -85,7 +87,7 @@ async fn a_silent_participant_is_hung_up_on() {
     let (_, all) = world
         .get(&format!("/api/webtty/sessions/{id}"), &world.ann)
         .await;
-    assert_eq!(all["status"], "active", "the session goes on");
+    assert_eq!(all["status"], "active", "the session is active");
 }
 
 async fn a_server_that_opens_no_websocket_is_given_up() {
@@ -95,9 +97,9 @@ async fn a_server_that_opens_no_websocket_is_given_up() {
     assert!(begun.elapsed() >= Duration::from_secs(10));
 }
 
-/// Both at once, since each takes its time.
+/// Both cases run in parallel, since each takes its time.
 #[tokio::test]
-async fn who_is_silent_is_given_up() {
+async fn silent_clients_are_disconnected() {
     tokio::join!(
         Box::pin(a_silent_participant_is_hung_up_on()),
         Box::pin(a_server_that_opens_no_websocket_is_given_up()),

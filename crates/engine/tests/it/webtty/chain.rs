@@ -1,5 +1,6 @@
-//! A table of kinds of credential × ways to gain control (EN-8): nothing that acts for a person with
-//! tokens alone gets control that nobody gave it, whichever token of its chain it uses for which step.
+//! A table of credential kinds and ways to gain control (EN-8). A program that acts for a user with
+//! tokens alone never gains control that was not granted, whichever token of its chain it uses for
+//! which step.
 
 use serde_json::{Value, json};
 use tty::message::{Decision, Heartbeat, Kind, NoticeKind};
@@ -8,14 +9,14 @@ use super::link::Person;
 use super::server::Shell;
 use super::world::{A, MEMBER, World};
 
-/// Two tokens of one party of Ann's account: with one it takes part, with the other it acts.
+/// Two tokens of one program with Ann's account. It participates with one and acts with the other.
 struct Party {
     kind: &'static str,
     asks: String,
     acts: String,
 }
 
-/// Every kind of chain that a program can have. Ann herself came with `world.ann`.
+/// Every kind of token chain that a program can have. Ann herself connected with `world.ann`.
 async fn parties(world: &World) -> Vec<Party> {
     let platform = &world.platform;
     let minted = |id: &str| platform.mint(json!({"userId": "usr_ann", "sourceCredentialId": id}));
@@ -61,7 +62,7 @@ async fn parties(world: &World) -> Vec<Party> {
     table
 }
 
-/// A way to gain control. What it does is refused, or changes nothing for the party.
+/// Tries each way to gain control. Each is refused, or changes nothing for the program.
 async fn try_all(world: &World, id: &str, party: &Party, (anns, mine): (&str, &str)) {
     let kind = party.kind;
     let base = format!("/api/webtty/sessions/{id}");
@@ -111,7 +112,7 @@ fn decision(request: &Value, grant: bool) -> Kind {
     })
 }
 
-/// Control is with Bob, whom Ann's stream gave it; the party revokes that, and gains nothing.
+/// Ann's stream granted control to Bob. The program revokes that and gains nothing.
 async fn revokes(
     world: &World,
     id: &str,
@@ -132,9 +133,9 @@ async fn revokes(
     shell.gets("ls\r").await;
 }
 
-/// EN-8: whatever a program of the person's account tries while the person is there, and while not.
+/// EN-8: attempts of a program with the user's account, while the user is connected and while not.
 #[tokio::test]
-async fn en_8_no_chain_of_tokens_gains_control_by_itself() {
+async fn en_8_no_chain_of_tokens_gains_control_without_a_grant() {
     let mut world = World::start().await;
     for party in parties(&world).await {
         let kind = party.kind;
@@ -147,7 +148,7 @@ async fn en_8_no_chain_of_tokens_gains_control_by_itself() {
         let there = (&mut ann, &mut shell, &mut program, &*anns);
         revokes(&world, &id, &party, there).await;
 
-        // While the person is away: who was there asks, and who comes anew.
+        // While the user is away, requests come from an earlier participant and from a new one.
         drop(ann);
         world
             .is_so(&id, |shown| {
@@ -169,7 +170,7 @@ async fn en_8_no_chain_of_tokens_gains_control_by_itself() {
         assert_eq!(controller(&world, &id).await, Value::Null, "{kind}");
         program.types("rm -rf /\r").await;
 
-        // The person comes back with a browser, and has it.
+        // The user returns with a browser and gets control.
         let page = world.platform.mint(json!({"userId": "usr_ann"}));
         let (mut ann, mine) = world.watches(&id, &page).await;
         let (status, asked) = world.asks(&id, &mine, &page, json!({})).await;
@@ -185,9 +186,9 @@ async fn en_8_no_chain_of_tokens_gains_control_by_itself() {
     }
 }
 
-/// EN-8: a program that opened a session does not get it back from the person who took it over.
+/// EN-8: a program that opened a session cannot reclaim it from the user who took it over.
 #[tokio::test]
-async fn en_8_a_program_does_not_take_its_session_back_from_a_person() {
+async fn en_8_a_program_does_not_reclaim_its_session_from_a_person() {
     let mut world = World::start().await;
     let page = world.platform.mint(json!({"userId": "usr_ann"}));
     let other = world
@@ -203,7 +204,7 @@ async fn en_8_a_program_does_not_take_its_session_back_from_a_person() {
         let base = format!("/api/webtty/sessions/{id}");
         let (mut ann, anns) = world.watches(&id, &page).await;
         let (_, request) = world.asks(&id, &anns, &page, json!({})).await;
-        // As owner, at another of her browsers.
+        // As the owner, in another of her browsers.
         let grant = json!({"action": "grant"});
         let (status, _) = world.resolves(&id, &request, &other, grant).await;
         assert_eq!(status, 200, "{kind}");
@@ -219,7 +220,7 @@ async fn en_8_a_program_does_not_take_its_session_back_from_a_person() {
         program.types("rm -rf /\r").await;
         ann.types("ls\r").await;
         shell.gets("ls\r").await;
-        // Her browser may.
+        // Her browser may do so.
         let (status, _) = world.resolves(&id, &request, &page, revoke).await;
         assert_eq!(status, 200, "{kind}");
         let (status, _) = world.post(&path, &page, &json!({})).await;
@@ -229,7 +230,8 @@ async fn en_8_a_program_does_not_take_its_session_back_from_a_person() {
     }
 }
 
-/// EN-8: another person's token grants what theirs allows; the chain says who is another.
+/// EN-8: another user's token grants control within its permissions. The chain identifies the other
+/// user.
 #[tokio::test]
 async fn en_8_an_owner_with_another_credential_grants() {
     let mut world = World::start().await;

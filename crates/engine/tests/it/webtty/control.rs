@@ -1,4 +1,4 @@
-//! Who types: requests for control, the answers, and how it goes back.
+//! Control of a terminal: requests, decisions, and the return of control.
 
 use serde_json::json;
 use tty::message::{Decision, Heartbeat, Kind, NoticeKind};
@@ -15,10 +15,10 @@ fn decision(request: &serde_json::Value, grant: bool) -> Kind {
     })
 }
 
-/// EN-8, WT-2: the controller sees who asks and why, and grants at the terminal; then one other types,
-/// until it is taken back.
+/// EN-8, WT-2: the controller sees the requester and the reason, and grants control at the
+/// terminal. Then the other participant types until control is taken back.
 #[tokio::test]
-async fn en_8_control_is_asked_for_granted_and_taken_back() {
+async fn en_8_control_is_requested_granted_and_taken_back() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
     let (mut bob, participant) = world.watches(&id, &world.bob).await;
@@ -36,7 +36,8 @@ async fn en_8_control_is_asked_for_granted_and_taken_back() {
         (asked.user.as_str(), asked.reason.as_str()),
         ("usr_bob", "to help")
     );
-    // Not by the participant who asks. The answer to the decision comes behind what was typed before it.
+    // The requester itself cannot grant it. The answer to the decision follows the output of
+    // earlier input.
     bob.types("not yet").await;
     bob.send(decision(&request, true)).await;
     bob.notice(NoticeKind::Unspecified).await;
@@ -44,7 +45,7 @@ async fn en_8_control_is_asked_for_granted_and_taken_back() {
     bob.notice(NoticeKind::Granted).await;
     bob.types("bob was here\r").await;
     ann.types("and ann was not").await;
-    // What is answered comes behind that, so it was heard before control is taken back.
+    // The answer follows it, so it was processed before control is taken back.
     ann.send(decision(&request, true)).await;
     ann.notice(NoticeKind::Unspecified).await;
     shell.gets("bob was here\r").await;
@@ -74,9 +75,10 @@ async fn en_8_control_is_asked_for_granted_and_taken_back() {
     assert_eq!(none, json!([]));
 }
 
-/// Refused over the API; run out by itself; given for a line, and for some seconds.
+/// Control is refused over the API, expires automatically, and is granted for one line and for some
+/// seconds.
 #[tokio::test]
-async fn control_is_refused_runs_out_and_goes_back() {
+async fn control_is_refused_expires_and_is_returned() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
     let (mut bob, participant) = world.watches(&id, &world.bob).await;
@@ -99,7 +101,7 @@ async fn control_is_refused_runs_out_and_goes_back() {
     let (status, problem) = world.resolves(&id, &request, &world.ann, body).await;
     assert_eq!((status, &problem["code"]), (409, &json!("not_pending")));
 
-    // Soon, and later than the engine hears of it, which takes its time on a busy machine.
+    // Soon, but later than the engine processes it, which takes time on a busy machine.
     let mut wait = jiff::SignedDuration::from_millis(200);
     let request = loop {
         let soon = json!({"expires_at": (jiff::Timestamp::now() + wait).to_string()});
@@ -146,10 +148,10 @@ async fn control_is_refused_runs_out_and_goes_back() {
     }
 }
 
-/// Who may answer: the controller, or an owner (who opened the session, or an admin); and never the
-/// very credential that asks.
+/// A request may be answered by the controller or by an owner (the opener of the session, or an
+/// admin), and never with the credential that made the request.
 #[tokio::test]
-async fn a_request_is_answered_by_the_controller_or_an_owner_and_not_by_itself() {
+async fn a_request_is_answered_by_the_controller_or_an_owner_but_not_the_requester() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
     world.platform.add_person("usr_dan", &[(A, MEMBER)]);
@@ -158,7 +160,7 @@ async fn a_request_is_answered_by_the_controller_or_an_owner_and_not_by_itself()
     admin.push("webtty.logs.read-only");
     world.platform.add_person("usr_ada", &[(A, &admin)]);
     let (_, ada) = world.platform.add_pat("usr_ada");
-    // What acts for Ann has her rights, with a credential of its own.
+    // A program that acts for Ann has her rights, with its own credential.
     let (_, agent) = world.platform.add_pat("usr_ann");
     world.engine.informed().await;
     let grant = || json!({"action": "grant"});
@@ -192,15 +194,15 @@ async fn a_request_is_answered_by_the_controller_or_an_owner_and_not_by_itself()
     program.notice(NoticeKind::Granted).await;
     program.types("ls\r").await;
     shell.gets("ls\r").await;
-    // Nor for somebody else's participant.
+    // Nor can Bob request control for another user's participant.
     let (status, problem) = world.asks(&id, &participant, &world.bob, json!({})).await;
     assert_eq!((status, &problem["field"]), (400, &json!("participant_id")));
 }
 
-/// Who opened a session and lost the connection comes back as a participant with a browser session,
-/// and has control at once when they ask.
+/// The opener of a session lost the connection. They return as a participant with a browser
+/// session, and get control immediately on request.
 #[tokio::test]
-async fn who_opened_a_session_comes_back_to_it() {
+async fn the_opener_of_a_session_can_return_to_it() {
     let mut world = World::start().await;
     let (ann, mut shell, id) = world.session().await;
     shell.shows("working");
@@ -218,10 +220,10 @@ async fn who_opened_a_session_comes_back_to_it() {
     shell.gets("back\r").await;
 }
 
-/// The page of who opened a session was loaded anew while somebody else had control: it comes back
-/// to the new stream. A token that only watches has no part in that, whoever's it is.
+/// The opener's page was reloaded while another participant had control. Control returns to the
+/// opener's new stream, and never to a watch-only token.
 #[tokio::test]
-async fn control_that_was_lent_comes_back_to_the_stream_that_took_the_first_ones_place() {
+async fn granted_control_returns_to_the_stream_that_replaced_the_first_one() {
     for may in [true, false] {
         let mut world = World::start().await;
         let (ann, mut shell, id) = world.session().await;

@@ -1,4 +1,4 @@
-//! What is told of terminals on the live stream, and to whom (WT-5).
+//! Terminal events on the live stream, and their recipients (WT-5).
 
 use serde_json::{Value, json};
 use testing::RawVisitor;
@@ -6,7 +6,7 @@ use tty::message::NoticeKind;
 
 use super::world::{A, MEMBER, World, host};
 
-/// Watches the project by server-sent events.
+/// Opens the event stream of the project.
 pub(crate) async fn watch(world: &World, token: &str, webtty: bool) -> RawVisitor {
     let mut watcher = ask(world, token, webtty).await;
     assert_eq!(watcher.head().await.status, 200);
@@ -26,7 +26,7 @@ async fn ask(world: &World, token: &str, webtty: bool) -> RawVisitor {
     watcher
 }
 
-/// Everything that is told, up to an event of this type.
+/// All events up to one of this type.
 pub(crate) async fn until(mut watcher: RawVisitor, last: &str) -> Vec<String> {
     let mut told = Vec::new();
     loop {
@@ -40,10 +40,10 @@ pub(crate) async fn until(mut watcher: RawVisitor, last: &str) -> Vec<String> {
     }
 }
 
-/// WT-5: sessions, participants and requests for control are told in the order in which things
-/// happened, to who asks for them.
+/// WT-5: events of sessions, participants and control requests are sent in order, to streams that
+/// request them.
 #[tokio::test]
-async fn wt_5_participants_and_requests_are_told_to_who_asks() {
+async fn wt_5_participants_and_requests_are_sent_on_request() {
     let mut world = World::start().await;
     let watcher = watch(&world, &world.bob, true).await;
     let without = watch(&world, &world.bob, false).await;
@@ -96,7 +96,7 @@ async fn wt_5_participants_and_requests_are_told_to_who_asks() {
     );
     assert_eq!(told[of("webtty.session.closed")]["object"]["exit_code"], 0);
 
-    // Who did not ask is told of tunnels alone.
+    // A stream without that option gets tunnel events only.
     world.server.stop();
     let told = until(without, "tunnel.deleted").await;
     assert!(
@@ -105,7 +105,8 @@ async fn wt_5_participants_and_requests_are_told_to_who_asks() {
     );
 }
 
-/// WT-5: who asks for them needs a permission of sessions, and is cut off when it is taken back.
+/// WT-5: terminal events need a session permission. The stream is closed when the permission is
+/// removed.
 #[tokio::test]
 async fn wt_5_events_of_terminals_need_their_permission() {
     let world = World::start().await;

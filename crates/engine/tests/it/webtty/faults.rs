@@ -1,4 +1,4 @@
-//! What ends sessions from outside, and in which state they are found then.
+//! External causes that end sessions, and the resulting states.
 
 use api::link::{Item, WebttyServer};
 use serde_json::json;
@@ -8,7 +8,7 @@ use tty::message::{Kind, NoticeKind, Signal, Stream, TerminationReason};
 use super::server::Happened;
 use super::world::{World, record};
 
-/// A session ends with what let in who opened it.
+/// A session ends with the credential of its opener.
 #[tokio::test]
 async fn a_session_ends_with_its_openers_token() {
     let mut world = World::start().await;
@@ -29,10 +29,10 @@ async fn a_session_ends_with_its_openers_token() {
     assert_eq!(ended["error_code"], "revoked");
 }
 
-/// EN-8: what is revoked or terminated is seen by nobody from then on, though the command goes on to
-/// write and ends for nothing but KILL, which comes within five seconds.
+/// EN-8: the output of a revoked or terminated session is hidden from then on. The command keeps
+/// writing and ignores every signal but KILL, which follows within five seconds.
 #[tokio::test]
-async fn en_8_a_session_that_was_taken_back_shows_nothing_and_is_killed() {
+async fn en_8_a_terminated_session_shows_nothing_and_is_killed() {
     for revoked in [true, false] {
         let mut world = World::start().await;
         world.platform.add_member("usr_carl", &[super::world::A]);
@@ -74,7 +74,7 @@ async fn en_8_a_session_that_was_taken_back_shows_nothing_and_is_killed() {
     }
 }
 
-/// A spectator goes with their token, and the session goes on.
+/// A spectator is disconnected with their token, and the session continues.
 #[tokio::test]
 async fn a_spectator_ends_with_their_token_and_the_session_does_not() {
     let mut world = World::start().await;
@@ -88,7 +88,7 @@ async fn a_spectator_ends_with_their_token_and_the_session_does_not() {
     shell.gets("on and on").await;
 }
 
-/// A session ends when its server is suspended, whoever takes part.
+/// A session ends when its server is suspended, whatever its participants.
 #[tokio::test]
 async fn a_session_ends_with_its_servers_registration() {
     let mut world = World::start().await;
@@ -106,7 +106,7 @@ async fn a_session_ends_with_its_servers_registration() {
     assert_eq!(ended["error_code"], "revoked");
 }
 
-/// A server that is gone, or says what no server says, ends its session as failed.
+/// The session of a server that disconnects or sends invalid messages ends as failed.
 #[tokio::test]
 async fn a_session_without_its_server_has_failed() {
     let mut world = World::start().await;
@@ -128,7 +128,7 @@ async fn a_session_without_its_server_has_failed() {
     let ended = world.is_so(&id, |shown| shown["status"] == "errored").await;
     assert_eq!(ended["error_code"], "server_error");
 
-    // The agent goes: what was accepted lives on, and no further session is opened.
+    // The agent disconnects. Accepted sessions continue, and no further session is opened.
     let (mut ann, mut shell, id) = world.session().await;
     world.server.stop();
     within("the tunnel to go", async {
@@ -144,7 +144,7 @@ async fn a_session_without_its_server_has_failed() {
     world.is_so(&id, |shown| shown["status"] == "closed").await;
 }
 
-/// Who had a command with pipes takes it along.
+/// The command of a client with pipes ends with its client.
 #[tokio::test]
 async fn a_command_without_a_terminal_ends_with_its_client() {
     let mut world = World::start().await;
@@ -161,7 +161,7 @@ async fn a_command_without_a_terminal_ends_with_its_client() {
     assert_eq!(ended["error_code"], "abandoned");
 }
 
-/// An engine that goes down ends its sessions in order, and says why.
+/// A stopping engine ends its sessions in order, with a reason.
 #[tokio::test]
 async fn a_drain_ends_sessions_in_order() {
     let mut world = World::start().await;
@@ -182,7 +182,7 @@ async fn a_drain_ends_sessions_in_order() {
     }
 }
 
-/// A list may be cut.
+/// A list may be limited.
 #[tokio::test]
 async fn the_newest_session_is_listed_first() {
     let mut world = World::start().await;
@@ -208,8 +208,8 @@ async fn the_newest_session_is_listed_first() {
     );
 }
 
-/// WT-4: what a running session's recording says is told or refused. One that cannot be read is not
-/// an empty one.
+/// WT-4: the content of a running session's recording is returned or refused. An unreadable
+/// recording is not reported as empty.
 #[tokio::test]
 async fn a_recording_that_cannot_be_read_is_not_empty() {
     let recorded = |server: &mut WebttyServer| server.recording_policy = "recorded".to_owned();

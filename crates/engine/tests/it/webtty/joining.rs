@@ -1,4 +1,4 @@
-//! Who joins a session, what they see, and how they are sent away.
+//! Joining a session: participants, their view, and their removal.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -8,7 +8,8 @@ use tty::message::{Kind, NoticeKind, Parameter, ParameterKind, Signal, Stream, T
 use super::server::Happened;
 use super::world::{A, World};
 
-/// WT-2, WT-4: who joins late sees the screen as it is and what follows, and can change nothing.
+/// WT-2, WT-4: a late participant sees the current screen and everything that follows, and cannot
+/// change anything.
 #[tokio::test]
 async fn wt_4_a_spectator_sees_the_screen_and_writes_nothing() {
     let mut world = World::start().await;
@@ -50,9 +51,9 @@ async fn wt_4_a_spectator_sees_the_screen_and_writes_nothing() {
     assert_eq!(bob.closed.unwrap().return_code, 0);
 }
 
-/// A grant is good once, for its participant, at its session.
+/// A grant is valid once, for its participant and its session.
 #[tokio::test]
-async fn a_grant_that_is_not_theirs_lets_nobody_in() {
+async fn a_grant_is_only_valid_for_its_participant_and_session() {
     let mut world = World::start().await;
     let (_ann, _shell, id) = world.session().await;
     let (_other, _other_shell, _) = world.session().await;
@@ -77,7 +78,7 @@ async fn a_grant_that_is_not_theirs_lets_nobody_in() {
         assert_eq!(person.error.as_deref(), Some(refused), "{name}");
         assert!(person.shown.is_empty(), "{name}");
     }
-    // The other session knows nobody of this name.
+    // The other session has no such participant.
     let mut person = world.joins(&other, &first, None).await.unwrap();
     person.attach(&other, &first, &grant).await;
     person.ends().await;
@@ -103,9 +104,9 @@ async fn a_grant_that_is_not_theirs_lets_nobody_in() {
     assert_eq!(world.joins(nobody, &second, None).await.err(), Some(404));
 }
 
-/// What is asked of an attachment is judged.
+/// The parameters of an attachment are checked.
 #[tokio::test]
-async fn nobody_attaches_as_the_controller_or_over_what_is_not_there() {
+async fn attaching_as_the_controller_or_with_an_invalid_session_is_refused() {
     let mut world = World::start().await;
     let (_ann, _shell, id) = world.session().await;
     let path = format!("/api/webtty/sessions/{id}/participants");
@@ -128,9 +129,10 @@ async fn nobody_attaches_as_the_controller_or_over_what_is_not_there() {
     }
 }
 
-/// EN-8: an owner sends somebody away, who is told so; who is none does not, but may go.
+/// EN-8: an owner removes a participant, who is notified. Any other participant cannot remove
+/// others, but may leave.
 #[tokio::test]
-async fn en_8_participants_are_sent_away_and_go() {
+async fn en_8_participants_are_removed_and_leave() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
     let sessions = format!("/api/webtty/sessions/{id}/participants");
@@ -144,7 +146,7 @@ async fn en_8_participants_are_sent_away_and_go() {
     let (mut bob, bobs) = world.watches(&id, &world.bob).await;
     let path = format!("{sessions}/{bobs}");
     let body = json!({"reason": "thank you"});
-    // A program may have a token of Ann's; her browser has a session.
+    // A program may have one of Ann's tokens. Her browser has a session.
     let (status, problem) = world.post(&path, &world.ann, &body).await;
     assert_eq!((status, &problem["code"]), (403, &json!("not_allowed")));
     let page = world.platform.mint(json!({"userId": "usr_ann"}));
@@ -154,7 +156,7 @@ async fn en_8_participants_are_sent_away_and_go() {
     bob.ends().await;
     ann.notice(NoticeKind::Left).await;
     let (status, _) = world.post(&path, &page, &body).await;
-    assert_eq!(status, 404, "gone already");
+    assert_eq!(status, 404, "already removed");
 
     let (mut bob, bobs) = world.watches(&id, &world.bob).await;
     let path = format!("{sessions}/{bobs}");
@@ -165,14 +167,14 @@ async fn en_8_participants_are_sent_away_and_go() {
     shell.gets("x").await;
 }
 
-/// A viewer who does not read costs a bounded queue, and nobody waits for them. When they read again
-/// they see the screen as it is.
+/// A viewer that does not read has a bounded queue, and delays no other participant. When it reads
+/// again, it gets the current screen.
 #[tokio::test]
-async fn a_viewer_who_never_reads_slows_nobody() {
+async fn a_viewer_that_never_reads_delays_no_other_participant() {
     let mut world = World::start().await;
     let (mut ann, shell, id) = world.session().await;
     let (mut bob, _) = world.watches(&id, &world.bob).await;
-    // More than the buffers of both sockets (4 and 6 MiB at most) and the queue hold together.
+    // More than the buffers of both sockets (4 and 6 MiB at most) and the queue can store together.
     let piece = Bytes::from(vec![0; 64 * 1024]);
     let pieces = 256;
     let reading = async {
@@ -193,9 +195,9 @@ async fn a_viewer_who_never_reads_slows_nobody() {
     );
 }
 
-/// Who has control and does not read holds the command, and nothing is lost.
+/// A controller that does not read pauses the command, and nothing is lost.
 #[tokio::test]
-async fn a_controller_who_does_not_read_holds_the_command() {
+async fn a_controller_that_does_not_read_pauses_the_command() {
     let mut world = World::start().await;
     let (mut ann, shell, _) = world.session().await;
     let (piece, pieces) = (Bytes::from(vec![0; 64 * 1024]), 64);
@@ -208,9 +210,9 @@ async fn a_controller_who_does_not_read_holds_the_command() {
     assert_eq!(ann.shown.len() - typed, pieces * piece.len());
 }
 
-/// Sessions of a project are nobody else's: not in lists, not by id.
+/// Sessions of a project are hidden from other projects, in lists and by id.
 #[tokio::test]
-async fn sessions_of_another_project_are_not_there() {
+async fn sessions_of_another_project_are_not_found() {
     let mut world = World::start().await;
     let (_ann, _shell, id) = world.session().await;
     world.platform.add_project("bbbbbbbb");
@@ -218,7 +220,7 @@ async fn sessions_of_another_project_are_not_there() {
     let (_, eve) = world.platform.add_pat("usr_eve");
     world.engine.informed().await;
     let (status, _) = world.get("/api/webtty/sessions", &eve).await;
-    assert_eq!(status, 403, "no part in {A}");
+    assert_eq!(status, 403, "not a member of {A}");
     let host = "bbbbbbbb.engine.localhost";
     for (path, status) in [
         ("/api/webtty/sessions".to_owned(), 200),
@@ -233,6 +235,6 @@ async fn sessions_of_another_project_are_not_there() {
         assert_eq!(answer.status, status, "{path}");
         assert!(!answer.text().contains(&id) || status == 404);
     }
-    // Nor does her token open a session.
+    // Her token cannot open a session there either.
     assert_eq!(world.comes("", &eve).await.err(), Some(403));
 }

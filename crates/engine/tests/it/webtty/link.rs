@@ -1,4 +1,4 @@
-//! One end of a WebTTY connection, as a test holds it.
+//! The client end of a WebTTY connection in a test.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Link {
         Self::Websocket(Box::new(socket))
     }
 
-    /// The next message; `None` at the end, however it came. Cancel safe.
+    /// The next message, or `None` at any kind of end. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Kind> {
         match self {
             Self::Plain(io, decoder) => loop {
@@ -72,7 +72,7 @@ impl Link {
         }
     }
 
-    /// What is no message at all.
+    /// Sends a text frame, which is not a message.
     pub(crate) async fn send_text(&mut self, text: &str) {
         let Self::Websocket(socket) = self else {
             panic!("a WebSocket")
@@ -81,14 +81,14 @@ impl Link {
     }
 }
 
-/// Somebody at a terminal.
+/// A user at a terminal.
 pub(crate) struct Person {
     pub(crate) link: Link,
-    /// What was shown, as bytes.
+    /// Output received so far, as bytes.
     pub(crate) shown: Vec<u8>,
-    /// How much of it was looked at.
+    /// Length of the output that was already checked.
     looked: usize,
-    /// Notices that were not asked about yet.
+    /// Notices that the test has not yet read.
     notices: Vec<Notice>,
     pub(crate) closed: Option<Close>,
     pub(crate) error: Option<String>,
@@ -146,7 +146,7 @@ impl Person {
             _ => None,
         });
         let session = acked.await.expect("the session of the ack");
-        assert_eq!(session.features, [1], "an engine is in between");
+        assert_eq!(session.features, [1], "the engine adds it");
         assert!(
             session.session_id.starts_with("wts_"),
             "{}",
@@ -154,7 +154,7 @@ impl Person {
         );
     }
 
-    /// Shows a grant.
+    /// Presents a grant.
     pub(crate) async fn attach(&mut self, session: &str, participant: &str, grant: &[u8]) {
         self.send(Kind::Attach(Box::new(Attach {
             session_id: session.to_owned(),
@@ -179,7 +179,7 @@ impl Person {
         .await;
     }
 
-    /// Waits until this was shown.
+    /// Waits until this text appears in the output.
     pub(crate) async fn sees(&mut self, text: &str) {
         self.looked = 0;
         if self.has_shown(text) {
@@ -189,7 +189,8 @@ impl Person {
             .await;
     }
 
-    /// What was looked at is not looked at again, but for what may be half of it.
+    /// Output that was checked is not checked again, except for a possible partial match at its
+    /// end.
     fn has_shown(&mut self, text: &str) -> bool {
         let new = &self.shown[self.looked..];
         let found = new.windows(text.len()).any(|part| part == text.as_bytes());
@@ -211,12 +212,12 @@ impl Person {
             .await
     }
 
-    /// Waits until it is over.
+    /// Waits for the end of the connection.
     pub(crate) async fn ends(&mut self) {
         while self.step("the end").await.is_some() {}
     }
 
-    /// What the screen shows, drawn by a terminal of the same size.
+    /// The current screen, drawn by a terminal of the same size.
     pub(crate) fn screen(&self) -> Vec<String> {
         let mut screen = tty::screen::Screen::new(Size { rows: 5, cols: 20 }).unwrap();
         screen.feed(&self.shown);
@@ -224,7 +225,7 @@ impl Person {
         rows.iter().map(|row| row.trim_end().to_owned()).collect()
     }
 
-    /// Waits a while, for what must not come.
+    /// Waits a while for a message that must not arrive.
     pub(crate) async fn is_quiet(&mut self, what: &str) {
         let before = self.shown.len();
         let listening = async { while self.step(what).await.is_some() {} };

@@ -1,13 +1,13 @@
-//! Which token may do what (WT-4, WT-6).
+//! Permissions of tokens (WT-4, WT-6).
 
 use serde_json::{Value, json};
 
 use super::events::{until, watch};
 use super::world::{A, MEMBER, World};
 
-/// WT-4, over the whole table: every operation of terminals with every permission alone.
+/// WT-4 for the whole table: every terminal operation with every single permission.
 #[tokio::test]
-async fn wt_4_each_operation_asks_for_its_permission() {
+async fn wt_4_each_operation_requires_its_permission() {
     let mut world = World::start().await;
     let (_ann, _shell, id) = world.session().await;
     let (_bob, participant) = world.watches(&id, &world.bob).await;
@@ -19,7 +19,7 @@ async fn wt_4_each_operation_asks_for_its_permission() {
     let refuse = json!({"action": "refuse"});
     let read = ["webtty.sessions.read-only", "webtty.sessions.read-write"];
     let write = ["webtty.sessions.read-write"];
-    // In this order: the last ones change what there is.
+    // The order matters, because the last operations change the state.
     let table: [(&str, String, &Value, &[&str]); 10] = [
         ("GET", "/api/webtty/sessions".to_owned(), &none, &read),
         ("GET", "/api/webtty/groups".to_owned(), &none, &read),
@@ -61,7 +61,7 @@ async fn wt_4_each_operation_asks_for_its_permission() {
     }
 }
 
-/// WT-6: a terminal is opened with the permission of tunnels; those of sessions open none.
+/// WT-6: opening a terminal needs the tunnel permission. The session permissions do not open one.
 #[tokio::test]
 async fn wt_6_a_terminal_is_opened_with_the_permission_of_tunnels() {
     let world = World::start().await;
@@ -76,7 +76,7 @@ async fn wt_6_a_terminal_is_opened_with_the_permission_of_tunnels() {
     }
 }
 
-/// Whose token does not show the tunnel does not see its sessions.
+/// A token that cannot see the tunnel cannot see its sessions.
 #[tokio::test]
 async fn a_boundary_hides_sessions_with_their_tunnel() {
     let mut world = World::start().await;
@@ -104,7 +104,7 @@ async fn a_boundary_hides_sessions_with_their_tunnel() {
     assert_eq!(world.get("/api/webtty/sessions", &token).await.0, 403);
 }
 
-/// A restricted server is for those who manage servers: to open, and to join.
+/// Only users who manage servers may open or join sessions of a restricted server.
 #[tokio::test]
 async fn a_restricted_server_is_for_those_who_manage_servers() {
     let restricted = |told: &mut api::link::WebttyServer| {
@@ -124,10 +124,10 @@ async fn a_restricted_server_is_for_those_who_manage_servers() {
     assert_eq!(status, 200);
 }
 
-/// ED-1e: a page opens and joins at a restricted server with tokens for this one tunnel, which have
-/// the permission as the person does; without any part of that it does not.
+/// ED-1e: a page opens and joins sessions of a restricted server with tokens for this one tunnel.
+/// Both the tokens and the user need the permission.
 #[tokio::test]
-async fn ed_1e_a_restricted_server_is_opened_with_a_token_for_it_alone() {
+async fn ed_1e_a_restricted_server_is_opened_with_a_token_for_it_only() {
     let restricted = |told: &mut api::link::WebttyServer| {
         told.access_policy = "restricted".to_owned();
     };
@@ -197,9 +197,9 @@ async fn ed_1e_a_restricted_server_is_opened_with_a_token_for_it_alone() {
     }
 }
 
-/// Pages of the platform may call, and pages of nobody else.
+/// Pages of the platform may call the API, and pages of other origins may not.
 #[tokio::test]
-async fn the_platforms_pages_may_call_and_no_others() {
+async fn only_pages_of_the_platform_may_call_the_api() {
     let world = World::start().await;
     let platform = world.platform.base_url();
     let allowed = "access-control-allow-origin";
@@ -242,10 +242,10 @@ async fn the_platforms_pages_may_call_and_no_others() {
     }
 }
 
-/// WT-4: arguments of a command may be secrets. Who opened the session and who may read recordings
-/// sees them; every other answer and every event has the program alone.
+/// WT-4: arguments of a command may be secrets. The opener of the session and users who may read
+/// recordings see them. Every other answer and every event contains the program name only.
 #[tokio::test]
-async fn wt_4_arguments_are_for_who_reads_recordings() {
+async fn wt_4_arguments_are_shown_to_readers_of_recordings() {
     let recorded = |server: &mut api::link::WebttyServer| {
         server.recording_policy = "recorded".to_owned();
     };

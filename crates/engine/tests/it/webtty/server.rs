@@ -1,5 +1,5 @@
-//! A registered server whose commands do what the test says: the state machine of real servers, over
-//! the streams of a real tunnel.
+//! A registered server whose commands are controlled by the test. It runs the state machine of real
+//! servers over the streams of a real tunnel.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use tty::size::Size;
 
 use super::link::Link;
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct TestServer {
     _agent: Agent,
     pub(crate) hostname: Option<String>,
@@ -24,8 +24,7 @@ pub(crate) struct TestServer {
     serving: JoinHandle<()>,
 }
 
-/// The command of one session, in the hands of the test. What is typed is shown, as by a terminal
-/// that echoes.
+/// The command of one session, controlled by the test. Input is echoed as by a terminal.
 pub(crate) struct Shell {
     happened: UnboundedReceiver<Happened>,
     orders: UnboundedSender<Order>,
@@ -45,12 +44,12 @@ enum Order {
     Hide(bool),
     Ignore,
     Exit(i32),
-    /// Says something that is not its state machine's.
+    /// Sends a message that does not come from the state machine.
     Say(Kind),
     Cut,
 }
 
-/// The transport of a server that takes connections and opens no WebSocket.
+/// The transport of a server that accepts connections and opens no WebSocket.
 pub(crate) const SILENT: &str = "silent";
 
 /// The keys of a server, for its record and its proofs.
@@ -79,7 +78,7 @@ impl TestServer {
         publish: bool,
         transport: &str,
     ) -> Self {
-        // One whose handshake never comes.
+        // A server that never completes a handshake.
         let silent = transport == SILENT;
         let transport = if silent { "websocket" } else { transport };
         let mut labels = std::collections::BTreeMap::from([
@@ -167,7 +166,7 @@ impl Shell {
         self.orders.send(Order::Hide(hidden)).ok();
     }
 
-    /// Only the signal that nothing ignores ends it from now on.
+    /// From now on only KILL ends it.
     pub(crate) fn ignores_signals(&self) {
         self.orders.send(Order::Ignore).ok();
     }
@@ -176,22 +175,22 @@ impl Shell {
         self.orders.send(Order::Exit(code)).ok();
     }
 
-    /// Says what no server of ours says.
+    /// Sends a message that a real server never sends.
     pub(crate) fn says(&self, kind: Kind) {
         self.orders.send(Order::Say(kind)).ok();
     }
 
-    /// The connection breaks.
+    /// Breaks the connection.
     pub(crate) fn breaks(&self) {
         self.orders.send(Order::Cut).ok();
     }
 
-    /// What happened next.
+    /// The next event.
     pub(crate) async fn next(&mut self) -> Happened {
         within("the server", self.happened.recv()).await.unwrap()
     }
 
-    /// Waits until this was typed, in whatever pieces.
+    /// Waits until this input has arrived, in any number of pieces.
     pub(crate) async fn gets(&mut self, keys: &str) {
         let mut typed = Vec::new();
         while typed.len() < keys.len() {
@@ -202,7 +201,7 @@ impl Shell {
         assert_eq!(String::from_utf8_lossy(&typed), keys);
     }
 
-    /// Waits until the session is over here.
+    /// Waits for the end of the session at the server.
     pub(crate) async fn over(&mut self) {
         while self.next().await != Happened::Over {}
     }

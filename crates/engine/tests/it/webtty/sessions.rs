@@ -1,4 +1,4 @@
-//! Sessions from their opening to their end, and what lists show of them.
+//! Sessions from start to end, and their list entries.
 
 use serde_json::{Value, json};
 use tty::message::{Kind, Parameter, ParameterKind, Stream, TerminationReason};
@@ -7,8 +7,8 @@ use tty::size::Size;
 use super::server::Happened;
 use super::world::{SERVER, World, project};
 
-/// EN-8, WT-2: a session of a registered server is listed while it runs and after it ended, with who
-/// opened it, what for, and how it ended.
+/// EN-8, WT-2: a session of a registered server is listed while it runs and after its end, with its
+/// opener, purpose and exit status.
 #[tokio::test]
 async fn en_8_a_session_runs_and_is_listed() {
     let mut world = World::start().await;
@@ -110,10 +110,10 @@ async fn list(world: &World, params: &Value) -> (u16, Value) {
     world.get(&path, &world.bob).await
 }
 
-/// WT-3: nothing that is typed or shown is in any answer or event of a session, from its beginning to
+/// WT-3: no answer or event of a session contains typed or printed bytes, from its start until
 /// after its end.
 #[tokio::test]
-async fn wt_3_no_answer_has_a_byte_of_a_terminal() {
+async fn wt_3_no_answer_contains_a_byte_of_a_terminal() {
     let mut world = World::start().await;
     let events = super::events::watch(&world, &world.bob, true).await;
     let (mut ann, mut shell, id) = world.session().await;
@@ -160,9 +160,9 @@ async fn wt_3_no_answer_has_a_byte_of_a_terminal() {
     }
 }
 
-/// A command with pipes: both streams, the end of what it reads, and nobody to take control.
+/// A command with pipes: both output streams, the end of its input, and no control requests.
 #[tokio::test]
-async fn a_command_without_a_terminal_is_its_openers_alone() {
+async fn a_command_without_a_terminal_belongs_to_its_opener_alone() {
     let mut world = World::start().await;
     let mut ann = world.comes("", &world.ann).await.unwrap();
     ann.open(false).await;
@@ -185,7 +185,7 @@ async fn a_command_without_a_terminal_is_its_openers_alone() {
     bob.ends().await;
 }
 
-/// EN-8: an owner ends a session; who is none does not.
+/// EN-8: an owner ends a session. Other participants cannot.
 #[tokio::test]
 async fn en_8_a_session_is_terminated_by_its_owner() {
     let mut world = World::start().await;
@@ -208,8 +208,8 @@ async fn en_8_a_session_is_terminated_by_its_owner() {
     );
 }
 
-/// The published host of a managed server opens terminals, for those with a token, and does nothing
-/// else.
+/// The published host of a managed server opens terminals for clients with a token, and serves
+/// nothing else.
 #[tokio::test]
 async fn the_published_host_opens_terminals_and_nothing_else() {
     let mut world = World::start().await;
@@ -243,7 +243,7 @@ async fn the_published_host_opens_terminals_and_nothing_else() {
         visitor.request(method, "/", &hostname, &fields).await;
         assert_eq!(visitor.head().await.status, status, "{method} {fields}");
     }
-    // A token in the query does as well, for browsers.
+    // Browsers may send the token in the query.
     let visitor = world.engine.visitor().http1(&hostname).await;
     let query = format!("wss://{hostname}/?svc.token={}", world.ann);
     let by_query = super::world::request(&query, None);
@@ -252,13 +252,13 @@ async fn the_published_host_opens_terminals_and_nothing_else() {
     world.server.shell().await.exits(0);
     ann.ends().await;
     let (_, sessions) = world.get("/api/webtty/sessions", &world.bob).await;
-    assert_eq!(sessions.as_array().unwrap().len(), 1, "refusals begin none");
+    assert_eq!(sessions.as_array().unwrap().len(), 1, "refusals start no session");
     assert!(!sessions.to_string().contains(&world.ann));
 }
 
-/// What is no message ends the part of who said it.
+/// An invalid message ends the participation of its sender.
 #[tokio::test]
-async fn what_is_no_message_is_answered_with_an_error() {
+async fn an_invalid_message_is_answered_with_an_error() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
     let (mut bob, _) = world.watches(&id, &world.bob).await;

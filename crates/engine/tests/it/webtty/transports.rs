@@ -1,13 +1,13 @@
-//! The same session over each transport, on either side.
+//! The same session over each transport, at client and server.
 
 use testing::within;
 
 use super::link::{Link, Person};
 use super::world::{A, SERVER, World};
 
-/// A server that speaks WebSocket, as the published ones do.
+/// A server with a WebSocket transport, like the published ones.
 #[tokio::test]
-async fn a_server_that_speaks_websocket_is_reached() {
+async fn a_websocket_server_is_reached() {
     let mut world = World::with(|_| {}, true, "websocket").await;
     let (mut ann, mut shell, id) = world.session().await;
     let shown = world.is_so(&id, |_| true).await;
@@ -21,7 +21,7 @@ async fn a_server_that_speaks_websocket_is_reached() {
     shell.over().await;
 }
 
-/// A private server is dialled; its sessions are managed, too, and others join them.
+/// A private server is dialled. Its sessions are managed as well, and other users can join them.
 #[tokio::test]
 async fn a_private_server_is_dialled() {
     for transport in ["plain", "websocket"] {
@@ -46,9 +46,9 @@ async fn a_private_server_is_dialled() {
     }
 }
 
-/// A server whose transport is not offered is no server.
+/// A server with an unsupported transport is refused.
 #[tokio::test]
-async fn a_transport_that_is_not_offered_is_refused() {
+async fn an_unsupported_transport_is_refused() {
     let world = World::with(|_| {}, true, "webtransport").await;
     assert_eq!(world.comes("", &world.ann).await.err(), Some(502));
     let (_, sessions) = world.get("/api/webtty/sessions", &world.ann).await;

@@ -1,4 +1,4 @@
-//! A project with a registered server, and those who come to it.
+//! A project with a registered server, and users who connect to it.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) const SERVER: &str = "wsv_build";
 pub(crate) struct World {
     pub(crate) platform: FakePlatform,
     pub(crate) engine: TestEngine,
-    /// What the engine keeps, recordings among it.
+    /// Data directory of the engine, which includes recordings.
     pub(crate) data: TempDir,
     pub(crate) server: TestServer,
     pub(crate) keys: Keys,
@@ -33,11 +33,11 @@ pub(crate) struct World {
     pub(crate) anns: String,
     pub(crate) bob: String,
     pub(crate) bobs: String,
-    /// Every answer of the API so far.
+    /// All API answers so far.
     pub(crate) answers: Mutex<Vec<String>>,
 }
 
-/// What a member may do at an engine: what roles below admin allow.
+/// Permissions of a member at an engine, below the admin role.
 pub(crate) const MEMBER: &[&str] = &[
     "tunnels.resources.read-only",
     "tunnels.streams.create-delete",
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Opens a session as Ann, with a terminal that runs.
+    /// Opens a session as Ann, with a running terminal.
     pub(crate) async fn session(&mut self) -> (Person, Shell, String) {
         let mut ann = self.comes("", &self.ann).await.unwrap();
         ann.open(true).await;
@@ -98,8 +98,8 @@ impl World {
         (ann, shell, id)
     }
 
-    /// Comes to the published host with a token, without saying anything yet; the status of a
-    /// refusal otherwise.
+    /// Connects to the published host with a token, without sending a message. Otherwise returns
+    /// the status of the refusal.
     pub(crate) async fn comes(&self, query: &str, token: &str) -> Result<Person, u16> {
         let host = self.server.hostname.clone().unwrap();
         let visitor = self.engine.visitor().http1(&host).await;
@@ -107,7 +107,7 @@ impl World {
         upgrade(visitor, request).await
     }
 
-    /// Comes to the stream of a participant.
+    /// Connects to the stream of a participant.
     pub(crate) async fn joins(
         &self,
         session: &str,
@@ -120,7 +120,7 @@ impl World {
         upgrade(visitor, request(&format!("wss://{host}{path}"), token)).await
     }
 
-    /// Attaches and joins. Gives the participant's id.
+    /// Attaches and joins. Returns the participant's id.
     pub(crate) async fn watches(&self, session: &str, token: &str) -> (Person, String) {
         let (participant, grant) = self.attaches(session, token).await;
         let mut person = self.joins(session, &participant, None).await.unwrap();
@@ -129,7 +129,7 @@ impl World {
         (person, participant)
     }
 
-    /// Asks to attach: the participant's id, and the grant.
+    /// Requests to attach. Returns the participant's id and the grant.
     pub(crate) async fn attaches(&self, session: &str, token: &str) -> (String, Vec<u8>) {
         let path = format!("/api/webtty/sessions/{session}/participants");
         let (status, participant) = self.post(&path, token, &json!({"role": "spectator"})).await;
@@ -141,7 +141,7 @@ impl World {
         (id, STANDARD.decode(grant).unwrap())
     }
 
-    /// Asks for control. Gives the request.
+    /// Requests control. Returns the request.
     pub(crate) async fn asks(
         &self,
         session: &str,
@@ -177,7 +177,7 @@ impl World {
         self.call("POST", path, token, Some(body)).await
     }
 
-    /// The session as lists show it, when it is as `wanted`.
+    /// The listed session, once it matches `wanted`.
     pub(crate) async fn is_so(&self, session: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/api/webtty/sessions/{session}");
         let token = self.ann.clone();
@@ -205,7 +205,7 @@ impl World {
         self.say(method, path, token, &text).await
     }
 
-    /// A call with a body that is any text.
+    /// A call with any text as its body.
     pub(crate) async fn say(
         &self,
         method: &str,
@@ -238,7 +238,7 @@ pub(crate) fn project() -> String {
     format!("prj_{A}")
 }
 
-/// The record of the server, as the platform tells it.
+/// The record of the server, as the platform sends it.
 pub(crate) fn record(keys: &Keys) -> WebttyServer {
     WebttyServer {
         id: SERVER.to_owned(),

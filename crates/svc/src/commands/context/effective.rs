@@ -1,4 +1,4 @@
-//! The values that commands would use, and where each of them comes from.
+//! The effective values of commands, and the source of each.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
 };
 
-/// Whether a flag or a variable gave a value; clap knows it, the values do not.
+/// Records if a flag or a variable gave a value. Only clap has this information.
 #[derive(Debug)]
 pub(super) struct Sources {
     given: Vec<(&'static str, ValueSource)>,
@@ -55,14 +55,14 @@ impl Sources {
     }
 }
 
-/// The arguments that are looked for.
+/// The arguments whose source is recorded.
 const IDS: [&str; 6] = ["engine", "api_url", "token", "ca_file", "context", "config"];
 
-/// All that is effective.
+/// All effective settings.
 #[derive(Debug, Serialize)]
 pub(super) struct Settings {
     settings: Vec<Setting>,
-    /// What is kept and not used, and why.
+    /// Stored values that are not used, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
@@ -70,13 +70,13 @@ pub(super) struct Settings {
 #[derive(Debug, Serialize)]
 struct Setting {
     name: &'static str,
-    /// Absent where there is none.
+    /// Absent if nothing sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     source: Source,
 }
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "name")]
 enum Source {
@@ -84,12 +84,12 @@ enum Source {
     Variable(String),
     /// The file of the context.
     Context(PathBuf),
-    /// `svc context use`.
+    /// Set by `svc context use`.
     Selection,
-    /// `svc up` runs.
+    /// A running `svc up`.
     Up,
     Default,
-    /// Nothing gives it.
+    /// Nothing sets it.
     None,
 }
 
@@ -174,7 +174,7 @@ impl Settings {
         Ok(all)
     }
 
-    /// What is given, else what is kept.
+    /// Returns the given value, or else the stored one.
     fn pick(
         &mut self,
         name: &'static str,
@@ -195,7 +195,7 @@ impl Settings {
         Place { name, is_elsewhere }
     }
 
-    /// A kept token is for the places of its context.
+    /// A stored token is only used with the engine and platform of its context.
     fn token(&mut self, args: &ShowArgs, kept: &Context, file: &Source, places: [&Place; 2]) {
         let given = args.connection.token.as_deref().map(str::trim);
         if let Some(token) = given.filter(|token| !token.is_empty()) {
@@ -237,9 +237,9 @@ impl Settings {
     }
 }
 
-/// A place that commands connect to.
+/// An address that commands connect to.
 struct Place {
     name: &'static str,
-    /// Whether it is another than that of the context.
+    /// True if it differs from the address in the context.
     is_elsewhere: bool,
 }

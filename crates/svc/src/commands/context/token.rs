@@ -1,4 +1,4 @@
-//! What can be said of a kept token without showing it.
+//! Properties of a stored token that can be shown without the token itself.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::context::TokenStorage;
 
-/// A token as it is shown: never the token itself, nor a part of it.
+/// The displayed properties of a token. They never include the token or a part of it.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct KeptToken {
     /// `file` or `keyring`.
@@ -16,17 +16,17 @@ pub(super) struct KeptToken {
     /// `pat`, `app` or `auth`.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
-    /// Whom it speaks for.
+    /// The user or application that it authenticates.
     #[serde(skip_serializing_if = "Option::is_none")]
     identity: Option<String>,
-    /// When it ends (RFC 3339).
+    /// Expiry (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
     expired: bool,
 }
 
 impl KeptToken {
-    /// That of a context. A keyring is not asked: it may want to be unlocked.
+    /// The token of a context. The keyring is not read, because that may prompt for its password.
     pub(super) fn of(kept: &TokenStorage) -> Option<Self> {
         match kept {
             _ if kept.is_none() => None,
@@ -38,7 +38,7 @@ impl KeptToken {
         }
     }
 
-    /// What a token says about itself; nothing is verified.
+    /// Reads the claims of a token. Nothing is verified.
     pub(super) fn read(token: &str) -> Self {
         let seen = credentials::inspect(token.trim()).unwrap_or_default();
         let claims = seen.get("claims").unwrap_or(&Value::Null);

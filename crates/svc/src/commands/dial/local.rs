@@ -1,4 +1,4 @@
-//! Local addresses that tunnels are served on.
+//! Local addresses that serve tunnels.
 
 use std::{fmt, io, path::PathBuf, str::FromStr};
 
@@ -15,14 +15,14 @@ use crate::{failure::Failure, private};
 pub(super) enum Local {
     /// `host:port`.
     Tcp(String),
-    /// A socket in the file system, for its owner alone.
+    /// A socket in the file system, accessible only to its owner.
     Unix(PathBuf),
 }
 
 impl FromStr for Local {
     type Err = String;
 
-    /// `host:port`, a port of this machine, or `unix:` and a path.
+    /// Parses `host:port`, a port of this machine, or `unix:` and a path.
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
@@ -52,7 +52,7 @@ impl fmt::Display for Local {
     }
 }
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub(super) enum Listener {
     Tcp(TcpListener),
@@ -75,7 +75,8 @@ impl Listener {
                 Ok(Self::Tcp(listener))
             }
             Local::Unix(path) => {
-                // What a process left that is gone; one that still listens keeps it.
+                // A socket file that a dead process left behind is removed. A live process keeps
+                // its socket.
                 if UnixStream::connect(path)
                     .await
                     .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
@@ -91,7 +92,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, the port that was taken with it.
+    /// The bound address, including the chosen port.
     pub(super) fn address(&self) -> io::Result<String> {
         match self {
             Self::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
@@ -104,7 +105,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _peer) = listener.accept().await?;
-                // Best effort: without it small messages are late, not wrong.
+                // Best effort: without this option, small messages are late but not wrong.
                 drop(stream.set_nodelay(true));
                 Ok(Box::new(stream))
             }
@@ -119,7 +120,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Self::Unix { path, .. } = self {
-            // What is left behind is taken away by the next one.
+            // A file that remains is removed by the next process.
             drop(std::fs::remove_file(path));
         }
     }

@@ -1,4 +1,4 @@
-//! Tunnels on local addresses, a stream for each connection.
+//! Serves tunnels on local addresses, with one stream per connection.
 
 use std::{
     sync::Arc,
@@ -22,13 +22,13 @@ use crate::{
     signals,
 };
 
-/// One tunnel that is served.
+/// A tunnel with its listener.
 struct ServedTunnel {
     tunnel: Arc<str>,
     listener: Listener,
 }
 
-/// Serves until the first signal; then what runs may finish.
+/// Serves until the first signal. Open streams may finish after it.
 pub(super) async fn serve(
     places: Vec<(String, Local)>,
     config: Config,
@@ -58,14 +58,15 @@ pub(super) async fn serve(
 }
 
 impl ServedTunnel {
-    /// Takes connections until the first signal.
+    /// Accepts connections until the first signal.
     async fn run(self, config: &Arc<Config>, streams: &TaskTracker, shutdown: &Shutdown) {
         let drain = shutdown.drain();
         while let Some(accepted) = drain.run_until_cancelled(self.listener.accept()).await {
             let local = match accepted {
                 Ok(local) => local,
                 Err(error) => {
-                    // Out of descriptors, mostly: a pause lets streams end.
+                    // The usual cause is a lack of file descriptors. A pause lets other streams
+                    // finish.
                     warn!(%error, "a connection was not accepted");
                     tokio::time::sleep(PAUSE).await;
                     continue;
@@ -83,28 +84,28 @@ impl ServedTunnel {
     }
 }
 
-/// Tells once that all of them listen.
+/// Reports once that all addresses listen.
 fn ready(all: &[ServedTunnel], format: Format) -> Result<(), Failure> {
-    let mut told = Vec::with_capacity(all.len());
+    let mut addresses = Vec::with_capacity(all.len());
     for ServedTunnel { tunnel, listener } in all {
         let address = listener
             .address()
             .map_err(|error| Failure::of("the address is not known", error))?;
-        told.push((tunnel, address));
+        addresses.push((tunnel, address));
     }
     match format {
         Format::Json => {
-            let tunnels: Vec<_> = told
+            let tunnels: Vec<_> = addresses
                 .iter()
                 .map(|(tunnel, address)| json!({"tunnel": &***tunnel, "listening": address}))
                 .collect();
             let mut line = json!({"status": "ready", "tunnels": tunnels});
-            if let ([(_, address)], Some(line)) = (told.as_slice(), line.as_object_mut()) {
+            if let ([(_, address)], Some(line)) = (addresses.as_slice(), line.as_object_mut()) {
                 line.insert("listening".to_owned(), json!(address));
             }
             output::json(&line)
         }
-        Format::Text => told.iter().try_for_each(|(tunnel, address)| {
+        Format::Text => addresses.iter().try_for_each(|(tunnel, address)| {
             output::line(&format!("svc://{tunnel} on {address}"))
         }),
     }
@@ -116,19 +117,19 @@ async fn join(
     tunnel: &str,
 ) -> Result<(), ConnectError> {
     let mut stream = dial(config, tunnel).await?;
-    // Either side may break off whenever it likes; both know it then.
+    // Either side may close at any time, and both notice it.
     drop(pump(Source::default(), &mut local, &mut stream).await);
     Ok(())
 }
 
-/// Dials, and for a while again after what a network can cause: an engine that restarts, or an
-/// agent that comes back, is not the end of a program's connection.
+/// Dials, and retries network failures for a while. An engine that restarts or an agent that
+/// reconnects must not break the connection of a program.
 async fn dial(config: &Config, tunnel: &str) -> Result<Stream, ConnectError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut backoff = Backoff::default();
     loop {
         match client::dial(config, tunnel).await {
-            Err(error) if error.is_transient() && begun.elapsed() < PATIENCE => {
+            Err(error) if error.is_transient() && started.elapsed() < RETRY_FOR => {
                 tokio::time::sleep(backoff.next_wait(client::backoff::random())).await;
             }
             dialled => return dialled,
@@ -136,7 +137,7 @@ async fn dial(config: &Config, tunnel: &str) -> Result<Stream, ConnectError> {
     }
 }
 
-/// Long enough that a process without descriptors does not spin.
+/// Long enough to avoid a busy loop when file descriptors run out.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A restart of an engine; programs give a connection up after some such time.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Covers the restart of an engine. Programs usually time out after a similar time.
+const RETRY_FOR: Duration = Duration::from_secs(10);

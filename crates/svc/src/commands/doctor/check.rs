@@ -1,4 +1,4 @@
-//! Findings, and how they are written: as they are found.
+//! Findings of the checks, written as soon as each one is known.
 
 use serde::Serialize;
 
@@ -8,26 +8,26 @@ use crate::{
     output::Format,
 };
 
-/// What was found.
+/// All findings.
 #[derive(Serialize)]
 struct Findings<'a> {
-    /// Of this program.
+    /// Version of this program.
     version: &'static str,
-    /// The engine that was asked, `host:port`.
+    /// The engine that was checked, `host:port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     engine: Option<String>,
     checks: &'a [Check],
     summary: Summary,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Check {
     pub(super) name: &'static str,
     pub(super) status: Status,
-    /// What was seen; of a failure, its cause.
+    /// The observation, or the cause of a failure.
     pub(super) message: String,
-    /// What to do about it.
+    /// Suggested fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next_step: Option<String>,
 }
@@ -36,10 +36,10 @@ pub(super) struct Check {
 #[serde(rename_all = "lowercase")]
 pub(super) enum Status {
     Pass,
-    /// It works, and somebody should look at it.
+    /// It works, but needs attention.
     Warn,
     Fail,
-    /// There was nothing to look at.
+    /// There was nothing to check.
     Skip,
 }
 
@@ -54,7 +54,7 @@ impl Status {
     }
 }
 
-/// How many checks ended how.
+/// Number of checks by result.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct Summary {
     pass: usize,
@@ -89,7 +89,7 @@ impl Check {
         Self::new(name, Status::Fail, message)
     }
 
-    /// The failure of a command, as a finding.
+    /// Converts the failure of a command to a finding.
     pub(super) fn failed(name: &'static str, failure: &Failure) -> Self {
         Self {
             next_step: failure.next_step().map(str::to_owned),
@@ -97,7 +97,7 @@ impl Check {
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds a suggested fix.
     #[must_use]
     pub(super) fn next(self, step: impl Into<String>) -> Self {
         Self {
@@ -111,12 +111,12 @@ impl Check {
     }
 }
 
-/// Writes findings.
+/// Writer of the findings.
 pub(super) struct Report {
     format: Format,
     engine: Option<String>,
     checks: Vec<Check>,
-    /// Columns of the terminal; on a pipe there are none.
+    /// Columns of the terminal. `None` when piped.
     width: Option<usize>,
 }
 
@@ -124,7 +124,7 @@ impl Report {
     pub(super) fn begin(format: Format, engine: Option<String>) -> Result<Self, Failure> {
         let is_table = format == Format::Text && output::is_terminal();
         if is_table {
-            output::line(&format!("STATUS  {:NAME$}  MESSAGE", "CHECK"))?;
+            output::line(&format!("STATUS  {:NAME_WIDTH$}  MESSAGE", "CHECK"))?;
         }
         Ok(Self {
             format,
@@ -134,7 +134,7 @@ impl Report {
         })
     }
 
-    /// Tells a finding; whether what comes after it can be looked at.
+    /// Writes a finding. Returns true if dependent checks can run.
     pub(super) fn add(&mut self, check: Check) -> Result<bool, Failure> {
         match (self.format, self.width) {
             (Format::Json, _) => {}
@@ -158,7 +158,7 @@ impl Report {
         Ok(goes_on)
     }
 
-    /// Ends it, with a failure when something is wrong.
+    /// Finishes the report. Returns an error if a check failed.
     pub(super) fn end(self) -> Result<(), Failure> {
         let findings = Findings {
             version: env!("CARGO_PKG_VERSION"),
@@ -183,23 +183,23 @@ impl Report {
     }
 }
 
-/// A finding as lines of a table, its sentences broken where the terminal ends.
+/// Formats a finding as table lines, with its sentences wrapped at the terminal width.
 fn rows(check: &Check, width: usize) -> Vec<String> {
     let room = width.saturating_sub(INDENT).max(20);
     let message = output::plain(&check.message);
     let step = check.next_step.as_deref().map(output::plain);
-    let mut sentences = broken(&message, room);
+    let mut sentences = wrap(&message, room);
     if let Some(step) = step {
-        sentences.extend(broken(&format!("→ {step}"), room));
+        sentences.extend(wrap(&format!("→ {step}"), room));
     }
-    let heads = std::iter::once(format!("{:6}  {:NAME$}", check.status.word(), check.name))
+    let heads = std::iter::once(format!("{:6}  {:NAME_WIDTH$}", check.status.word(), check.name))
         .chain(std::iter::repeat(" ".repeat(INDENT - 2)));
     let line = |(head, sentence): (String, String)| format!("{head}  {sentence}");
     heads.zip(sentences).map(line).collect()
 }
 
-/// Words on as many lines as they need.
-fn broken(text: &str, room: usize) -> Vec<String> {
+/// Wraps words at the given width.
+fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -227,16 +227,16 @@ impl Summary {
 }
 
 /// The longest name of a check.
-const NAME: usize = 18;
-/// Where sentences begin.
-const INDENT: usize = 6 + 2 + NAME + 2;
+const NAME_WIDTH: usize = 18;
+/// Column in which sentences start.
+const INDENT: usize = 6 + 2 + NAME_WIDTH + 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn sentences_are_broken_where_the_terminal_ends() {
+    fn sentences_are_wrapped_at_the_terminal_width() {
         let check = Check::fail("tcp", "nobody listens on 127.0.0.1:8443").next("is it running?");
         assert_eq!(
             rows(&check, 50),

@@ -1,4 +1,4 @@
-//! From the engine's name to its first answer: one step after the other.
+//! Network checks, from resolving the engine's name to its first response.
 
 use std::{
     io,
@@ -24,7 +24,7 @@ use crate::{
     failure::{Failure, chain},
 };
 
-/// Looks at each step; whether an engine is there to be asked.
+/// Runs each check. Returns true if the engine can be queried.
 pub(super) async fn look(
     config: &Config,
     limit: Duration,
@@ -44,19 +44,19 @@ pub(super) async fn look(
         Err(failure) => return report.add(Check::failed("tls", &failure)),
     };
     let shaken = handshake(&config.engine, &recorder, b"http/1.1", socket, limit).await;
-    report.add(of_tls(&config.engine, &recorder, &shaken, config))?;
+    report.add(check_tls(&config.engine, &recorder, &shaken, config))?;
     let Ok(stream) = shaken else {
         return Ok(false);
     };
-    report.add(of_agents(config, &recorder, &addresses, limit).await)?;
-    report.add(of_clock(&config.engine, stream, limit).await)?;
+    report.add(check_agents(config, &recorder, &addresses, limit).await)?;
+    report.add(check_clock(&config.engine, stream, limit).await)?;
     Ok(true)
 }
 
 async fn resolve(engine: &HostPort, limit: Duration) -> (Vec<SocketAddr>, Check) {
     const NAME: &str = "dns";
     let host = engine.host();
-    let begun = Instant::now();
+    let started = Instant::now();
     let found = timeout(limit, engine.resolve()).await;
     let failed = |why: String| {
         let check = Check::fail(NAME, format!("{host} has no address: {why}"))
@@ -66,7 +66,7 @@ async fn resolve(engine: &HostPort, limit: Duration) -> (Vec<SocketAddr>, Check)
     match found {
         Ok(Ok(addresses)) => {
             let shown: Vec<_> = addresses.iter().map(|a| a.ip().to_string()).collect();
-            let message = format!("{host} is {} ({})", shown.join(", "), millis(begun));
+            let message = format!("{host} is {} ({})", shown.join(", "), millis(started));
             (addresses, Check::pass(NAME, message))
         }
         Ok(Err(error)) => failed(error.to_string()),
@@ -74,16 +74,16 @@ async fn resolve(engine: &HostPort, limit: Duration) -> (Vec<SocketAddr>, Check)
     }
 }
 
-/// The first address that answers, as agents take it.
+/// Connects to the first address that answers, in the same way as agents.
 async fn connect(addresses: &[SocketAddr], limit: Duration) -> (Option<Socket>, Check) {
     const NAME: &str = "tcp";
     let mut missed = Vec::new();
     let mut refused = false;
     for address in addresses {
-        let begun = Instant::now();
+        let started = Instant::now();
         match timeout(limit, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                let reached = format!("{address} in {}", millis(begun));
+                let reached = format!("{address} in {}", millis(started));
                 let check = if missed.is_empty() {
                     Check::pass(NAME, reached)
                 } else {
@@ -125,8 +125,8 @@ async fn handshake(
         .map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-/// Whether the certificate is believed, and what it says.
-fn of_tls(
+/// Checks that the certificate is trusted, and reports its contents.
+fn check_tls(
     engine: &HostPort,
     recorder: &Recorder,
     shaken: &io::Result<TlsStream>,
@@ -137,18 +137,18 @@ fn of_tls(
     let Err(error) = shaken else {
         return seen.map_or_else(
             || Check::pass(NAME, "the certificate is believed"),
-            |certificate| of_certificate(NAME, engine, &certificate),
+            |certificate| check_certificate(NAME, engine, &certificate),
         );
     };
     let cause = error
         .get_ref()
         .and_then(|error| error.downcast_ref::<rustls::Error>());
-    let told = seen.unwrap_or_default();
+    let recorded = seen.unwrap_or_default();
     match cause {
         Some(rustls::Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         )) => {
-            let names = told.names.join(", ");
+            let names = recorded.names.join(", ");
             let message = format!(
                 "the certificate is not for {}: it is for {names}",
                 engine.host()
@@ -159,13 +159,13 @@ fn of_tls(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
         )) => Check::fail(
             NAME,
-            format!("the certificate has expired at {}", told.expires_at),
+            format!("the certificate has expired at {}", recorded.expires_at),
         )
         .next("it is renewed at the engine; or the clock of this machine is wrong"),
         Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
             let message = format!(
                 "the certificate is signed by {}, which is not trusted here",
-                told.issuer
+                recorded.issuer
             );
             let step = match &config.trust {
                 Trust::CaFile(path) => format!(
@@ -185,7 +185,7 @@ fn of_tls(
     }
 }
 
-fn of_certificate(name: &'static str, engine: &HostPort, certificate: &Certificate) -> Check {
+fn check_certificate(name: &'static str, engine: &HostPort, certificate: &Certificate) -> Check {
     let Certificate {
         names,
         issuer,
@@ -194,7 +194,7 @@ fn of_certificate(name: &'static str, engine: &HostPort, certificate: &Certifica
     } = certificate;
     let message = format!("for {} by {issuer}, until {expires_at}", names.join(", "));
     let ends: Option<Timestamp> = expires_at.parse().ok();
-    let is_soon = ends.is_some_and(|ends| ends.duration_since(Timestamp::now()) < RENEWAL);
+    let is_soon = ends.is_some_and(|ends| ends.duration_since(Timestamp::now()) < RENEWAL_WARNING);
     if is_soon {
         return Check::warn(name, message).next("it ends soon: renew it at the engine");
     }
@@ -208,8 +208,8 @@ fn of_certificate(name: &'static str, engine: &HostPort, certificate: &Certifica
     Check::pass(name, message)
 }
 
-/// Whether published names are in it: those of the engine, or of its cluster where the engine's own
-/// name is that of a project.
+/// Checks that the certificate covers published names: those of the engine, or those of its cluster
+/// if the engine's own name belongs to a project.
 fn covers_tunnels(host: &str, names: &[String]) -> bool {
     let cluster = host.split_once('.').map_or(host, |(_, cluster)| cluster);
     [host, cluster]
@@ -217,8 +217,9 @@ fn covers_tunnels(host: &str, names: &[String]) -> bool {
         .any(|base| names.iter().any(|name| *name == format!("*.t.{base}")))
 }
 
-/// Whether agents are spoken to: something that ends TLS before the engine knows HTTP alone.
-async fn of_agents(
+/// Checks that the engine accepts the agent protocol. A proxy that terminates TLS in front of it
+/// supports only HTTP.
+async fn check_agents(
     config: &Config,
     recorder: &Arc<Recorder>,
     addresses: &[SocketAddr],
@@ -257,16 +258,16 @@ async fn of_agents(
     }
 }
 
-/// How far the clocks are apart: tokens and certificates are judged by them.
-async fn of_clock(engine: &HostPort, stream: TlsStream, limit: Duration) -> Check {
+/// Compares the clocks, because tokens and certificates are checked against them.
+async fn check_clock(engine: &HostPort, stream: TlsStream, limit: Duration) -> Check {
     const NAME: &str = "clock";
-    let begun = Timestamp::now();
+    let started = Timestamp::now();
     let Ok(Some(theirs)) = timeout(limit, date(engine, stream)).await else {
         return Check::skip(NAME, "the engine does not tell the time");
     };
-    // Their second has begun before the answer came.
-    let apart = theirs.duration_since(begun);
-    if apart.abs() <= CLOCKS {
+    // The date has a resolution of one second, and its second started before the response arrived.
+    let apart = theirs.duration_since(started);
+    if apart.abs() <= CLOCK_TOLERANCE {
         return Check::pass(NAME, "clocks agree to within a few seconds");
     }
     let (seconds, direction) = (
@@ -300,7 +301,7 @@ async fn date(engine: &HostPort, stream: TlsStream) -> Option<Timestamp> {
     }
 }
 
-/// The file of the authorities, where they are not the system's.
+/// The file with the CA certificates, if it is not the system's store.
 pub(super) fn ca_file(config: &Config) -> Option<PathBuf> {
     match &config.trust {
         Trust::CaFile(path) => Some(path.clone()),
@@ -308,17 +309,18 @@ pub(super) fn ca_file(config: &Config) -> Option<PathBuf> {
     }
 }
 
-/// A time that passed, in milliseconds.
-pub(super) fn millis(begun: Instant) -> String {
-    format!("{:.1} ms", begun.elapsed().as_secs_f64() * 1000.0)
+/// The elapsed time in milliseconds.
+pub(super) fn millis(started: Instant) -> String {
+    format!("{:.1} ms", started.elapsed().as_secs_f64() * 1000.0)
 }
 
 const AGENTS: &[u8] = b"svc/1";
 const PASS_THROUGH: &str = "something before the engine ends TLS: have it pass TLS through";
-/// A week of warnings before it is too late.
-const RENEWAL: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// What engines tolerate of a token that is not valid yet; the header has whole seconds.
-const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
+/// Warns a week before the certificate expires.
+const RENEWAL_WARNING: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// Engines tolerate this much of a token that is not valid yet. The header has a resolution of one
+/// second.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! The service behind the temporary tunnel: it tells what has reached it.
+//! The service behind the temporary tunnel. It reports the requests that reach it.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -23,11 +23,11 @@ use tokio_tungstenite::{
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What service and visitor, who are one process, know of each other.
+/// State that service and visitor share within this process.
 #[derive(Debug)]
 pub(super) struct ProbeState {
-    /// Chunks of `/stream` that may be sent: the visitor lets each further one go when it has the
-    /// one before.
+    /// Chunks of `/stream` that may be sent. The visitor releases each further chunk when it has
+    /// received the previous one.
     pub(super) chunks: Semaphore,
 }
 
@@ -39,24 +39,24 @@ impl ProbeState {
     }
 }
 
-/// Serves what comes over one stream, to its end.
+/// Serves the requests of one stream until it ends.
 pub(super) async fn serve(stream: Stream, shared: Arc<ProbeState>) {
     let service = service_fn(|request| {
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(answer(request, shared).await) }
     });
     let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    // What breaks is seen by the visitor.
+    // The visitor notices any failure.
     drop(served.with_upgrades().await);
 }
 
 async fn answer(mut request: Request<Incoming>, shared: Arc<ProbeState>) -> Response<Body> {
     match request.uri().path() {
         "/ping" => whole(StatusCode::OK, "pong"),
-        "/headers" => whole(StatusCode::OK, seen(&request).to_string()),
+        "/headers" => whole(StatusCode::OK, describe(&request).to_string()),
         "/upload" => whole(
             StatusCode::OK,
-            hashed(request.into_body()).await.to_string(),
+            hash_body(request.into_body()).await.to_string(),
         ),
         "/stream" => chunks(shared),
         "/socket" => echo(&mut request),
@@ -64,8 +64,8 @@ async fn answer(mut request: Request<Incoming>, shared: Arc<ProbeState>) -> Resp
     }
 }
 
-/// Target and fields as they came.
-fn seen(request: &Request<Incoming>) -> Value {
+/// The request target and headers as received.
+fn describe(request: &Request<Incoming>) -> Value {
     let field = |(name, value): (&header::HeaderName, &HeaderValue)| {
         json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())])
     };
@@ -77,7 +77,7 @@ fn seen(request: &Request<Incoming>) -> Value {
 }
 
 /// Length and hash of a body.
-async fn hashed(mut body: Incoming) -> Value {
+async fn hash_body(mut body: Incoming) -> Value {
     let mut context = Context::new(&SHA256);
     let mut length = 0;
     while let Some(Ok(frame)) = body.frame().await {
@@ -89,7 +89,7 @@ async fn hashed(mut body: Incoming) -> Value {
     json!({ "length": length, "sha256": hex::encode(context.finish().as_ref()) })
 }
 
-/// [`CHUNKS`] chunks, each but the first when it is let go.
+/// Sends [`CHUNKS`] chunks. Each one after the first waits until it is released.
 fn chunks(shared: Arc<ProbeState>) -> Response<Body> {
     let chunks = stream::unfold((shared, 0), |(shared, sent)| async move {
         if sent == CHUNKS {
@@ -107,7 +107,7 @@ fn chunks(shared: Arc<ProbeState>) -> Response<Body> {
     response
 }
 
-/// Sends back what it gets (RFC 6455).
+/// Echoes WebSocket messages (RFC 6455).
 fn echo(request: &mut Request<Incoming>) -> Response<Body> {
     let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
         return whole(StatusCode::UPGRADE_REQUIRED, "");
@@ -141,5 +141,5 @@ fn whole(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     response
 }
 
-/// Enough to see that none waits for another.
+/// Enough to show that no chunk waits for a later one.
 pub(super) const CHUNKS: usize = 5;

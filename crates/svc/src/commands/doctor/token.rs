@@ -1,4 +1,4 @@
-//! What the token is, and what it allows.
+//! Checks of the token and its permissions.
 
 use client::{Config, api::ApiError};
 use jiff::{SignedDuration, Timestamp};
@@ -10,17 +10,17 @@ use super::check::Check;
 const TOKEN: &str = "token";
 const PERMISSIONS: &str = "permissions";
 
-/// The token that the engine takes.
+/// Describes a token that the engine accepts.
 pub(super) fn taken(config: &Config) -> Check {
     let claims = claims(config);
-    let Some(ends) = ends(&claims) else {
+    let Some(expires_at) = expires_at(&claims) else {
         return Check::pass(TOKEN, format!("the engine takes it: {}", kind(&claims)));
     };
-    let left = ends.duration_since(Timestamp::now());
+    let left = expires_at.duration_since(Timestamp::now());
     let message = format!(
         "the engine takes it: {}, for another {}",
         kind(&claims),
-        in_words(left)
+        format_duration(left)
     );
     if left < SOON {
         return Check::warn(TOKEN, message)
@@ -29,7 +29,7 @@ pub(super) fn taken(config: &Config) -> Check {
     Check::pass(TOKEN, message)
 }
 
-/// The token that the engine refuses.
+/// Describes a token that the engine rejects.
 pub(super) fn refused(config: &Config, error: ApiError) -> Check {
     let claims = claims(config);
     let check = Check::failed(TOKEN, &error.into());
@@ -40,9 +40,9 @@ pub(super) fn refused(config: &Config, error: ApiError) -> Check {
         }
         .next("sign in with `svc login`, or give --token");
     }
-    match ends(&claims) {
-        Some(ends) if ends <= Timestamp::now() => Check {
-            message: format!("{} has expired at {ends}", kind(&claims)),
+    match expires_at(&claims) {
+        Some(expires_at) if expires_at <= Timestamp::now() => Check {
+            message: format!("{} has expired at {expires_at}", kind(&claims)),
             ..check
         }
         .next("sign in again with `svc login`, or make another one (`svc token`)"),
@@ -54,7 +54,7 @@ pub(super) fn refused(config: &Config, error: ApiError) -> Check {
     }
 }
 
-/// What it allows of that which the daily commands need.
+/// Checks the permissions that the daily commands need.
 pub(super) fn permissions(config: &Config) -> Check {
     let claims = claims(config);
     let Some(held) = claims.get("permissions").and_then(Value::as_array) else {
@@ -65,7 +65,7 @@ pub(super) fn permissions(config: &Config) -> Check {
             .iter()
             .any(|word| word.as_str() == Some(needed.0.as_str()))
     };
-    let missing: Vec<_> = NEEDED.iter().filter(lacks).collect();
+    let missing: Vec<_> = REQUIRED_PERMISSIONS.iter().filter(lacks).collect();
     if missing.is_empty() {
         return Check::pass(
             PERMISSIONS,
@@ -75,16 +75,16 @@ pub(super) fn permissions(config: &Config) -> Check {
             ),
         );
     }
-    let told = missing
+    let missing: Vec<_> = missing
         .iter()
-        .map(|(permission, what)| format!("{} ({what})", permission.as_str()));
-    let told: Vec<_> = told.collect();
-    Check::warn(PERMISSIONS, format!("it lacks {}", told.join(", ")))
+        .map(|(permission, purpose)| format!("{} ({purpose})", permission.as_str()))
+        .collect();
+    Check::warn(PERMISSIONS, format!("it lacks {}", missing.join(", ")))
         .next("nothing is wrong where these are not needed")
 }
 
-/// What daily commands need, and what for.
-const NEEDED: [(Permission, &str); 3] = [
+/// Permissions that daily commands need, with their purpose.
+const REQUIRED_PERMISSIONS: [(Permission, &str); 3] = [
     (Permission::TunnelsTunnelsCreateDelete, "to publish"),
     (Permission::TunnelsStreamsCreateDelete, "to visit and dial"),
     (Permission::TunnelsResourcesReadOnly, "to list and watch"),
@@ -97,12 +97,12 @@ fn claims(config: &Config) -> Value {
         .unwrap_or_default()
 }
 
-/// `pat of usr_1`, and the project that it is narrowed to.
+/// Formats `pat of usr_1`, and the project that the token is restricted to.
 fn kind(claims: &Value) -> String {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     let kind = text("type").unwrap_or("a token without a type");
     let whose = text("userId").or_else(|| text("clientId"));
-    let mut told = match whose {
+    let mut description = match whose {
         Some(whose) => format!("{kind} of {whose}"),
         None => kind.to_owned(),
     };
@@ -111,24 +111,24 @@ fn kind(claims: &Value) -> String {
         .and_then(Value::as_array);
     if let Some(projects) = projects {
         let projects: Vec<_> = projects.iter().filter_map(Value::as_str).collect();
-        told.push_str(", for project ");
-        told.push_str(&projects.join(", "));
+        description.push_str(", for project ");
+        description.push_str(&projects.join(", "));
     } else if claims
         .get("resources")
         .is_some_and(|claim| !claim.is_null())
     {
-        told.push_str(", with a boundary");
+        description.push_str(", with a boundary");
     }
-    told
+    description
 }
 
-fn ends(claims: &Value) -> Option<Timestamp> {
-    let ends = claims.get("exp").and_then(Value::as_i64)?;
-    Timestamp::from_second(ends).ok()
+fn expires_at(claims: &Value) -> Option<Timestamp> {
+    let expires_at = claims.get("exp").and_then(Value::as_i64)?;
+    Timestamp::from_second(expires_at).ok()
 }
 
-/// The largest unit is enough.
-fn in_words(left: SignedDuration) -> String {
+/// Formats a duration in its largest unit.
+fn format_duration(left: SignedDuration) -> String {
     match (left.as_hours(), left.as_mins()) {
         (48.., _) => format!("{} days", left.as_hours() / 24),
         (2.., _) => format!("{} hours", left.as_hours()),
@@ -137,5 +137,5 @@ fn in_words(left: SignedDuration) -> String {
     }
 }
 
-/// Less than that is over before somebody has looked.
+/// A shorter remaining lifetime ends before the user reads the report.
 const SOON: SignedDuration = SignedDuration::from_mins(2);

@@ -1,8 +1,9 @@
-//! A round trip: a temporary tunnel that is published here, and visited from here over the network.
+//! A round trip: a temporary tunnel that is published from here and visited from here over the
+//! network.
 //!
-//! The tunnel takes the same token as proof, so nobody else reaches the service behind it. What is
-//! looked at is what breaks behind proxies that mean well: answers that are held back until they
-//! are whole, upgrades, large bodies, and fields that are changed on the way.
+//! The tunnel requires the same token, so no other visitor reaches the service behind it. The
+//! checks cover common problems of intermediate proxies: buffered responses, failed upgrades,
+//! limits on large bodies and modified headers.
 
 use std::{
     sync::Arc,
@@ -31,7 +32,7 @@ use super::{
 };
 use crate::{commands::explain::certificate::Recorder, failure::Failure, random};
 
-/// Publishes, visits, and takes it away again.
+/// Publishes the tunnel, visits it and closes it again.
 pub(super) async fn look(
     config: &Config,
     limit: Duration,
@@ -56,7 +57,7 @@ pub(super) async fn look(
             let visits = visits(config, &online, &shared, limit, report);
             tokio::select! {
                 looked = visits => looked,
-                // The engine took the tunnel away; the visits that follow would all say so.
+                // The engine closed the tunnel. All later visits would fail for the same reason.
                 () = accept(&mut tunnel, &shared) => report
                     .add(Check::fail(PUBLISH, "the engine took the tunnel away"))
                     .map(drop),
@@ -64,11 +65,11 @@ pub(super) async fn look(
         }
         Err(check) => report.add(check).map(drop),
     };
-    agent.close(FAREWELL).await;
+    agent.close(CLOSE_TIMEOUT).await;
     looked
 }
 
-/// Serves visitors until the tunnel is over.
+/// Serves visitors until the tunnel closes.
 async fn accept(tunnel: &mut Tunnel, shared: &Arc<ProbeState>) {
     let mut served = JoinSet::new();
     while let Some(stream) = tunnel.accept().await {
@@ -78,11 +79,11 @@ async fn accept(tunnel: &mut Tunnel, shared: &Arc<ProbeState>) {
 }
 
 async fn online(tunnel: &mut Tunnel, limit: Duration) -> Result<(Arc<Online>, Check), Check> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let status = tunnel.status();
     match timeout(limit, tunnel.online()).await {
         Ok(Ok(online)) => {
-            let message = format!("{} in {}", online.forwarding, millis(begun));
+            let message = format!("{} in {}", online.forwarding, millis(started));
             Ok((online, Check::pass(PUBLISH, message)))
         }
         Ok(Err(error)) => Err(match error.refusal() {
@@ -103,7 +104,7 @@ async fn online(tunnel: &mut Tunnel, limit: Duration) -> Result<(Arc<Online>, Ch
     }
 }
 
-/// A token that may not publish is good for other things.
+/// A token that may not publish can still be valid for other commands.
 fn refused(refusal: &Refusal) -> Check {
     match refusal.kind {
         RefusalKind::Unauthorized => {
@@ -113,7 +114,7 @@ fn refused(refusal: &Refusal) -> Check {
     }
 }
 
-/// Visits, each of which looks at one thing.
+/// Runs the visits, each of which checks one feature.
 async fn visits(
     config: &Config,
     online: &Online,
@@ -137,26 +138,26 @@ async fn visits(
         tls: Arc::new(tls),
         token: config.tokens.token().await?,
     };
-    // Who cannot visit at all is told once.
-    let check = within(limit, LATENCY, told(LATENCY, latency(&visitor))).await;
+    // A visitor without access is reported once.
+    let check = within(limit, LATENCY, to_check(LATENCY, latency(&visitor))).await;
     if !report.add(check)? {
         return Ok(());
     }
-    let check = within(limit, HEADERS, told(HEADERS, headers(&visitor))).await;
+    let check = within(limit, HEADERS, to_check(HEADERS, headers(&visitor))).await;
     report.add(check)?;
-    let streaming = timeout(limit, told(STREAMING, streaming(&visitor, shared))).await;
+    let streaming = timeout(limit, to_check(STREAMING, streaming(&visitor, shared))).await;
     report.add(streaming.unwrap_or_else(|_elapsed| {
         Check::fail(STREAMING, "the answer is held back until it is whole")
             .next("something on the way buffers answers: event streams do not work through it")
     }))?;
-    let check = within(limit, WEBSOCKET, told(WEBSOCKET, websocket(&visitor))).await;
+    let check = within(limit, WEBSOCKET, to_check(WEBSOCKET, websocket(&visitor))).await;
     report.add(check)?;
-    let check = within(limit, UPLOAD, told(UPLOAD, upload(&visitor))).await;
+    let check = within(limit, UPLOAD, to_check(UPLOAD, upload(&visitor))).await;
     report.add(check)?;
     Ok(())
 }
 
-async fn told(name: &'static str, visit: impl Future<Output = Result<Check, Trouble>>) -> Check {
+async fn to_check(name: &'static str, visit: impl Future<Output = Result<Check, Trouble>>) -> Check {
     match visit.await {
         Ok(check) => check,
         Err((message, step)) => {
@@ -169,17 +170,17 @@ async fn told(name: &'static str, visit: impl Future<Output = Result<Check, Trou
     }
 }
 
-/// How long a small request takes over a connection that is there.
+/// Measures the latency of small requests on an open connection.
 async fn latency(visitor: &Visitor) -> Result<Check, Trouble> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut open = visitor.open().await?;
-    let connected = millis(begun);
+    let connected = millis(started);
     let mut took = Vec::with_capacity(REQUESTS);
     for _ in 0..REQUESTS {
-        let begun = Instant::now();
+        let started = Instant::now();
         let request = open.request("/ping").body(Full::default());
         open.ask(request).await?;
-        took.push(begun.elapsed());
+        took.push(started.elapsed());
     }
     took.sort_unstable();
     let at = |share: usize| {
@@ -199,7 +200,7 @@ async fn latency(visitor: &Visitor) -> Result<Check, Trouble> {
     ))
 }
 
-/// Whether target and fields arrive as they were sent, and the token does not.
+/// Checks that the target and the headers arrive unchanged, and that the token is removed.
 async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
     const TARGET: &str = "/headers?a=%2F%20b&a=2&c";
     let mut open = visitor.open().await?;
@@ -252,8 +253,8 @@ async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
     Ok(Check::pass(HEADERS, message))
 }
 
-/// Whether a chunk arrives before the next one is sent: the service sends each further one when the
-/// visitor has the one before, so an answer that is held back never ends.
+/// Checks that a chunk arrives before the next one is sent. The service sends each further chunk
+/// when the visitor has received the previous one, so a buffered response never ends.
 async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Trouble> {
     let mut open = visitor.open().await?;
     let request = open.request("/stream").body(Full::default());
@@ -261,7 +262,7 @@ async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Trou
     let mut seen = String::new();
     let mut longest = Duration::ZERO;
     for chunk in 0..CHUNKS {
-        let begun = Instant::now();
+        let started = Instant::now();
         if chunk > 0 {
             shared.chunks.add_permits(1);
         }
@@ -275,7 +276,7 @@ async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Trou
             seen.push_str(&String::from_utf8_lossy(bytes));
         }
         if chunk > 0 {
-            longest = longest.max(begun.elapsed());
+            longest = longest.max(started.elapsed());
         }
     }
     Ok(Check::pass(
@@ -287,10 +288,10 @@ async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Trou
     ))
 }
 
-/// Whether messages come back as they were sent.
+/// Checks that WebSocket messages are returned unchanged.
 async fn websocket(visitor: &Visitor) -> Result<Check, Trouble> {
     let mut socket = visitor.socket().await?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let sent = [Message::text("doctor"), Message::binary(pattern(MESSAGE))];
     for message in sent {
         let failed = |error| plain(&error);
@@ -306,25 +307,25 @@ async fn websocket(visitor: &Visitor) -> Result<Check, Trouble> {
             return Err(("a message came back changed".to_owned(), None));
         }
     }
-    let took = millis(begun);
-    // A farewell that is not heard changes nothing.
+    let took = millis(started);
+    // A lost close message changes nothing.
     drop(socket.close(None).await);
     let message = format!("text and {} KiB came back in {took}", MESSAGE / 1024);
     Ok(Check::pass(WEBSOCKET, message))
 }
 
-/// Whether a large body arrives whole.
+/// Checks that a large body arrives complete.
 async fn upload(visitor: &Visitor) -> Result<Check, Trouble> {
     let body = pattern(BODY);
     let hash = hex::encode(digest(&SHA256, &body).as_ref());
     let mut open = visitor.open().await?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let request = open
         .request("/upload")
         .method(http::Method::PUT)
         .body(Full::new(body));
     let answer = open.ask(request).await?;
-    let took = begun.elapsed();
+    let took = started.elapsed();
     let answer: Value = serde_json::from_slice(&answer).map_err(|error| plain(&error))?;
     let length = answer.get("length").and_then(Value::as_u64).unwrap_or(0);
     if answer.get("sha256").and_then(Value::as_str) != Some(&hash) {
@@ -341,7 +342,7 @@ async fn upload(visitor: &Visitor) -> Result<Check, Trouble> {
     ))
 }
 
-/// Bytes in which a piece that is lost or moved is seen.
+/// Bytes in which a lost or moved piece is detected.
 fn pattern(length: usize) -> Bytes {
     let mut state = 0x2545_f491_u32;
     let bytes = std::iter::repeat_with(|| {
@@ -361,10 +362,10 @@ const STREAMING: &str = "tunnel_streaming";
 const WEBSOCKET: &str = "tunnel_websocket";
 const UPLOAD: &str = "tunnel_upload";
 
-/// Enough for a median, and done in a second over a slow line.
+/// Enough for a median, and done within a second on a slow line.
 const REQUESTS: usize = 20;
-/// Larger than any buffer on the way.
+/// Larger than any buffer on the path.
 const MESSAGE: usize = 64 * 1024;
 const BODY: usize = 4 * 1024 * 1024;
-/// What the engine may take to hear that the tunnel is over.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time that the engine gets to process the close of the tunnel.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

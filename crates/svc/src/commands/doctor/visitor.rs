@@ -1,4 +1,4 @@
-//! A visitor of the temporary tunnel: over the network, as anybody would come.
+//! A visitor of the temporary tunnel, which connects over the network like any other visitor.
 
 use std::{io, sync::Arc};
 
@@ -19,14 +19,14 @@ use transport::{Socket, TlsStream};
 
 use crate::failure::chain;
 
-/// Who visits, and where.
+/// The visitor's token, trust settings and destination.
 pub(super) struct Visitor {
     pub(super) address: HostPort,
     pub(super) tls: Arc<ClientConfig>,
     pub(super) token: Token,
 }
 
-/// What went wrong, and what to do.
+/// An error message, and a suggested fix.
 pub(super) type Trouble = (String, Option<String>);
 
 /// A connection that requests are sent over.
@@ -42,7 +42,8 @@ impl Visitor {
         let stream = self.connect().await?;
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.map_err(|error| plain(&error))?;
-        // Ends when the sender is dropped; what breaks is told to whoever waits for an answer.
+        // The task ends when the sender is dropped. Errors reach the requests that wait for a
+        // response.
         tokio::spawn(async move { drop(connection.await) });
         Ok(Open {
             sender,
@@ -114,7 +115,7 @@ impl Open {
             .header(header::AUTHORIZATION, &self.bearer)
     }
 
-    /// Sends it; anything but 200 is trouble.
+    /// Sends it. Any status other than 200 is an error.
     pub(super) async fn send(
         &mut self,
         request: Result<Request<Full<Bytes>>, http::Error>,
@@ -131,7 +132,7 @@ impl Open {
         }
     }
 
-    /// Sends it and reads the whole answer.
+    /// Sends it and reads the whole response body.
     pub(super) async fn ask(
         &mut self,
         request: Result<Request<Full<Bytes>>, http::Error>,
@@ -145,7 +146,7 @@ impl Open {
     }
 }
 
-/// What the edge says in place of the service.
+/// Describes a response of the edge that replaces the one of the service.
 async fn refused(status: StatusCode, response: Response<Incoming>) -> Trouble {
     let body = Limited::new(response.into_body(), MAX_ANSWER)
         .collect()
@@ -163,10 +164,10 @@ async fn refused(status: StatusCode, response: Response<Incoming>) -> Trouble {
     (format!("the edge answered {status}: {detail}"), step)
 }
 
-/// Trouble that says all by itself.
+/// An error without a suggested fix.
 pub(super) fn plain(error: &dyn std::error::Error) -> Trouble {
     (chain(error), None)
 }
 
-/// What the service answers is a line.
+/// The service responds with one line.
 const MAX_ANSWER: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! Posts to a receiver: one event after the other, each tried for a while.
+//! Posts events to a receiver, one after the other, and retries each for a while.
 
 use std::{
     fmt,
@@ -17,27 +17,27 @@ use crate::{
     output,
 };
 
-/// Where events are posted to.
+/// The receiver that events are posted to.
 #[derive(Debug)]
 pub(super) struct Receiver {
     http: Client,
     url: Url,
-    /// The address without what it may know of passwords.
+    /// The URL without user name and password.
     shown: String,
 }
 
-/// An event that was taken.
+/// An event that the receiver accepted.
 #[derive(Debug, Serialize)]
 pub(super) struct DeliveredEvent {
     event_id: String,
     #[serde(rename = "type")]
     event_type: String,
-    /// What the receiver answered.
+    /// Status of the receiver's response.
     status: u16,
     attempts: u32,
-    /// Of the attempt that it took.
+    /// Duration of the successful attempt.
     duration_ms: u64,
-    /// What was sent beside the body.
+    /// Headers of the request, if they are printed.
     #[serde(skip)]
     pub(super) headers: Option<Vec<(&'static str, String)>>,
 }
@@ -56,25 +56,25 @@ impl fmt::Display for DeliveredEvent {
     }
 }
 
-/// How an attempt failed.
+/// Failure of an attempt.
 enum DeliveryError {
-    /// It may be taken later.
-    ForNow(String),
-    /// The same request will not be taken later either.
-    ForGood(u16),
+    /// A later attempt may succeed.
+    Temporary(String),
+    /// The same request will always be rejected.
+    Permanent(u16),
 }
 
 impl Receiver {
     pub(super) fn new(url: Url, is_insecure: bool) -> Result<Self, Failure> {
         let mut builder = Client::builder()
             .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
-            .timeout(ATTEMPT)
-            // A signed request is for the one who was named.
+            .timeout(ATTEMPT_TIMEOUT)
+            // A signed request is only for the receiver that the user named.
             .redirect(redirect::Policy::none())
             .tls_danger_accept_invalid_certs(is_insecure);
         let host = url.host_str().unwrap_or_default();
         if host == "localhost" || host.ends_with(".localhost") {
-            // RFC 6761 section 6.3: not every resolver knows that these names are this machine.
+            // RFC 6761 section 6.3: some resolvers do not map these names to this machine.
             let loopback = [
                 SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
                 SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
@@ -85,7 +85,7 @@ impl Receiver {
             .build()
             .map_err(|error| Failure::of("no connection can be made", error))?;
         let mut shown = url.clone();
-        // Only of an address without a host would these fail.
+        // These calls fail only for a URL without a host.
         let _kept = shown.set_username("").and(shown.set_password(None));
         shown.set_query(None);
         Ok(Self {
@@ -95,8 +95,8 @@ impl Receiver {
         })
     }
 
-    /// Posts until the receiver has taken it, as long as there is hope. The next event waits: the
-    /// order is kept.
+    /// Posts until the receiver accepts the event, or further attempts are pointless. Later events
+    /// wait, so that the order is kept.
     pub(super) async fn deliver(
         &self,
         post: &Post,
@@ -105,9 +105,9 @@ impl Receiver {
         let mut backoff = Backoff::new(FIRST, LONGEST);
         let mut attempts = 1;
         loop {
-            // Signed anew: receivers look at the time.
+            // Each attempt is signed again, because receivers check the time.
             let headers = signer.map(|signer| signer.sign(post));
-            let begun = Instant::now();
+            let started = Instant::now();
             let missed = match self.attempt(post, headers.as_deref()).await {
                 Ok(status) => {
                     return Ok(DeliveredEvent {
@@ -115,7 +115,7 @@ impl Receiver {
                         event_type: post.event_type.clone(),
                         status,
                         attempts,
-                        duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                        duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
                         headers,
                     });
                 }
@@ -123,22 +123,22 @@ impl Receiver {
             };
             let what = format!("{} {}", post.event_type, post.event_id);
             match missed {
-                DeliveryError::ForGood(status) => {
+                DeliveryError::Permanent(status) => {
                     let message = format!("{} answered {status} to {what}", self.shown);
                     return Err(Failure::new(Code::Failed, message)
                         .named("receiver_refused")
                         .hint("the receiver says no, so it is not tried again: see its log"));
                 }
-                DeliveryError::ForNow(why) if attempts == ATTEMPTS => {
+                DeliveryError::Temporary(why) if attempts == MAX_ATTEMPTS => {
                     let message = format!(
-                        "{} did not take {what} in {ATTEMPTS} attempts: {why}",
+                        "{} did not take {what} in {MAX_ATTEMPTS} attempts: {why}",
                         self.shown
                     );
                     return Err(Failure::new(Code::Failed, message)
                         .named("receiver_unreachable")
                         .hint("is the receiver running, and is --forward-to its address?"));
                 }
-                DeliveryError::ForNow(why) => {
+                DeliveryError::Temporary(why) => {
                     if attempts == 1 {
                         output::message(&format!("{}: {why}; trying again", self.shown));
                     }
@@ -168,16 +168,16 @@ impl Receiver {
             Ok(answer) => match answer.status().as_u16() {
                 status @ 200..=299 => Ok(status),
                 status @ (408 | 425 | 429 | 500..) => {
-                    Err(DeliveryError::ForNow(format!("it answered {status}")))
+                    Err(DeliveryError::Temporary(format!("it answered {status}")))
                 }
-                status => Err(DeliveryError::ForGood(status)),
+                status => Err(DeliveryError::Permanent(status)),
             },
-            Err(error) => Err(DeliveryError::ForNow(chain(&error.without_url()))),
+            Err(error) => Err(DeliveryError::Temporary(chain(&error.without_url()))),
         }
     }
 }
 
-/// Reads an address to post to.
+/// Parses the URL of a receiver.
 pub(super) fn target(text: &str) -> Result<Url, String> {
     let url: Url = text.parse().map_err(|error| format!("{error}"))?;
     match url.scheme() {
@@ -186,10 +186,11 @@ pub(super) fn target(text: &str) -> Result<Url, String> {
     }
 }
 
-/// A whole attempt. Receivers are asked to take an event in and work on it afterwards.
-const ATTEMPT: Duration = Duration::from_secs(10);
+/// Time limit of one attempt. Receivers should accept an event first and process it afterwards.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// With the waits between them about half a minute: a receiver that is built anew is back by then.
-const ATTEMPTS: u32 = 10;
+/// With the pauses in between this takes about half a minute, enough for a receiver that is being
+/// rebuilt.
+const MAX_ATTEMPTS: u32 = 10;
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(10);

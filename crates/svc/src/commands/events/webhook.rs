@@ -1,4 +1,4 @@
-//! Events as webhooks come: the same types, body and signatures as the platform sends.
+//! Events in the form of webhooks, with the types, body and signatures that the platform sends.
 
 use api::control::webhooks::WebhookEventType;
 use client::api::Event;
@@ -9,13 +9,13 @@ use types::event::EventType;
 
 use crate::{failure::Failure, output, random};
 
-/// What is sent of an event.
+/// The data of one event that is sent.
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) event_id: String,
     pub(super) event_type: String,
     pub(super) delivery_id: String,
-    /// The event as the stream has it, byte for byte what is signed.
+    /// The event as received from the stream. Exactly these bytes are signed.
     pub(super) body: String,
 }
 
@@ -26,7 +26,7 @@ impl Post {
         let event_id = if let Some(id) = text("id") {
             id.to_owned()
         } else {
-            // Receivers know a repeated event by its id, so there is one.
+            // Receivers recognise a repeated event by its id, so each event needs one.
             let id = format!("evt_cli_{}", random::hex::<12>()?);
             let mut with_id = event.value.clone();
             if let Some(members) = with_id.as_object_mut() {
@@ -47,7 +47,7 @@ impl Post {
     }
 }
 
-/// Signs requests as one endpoint.
+/// Signs requests like one webhook endpoint of the platform.
 #[derive(Debug)]
 pub(super) struct Signer {
     secret: WebhookSecret,
@@ -56,7 +56,7 @@ pub(super) struct Signer {
 }
 
 impl Signer {
-    /// With this secret, or with a new one that is told.
+    /// Uses this secret, or a new one that is printed.
     pub(super) fn new(secret: Option<WebhookSecret>, compat: bool) -> Result<Self, Failure> {
         let secret = if let Some(secret) = secret {
             secret
@@ -73,7 +73,7 @@ impl Signer {
         })
     }
 
-    /// The header fields of a request that is sent now.
+    /// The headers of a request that is sent now.
     pub(super) fn sign(&self, post: &Post) -> Vec<(&'static str, String)> {
         let message = Message {
             event_id: &post.event_id,
@@ -87,14 +87,14 @@ impl Signer {
     }
 }
 
-/// Whether webhooks are sent for events of this type.
+/// True if webhooks are sent for events of this type.
 pub(super) fn is_delivered(kind: EventType) -> bool {
     WebhookEventType::of(kind).is_some()
 }
 
-/// Reads a signing secret.
+/// Parses a signing secret.
 pub(super) fn secret(text: &str) -> Result<WebhookSecret, String> {
-    // The text is not repeated: it may be a secret that was cut.
+    // The message does not repeat the text, which may be a truncated secret.
     WebhookSecret::parse(text.trim())
         .ok_or_else(|| "a signing secret is `whsec_` and base64 behind it".to_owned())
 }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_are_sent_when_something_comes_or_goes() {
+    fn webhooks_are_sent_for_created_and_deleted_objects() {
         let sent = EventType::ALL.iter().filter(|kind| is_delivered(**kind));
         let sent: Vec<_> = sent.map(|kind| kind.as_str()).collect();
         assert_eq!(

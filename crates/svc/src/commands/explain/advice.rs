@@ -1,10 +1,9 @@
 //! The next step for each rule of the edge.
 //!
-//! Rules and what they are about come with the record; what to do about it is said here, where
-//! the commands are known.
+//! The record contains the rule and its description. The advice is defined here, because this crate
+//! has the names of the commands.
 
-/// What a rule is about that has no sentence of its own in the record: these found no tunnel, or
-/// no request.
+/// Description of a rule that has none in the record, because no tunnel or no request was found.
 pub(super) fn sentence(rule: &str) -> Option<&'static str> {
     Some(match rule {
         "host" => "The name is not served on this connection.",
@@ -20,7 +19,7 @@ pub(super) fn sentence(rule: &str) -> Option<&'static str> {
     })
 }
 
-/// What to do when this rule kept a visitor out.
+/// Suggested fix after this rule refused a visitor.
 pub(super) fn next_step(rule: &str) -> Option<&'static str> {
     Some(match rule {
         "private" => "dial it with `svc dial`, or publish it with `svc forward --publish`",
@@ -73,7 +72,7 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
     })
 }
 
-/// What to do about an answer that the service did not give in order.
+/// Suggested fix for an incomplete or invalid response of the service.
 pub(super) fn of_problem(code: &str) -> Option<&'static str> {
     Some(match code {
         "upstream_unreachable" | "upstream_timeout" => {
@@ -103,10 +102,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_that_keeps_somebody_out_has_a_next_step() {
+    fn every_refusing_rule_has_a_next_step() {
         for rule in Rule::ALL {
-            let told = next_step(rule.as_str()).is_some();
-            assert_eq!(told, *rule != Rule::Public, "{}", rule.as_str());
+            let has_advice = next_step(rule.as_str()).is_some();
+            assert_eq!(has_advice, *rule != Rule::Public, "{}", rule.as_str());
             assert_eq!(sentence(rule.as_str()), None, "the record has it");
         }
         for rule in ["host", "offline", "unknown", "uninformed", "loop", "http"] {

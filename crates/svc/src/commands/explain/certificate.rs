@@ -1,4 +1,4 @@
-//! The certificate that the edge shows: what it says, and whether it is believed.
+//! The certificate of the edge: its contents, and the result of its verification.
 
 use std::{path::Path, sync::Arc};
 
@@ -18,24 +18,24 @@ use x509_parser::{extensions::GeneralName, parse_x509_certificate};
 
 use crate::failure::Failure;
 
-/// What a certificate says.
+/// Contents of a certificate.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(in crate::commands) struct Certificate {
-    /// DNS names that it is for.
+    /// DNS names that it covers.
     pub(in crate::commands) names: Vec<String>,
-    /// Who signed it.
+    /// Issuer.
     pub(in crate::commands) issuer: String,
-    /// When it ends (RFC 3339).
+    /// Expiry (RFC 3339).
     pub(in crate::commands) expires_at: String,
-    /// Whether it is believed for the name that was asked for.
+    /// True if it is trusted for the requested name.
     pub(in crate::commands) trusted: bool,
-    /// Why it is not.
+    /// Reason why it is not trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) problem: Option<String>,
 }
 
-/// Verifies as is right, and keeps what was shown: a certificate that is refused is the very one
-/// that somebody wants to see.
+/// A verifier that records the certificate and verifies it normally. A rejected certificate is the
+/// one that the user needs to see.
 #[derive(Debug)]
 pub(in crate::commands) struct Recorder {
     verifier: Arc<dyn ServerCertVerifier>,
@@ -43,7 +43,7 @@ pub(in crate::commands) struct Recorder {
 }
 
 impl Recorder {
-    /// Believes what `ca_file` (PEM) vouches for; without it, what the system does.
+    /// Trusts the CA certificates in `ca_file` (PEM). Without it, trusts those of the system.
     pub(in crate::commands) fn new(ca_file: Option<&Path>) -> Result<Arc<Self>, Failure> {
         let cannot = |error: &dyn std::fmt::Display| {
             Failure::usage(format!("no certificate can be verified: {error}"))
@@ -87,7 +87,7 @@ impl Recorder {
         Ok(config)
     }
 
-    /// What was shown, where a handshake came so far.
+    /// The recorded certificate, if a handshake got that far.
     pub(in crate::commands) fn seen(&self) -> Option<Certificate> {
         self.seen.lock().clone()
     }
@@ -141,7 +141,7 @@ impl ServerCertVerifier for Recorder {
 }
 
 impl Certificate {
-    /// Reads what can be read; a broken one says nothing.
+    /// Reads the readable fields. A malformed certificate yields empty ones.
     fn read(der: &CertificateDer<'_>) -> Self {
         let Ok((_rest, certificate)) = parse_x509_certificate(der) else {
             return Self::default();

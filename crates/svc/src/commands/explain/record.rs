@@ -1,4 +1,4 @@
-//! The stored record of a visit: found by its reference, and read.
+//! Lookup of the stored record of a visit by its reference.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::{
     platform::Session,
 };
 
-/// Whose records are searched.
+/// The projects whose records are searched.
 #[derive(Debug)]
 pub(super) enum RecordSource {
     One(Box<Project>),
-    /// Those of the caller, as many as one page holds.
+    /// The caller's projects, limited to one page.
     All(Vec<Project>),
 }
 
@@ -34,7 +34,7 @@ impl RecordSource {
         }
     }
 
-    /// The project, where it is known which.
+    /// The project, if there is exactly one candidate.
     pub(super) fn only(&self) -> Option<&Project> {
         match self {
             Self::One(project) => Some(project),
@@ -43,7 +43,7 @@ impl RecordSource {
     }
 }
 
-/// A search for one record.
+/// The search for one record.
 #[derive(Debug)]
 pub(super) struct Lookup<'a> {
     pub(super) session: &'a Session,
@@ -51,11 +51,11 @@ pub(super) struct Lookup<'a> {
     pub(super) reference: StreamId,
 }
 
-/// What was written down about a visit.
+/// The stored record of a visit.
 #[derive(Debug, Default, Serialize)]
 pub(in crate::commands) struct Record {
     pub(in crate::commands) reference: String,
-    /// When it began (RFC 3339).
+    /// Start (RFC 3339).
     pub(in crate::commands) at: String,
     pub(in crate::commands) project_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,24 +63,24 @@ pub(in crate::commands) struct Record {
     /// `denied`, `failed` or `connected`.
     pub(in crate::commands) outcome: &'static str,
     pub(in crate::commands) request: Request,
-    /// Status of the answer.
+    /// Status of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) status: Option<u64>,
-    /// Code of the problem that the visitor was told.
+    /// Code of the problem in the visitor's response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) problem: Option<String>,
-    /// How the visitor proved who it is: `none`, `token`, `svc_auth` or `mtls`.
+    /// The visitor's authentication: `none`, `token`, `svc_auth` or `mtls`.
     pub(in crate::commands) proof: String,
-    /// The rule that decided, where it was not served in order.
+    /// The rule that decided, unless the visit was served without error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) rule: Option<String>,
-    /// What the rule is about.
+    /// Description of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) sentence: Option<String>,
-    /// What exactly it found, which the visitor was not told.
+    /// The exact finding, which the visitor does not see.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) reason: Option<String>,
-    /// Milliseconds until the stream to the service was there.
+    /// Milliseconds until the stream to the service was established.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) establish_ms: Option<u64>,
     /// Milliseconds until the end.
@@ -90,10 +90,10 @@ pub(in crate::commands) struct Record {
     pub(in crate::commands) next_step: Option<&'static str>,
 }
 
-/// What the visitor asked for, as far as it is kept.
+/// The request of the visitor, as far as it is stored.
 #[derive(Debug, Default, Serialize)]
 pub(in crate::commands) struct Request {
-    /// Address that it came from.
+    /// Address of the visitor.
     pub(in crate::commands) from: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) method: Option<String>,
@@ -104,9 +104,9 @@ pub(in crate::commands) struct Request {
 }
 
 impl Lookup<'_> {
-    /// The record, once the engine has reported it.
+    /// Waits until the engine has reported the record.
     pub(super) async fn wait(&self) -> Result<Record, Failure> {
-        let deadline = Instant::now() + REPORTED;
+        let deadline = Instant::now() + REPORT_TIMEOUT;
         let pause = match self.place {
             RecordSource::One(_) => PAUSE,
             RecordSource::All(_) => LONG_PAUSE,
@@ -121,7 +121,7 @@ impl Lookup<'_> {
             }
             if !is_told {
                 is_told = true;
-                let most = REPORTED.as_secs();
+                let most = REPORT_TIMEOUT.as_secs();
                 output::message(&format!(
                     "waiting for the engine to report it, up to {most} seconds"
                 ));
@@ -141,7 +141,8 @@ impl Lookup<'_> {
                         return Ok(Some(found));
                     }
                 }
-                // Among many there may be some whose logs are not the caller's to read.
+                // A caller of several projects may lack permission to read the logs of some of
+                // them.
                 Err(failure) if failure.code() == Code::Refused => refused = Some(failure),
                 Err(failure) => return Err(failure),
             }
@@ -169,7 +170,7 @@ impl Lookup<'_> {
 }
 
 impl Record {
-    /// Reads the object of `stream.summary`. What is not there stays open.
+    /// Reads the object of `stream.summary`. Missing fields stay empty.
     pub(in crate::commands) fn read(event: &StoredEvent) -> Self {
         let summary = &event.payload;
         let text = |pointer: &str| {
@@ -181,7 +182,7 @@ impl Record {
             .iter()
             .find_map(|part| summary.get(part)?.get("explanation"))
             .unwrap_or(&Value::Null);
-        let told = |name: &str| {
+        let explained = |name: &str| {
             let value = explanation.get(name).and_then(Value::as_str);
             value.filter(|text| !text.is_empty()).map(str::to_owned)
         };
@@ -193,8 +194,8 @@ impl Record {
             (_, Some("connected")) => "connected",
             _ => "failed",
         };
-        let (rule, problem) = (told("rule"), told("problem"));
-        let sentence = told("sentence");
+        let (rule, problem) = (explained("rule"), explained("problem"));
+        let sentence = explained("sentence");
         let known = || {
             rule.as_deref()
                 .and_then(advice::sentence)
@@ -203,7 +204,7 @@ impl Record {
         let next_step = match (rule.as_deref(), problem.as_deref(), outcome) {
             (Some(rule), problem, "denied" | "failed") => {
                 let for_problem = || problem.and_then(advice::of_problem);
-                // A rule that let it in has nothing to advise when the service fails.
+                // The rule that admitted the visit has no advice for a failed service.
                 let for_rule = || advice::next_step(rule);
                 if outcome == "denied" {
                     for_rule().or_else(for_problem)
@@ -230,7 +231,7 @@ impl Record {
                 .or_else(|| explanation.get("status").and_then(Value::as_u64)),
             proof: text("/firewall/rule/kind").unwrap_or_else(|| "none".to_owned()),
             sentence: sentence.or_else(known),
-            reason: told("reason"),
+            reason: explained("reason"),
             establish_ms: number("/response/metrics/establish_ms"),
             duration_ms: number("/response/metrics/duration_ms"),
             rule,
@@ -240,10 +241,10 @@ impl Record {
     }
 }
 
-/// Engines report within ten seconds; the rest is for the way.
-const REPORTED: Duration = Duration::from_secs(15);
+/// Engines report within ten seconds. The rest covers transmission.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between searches of many projects.
+/// Pause between searches of many projects.
 const LONG_PAUSE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_its_rule_and_the_next_step() {
+    fn a_refusal_is_read_with_its_rule_and_next_step() {
         let record = read(&json!({
             "stream_id": "0af7651916cd43dd8448eb21",
             "request": {"downstream": {"ip": "192.0.2.7"}, "http": {"request": {"method": "GET",
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_that_is_away_and_a_service_that_is() {
+    fn offline_tunnels_and_services_are_distinguished() {
         let away = read(&json!({
             "firewall": {"decision": "allowed", "rule": {"kind": "none"}},
             "routing": {"outcome": "not_routed", "failure": {"kind": "not_found"},
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_another_version_leaves_open_what_it_does_not_say() {
+    fn missing_fields_of_a_record_stay_empty() {
         let record = read(&json!({}));
         assert_eq!((record.outcome, record.proof.as_str()), ("failed", "none"));
         assert!(record.rule.is_none() && record.next_step.is_none());

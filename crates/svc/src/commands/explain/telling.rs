@@ -1,4 +1,4 @@
-//! All that is known, for programs and for people.
+//! The complete report about one visit, as JSON or text.
 
 use serde::Serialize;
 
@@ -10,28 +10,28 @@ use super::{
 };
 use crate::output::plain;
 
-/// All that is known of one visit.
+/// All findings about one visit.
 #[derive(Debug, Serialize)]
 pub(super) struct VisitReport {
-    /// The request that was made here.
+    /// The request that was made from here.
     #[serde(skip_serializing_if = "Option::is_none")]
     visit: Option<Visit>,
-    /// The token that it showed.
+    /// The token of that request.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<TokenCheck>,
-    /// What the engine reported.
+    /// The record of the engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<Record>,
-    /// Why there is no record, where one was looked for.
+    /// Reason why no record was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<String>,
-    /// What to do.
+    /// Suggested fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_step: Option<String>,
 }
 
 impl VisitReport {
-    /// Of a reference.
+    /// A report for a reference.
     pub(super) fn of_record(record: Record) -> Self {
         Self {
             next_step: record.next_step.map(str::to_owned),
@@ -42,7 +42,7 @@ impl VisitReport {
         }
     }
 
-    /// Of an address.
+    /// A report for an address.
     pub(super) fn of_visit(
         visit: Visit,
         token: Option<TokenCheck>,
@@ -58,7 +58,7 @@ impl VisitReport {
         }
     }
 
-    /// In plain words.
+    /// The report as text.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = Lines::default();
         if let Some(visit) = &self.visit {
@@ -82,7 +82,7 @@ impl VisitReport {
     }
 }
 
-/// The nearest cause first: what is seen here, then what the record says.
+/// Returns the advice for the most direct cause: observations from here first, then the record.
 fn next_step(visit: &Visit, token: Option<&TokenCheck>, record: Option<&Record>) -> Option<String> {
     if let Some(certificate) = visit.certificate.as_ref().filter(|seen| !seen.trusted) {
         let why = certificate.problem.as_deref().unwrap_or("unknown");
@@ -92,7 +92,7 @@ fn next_step(visit: &Visit, token: Option<&TokenCheck>, record: Option<&Record>)
         ));
     }
     if let Some(error) = &visit.error {
-        // TLS 1.3 tells it with the first bytes after the handshake.
+        // With TLS 1.3 this alert arrives with the first bytes after the handshake.
         let asks = error.contains("CertificateRequired");
         return Some(if asks {
             "the name asks for a client certificate, which is not shown from here: \
@@ -160,7 +160,7 @@ impl Lines {
         self.field("answered", status.trim_end());
         self.maybe("said", answer.detail.as_deref());
         self.maybe("leads to", answer.location.as_deref());
-        // Whose answer it is: only the edge gives references.
+        // Only the edge sends references, so a reference identifies its responses.
         let by = match &answer.reference {
             Some(_) => "the edge",
             None if answer.location.is_some() => "the edge or the service",

@@ -1,5 +1,5 @@
-//! What a token says about the address that it was shown to. Nothing is verified here: the
-//! signature is the engine's to judge, and revocation the platform's to know.
+//! Compares the claims of a token with the address that it was sent to. Nothing is verified here:
+//! the engine checks the signature, and the platform has the revocations.
 
 use api::control::projects::Project;
 use credentials::TokenKind;
@@ -17,49 +17,49 @@ use types::{
 
 use super::visit::endpoint_of;
 
-/// A token, held against an address.
+/// The result of checking a token against an address.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct TokenCheck {
-    /// Whether it can be read at all.
+    /// True if the token can be parsed.
     pub(super) readable: bool,
     /// `pat`, `app` or `auth`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<String>,
-    /// When it ends (RFC 3339).
+    /// Expiry (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expires_at: Option<String>,
     pub(super) expired: bool,
-    /// What it is narrowed to; absent where it is not.
+    /// Permissions that it is restricted to. Absent without a restriction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) permissions: Option<Vec<String>>,
-    /// Whether these allow to visit.
+    /// True if these permissions allow visits.
     pub(super) permitted: bool,
     pub(super) boundary: Verdict,
 }
 
-/// What the boundary says about the address.
+/// Result of checking the boundary against the address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verdict {
-    /// There is none.
+    /// The token has no boundary.
     #[default]
     None,
     Allows,
-    /// Its shape is wrong, so it refuses everything.
+    /// The boundary is malformed, so it allows nothing.
     Malformed,
     ExcludesProject,
     ExcludesVisits,
     ExcludesPath,
-    /// The path cannot be judged, so it is refused.
+    /// The path is ambiguous, so it is refused.
     UnclearPath,
-    /// It asks for properties of the tunnel, which are not known here.
+    /// The boundary has conditions on the tunnel's properties, which are not available here.
     DependsOnTunnel,
-    /// It names projects or workspaces, and the project of the address is not known here.
+    /// The boundary names projects or workspaces, and the project of the address is unknown here.
     DependsOnProject,
 }
 
 impl TokenCheck {
-    /// Holds a token against an address, of this project where that is known.
+    /// Checks a token against an address, and the project if it is known.
     pub(super) fn of(token: &str, url: &Url, project: Option<&Project>) -> Self {
         let Some(seen) = credentials::inspect(token) else {
             return Self::default();
@@ -89,7 +89,7 @@ impl TokenCheck {
         }
     }
 
-    /// What is wrong with it, the first thing that the edge would find first.
+    /// The first problem that the edge would find.
     pub(super) fn trouble(&self) -> Option<&'static str> {
         if !self.readable {
             return Some("it is no token: a token has three parts with dots between them");
@@ -118,7 +118,8 @@ impl Verdict {
             Some(project) => (project.id.as_str(), Some(project.workspace_id.as_str())),
             None => (COMMUNITY_PROJECT, None),
         };
-        // All that is known of the tunnel from outside: a filter on anything else does not hold.
+        // The only tunnel properties that are visible from outside. A filter on any other property
+        // does not match.
         let tunnel = Tunnel {
             host: url.host_str().map(str::to_owned),
             ..Tunnel::online(
@@ -140,7 +141,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict in words.
+    /// The verdict as a sentence.
     pub(super) fn sentence(self) -> &'static str {
         match self {
             Self::None => "none: it reaches wherever the permissions do",
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_held_against_the_address() {
+    fn a_token_is_checked_against_the_address() {
         assert_eq!(trouble(&token(None, None)), None);
         assert!(trouble("a.b").unwrap().contains("no token"));
         let narrow = token(Some(vec![Permission::AccountProjectsReadOnly]), None);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_is_judged_as_far_as_the_project_is_known() {
+    fn a_boundary_is_checked_without_the_project() {
         let judged = |url: &str, resources| {
             TokenCheck::of(&token(None, resources), &url.parse().unwrap(), None).boundary
         };

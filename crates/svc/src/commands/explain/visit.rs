@@ -1,4 +1,4 @@
-//! A request to a published address, made here as a program would make it.
+//! A request to a published address, made from this machine as a program would make it.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -15,60 +15,61 @@ use types::{id::StreamId, query_credential};
 use super::certificate::{Certificate, Recorder};
 use crate::failure::{Code, Failure, chain};
 
-/// Who asks, and how.
+/// Settings of the request.
 #[derive(Debug)]
 pub(super) struct Visitor<'a> {
     pub(super) url: &'a Url,
     pub(super) token: Option<&'a str>,
     pub(super) headers: &'a [(HeaderName, HeaderValue)],
-    /// The authorities that are believed; without it, those of the system.
+    /// The trusted CA certificates. Without a file, those of the system.
     pub(super) ca_file: Option<PathBuf>,
 }
 
-/// What was seen from outside.
+/// Observations from outside.
 #[derive(Debug, Serialize)]
 pub(super) struct Visit {
-    /// The address without its query, which may hold a credential.
+    /// The URL without its query, which may contain a credential.
     pub(super) url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) answer: Option<VisitResponse>,
-    /// Why there is no answer.
+    /// Reason why there is no response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) certificate: Option<Certificate>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct VisitResponse {
     pub(super) status: u16,
     /// HTTP version of the connection.
     pub(super) version: String,
-    /// The edge's name of the visit, where the edge refused it.
+    /// The edge's reference of the visit, if the edge refused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reference: Option<String>,
-    /// Code and sentence of a problem (RFC 9457).
+    /// Code and title of a problem (RFC 9457).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) detail: Option<String>,
-    /// Where a redirect leads, without its query.
+    /// Target of a redirect, without its query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) location: Option<String>,
-    /// Milliseconds from here until the head of the answer was here, the connection with it.
+    /// Milliseconds until the response head arrived, including the connection setup.
     pub(super) total_ms: f64,
-    /// Milliseconds at the edge until the stream to the service was there.
+    /// Milliseconds at the edge until the stream to the service was established.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) edge_ms: Option<f64>,
-    /// Milliseconds that the service took to begin its answer, the way there and back with it.
+    /// Milliseconds until the service started its response, including the transfer in both
+    /// directions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) service_ms: Option<f64>,
 }
 
 impl Visitor<'_> {
-    /// The token that the edge would judge: one in the address counts before that of the header
-    /// (ED-1a).
+    /// The token that the edge would check. A token in the URL takes precedence over one in the
+    /// header (ED-1a).
     pub(super) fn shown_token(&self) -> Option<String> {
         let query = self.url.query().unwrap_or_default();
         let in_query = query_credential::extract(query, query_credential::COMPAT_NAMES);
@@ -76,7 +77,7 @@ impl Visitor<'_> {
         in_query.or_else(|| self.token.map(str::to_owned))
     }
 
-    /// Asks once, and follows no redirect.
+    /// Sends one request, and follows no redirect.
     pub(super) async fn go(&self) -> Result<Visit, Failure> {
         self.check()?;
         let recorder = Recorder::new(self.ca_file.as_deref())?;
@@ -91,11 +92,11 @@ impl Visitor<'_> {
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
         }
-        // A field that is given replaces one of ours.
+        // A given header replaces a default one.
         let given = self.headers.iter().cloned().collect();
-        let begun = Instant::now();
+        let started = Instant::now();
         let answer = request.headers(given).send().await;
-        let total = begun.elapsed();
+        let total = started.elapsed();
         let certificate = recorder.seen();
         let (answer, error) = match answer {
             Ok(response) => (Some(VisitResponse::read(response, total).await), None),
@@ -143,7 +144,7 @@ impl Visitor<'_> {
             .redirect(redirect::Policy::none());
         let host = self.url.host_str().unwrap_or_default();
         if host == "localhost" || host.ends_with(".localhost") {
-            // RFC 6761 section 6.3: not every resolver knows that these names are this machine.
+            // RFC 6761 section 6.3: some resolvers do not map these names to this machine.
             let loopback = [
                 SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
                 SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
@@ -197,7 +198,7 @@ impl VisitResponse {
     }
 }
 
-/// The beginning of a body: a problem is short.
+/// Reads the start of a body. Problem details are short.
 async fn begin(response: &mut Response) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -243,8 +244,8 @@ pub(super) fn endpoint_of(host: &str) -> Option<&str> {
     (endpoint.len() == 8 && endpoint.bytes().all(is_hex)).then_some(endpoint)
 }
 
-/// Whether a published name is one of this engine (`host:port`), or of the cluster that a
-/// project's engine belongs to.
+/// True if a published name belongs to this engine (`host:port`), or to the cluster of a project's
+/// engine.
 pub(super) fn is_of_engine(url: &Url, engine: &str) -> bool {
     let published = url.host_str().and_then(|host| host.split_once(".t."));
     let Some((_label, domain)) = published else {
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_of_one_engine_vouches_for_that_engine_alone() {
+    fn the_ca_of_an_engine_is_used_for_that_engine_alone() {
         let is = |url: &str, engine| is_of_engine(&url.parse().unwrap(), engine);
         assert!(is(
             "https://a-e7e8a732.t.engine.localhost/",
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_never_sent_in_clear_nor_shown_twice() {
+    fn a_token_is_never_sent_unencrypted_or_twice() {
         let clear: Url = "http://a.example/?svc.token=a.b.c".parse().unwrap();
         let visitor = |url, token| Visitor {
             url,

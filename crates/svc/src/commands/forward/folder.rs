@@ -1,8 +1,8 @@
-//! A folder as a service: its files over HTTP, for the agent alone.
+//! Serves the files of a folder over HTTP, only to the agent.
 //!
-//! It listens on a Unix socket in a directory that only this user may enter, so that nobody else
-//! on the machine gets around what the tunnel asks of visitors. What lies outside of the folder
-//! is not served, wherever links point, and names with a dot in front only when asked for.
+//! The server listens on a Unix socket in a directory that only this user may enter, so that no
+//! other user of the machine can bypass the tunnel's access rules. Files outside of the folder are
+//! never served, even through links. Names that start with a dot are served only on request.
 
 mod listing;
 mod place;
@@ -30,17 +30,17 @@ use tower_http::services::ServeFile;
 use self::place::{PathTarget, Place};
 use crate::{failure::Failure, private, random};
 
-/// What of a folder is served, and how.
+/// Options for serving a folder.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// Names with a dot in front too.
+    /// Also serve names that start with a dot.
     pub(crate) hidden: bool,
-    /// `index.html` of the folder for paths that name no file, as applications with routes of their
-    /// own in the browser want it.
+    /// Serve `index.html` of the folder for paths without a file, as single-page applications with
+    /// client-side routes require.
     pub(crate) spa: bool,
 }
 
-/// A folder that is being served; dropped, it is not.
+/// A folder that is being served. Dropping it stops the server.
 #[derive(Debug)]
 pub(crate) struct Folder {
     directory: PathBuf,
@@ -66,7 +66,7 @@ impl Folder {
         })?;
         let name = format!("svc-{}", random::hex::<8>()?);
         let directory = std::env::temp_dir().join(name);
-        // Nobody else may enter it.
+        // No other user may enter the directory.
         private::create_dir(&directory).map_err(named)?;
         let socket = directory.join(SOCKET);
         let _entered = runtime.enter();
@@ -77,7 +77,7 @@ impl Folder {
         });
         let router = Router::new().fallback(answer).with_state(files);
         let serving = runtime.spawn(async move {
-            // It ends with the program, and not before.
+            // The server runs until the end of the program.
             drop(axum::serve(listener, router).await);
         });
         Ok(Self {
@@ -86,7 +86,7 @@ impl Folder {
         })
     }
 
-    /// Where it listens.
+    /// Path of the socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.directory.join(SOCKET)
     }
@@ -95,27 +95,27 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         self.task.abort();
-        // What is left lies in the directory for temporary files.
+        // Leftover files are in the directory for temporary files.
         drop(std::fs::remove_dir_all(&self.directory));
     }
 }
 
-/// What the handler knows.
+/// State of the handler.
 struct Files {
     place: Place,
     spa: bool,
 }
 
-/// What is sent.
+/// The response to a request.
 enum Answer {
-    /// As much of this file as is asked for.
+    /// The requested part of this file.
     File(PathBuf),
-    /// The whole of this one.
+    /// This complete file.
     Undated(PathBuf),
     Whole(Response),
 }
 
-/// Answers a request for a file, or for the list of a folder's files.
+/// Responds with a file or a directory listing.
 async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let allow = [(header::ALLOW, "GET, HEAD")];
@@ -123,24 +123,24 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
     }
     let uri = request.uri().clone();
     // The file system may be slow.
-    let looked = tokio::task::spawn_blocking(move || match files.find(uri.path()) {
+    let found = tokio::task::spawn_blocking(move || match files.find(uri.path()) {
         PathTarget::File(path) if undated::is_undated(&path) => Answer::Undated(path),
         PathTarget::File(path) => Answer::File(path),
         PathTarget::Folder { path, at } => Answer::Whole(listing::page(&path, &at, &files.place)),
         PathTarget::Moved(path) => Answer::Whole(moved(&path, uri.query())),
         PathTarget::Nothing => Answer::Whole(listing::not_found()),
     });
-    let mut response = match looked.await {
+    let mut response = match found.await {
         Ok(Answer::File(path)) => file(&path, request).await,
         Ok(Answer::Undated(path)) => {
             let mut response = undated::send(&path, request.method()).await;
-            say_encoding(response.headers_mut());
+            set_charset(response.headers_mut());
             response
         }
         Ok(Answer::Whole(response)) => response,
         Err(_stopped) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     };
-    // People look at what they have just changed; an unchanged file is not sent again.
+    // Users look at files that they have just changed. An unchanged file is not sent again.
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(
@@ -166,30 +166,32 @@ impl Files {
     }
 }
 
-/// Ranges, conditions and the type are the library's part, once what it reads otherwise than
-/// RFC 9110 is taken away.
+/// The library handles ranges, conditional requests and the content type. Request headers that it
+/// interprets differently from RFC 9110 are removed first.
 async fn file(path: &Path, mut request: Request) -> Response {
-    if !asks_for_a_part(&request) {
+    if !is_single_range_request(&request) {
         request.headers_mut().remove(header::RANGE);
     }
     let seen = request.headers_mut().remove(header::IF_MODIFIED_SINCE);
     let Ok(mut response) = ServeFile::new(path).oneshot(request).await;
     let changed = response.headers().get(header::LAST_MODIFIED);
-    // The same date, not a later one: what is put in the place of a file may be older than it.
+    // An unchanged file has exactly the same date. A replacement may have an older date, so a
+    // comparison with "not later" would miss it.
     if response.status().is_success()
         && let Some(changed) = changed.filter(|changed| seen.as_ref() == Some(*changed))
     {
         let changed = [(header::LAST_MODIFIED, changed.clone())];
         return (StatusCode::NOT_MODIFIED, changed).into_response();
     }
-    say_encoding(response.headers_mut());
+    set_charset(response.headers_mut());
     response.map(Body::new)
 }
 
-/// Whether a `GET` wants one range of bytes, of whatever the file is now. Who wants several, or the
-/// rest of a version seen before (`If-Range`), gets the whole file: RFC 9110 section 14.2 lets a
-/// server ignore any range, and a date that tells versions apart by the second is no proof of one.
-fn asks_for_a_part(request: &Request) -> bool {
+/// True if a `GET` requests a single range of bytes, regardless of the file's version. A request
+/// for several ranges, or with `If-Range`, gets the whole file: RFC 9110 section 14.2 allows a
+/// server to ignore any range, and a date with a resolution of one second cannot identify a
+/// version.
+fn is_single_range_request(request: &Request) -> bool {
     let headers = request.headers();
     let mut ranges = headers.get_all(header::RANGE).iter();
     let is_one = match (ranges.next(), ranges.next()) {
@@ -201,8 +203,8 @@ fn asks_for_a_part(request: &Request) -> bool {
     is_one && request.method() == Method::GET && !headers.contains_key(header::IF_RANGE)
 }
 
-/// Text is UTF-8 today; a browser that is not told takes it for something older.
-fn say_encoding(headers: &mut HeaderMap) {
+/// Text is UTF-8 today. Without this parameter, browsers assume an older encoding.
+fn set_charset(headers: &mut HeaderMap) {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else {
         return;
     };
@@ -215,7 +217,7 @@ fn say_encoding(headers: &mut HeaderMap) {
     }
 }
 
-/// A folder's address ends with a slash, so that what is relative in its page is found.
+/// Redirects to the folder's path with a final slash, so that relative links in its page work.
 fn moved(path: &str, query: Option<&str>) -> Response {
     let location = match query {
         Some(query) => format!("{path}?{query}"),
@@ -225,5 +227,5 @@ fn moved(path: &str, query: Option<&str>) -> Response {
     (StatusCode::TEMPORARY_REDIRECT, location).into_response()
 }
 
-/// The name of the socket.
+/// File name of the socket.
 const SOCKET: &str = "http";

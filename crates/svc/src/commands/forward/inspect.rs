@@ -1,4 +1,4 @@
-//! `--inspect`: what passes is recorded, and shown to the person at this machine.
+//! `--inspect`: records requests and shows them in a local web page.
 
 use std::{
     io::{IsTerminal as _, stdout},
@@ -17,10 +17,10 @@ use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::{failure::Failure, output, output::Format, random};
 
-/// What `--inspect` says.
+/// Value of `--inspect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inspect {
-    /// At the usual place, or at this one.
+    /// Enabled, on the default address or on this one.
     On(Option<SocketAddr>),
     Off,
 }
@@ -46,7 +46,7 @@ impl FromStr for Inspect {
     }
 }
 
-/// The inspector of one tunnel, where there is one.
+/// The inspector of a tunnel, if it has one.
 pub(crate) struct Inspection {
     on: Option<InspectorOptions>,
 }
@@ -55,14 +55,14 @@ struct InspectorOptions {
     inspector: Inspector,
     serving: InspectorServer,
     to: Target,
-    /// Where the edge speaks TLS with the service.
+    /// Settings to decrypt TLS between edge and service.
     opener: Option<Opener>,
     about: About,
 }
 
 impl Inspection {
-    /// Starts it where it was asked for, or where there is somebody to look and something to see.
-    /// `named` is how the person has written `to`.
+    /// Starts the inspector if it was requested, or if there is a terminal and the traffic can be
+    /// inspected. `named` is the target as the user wrote it.
     pub(crate) async fn start(
         wanted: Option<Inspect>,
         format: Format,
@@ -70,20 +70,20 @@ impl Inspection {
         named: &str,
         properties: &Properties,
     ) -> Result<Self, Failure> {
-        let unseen = unseen(properties);
+        let not_inspectable = not_inspectable(properties);
         let address = match wanted {
             Some(Inspect::Off) => return Ok(Self { on: None }),
             Some(Inspect::On(address)) => address,
             None => {
                 let somebody = format == Format::Text && stdout().is_terminal();
-                if !somebody || unseen.is_some() {
+                if !somebody || not_inspectable.is_some() {
                     return Ok(Self { on: None });
                 }
                 None
             }
         };
-        if let Some(unseen) = unseen {
-            output::message(&format!("the inspector has nothing to show: {unseen}"));
+        if let Some(not_inspectable) = not_inspectable {
+            output::message(&format!("the inspector has nothing to show: {not_inspectable}"));
         }
         if address.is_some_and(|address| !address.ip().is_loopback()) {
             output::message(
@@ -92,14 +92,14 @@ impl Inspection {
             );
         }
         let opener = match properties.upstream_tls {
-            Some(true) if unseen.is_none() => Some(opener()?),
+            Some(true) if not_inspectable.is_none() => Some(opener()?),
             _ => None,
         };
         let inspector = Inspector::new(RecordingMode::Always);
         let about = About {
             forwarding: None,
             target: named.to_owned(),
-            unseen: unseen.map(ToOwned::to_owned),
+            not_inspectable: not_inspectable.map(ToOwned::to_owned),
         };
         inspector.describe(about.clone());
         let settings = Settings {
@@ -124,25 +124,25 @@ impl Inspection {
         })
     }
 
-    /// What the agent is given.
+    /// The tap for the agent.
     pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
-        let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
+        let on = self.on.as_ref().filter(|on| on.about.not_inspectable.is_none())?;
         let tap = on.inspector.tap_opened(on.to.clone(), on.opener.clone());
         Some(tap)
     }
 
-    /// The requests, for somebody else who shows them.
+    /// The recorded requests, for another display.
     pub(crate) fn subscribe(&self) -> Option<Subscription> {
-        let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
+        let on = self.on.as_ref().filter(|on| on.about.not_inspectable.is_none())?;
         Some(on.inspector.subscribe())
     }
 
-    /// What a person opens.
+    /// The URL of the page.
     pub(crate) fn url(&self) -> Option<String> {
         self.on.as_ref().map(|on| on.serving.url())
     }
 
-    /// Tells the page where the tunnel stands.
+    /// Shows the tunnel's status on the page.
     pub(crate) fn status(&self, status: &Status) {
         let Some(on) = &self.on else {
             return;
@@ -157,7 +157,7 @@ impl Inspection {
         });
     }
 
-    /// Ends it, after the last stream.
+    /// Stops the inspector after the last stream.
     pub(crate) async fn end(self) {
         if let Some(on) = self.on {
             on.serving.shutdown().await;
@@ -165,8 +165,8 @@ impl Inspection {
     }
 }
 
-/// Why nothing of a tunnel's streams can be read, where that is so.
-fn unseen(properties: &Properties) -> Option<&'static str> {
+/// Reason why the streams of a tunnel cannot be inspected, if there is one.
+fn not_inspectable(properties: &Properties) -> Option<&'static str> {
     if properties.protocol != Some(Protocol::Http) {
         return Some("only http tunnels are inspected");
     }
@@ -176,8 +176,8 @@ fn unseen(properties: &Properties) -> Option<&'static str> {
     )
 }
 
-/// What the edge sees of this agent instead of the service: a key of this run, of nobody's name,
-/// since the edge asks for none.
+/// The TLS identity that the edge sees instead of the service's. Its key is made for this run, and
+/// its name does not matter because the edge does not check it.
 fn opener() -> Result<Opener, Failure> {
     let what = "the inspector cannot open TLS";
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_of_the_inspector_is_written_in_few_ways() {
+    fn inspector_addresses_are_parsed() {
         let at = |text: &str| Ok(Inspect::On(Some(text.parse().unwrap())));
         for (text, inspect) in [
             ("on", Ok(Inspect::On(None))),

@@ -1,5 +1,6 @@
-//! A folder as a service, on systems where it is none: its files would be served on a socket that
-//! everybody on the machine could use, and names of files mean more there than this knows.
+//! Replacement for the folder module on systems where a folder cannot be served. Every user of the
+//! machine could connect to its socket, and file names there have special cases that the module
+//! does not handle.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +8,12 @@ use tokio::runtime::Handle;
 
 use crate::failure::Failure;
 
-/// What of a folder is served, and how.
+/// Options for serving a folder.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// Names with a dot in front too.
+    /// Also serve names that start with a dot.
     pub(crate) hidden: bool,
-    /// `index.html` of the folder for paths that name no file.
+    /// Serve `index.html` of the folder for paths without a file.
     pub(crate) spa: bool,
 }
 
@@ -21,7 +22,7 @@ pub(crate) struct Options {
 pub(crate) enum Folder {}
 
 impl Folder {
-    /// Refuses.
+    /// Always fails.
     pub(crate) fn serve(
         folder: &Path,
         _options: &Options,
@@ -34,7 +35,7 @@ impl Folder {
         .hint("run a web server for it, and publish that one's port"))
     }
 
-    /// Where it listens.
+    /// Path of the socket.
     pub(crate) fn socket(&self) -> PathBuf {
         match *self {}
     }

@@ -1,8 +1,8 @@
-//! The panel: what `svc forward` shows to a person at a terminal.
+//! The panel: the interactive display of `svc forward` at a terminal.
 //!
-//! It has a thread of its own, and with it everything that may wait for the terminal. What it
-//! shows comes over bounded queues that lose what does not fit and count it: visitors never wait
-//! for a screen. [`model`] knows what is shown, [`view`] how it looks, [`screen`] has the terminal.
+//! It runs on its own thread, with all operations that may wait for the terminal. Its data arrives
+//! over bounded queues that drop and count the excess, so visitors never wait for a screen.
+//! [`model`] holds the displayed state, [`view`] draws it, and [`screen`] owns the terminal.
 
 mod job;
 #[cfg(unix)]
@@ -47,38 +47,39 @@ use self::{
 };
 use crate::failure::Failure;
 
-/// A panel that is shown.
+/// A running panel.
 pub(crate) struct Panel {
     end: CancellationToken,
     ended: oneshot::Receiver<PanelEnd>,
 }
 
-/// What the panel shows.
+/// The data sources of the panel.
 pub(crate) struct Feeds {
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) round_trip: watch::Receiver<Option<Duration>>,
     pub(crate) streams: mpsc::Receiver<StreamEvent>,
-    /// Streams that did not fit into their queue.
+    /// Number of streams that did not fit into their queue.
     pub(crate) lost: Arc<AtomicU64>,
-    /// Requests, where somebody looks at them.
+    /// Requests, if they are inspected.
     pub(crate) requests: Option<Subscription>,
-    /// What is asked for on the command line and therefore needs no advice.
+    /// True if the command line sets a host header, so that no advice about it is needed.
     pub(crate) knows_host_header: bool,
-    /// Begin with the code of the address.
+    /// Start with the QR code of the address.
     pub(crate) show_code: bool,
 }
 
-/// How a panel ended.
+/// Result of a panel.
 #[derive(Debug)]
 pub(crate) struct PanelEnd {
-    /// What was forwarded.
+    /// Number of visits.
     pub(crate) total: u64,
-    /// Why it ended before it was told to.
+    /// Error that ended the panel early.
     pub(crate) failure: Option<io::Error>,
 }
 
 impl Panel {
-    /// Takes the terminal and shows what comes, until [`end`](Self::end). Its keys ask `shutdown`.
+    /// Takes over the terminal and updates the panel until [`end`](Self::end). Its keys trigger
+    /// `shutdown`.
     pub(crate) fn start(about: About, feeds: Feeds, shutdown: Shutdown) -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::of("the panel cannot be shown", error);
         let end = CancellationToken::new();
@@ -100,7 +101,7 @@ impl Panel {
                     total: 0,
                     failure: Some(error),
                 });
-                // Whoever does not wait for it any more has given the terminal back.
+                // If the receiver is gone, it has already restored the terminal.
                 drop(tell.send(shown));
                 // A read of the terminal may still be blocked in a thread.
                 runtime.shutdown_background();
@@ -109,7 +110,7 @@ impl Panel {
         Ok(Self { end, ended })
     }
 
-    /// Waits until the panel has ended by itself. Cancel safe.
+    /// Waits until the panel ends on its own. Cancel safe.
     pub(crate) async fn over(&mut self) -> PanelEnd {
         let shown = (&mut self.ended).await;
         shown.unwrap_or_else(|_panicked| PanelEnd {
@@ -118,10 +119,10 @@ impl Panel {
         })
     }
 
-    /// Gives the terminal back. One that takes nothing more is given back as far as it lets us.
+    /// Restores the terminal. If the terminal accepts no more output, this is only attempted.
     pub(crate) async fn end(mut self) -> Option<PanelEnd> {
         self.end.cancel();
-        let shown = tokio::time::timeout(GOODBYE, self.over()).await;
+        let shown = tokio::time::timeout(RESTORE_TIMEOUT, self.over()).await;
         screen::leave();
         shown.ok()
     }
@@ -134,7 +135,7 @@ impl Drop for Panel {
     }
 }
 
-/// The panel on its thread.
+/// The state of the panel's thread.
 struct PanelThread {
     screen: Screen,
     model: Model,
@@ -142,23 +143,23 @@ struct PanelThread {
     shutdown: Shutdown,
     paint: Paint,
     events: EventStream,
-    signals: OfTheJob,
-    /// What is shown is not what is known.
+    signals: JobEvents,
+    /// True if the screen is out of date.
     changed: bool,
     drawn: Instant,
-    /// The shell has the terminal.
+    /// True while the shell has the terminal.
     suspended: bool,
 }
 
-/// What a terminal's line and a shell say.
-struct OfTheJob {
+/// Job control events: from the terminal line and from the shell.
+struct JobEvents {
     stop: Signals,
     go_on: Signals,
     hang_up: Signals,
 }
 
-/// Something that may change what is shown.
-enum News {
+/// An event that may change the display.
+enum PanelEvent {
     End,
     Draining,
     Frame,
@@ -188,7 +189,7 @@ impl PanelThread {
             shutdown,
             paint: Paint { colours },
             events: EventStream::new(),
-            signals: OfTheJob {
+            signals: JobEvents {
                 stop: Signals::of(Signal::Suspend)?,
                 go_on: Signals::of(Signal::Continue)?,
                 hang_up: Signals::of(Signal::HangUp)?,
@@ -217,38 +218,38 @@ impl PanelThread {
             let is_draining = self.model.state == State::Draining;
             let frame = (self.drawn + FRAME).into();
             let feeds = &mut self.feeds;
-            // What a person does comes before what is only shown.
+            // Keys take precedence over display updates.
             let news = tokio::select! {
                 biased;
-                () = end.cancelled() => News::End,
-                () = self.shutdown.drain().cancelled(), if !is_draining => News::Draining,
-                () = self.signals.hang_up.recv() => News::HangUp,
-                () = self.signals.stop.recv() => News::Suspend,
-                () = self.signals.go_on.recv() => News::Resume,
-                () = sleep_until(frame), if self.changed && !self.suspended => News::Frame,
-                event = self.events.next(), if !self.suspended => News::Terminal(event),
-                _ = seconds.tick() => News::Tick,
-                Ok(()) = feeds.status.changed() => News::Status,
-                Ok(()) = feeds.round_trip.changed() => News::RoundTrip,
-                Some(stream) = feeds.streams.recv() => News::Stream(stream),
-                update = next(&mut feeds.requests) => News::Request(update),
+                () = end.cancelled() => PanelEvent::End,
+                () = self.shutdown.drain().cancelled(), if !is_draining => PanelEvent::Draining,
+                () = self.signals.hang_up.recv() => PanelEvent::HangUp,
+                () = self.signals.stop.recv() => PanelEvent::Suspend,
+                () = self.signals.go_on.recv() => PanelEvent::Resume,
+                () = sleep_until(frame), if self.changed && !self.suspended => PanelEvent::Frame,
+                event = self.events.next(), if !self.suspended => PanelEvent::Terminal(event),
+                _ = seconds.tick() => PanelEvent::Tick,
+                Ok(()) = feeds.status.changed() => PanelEvent::Status,
+                Ok(()) = feeds.round_trip.changed() => PanelEvent::RoundTrip,
+                Some(stream) = feeds.streams.recv() => PanelEvent::Stream(stream),
+                update = next(&mut feeds.requests) => PanelEvent::Request(update),
             };
             match news {
-                News::End => return Ok(()),
+                PanelEvent::End => return Ok(()),
                 news => self.take(news)?,
             }
         }
     }
 
-    fn take(&mut self, news: News) -> io::Result<()> {
+    fn take(&mut self, news: PanelEvent) -> io::Result<()> {
         let now = Instant::now();
         let seen = self.changed;
         self.changed = true;
         match news {
-            News::End => {}
-            News::Draining => self.model.state = State::Draining,
-            News::Frame => return self.draw(),
-            News::Tick => {
+            PanelEvent::End => {}
+            PanelEvent::Draining => self.model.state = State::Draining,
+            PanelEvent::Frame => return self.draw(),
+            PanelEvent::Tick => {
                 self.model.tick(now);
                 if self.model.about.rows == Rows::Streams {
                     self.model.missed = self.feeds.lost.load(Ordering::Relaxed);
@@ -259,16 +260,16 @@ impl PanelThread {
                     self.model.say(said);
                 }
             }
-            News::Terminal(Some(event)) => return self.event(&event?, now),
-            News::Terminal(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            News::Suspend => return self.suspend(),
-            News::Resume => return self.resume(),
-            News::HangUp => self.shutdown.request(),
-            News::Status => self.status(),
-            News::RoundTrip => self.model.latency = *self.feeds.round_trip.borrow_and_update(),
-            News::Stream(stream) => rows::stream(&mut self.model, &stream, now),
-            News::Request(Some(update)) => self.request(update, now),
-            News::Request(None) => self.feeds.requests = None,
+            PanelEvent::Terminal(Some(event)) => return self.event(&event?, now),
+            PanelEvent::Terminal(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            PanelEvent::Suspend => return self.suspend(),
+            PanelEvent::Resume => return self.resume(),
+            PanelEvent::HangUp => self.shutdown.request(),
+            PanelEvent::Status => self.status(),
+            PanelEvent::RoundTrip => self.model.latency = *self.feeds.round_trip.borrow_and_update(),
+            PanelEvent::Stream(stream) => rows::stream(&mut self.model, &stream, now),
+            PanelEvent::Request(Some(update)) => self.request(update, now),
+            PanelEvent::Request(None) => self.feeds.requests = None,
         }
         Ok(())
     }
@@ -290,12 +291,12 @@ impl PanelThread {
                 error,
                 until: Instant::now() + retry_in,
             },
-            // Whoever started the panel tells it.
+            // The caller of the panel reports it.
             Status::Closed(_) => return,
         };
     }
 
-    /// What was there when the subscription began.
+    /// Loads the requests that existed when the subscription started.
     fn requests(&mut self) {
         let Some(subscription) = &mut self.feeds.requests else {
             return;
@@ -359,7 +360,7 @@ impl PanelThread {
     fn resume(&mut self) -> io::Result<()> {
         self.changed = true;
         if !std::mem::take(&mut self.suspended) {
-            // Stopped and continued by somebody else: the screen may be anything.
+            // Another process stopped and continued the panel, so the screen content is unknown.
             return self.screen.redraw();
         }
         self.screen.resume()
@@ -380,7 +381,7 @@ impl PanelThread {
     }
 }
 
-/// The next update; never where there is nobody who could tell.
+/// The next update. Never returns without an inspector.
 async fn next(requests: &mut Option<Subscription>) -> Option<Update> {
     match requests {
         Some(subscription) => subscription.next().await,
@@ -388,7 +389,7 @@ async fn next(requests: &mut Option<Subscription>) -> Option<Update> {
     }
 }
 
-/// What a key means.
+/// Translates a key event.
 fn press(key: KeyEvent) -> Option<Press> {
     if key.kind == KeyEventKind::Release {
         return None;
@@ -413,8 +414,8 @@ fn press(key: KeyEvent) -> Option<Press> {
     Some(press)
 }
 
-/// At most ten pictures a second: nobody reads faster.
+/// Ten frames per second at most, faster than a user can read.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// A terminal takes its last bytes at once, or it was stopped (ctrl-s) and takes none.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// A terminal accepts its last bytes immediately. If it was stopped (ctrl-s), it accepts none.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -2,16 +2,17 @@
 
 use qrcode::{Color, EcLevel, QrCode};
 
-/// The code of a text inside its quiet zone, two modules in each character.
+/// The QR code of a text with its quiet zone. Each character shows two modules.
 pub(crate) struct Qr {
     side: usize,
     dark: Vec<bool>,
 }
 
 impl Qr {
-    /// `None`: the text is longer than what a code holds.
+    /// Returns `None` if the text is too long for a QR code.
     pub(crate) fn of(text: &str) -> Option<Self> {
-        // The lowest level: a screen is not scratched, and a smaller code fits more terminals.
+        // The lowest error correction: screens are not damaged, and a smaller code fits more
+        // terminals.
         let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
         let width = code.width();
         let side = width + 2 * QUIET;
@@ -25,23 +26,23 @@ impl Qr {
         Some(Self { side, dark })
     }
 
-    /// Characters of a line.
+    /// Width in characters.
     pub(crate) fn width(&self) -> usize {
         self.side
     }
 
-    /// Lines of half blocks whose foreground is dark and whose background is light.
+    /// Lines of half blocks with dark foreground on light background.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.drawn(|dark| dark)
     }
 
-    /// The same for a terminal that prints no colours: light on its own dark background, and
-    /// turned over on a light one, which cameras read as well.
+    /// The same for a terminal without colours: light modules on its dark background. On a light
+    /// background the code is inverted, which cameras also read.
     pub(crate) fn inverse(&self) -> Vec<String> {
         self.drawn(|dark| !dark)
     }
 
-    /// To be printed as it is: in colours of its own, or without any.
+    /// The printable text, with its own colours or without any.
     pub(crate) fn text(&self, colours: bool) -> String {
         let lines = if colours {
             let painted = |line| format!("\x1b[38;5;{BLACK};48;5;{WHITE}m{line}\x1b[0m");
@@ -55,7 +56,7 @@ impl Qr {
     fn drawn(&self, is_ink: impl Fn(bool) -> bool) -> Vec<String> {
         let ink = |row: usize, column: usize| {
             let module = self.dark.get(row * self.side + column);
-            // Below the last row there is paper.
+            // Below the last row the background is light.
             module.is_some_and(|dark| is_ink(*dark))
         };
         (0..self.side)
@@ -73,12 +74,12 @@ impl Qr {
     }
 }
 
-/// Of the 256 colours, those that no theme changes.
+/// The entries of the 256-colour palette that no theme changes.
 pub(crate) const BLACK: u8 = 16;
 pub(crate) const WHITE: u8 = 231;
 
-/// Two light modules on every side: half of what ISO/IEC 18004 section 6.3.8 asks for on paper,
-/// and what phones need on a screen.
+/// Two light modules on every side. ISO/IEC 18004 section 6.3.8 requires twice as many on paper,
+/// but phones need only this on a screen.
 const QUIET: usize = 2;
 
 #[cfg(test)]
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_as_wide_as_high_inside_a_light_frame() {
+    fn a_code_is_square_with_a_light_border() {
         let qr = Qr::of("https://web.t.engine.localhost:8443").unwrap();
         let lines = qr.lines();
         assert_eq!(lines.len(), qr.width().div_ceil(2));
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_no_code_holds_has_none() {
+    fn a_text_that_is_too_long_has_no_code() {
         assert!(Qr::of(&"x".repeat(4000)).is_none());
     }
 }

@@ -1,7 +1,7 @@
-//! What `svc forward` says: plain lines, or JSON lines.
+//! Output of `svc forward` as plain lines or JSON lines.
 //!
-//! The first JSON line is that of a tunnel that is ready; until then only stderr says what is
-//! going on. Later lines have a `status`, or are a connection.
+//! The first JSON line appears when the tunnel is ready. Progress before that goes only to stderr.
+//! Later lines have a `status`, or describe a connection.
 
 use std::io::{IsTerminal, stdout};
 
@@ -16,17 +16,17 @@ use crate::{
     output::Format,
 };
 
-/// The writer of one run.
+/// Writer of the output of one run.
 pub(crate) struct Report {
     format: Format,
     target: String,
     engine: HostPort,
-    /// A QR code of the address is still to be printed.
+    /// True while the QR code of the address is still to be printed.
     code: bool,
-    /// Where requests can be looked at.
+    /// Address of the inspector.
     inspector: Option<String>,
     was_online: bool,
-    /// The last trouble told, so that a long outage is one line.
+    /// The last reported error, so that a long outage is one line.
     trouble: Option<String>,
 }
 
@@ -44,18 +44,18 @@ impl Report {
         }
     }
 
-    /// The same, with a QR code of the address when it is known.
+    /// Prints a QR code of the address as well, once it is known.
     #[must_use]
     pub(crate) fn with_code(self, code: bool) -> Self {
         Self { code, ..self }
     }
 
-    /// Says where requests can be looked at, once the tunnel is ready.
+    /// Prints the inspector's address once the tunnel is ready.
     pub(crate) fn inspector(&mut self, url: Option<String>) {
         self.inspector = url;
     }
 
-    /// Tells a change. The end is told by [`Report::closed`].
+    /// Reports a status change. [`Report::closed`] reports the end.
     pub(crate) fn status(&mut self, status: &Status) -> Result<(), Failure> {
         match status {
             Status::Online(online) => self.online(online),
@@ -78,17 +78,17 @@ impl Report {
         }
     }
 
-    /// Tells the end.
+    /// Reports the end of the tunnel.
     pub(crate) fn closed(&mut self, closed: &Closed) -> Result<(), Failure> {
         match self.format {
             Format::Json => output::json(&StatusLine::closed(closed)),
             Format::Text if why(closed).is_none() => output::line("closed"),
-            // The failure that follows says it.
+            // The failure that follows contains the reason.
             Format::Text => Ok(()),
         }
     }
 
-    /// Tells a stream.
+    /// Reports a stream.
     pub(crate) fn stream(&mut self, stream: &Connection) -> Result<(), Failure> {
         let now = Timestamp::now();
         match self.format {

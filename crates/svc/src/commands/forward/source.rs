@@ -1,4 +1,4 @@
-//! What is published: a service, or the files of a folder.
+//! The source that is published: a service, or the files of a folder.
 
 use std::{
     fmt,
@@ -8,16 +8,16 @@ use std::{
 
 use client::Target;
 
-/// What `svc forward` is given.
+/// The argument of `svc forward`.
 ///
-/// A folder is written with a slash or a dot in front (`./dist`, `.`, `/srv/www`), as
-/// `folder:PATH`, or as the name of a folder that is there. What can be read as a service is one:
-/// the folder `3000` is `./3000`.
+/// A folder is written with a leading slash or dot (`./dist`, `.`, `/srv/www`), as `folder:PATH`,
+/// or as the name of an existing folder. Text that is a valid service is always a service: the
+/// folder `3000` is `./3000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A service that listens somewhere.
+    /// The address of a service.
     Service(Target),
-    /// Files.
+    /// The files of a folder.
     Folder(PathBuf),
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The text names neither.
+/// The text is neither a service nor a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParseSourceError;
 
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_a_folder_and_all_else_a_service() {
+    fn paths_are_folders_and_other_texts_are_services() {
         for (text, folder) in [
             (".", "."),
             ("..", ".."),
@@ -80,7 +80,7 @@ mod tests {
             ("/srv/www", "/srv/www"),
             ("./3000", "./3000"),
             ("folder:3000", "3000"),
-            // A folder of this crate, where its tests run.
+            // A folder of this crate, which is the working directory of its tests.
             ("src", "src"),
         ] {
             assert_eq!(text.parse(), Ok(Source::Folder(folder.into())), "{text}");

@@ -1,4 +1,5 @@
-//! The device grant (RFC 8628): a person approves this program in a browser, here or elsewhere.
+//! The device grant (RFC 8628): the user approves this program in a browser, on this or another
+//! device.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -22,8 +23,8 @@ use crate::{
     prompt,
 };
 
-/// What is asked for where nothing is said: to create a project and publish in it. Nothing that
-/// gives access to others (CP-14).
+/// The default scope: create a project and publish in it. It excludes permissions that grant access
+/// to other users (CP-14).
 pub(super) fn default_scope() -> Permissions {
     CONTROL_PLANE_BUNDLES
         .iter()
@@ -34,7 +35,7 @@ pub(super) fn default_scope() -> Permissions {
         .collect()
 }
 
-/// Shows the code, and waits until somebody decided.
+/// Shows the code, and waits for the user's decision.
 pub(super) async fn token(
     server: &AuthorizationServer,
     scope: Permissions,
@@ -56,7 +57,7 @@ pub(super) async fn token(
     Ok(Token::new(&issued.access_token))
 }
 
-/// What a program shows to its user.
+/// The instructions for the user, as JSON.
 #[derive(Serialize)]
 struct DeviceInstructions<'a> {
     verification_uri: &'a str,
@@ -81,7 +82,7 @@ fn show(given: &DeviceAuthorization, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A browser is a convenience: the address stands above.
+/// Opening a browser is a convenience. The address is printed as well.
 fn open_browser(url: &str) {
     let program = if cfg!(target_os = "macos") {
         "open"
@@ -106,7 +107,7 @@ async fn wait(
 ) -> Result<TokenResponse, Failure> {
     let progress = Progress::begin(end);
     let interval = Duration::from_secs(given.interval.max(1).into());
-    let mut pace = Pace {
+    let mut pace = PollInterval {
         interval,
         wait: interval,
     };
@@ -125,23 +126,23 @@ async fn wait(
     }
 }
 
-/// How long it is from one question to the next.
+/// The polling interval.
 #[derive(Debug, PartialEq, Eq)]
-struct Pace {
-    /// What the platform asked for.
+struct PollInterval {
+    /// The interval that the platform requested.
     interval: Duration,
-    /// This time.
+    /// The wait before the next request.
     wait: Duration,
 }
 
-impl Pace {
-    /// What a failure means for the next question (RFC 8628 section 3.5); an error where there is
-    /// none any more.
+impl PollInterval {
+    /// Adjusts the interval after a failure (RFC 8628 section 3.5). Returns an error if polling
+    /// must end.
     fn after(&mut self, failure: OauthFailure) -> Result<(), Failure> {
         match failure.code() {
             Some("authorization_pending") => self.wait = self.interval,
             Some("slow_down") => {
-                self.interval = self.interval.saturating_add(SLOWER);
+                self.interval = self.interval.saturating_add(SLOW_DOWN_STEP);
                 self.wait = self.interval;
             }
             Some("expired_token") => return Err(expired()),
@@ -150,7 +151,7 @@ impl Pace {
             }
             _ if failure.is_transient() => {
                 tracing::debug!(?failure, "asked again later");
-                self.wait = self.wait.saturating_mul(2).min(LONGEST.max(self.interval));
+                self.wait = self.wait.saturating_mul(2).min(MAX_INTERVAL.max(self.interval));
             }
             _ => return Err(failure.into()),
         }
@@ -162,7 +163,7 @@ fn expired() -> Failure {
     Failure::new(Code::Failed, "nobody approved the login in time").hint("try `svc login` again")
 }
 
-/// The line that says what is waited for: with a clock at a terminal, once elsewhere.
+/// Progress line: a countdown at a terminal, a single line otherwise.
 struct Progress {
     end: Instant,
     is_live: bool,
@@ -193,7 +194,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// What comes next begins on a clean line.
+    /// Later output starts on a clean line.
     fn drop(&mut self) {
         if self.is_live {
             rewrite("");
@@ -201,14 +202,14 @@ impl Drop for Progress {
     }
 }
 
-/// Writes over the line.
+/// Overwrites the line.
 fn rewrite(text: &str) {
     let mut out = io::stderr().lock();
-    // A terminal that is gone needs no line.
+    // Errors are ignored: without a terminal, the line is not needed.
     drop(write!(out, "\r\x1b[K{text}").and_then(|()| out.flush()));
 }
 
-/// What is shown to the person who approves.
+/// The device description that the approving user sees.
 fn source() -> String {
     let mut sayings = vec![
         json!({"key": "agent", "value": "svc", "label": "Program"}),
@@ -224,7 +225,7 @@ fn source() -> String {
     serde_json::Value::from(sayings).to_string()
 }
 
-/// What was asked for and not granted, where there is something.
+/// Requested permissions that were not granted, if there are any.
 fn missing(asked: Permissions, granted: &str) -> Option<Permissions> {
     let granted: Permissions = granted.split(' ').flat_map(str::parse).collect();
     let missing: Permissions = asked.iter().filter(|one| !granted.contains(*one)).collect();
@@ -232,10 +233,10 @@ fn missing(asked: Permissions, granted: &str) -> Option<Permissions> {
 }
 
 /// RFC 8628 section 3.5.
-const SLOWER: Duration = Duration::from_secs(5);
-/// A platform that is away is asked this often at least.
-const LONGEST: Duration = Duration::from_secs(30);
-/// Between two pictures of the clock.
+const SLOW_DOWN_STEP: Duration = Duration::from_secs(5);
+/// Maximum interval while the platform is unreachable.
+const MAX_INTERVAL: Duration = Duration::from_secs(30);
+/// Update interval of the countdown.
 const TICK: Duration = Duration::from_secs(1);
 /// RFC 1035 section 2.3.4, as text.
 const MAX_HOSTNAME: usize = 253;
@@ -253,9 +254,9 @@ mod tests {
         })
     }
 
-    /// CP-14: what gives access to others is asked for only by a person who says so.
+    /// CP-14: permissions that grant access are requested only if the user names them.
     #[test]
-    fn cp_14_a_login_asks_for_no_power_over_access() {
+    fn cp_14_a_login_requests_no_access_permissions() {
         let scope = default_scope();
         assert!(scope.contains(Permission::AccountWorkspacesReadOnly));
         assert!(scope.contains(Permission::TunnelsTunnelsCreateDelete));
@@ -268,11 +269,12 @@ mod tests {
         }
     }
 
-    /// RFC 8628 section 3.5: slower for good, and less often where nobody answers.
+    /// RFC 8628 section 3.5: permanently slower after `slow_down`, and less often if the platform
+    /// is unreachable.
     #[test]
-    fn questions_come_as_slowly_as_they_are_wanted() {
+    fn polling_follows_the_requested_interval() {
         let five = Duration::from_secs(5);
-        let mut pace = Pace {
+        let mut pace = PollInterval {
             interval: five,
             wait: five,
         };
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_granted_is_named() {
+    fn missing_permissions_are_named() {
         let scope = default_scope();
         assert_eq!(missing(scope, &scope.to_string()), None);
         let less = missing(scope, "account.workspaces.read-only").unwrap();

@@ -1,4 +1,4 @@
-//! Calls of tools as requests to the platform, with the token of the context.
+//! Sends tool calls as requests to the platform, with the token of the context.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use crate::{
 
 /// The platform over the network.
 ///
-/// Which one, and the token, are read anew for each call, so that a `svc login` takes effect while
-/// an AI client keeps this process running.
+/// Platform and token are read again for each call, so that a `svc login` takes effect while an AI
+/// client keeps this process running.
 #[derive(Debug)]
 pub(super) struct Network {
     flags: SessionFlags,
-    /// The one of the last call, with its connections.
+    /// The platform of the last call, with its connections.
     last: Mutex<Arc<Platform>>,
     terminals: Arc<Terminals>,
 }
 
 impl Network {
-    /// The platform that the flags mean, which has to be known to begin with.
+    /// Opens the platform that the flags select. Fails if there is none at the start.
     pub(super) fn open(flags: SessionFlags, terminals: Arc<Terminals>) -> Result<Self, Failure> {
         let last = Mutex::new(Arc::new(flags.open()?.platform));
         Ok(Self {
@@ -53,14 +53,15 @@ impl Network {
 
 impl Backend for Network {
     fn base_url(&self) -> Arc<str> {
-        // Where none is known any more, the last one is what calls were for.
+        // If no platform is configured any more, the last one is returned, because calls were made
+        // for it.
         let platform = self.platform();
         let platform = platform.unwrap_or_else(|_| Arc::clone(&self.last.lock()));
         platform.address().to_string().into()
     }
 
     fn has_credential(&self, _caller: &Extensions) -> bool {
-        // Where there is none any more, the call says what to do about it.
+        // If the token is missing, the call reports how to get one.
         true
     }
 
@@ -148,7 +149,7 @@ async fn found(
 async fn asked(platform: &Platform, request: Request<Bytes>) -> Response<Bytes> {
     match platform.carry(request).await {
         Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
-            // The challenge of an endpoint: here nobody follows it but a person.
+            // The challenge of the endpoint is replaced: only the user can act on it here.
             let failure = Failure::usage("the platform takes the token of this context no more")
                 .hint("have the person run `svc login`, and call again");
             failed("not_signed_in", &failure)
@@ -158,8 +159,8 @@ async fn asked(platform: &Platform, request: Request<Bytes>) -> Response<Bytes> 
     }
 }
 
-/// The engine of the context, where its project is the one that is meant: a token that may not
-/// look at projects lists what is live in its own.
+/// The engine of the context, if its project is the requested one. This allows a token without
+/// access to projects to list live objects of its own project.
 fn selected(context: Option<&Context>, project: &ProjectName) -> Option<HostPort> {
     let context = context?;
     let selected = context.project.as_ref()?;
@@ -171,7 +172,7 @@ fn selected(context: Option<&Context>, project: &ProjectName) -> Option<HostPort
     engine.parse().ok()
 }
 
-/// The engine of a project as the platform tells it, or the platform's refusal.
+/// The engine of a project as reported by the platform, or the platform's refusal.
 async fn told(platform: &Platform, project: &ProjectName) -> Result<HostPort, Response<Bytes>> {
     let path = match project {
         ProjectName::Id(id) => projects::GET.path.replace("{project_id}", id),
@@ -198,7 +199,7 @@ async fn told(platform: &Platform, project: &ProjectName) -> Result<HostPort, Re
     HostPort::new(&host, project.engine_port).map_err(|_| no_project())
 }
 
-/// What never reached the platform, as an answer.
+/// A response for a request that never reached the platform.
 fn failed(code: &str, failure: &Failure) -> Response<Bytes> {
     let problem = json!({"code": code, "detail": failure.to_string()});
     let mut response = Response::new(Bytes::from(problem.to_string()));

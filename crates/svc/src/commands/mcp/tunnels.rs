@@ -1,4 +1,4 @@
-//! Tunnels to ports of this machine, opened and closed by a model.
+//! Tunnels to local ports that an AI model opens and closes.
 
 use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use types::permission::Permission;
 
 use crate::{connection::Connection, failure::chain};
 
-/// The tunnels of this process. Nothing is asked of an engine before the first one.
+/// The tunnels of this process. No engine is contacted before the first one.
 pub(super) struct Tunnels {
     connection: Connection,
     state: Mutex<State>,
@@ -24,10 +24,10 @@ pub(super) struct Tunnels {
 
 #[derive(Default)]
 struct State {
-    /// The agent of the next tunnel. Those before it live as long as their tunnels.
+    /// The agent for the next tunnel. Earlier agents live as long as their tunnels.
     agent: Option<(Config, Agent)>,
     open: BTreeMap<String, Open>,
-    /// How many there were.
+    /// Number of tunnels that were ever opened.
     count: u64,
 }
 
@@ -82,16 +82,16 @@ impl Tunnels {
         }
     }
 
-    /// Ends all of them, and gives what runs through them a moment.
+    /// Closes all tunnels, and gives their streams a short time to finish.
     pub(super) async fn end(&self) {
         let mut state = self.state.lock().await;
         let open = mem::take(&mut state.open);
         let agent = state.agent.take();
         drop(state);
         if let Some((_config, agent)) = agent {
-            agent.close(LEAVE).await;
+            agent.close(CLOSE_TIMEOUT).await;
         }
-        // Those of agents before it.
+        // Tunnels of earlier agents.
         for open in open.values() {
             open.stop.cancel();
         }
@@ -111,7 +111,7 @@ impl Tunnels {
         properties.name.clone_from(&wanted.name);
         properties.token_auth = wanted.token_auth;
         let (id, mut status) = self.open(&wanted, properties, target).await?;
-        let seen = timeout(SOON, async {
+        let seen = timeout(OPEN_TIMEOUT, async {
             status
                 .wait_for(|status| matches!(status, Status::Online(_) | Status::Closed(_)))
                 .await
@@ -145,17 +145,17 @@ impl Tunnels {
         target: Target,
     ) -> Result<(String, watch::Receiver<Status>), String> {
         let mut state = self.state.lock().await;
-        // What the engine ended takes no place.
+        // Tunnels that the engine closed do not count towards the limit.
         state.open.retain(|_, open| !open.task.is_finished());
-        if state.open.len() >= MOST {
-            return Err(format!("there are {MOST} tunnels; stop one first"));
+        if state.open.len() >= MAX_TUNNELS {
+            return Err(format!("there are {MAX_TUNNELS} tunnels; stop one first"));
         }
-        // Read anew: since the last tunnel there may have been a `svc login`.
+        // Read again, because a `svc login` may have changed it since the last tunnel.
         let config = self.connection.resolve();
         let config = config.map_err(|failure| failure.to_string())?;
         let kept = state.agent.take().filter(|(before, agent)| {
             let is_over = matches!(*agent.status().borrow(), AgentStatus::Ended(_));
-            !is_over && leads_where(before, &config)
+            !is_over && is_same_target(before, &config)
         });
         let agent = match kept {
             Some((_before, agent)) => agent,
@@ -195,8 +195,8 @@ impl Tunnels {
         let open = self.state.lock().await.open.remove(id);
         let open = open.ok_or("id: there is no such tunnel; svc_local_tunnel_list names them")?;
         open.stop.cancel();
-        // An engine that is away learns of it when the agent comes back.
-        drop(timeout(LEAVE, open.task).await);
+        // If the engine is unreachable, it is notified when the agent reconnects.
+        drop(timeout(CLOSE_TIMEOUT, open.task).await);
         Ok(json!({"stopped": id}))
     }
 }
@@ -213,8 +213,8 @@ impl Open {
     }
 }
 
-/// Whether both name the same engine, trusted by the same certificates, and the same token.
-fn leads_where(one: &Config, other: &Config) -> bool {
+/// True if both use the same engine, the same CA certificates and the same token.
+fn is_same_target(one: &Config, other: &Config) -> bool {
     (&one.engine, &one.tokens, &one.trust) == (&other.engine, &other.tokens, &other.trust)
 }
 
@@ -226,7 +226,7 @@ fn ended(closed: &Closed) -> String {
     }
 }
 
-/// The tunnels as tools.
+/// The tunnels as MCP tools.
 pub(super) struct TunnelTools(pub(super) Arc<Tunnels>);
 
 impl Local for TunnelTools {
@@ -333,18 +333,18 @@ fn tools() -> Vec<LocalTool> {
     ]
 }
 
-/// More than a person keeps in mind, less than an engine minds.
-const MOST: usize = 16;
-/// An engine that is there answers sooner; a model waits no longer.
-const SOON: Duration = Duration::from_secs(20);
-/// For what runs through a tunnel that ends.
-const LEAVE: Duration = Duration::from_secs(5);
+/// More than a user can keep track of, and a small load for an engine.
+const MAX_TUNNELS: usize = 16;
+/// A reachable engine responds sooner, and a model should not wait longer.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time for open streams of a tunnel that closes.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// MC-3: each tool of this machine with title, hints, schemas and security scheme.
+    /// MC-3: each local tool has a title, hints, schemas and a security scheme.
     #[test]
     fn mc_3_every_local_tool_is_described() {
         for tool in tools() {

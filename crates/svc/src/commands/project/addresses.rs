@@ -10,14 +10,14 @@ use crate::{
     output::Format,
 };
 
-/// What can be done with reserved TCP addresses.
+/// The subcommands of `svc project addresses`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the reserved TCP addresses of a project
     List(OnProject),
-    /// Reserve one more; the platform picks the port
+    /// Reserve one more address; the platform picks the port
     Reserve(OnProject),
-    /// Give one back
+    /// Release a reserved address
     Release(ReleaseArgs),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct ReleaseArgs {
     on: OnProject,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(super) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List(on) => list(on).await,

@@ -1,8 +1,8 @@
 //! `svc project create`: preview, confirm, create (CP-4g).
 //!
-//! Nothing is created that was not seen: a person answers a question under the billing impact, a
-//! program repeats the fingerprint that stands for it. There is no flag that says yes to whatever
-//! it may cost.
+//! A creation always needs the confirmation of a concrete offer. A user confirms a question below
+//! the billing impact, and a script repeats the fingerprint of the offer. No flag confirms an
+//! unknown price.
 
 use api::control::{
     plans::{PLAN_CONFIGURATION, Plan, PlanConfiguration, Provider},
@@ -27,15 +27,15 @@ use crate::{
   svc project create --preview --output json        what a program looks at first
   svc project create staging --plan basic --confirm <creationFingerprint>")]
 pub(crate) struct CreateArgs {
-    /// The name
+    /// Name of the project
     #[arg(required_unless_present = "preview")]
     name: Option<String>,
 
-    /// The plan; without it, the recommended or the first one that is available
+    /// Plan. Default: the recommended or the first available one
     #[arg(long, value_parser = plan)]
     plan: Option<Plan>,
 
-    /// Where it stands; without it, the recommended or the only region of the plan
+    /// Region. Default: the recommended or the only region of the plan
     #[arg(long, value_name = "PROVIDER/REGION", value_parser = region)]
     region: Option<(Provider, String)>,
 
@@ -43,20 +43,20 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "WORKSPACE")]
     workspace: Option<String>,
 
-    /// Only show what could be created, and what it would cost
+    /// Only show the available plans and their prices
     #[arg(long, conflicts_with = "confirm")]
     preview: bool,
 
-    /// Create without asking what a preview with this fingerprint showed
-    // One in 64 fingerprints begins with a dash.
+    /// Create without a question, if the offer still has this fingerprint
+    // One in 64 fingerprints starts with a dash.
     #[arg(long, value_name = "FINGERPRINT", allow_hyphen_values = true)]
     confirm: Option<String>,
 
-    /// Refused: see --confirm
+    /// Rejected: see --confirm
     #[arg(long, short = 'y', hide = true)]
     yes: bool,
 
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -64,7 +64,7 @@ pub(crate) struct CreateArgs {
     flags: SessionFlags,
 }
 
-/// Shows the impact, has it confirmed, creates.
+/// Shows the impact, asks for confirmation and creates the project.
 pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
     if args.yes {
         return Err(Failure::usage("--yes would confirm a cost that nobody saw")
@@ -80,7 +80,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
         };
     }
     let name = args.name.as_deref().unwrap_or_default();
-    // One key for what the person wants once, however often the network makes us ask.
+    // One idempotency key for the whole command, so that retries do not create a second project.
     let key = random::hex::<KEY_BYTES>()?;
     let mut confirmed = args.confirm.clone();
     for _ in 0..MAX_PREVIEWS {
@@ -132,7 +132,8 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
         };
         match order(&session, &workspace, &body).await {
             Ok(project) => return super::show(args.output, &project),
-            // CP-4b: what was confirmed is no longer so; it is shown and asked again.
+            // CP-4b: the confirmed offer is outdated. The current one is shown, and the question is
+            // asked again.
             Err(error) if error.refusal("creation_preview_stale").is_some() => {
                 preview = look(&session, &workspace).await?;
             }
@@ -159,7 +160,7 @@ async fn order(
     call.repeatable().answer().await
 }
 
-/// CP-4d: what needs a hosted page is finished there; its address is the data of this answer.
+/// CP-4d: some steps must be completed on a hosted page. The response contains its address.
 fn hosted(error: PlatformError, format: Format) -> Result<(), Failure> {
     let Some(url) = error
         .refusal("payment_required")
@@ -198,7 +199,7 @@ fn region(text: &str) -> Result<(Provider, String), String> {
     Ok((provider, region.to_owned()))
 }
 
-/// 128 bits: nobody draws the same twice.
+/// 128 bits: collisions are practically impossible.
 const KEY_BYTES: usize = 16;
-/// A person who confirms this often in vain is told so.
+/// Limit of confirmations that fail because the offer changed.
 const MAX_PREVIEWS: usize = 5;

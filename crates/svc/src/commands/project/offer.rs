@@ -1,4 +1,4 @@
-//! What is offered, in words, and whether it was confirmed (CP-4g). No IO.
+//! The offered plans as text, and the check of their confirmation (CP-4g). No I/O.
 
 use std::fmt::Write as _;
 
@@ -8,34 +8,34 @@ use api::control::plans::{
 
 use crate::failure::{Code, Failure};
 
-/// A plan in a region: what a creation would confirm.
+/// A plan in a region, which a creation would confirm.
 #[derive(Debug)]
 pub(super) struct Choice<'a> {
-    /// The plan as it was offered.
+    /// The offered plan.
     pub(super) option: &'a PlanOption,
-    /// Whose machines.
+    /// The cloud provider.
     pub(super) provider: Provider,
-    /// Where.
+    /// The region.
     pub(super) region: &'a str,
 }
 
-/// What comes before a creation.
+/// The next step towards a creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// What is offered now was confirmed.
+    /// The current offer was confirmed.
     Create,
-    /// It has to be shown to the person at the terminal, who decides.
+    /// The user at the terminal must see the offer and decide.
     Ask {
-        /// Another offer was confirmed before.
+        /// True if a different offer was confirmed before.
         changed: bool,
     },
-    /// Another offer was confirmed, and nobody can be asked.
+    /// A different offer was confirmed, and there is no terminal to ask at.
     Stale,
-    /// Nothing was confirmed, and nobody can be asked.
+    /// No offer was confirmed, and there is no terminal to ask at.
     Unconfirmed,
 }
 
-/// CP-4g: only an offer whose own fingerprint was confirmed is created.
+/// CP-4g: an offer is only created if its own fingerprint was confirmed.
 pub(super) fn next_step(offered: &str, confirmed: Option<&str>, can_ask: bool) -> Step {
     match (confirmed, can_ask) {
         (Some(confirmed), _) if confirmed == offered => Step::Create,
@@ -48,8 +48,8 @@ pub(super) fn next_step(offered: &str, confirmed: Option<&str>, can_ask: bool) -
 }
 
 impl<'a> Choice<'a> {
-    /// The choice that was asked for; what was left open is what the platform recommends, else
-    /// the first or only one.
+    /// The requested choice. Missing parts default to the platform's recommendation, or else to the
+    /// first or only option.
     pub(super) fn of(
         preview: &'a PlanConfiguration,
         plan: Option<Plan>,
@@ -111,7 +111,7 @@ impl<'a> Choice<'a> {
         })
     }
 
-    /// What is about to be confirmed, for people.
+    /// Describes the offer that is about to be confirmed.
     pub(super) fn describe(&self, name: Option<&str>) -> String {
         let mut text = String::new();
         if let Some(name) = name {
@@ -127,7 +127,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// Everything that is offered, for people.
+/// Describes all offers.
 pub(super) fn describe_all(preview: &PlanConfiguration) -> String {
     let mut text = String::new();
     for option in &preview.plans {
@@ -199,7 +199,7 @@ fn price(impact: &BillingImpact) -> String {
     text
 }
 
-/// An amount with the decimals that its currency has (ISO 4217).
+/// Formats an amount with the decimals of its currency (ISO 4217).
 pub(super) fn amount(minor: i64, currency: Currency) -> String {
     let sign = if minor < 0 { "-" } else { "" };
     let minor = minor.unsigned_abs();
@@ -213,7 +213,8 @@ pub(super) fn amount(minor: i64, currency: Currency) -> String {
 }
 
 fn line(text: &mut String, name: &str, value: &str) {
-    // Writing into a string does not fail; and what others named moves no cursor.
+    // Writing to a string cannot fail. Control characters in foreign text could move the cursor, so
+    // they are removed.
     let value: String = value.chars().filter(|c| !c.is_control()).collect();
     let _written = writeln!(text, "  {name:<12}{value}");
 }
@@ -264,7 +265,7 @@ mod tests {
         .unwrap()
     }
 
-    /// CP-4g: without a confirmation of this very offer nothing is created.
+    /// CP-4g: without a confirmation of exactly this offer nothing is created.
     #[test]
     fn cp_4g_only_what_was_confirmed_is_created() {
         for can_ask in [false, true] {
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(next_step("new", Some(""), false), Step::Stale);
     }
 
-    /// CP-4g: plan, price, impact and action are all said.
+    /// CP-4g: plan, price, impact and action are all shown.
     #[test]
     fn cp_4g_the_impact_is_shown_in_words() {
         let preview = preview(1900);
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_recommended_or_asked_for() {
+    fn missing_choices_are_recommended_or_required() {
         let preview = preview(1900);
         let choice = Choice::of(&preview, None, None).unwrap();
         assert_eq!(

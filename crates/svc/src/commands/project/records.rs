@@ -1,4 +1,4 @@
-//! `svc project plan`, `usage`, `logs`, `events`: what a project is on and what happened in it.
+//! `svc project plan`, `usage`, `logs` and `events`: the plan of a project and its records.
 
 use api::control::records::{
     EVENTS, EventList, LOGS, LogList, PLAN, ProjectPlan, StoredEvent, TURN_USAGE, TurnUsage, USAGE,
@@ -21,7 +21,7 @@ pub(crate) struct PlanArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project usage --timeline 1w")]
 pub(crate) struct UsageArgs {
-    /// What TURN relays carried, instead of tunnels
+    /// Show the traffic of TURN relays instead of tunnels
     #[arg(long)]
     turn: bool,
 
@@ -36,15 +36,15 @@ pub(crate) struct UsageArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project logs --timeline 1h --outcome denied")]
 pub(crate) struct LogsArgs {
-    /// How the stream ended
+    /// Result of the stream
     #[arg(long, value_parser = ["connected", "failed", "denied"])]
     outcome: Option<String>,
 
-    /// Streams of this tunnel alone
+    /// Only streams of this tunnel
     #[arg(long, value_name = "ID")]
     tunnel: Option<String>,
 
-    /// Only those whose host, path or address has this in it
+    /// Only streams whose host, path or address contains this text
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
 
@@ -59,7 +59,7 @@ pub(crate) struct LogsArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project events --type tunnel.created")]
 pub(crate) struct EventsArgs {
-    /// Events of this type alone
+    /// Only events of this type
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
@@ -70,42 +70,42 @@ pub(crate) struct EventsArgs {
     on: OnProject,
 }
 
-/// A range of time.
+/// A time range.
 #[derive(Debug, Args)]
 struct Range {
-    /// A range that ends now; without any range, 24h
+    /// Length of a range that ends now. Default: 24h
     #[arg(long, value_parser = ["30m", "1h", "12h", "24h", "3d", "1w", "30d"],
         conflicts_with_all = ["start", "end"])]
     timeline: Option<String>,
 
-    /// Beginning of the range (RFC 3339)
+    /// Start of the range (RFC 3339)
     #[arg(long, value_name = "TIME")]
     start: Option<String>,
 
-    /// End of the range, not in it
+    /// End of the range, exclusive
     #[arg(long, value_name = "TIME")]
     end: Option<String>,
 }
 
-/// A part of a list of events.
+/// Pagination of a list of events.
 #[derive(Debug, Args)]
 struct List {
     #[command(flatten)]
     range: Range,
 
-    /// Only what came after the event with this id
+    /// Only events after the event with this id
     #[arg(long, value_name = "ID")]
     after: Option<String>,
 
-    /// The direction in time; without it newest first
+    /// Time order. Default: newest first
     #[arg(long, value_parser = ["asc", "desc"])]
     order: Option<String>,
 
-    /// The page, from 1
+    /// Page number, starting at 1
     #[arg(long, value_name = "N")]
     page: Option<u32>,
 
-    /// Items of a page, up to 100
+    /// Items per page, up to 100
     #[arg(long, value_name = "N")]
     page_size: Option<u32>,
 }

@@ -25,7 +25,7 @@ pub(crate) struct SettingsArgs {
     on: OnProject,
 }
 
-/// What can be done with the policy; without a command it is shown.
+/// The subcommands. Without one, the policy is shown.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show the policy
@@ -34,7 +34,7 @@ enum Command {
     #[command(after_help = "Example:
   svc project settings set publicAccessPolicy=auth-required trustedIps=192.0.2.0/24")]
     Set(SetArgs),
-    /// Set the policy back to its defaults
+    /// Reset the policy to its defaults
     Reset(OnProject),
 }
 
@@ -43,7 +43,7 @@ enum Command {
 struct SetArgs {
     /// `publicAccessPolicy` (allowed, auth-required, forbidden), `publishedTcpEnabled` (true,
     /// false), `trustedIps` (a,b), `geoIp` (allow:CH,AT or deny:AQ), `minTlsVersion` (tls1.2,
-    /// tls1.3). A key without a value goes back to its default
+    /// tls1.3). A key without a value is reset to its default
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = pair)]
     changes: Vec<(String, Value)>,
 
@@ -51,7 +51,7 @@ struct SetArgs {
     on: OnProject,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(super) async fn run(args: SettingsArgs) -> Result<(), Failure> {
     match args.command {
         None => get(args.on).await,
@@ -103,7 +103,7 @@ fn show(format: Format, settings: &ProjectSettings) -> Result<(), Failure> {
     output::record(&KEYS.map(|key| (key, text(key))))
 }
 
-/// One `key=value`, as JSON.
+/// Parses one `key=value` into JSON.
 fn pair(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text
         .split_once('=')
@@ -143,7 +143,7 @@ fn patch(changes: Vec<(String, Value)>) -> Result<ProjectSettingsPatch, Failure>
     })
 }
 
-/// Every setting, as the API calls it.
+/// Every setting, by its name in the API.
 const KEYS: [&str; 5] = [
     "publicAccessPolicy",
     "publishedTcpEnabled",
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_become_the_change_that_the_api_takes() {
+    fn pairs_are_converted_to_an_api_change() {
         let changes = [
             "publicAccessPolicy=auth-required",
             "publishedTcpEnabled=false",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_is_refused_by_name() {
+    fn unknown_settings_are_refused_by_name() {
         assert!(
             pair("publicAccess=allowed")
                 .unwrap_err()

@@ -1,4 +1,4 @@
-//! `svc project webhooks`: endpoints that are told of events, and what became of each delivery.
+//! `svc project webhooks`: endpoints that receive events, and their deliveries.
 
 use api::control::webhooks::{
     CREATE, CreateWebhook, DELETE, GET, GET_DELIVERY, LIST, LIST_DELIVERIES, RETRY_DELIVERY,
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{OnProject, confirm_deletion, more};
 use crate::{failure::Failure, output, output::Format, platform::Session, time};
 
-/// What can be done with webhooks.
+/// The subcommands of `svc project webhooks`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the webhooks of a project
@@ -24,15 +24,15 @@ pub(crate) enum Command {
     Create(CreateArgs),
     /// Change a webhook, enable or disable it
     Update(UpdateArgs),
-    /// Replace the signing secret; the old one signs too for a while
+    /// Replace the signing secret; the old one stays valid for a while
     Rotate(RotateArgs),
     /// Remove a webhook
     Delete(DeleteArgs),
-    /// List what was sent to a webhook, newest first
+    /// List the deliveries to a webhook, newest first
     Deliveries(DeliveriesArgs),
     /// Show a delivery with its attempts
     Delivery(DeliveryArgs),
-    /// Try a delivery again that failed or was canceled
+    /// Retry a delivery that failed or was canceled
     Retry(DeliveryArgs),
 }
 
@@ -40,11 +40,11 @@ pub(crate) enum Command {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project webhooks list --status disabled")]
 pub(crate) struct ListArgs {
-    /// Only those whose name or address has this in it
+    /// Only webhooks whose name or address contains this text
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
 
-    /// Only those with this status
+    /// Only webhooks with this status
     #[arg(long, value_parser = ["enabled", "disabled"])]
     status: Option<String>,
 
@@ -55,14 +55,14 @@ pub(crate) struct ListArgs {
     on: OnProject,
 }
 
-/// Which page of a list.
+/// Pagination of a list.
 #[derive(Debug, Args)]
 struct Pages {
-    /// The page, from 1
+    /// Page number, starting at 1
     #[arg(long, value_name = "N")]
     page: Option<u32>,
 
-    /// Items of a page, up to 100
+    /// Items per page, up to 100
     #[arg(long, value_name = "N")]
     page_size: Option<u32>,
 }
@@ -70,7 +70,7 @@ struct Pages {
 /// The flags of `svc project webhooks get`.
 #[derive(Debug, Parser)]
 pub(crate) struct GetArgs {
-    /// The webhook's id
+    /// Id of the webhook
     webhook: String,
 
     #[command(flatten)]
@@ -82,19 +82,19 @@ pub(crate) struct GetArgs {
 #[command(after_help = "Example:
   svc project webhooks create chat --url https://chat.example.com/in --event tunnel.created")]
 pub(crate) struct CreateArgs {
-    /// What it is called
+    /// Name of the webhook
     name: String,
 
-    /// Where events go: an https address
+    /// Receiver of the events: an https address
     #[arg(long)]
     url: String,
 
-    /// A type of event that it gets (repeatable): client.created, client.deleted, tunnel.created,
-    /// tunnel.deleted. Without any, all of them
+    /// Event type to deliver (repeatable): client.created, client.deleted, tunnel.created,
+    /// tunnel.deleted. Default: all of them
     #[arg(long = "event", value_name = "TYPE", value_parser = event)]
     events: Vec<WebhookEventType>,
 
-    /// What there is to say about it
+    /// Description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
@@ -106,26 +106,26 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project webhooks update whk_… --status enabled")]
 pub(crate) struct UpdateArgs {
-    /// The webhook's id
+    /// Id of the webhook
     webhook: String,
 
-    /// Another name
+    /// New name
     #[arg(long)]
     name: Option<String>,
 
-    /// Another address
+    /// New address
     #[arg(long)]
     url: Option<String>,
 
-    /// The types of events that it gets from now on (repeatable)
+    /// Event types to deliver from now on (repeatable)
     #[arg(long = "event", value_name = "TYPE", value_parser = event)]
     events: Vec<WebhookEventType>,
 
-    /// Another description; empty: none
+    /// New description; an empty one removes it
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// Whether it gets events: enabled or disabled. What waits is canceled when it is disabled
+    /// New status: enabled or disabled. Disabling cancels pending deliveries
     #[arg(long, value_parser = status)]
     status: Option<WebhookStatus>,
 
@@ -137,10 +137,10 @@ pub(crate) struct UpdateArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project webhooks rotate whk_… --overlap 1h")]
 pub(crate) struct RotateArgs {
-    /// The webhook's id
+    /// Id of the webhook
     webhook: String,
 
-    /// The time that the old secret signs too; a day without it, a week at most
+    /// Time that the old secret also signs. Default: one day; at most one week
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     overlap: Option<std::time::Duration>,
 
@@ -152,10 +152,10 @@ pub(crate) struct RotateArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project webhooks delete whk_… --yes")]
 pub(crate) struct DeleteArgs {
-    /// The webhook's id
+    /// Id of the webhook
     webhook: String,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
@@ -167,10 +167,10 @@ pub(crate) struct DeleteArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project webhooks deliveries whk_… --status failed")]
 pub(crate) struct DeliveriesArgs {
-    /// The webhook's id
+    /// Id of the webhook
     webhook: String,
 
-    /// Only those with this status
+    /// Only deliveries with this status
     #[arg(long, value_parser = ["pending", "delivering", "retrying", "succeeded", "failed", "canceled"])]
     status: Option<String>,
 
@@ -181,20 +181,20 @@ pub(crate) struct DeliveriesArgs {
     on: OnProject,
 }
 
-/// A delivery that is named.
+/// A named delivery.
 #[derive(Debug, Parser)]
 pub(crate) struct DeliveryArgs {
-    /// The webhook's id
+    /// Id of the webhook
     webhook: String,
 
-    /// The delivery's id
+    /// Id of the delivery
     delivery: String,
 
     #[command(flatten)]
     on: OnProject,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(super) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List(args) => list(args).await,
@@ -360,7 +360,7 @@ fn show(format: Format, webhook: &Webhook) -> Result<(), Failure> {
     }
 }
 
-/// The secret is a field of its own, and is told to be kept.
+/// The secret is a separate field, with a note to store it.
 fn show_secret(format: Format, made: &WebhookWithSecret) -> Result<(), Failure> {
     if format == Format::Json {
         return output::json(made);
@@ -420,7 +420,7 @@ fn show_delivery(format: Format, delivery: &WebhookDelivery) -> Result<(), Failu
     output::record(&fields)
 }
 
-/// An enum as the API writes it.
+/// An enum value as the API writes it.
 fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,

@@ -1,4 +1,4 @@
-//! The agents and tunnels that run, brought in line with what is wanted.
+//! The running agents and tunnels, and their update to the desired state.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,25 +20,25 @@ use super::{
 };
 use crate::{failure::Failure, signals::DRAIN};
 
-/// What runs. Its owner applies what is wanted, and hears what happens.
+/// All running agents. The owner applies the desired state and receives their reports.
 pub(super) struct AgentSet {
     runtimes: Vec<Handle>,
     shutdown: Shutdown,
     told: mpsc::Sender<TunnelReport>,
     agents: BTreeMap<EngineName, AgentHandle>,
     tunnels: BTreeMap<String, TunnelTask>,
-    /// Host names that engines drew, by the tunnel's key, also of tunnels that are not there now.
+    /// Host names that engines assigned, by tunnel key. Includes tunnels that are currently absent.
     addresses: BTreeMap<String, String>,
-    /// Agents that let their streams finish.
+    /// Closed agents whose streams still finish.
     leaving: JoinSet<()>,
     tasks: JoinSet<()>,
     numbers: u64,
 }
 
-/// An engine: one of the further ones, or the one at the top.
+/// Name of an additional engine, or `None` for the top-level one.
 pub(super) type EngineName = Option<String>;
 
-/// An agent of one engine.
+/// The agent of one engine.
 struct AgentHandle {
     config: Config,
     on: AgentTunnel,
@@ -51,20 +51,20 @@ struct TunnelTask {
     state: State,
 }
 
-/// Where a tunnel stands, as far as the whole is concerned.
+/// State of a tunnel as counted for the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The engine has not answered yet.
     Pending,
-    /// Visitors reach it.
+    /// Visitors can reach it.
     Online,
-    /// It was online and is being brought back.
+    /// It was online and is being restored.
     Away,
-    /// The engine refused it.
+    /// The engine rejected it.
     Over,
 }
 
-/// What became of what was wanted: keys of tunnels.
+/// Result of applying a configuration, as keys of tunnels.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct AppliedChanges {
     pub(super) added: Vec<String>,
@@ -74,14 +74,14 @@ pub(super) struct AppliedChanges {
 }
 
 impl AppliedChanges {
-    /// Whether everything stayed as it was.
+    /// True if nothing changed.
     pub(super) fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
 }
 
 impl AgentSet {
-    /// Nothing runs yet. Streams will live on `runtimes`.
+    /// An empty set. Its streams will run on `runtimes`.
     pub(super) fn new(
         runtimes: Vec<Handle>,
         shutdown: Shutdown,
@@ -100,12 +100,13 @@ impl AgentSet {
         }
     }
 
-    /// Makes what runs what is wanted. With `again`, what was refused is asked for once more.
+    /// Updates the running tunnels to the desired ones. With `again`, rejected tunnels are
+    /// requested once more.
     ///
-    /// Tunnels whose engine is not among `configs` are left out by the caller.
+    /// The caller leaves out tunnels whose engine is not among `configs`.
     ///
     /// # Errors
-    /// An agent cannot be started. Nothing was changed then.
+    /// An agent cannot be started. In that case nothing was changed.
     pub(super) fn apply(
         &mut self,
         configs: &BTreeMap<EngineName, Config>,
@@ -147,7 +148,7 @@ impl AgentSet {
         Ok(applied)
     }
 
-    /// Starts the agents that are new or changed, and gives back those that they stand in for.
+    /// Starts the new and changed agents, and returns the agents that they replace.
     fn start_agents(
         &mut self,
         configs: &BTreeMap<EngineName, Config>,
@@ -232,7 +233,7 @@ impl AgentSet {
         Some(Change::Changed)
     }
 
-    /// Closes an agent when no tunnel is on it any more; what it has accepted may finish.
+    /// Closes an agent that has no tunnels any more. Its accepted streams may finish.
     fn leave(&mut self, crew: AgentHandle) {
         let shutdown = self.shutdown.clone();
         let AgentHandle { on, mut in_use, .. } = crew;
@@ -241,13 +242,13 @@ impl AgentSet {
         self.leaving.spawn(async move {
             let _none: Option<Infallible> = in_use.recv().await;
             tokio::select! {
-                _drained = agent.close(LEAVE) => {}
+                _drained = agent.close(REPLACED_AGENT_DRAIN) => {}
                 () = shutdown.drain().cancelled() => close(&agent, &shutdown).await,
             }
         });
     }
 
-    /// Notes where a tunnel stands; whether it is still wanted.
+    /// Stores the status of a tunnel. Returns true if the tunnel is still wanted.
     pub(super) fn note(&mut self, key: &str, status: &Status) -> bool {
         let Some(held) = self.tunnels.get_mut(key) else {
             return false;
@@ -273,27 +274,27 @@ impl AgentSet {
         true
     }
 
-    /// The port on which a tunnel's engine is reached.
+    /// Port of a tunnel's engine.
     pub(super) fn engine_port(&self, key: &str) -> u16 {
         let held = self.tunnels.get(key);
         let crew = held.and_then(|held| self.agents.get(&held.order.borrow().wanted.engine));
         crew.map_or(443, |crew| crew.config.engine.port())
     }
 
-    /// How many tunnels stand in each state.
+    /// Number of tunnels in a state.
     pub(super) fn count(&self, state: State) -> usize {
         let states = self.tunnels.values().map(|held| held.state);
         states.filter(|found| *found == state).count()
     }
 
-    /// Why no agent can go on: all of them were refused. `None` while one runs, or there is none.
+    /// The refusal if all agents were refused. `None` while one runs, or if there are none.
     pub(super) fn refused(&self) -> Option<Refusal> {
         let mut refusals = self.agents.values().map(AgentHandle::refusal);
         let first = refusals.next()??;
         refusals.all(|refusal| refusal.is_some()).then_some(first)
     }
 
-    /// Leaves all engines; what was accepted may finish until the deadline of the stop.
+    /// Closes all agents. Accepted streams may finish until the deadline.
     pub(super) fn stop(&mut self) -> JoinSet<()> {
         let mut closing = std::mem::take(&mut self.leaving);
         for crew in self.agents.values() {
@@ -304,7 +305,7 @@ impl AgentSet {
     }
 }
 
-/// Closes an agent within the two steps of a stop.
+/// Closes an agent in the two steps of a shutdown.
 async fn close(agent: &Agent, shutdown: &Shutdown) {
     tokio::select! {
         _drained = agent.close(DRAIN) => {}
@@ -312,7 +313,8 @@ async fn close(agent: &Agent, shutdown: &Shutdown) {
     }
 }
 
-/// Tells when the engine refuses the agent, which may have no tunnel that would tell it.
+/// Reports when the engine refuses the agent. Its tunnels cannot report it, because it may have
+/// none.
 async fn tell_refusal(
     engine: EngineName,
     mut status: watch::Receiver<AgentStatus>,
@@ -325,7 +327,7 @@ async fn tell_refusal(
     let Ok(AgentStatus::Ended(Some(refusal))) = ended else {
         return;
     };
-    // An error is the end of the process.
+    // Sending fails only when the process ends.
     drop(told.send(TunnelReport::Refused { engine, refusal }).await);
 }
 
@@ -335,7 +337,7 @@ enum Change {
 }
 
 impl AgentHandle {
-    /// Why the agent is over.
+    /// The refusal that ended the agent.
     fn refusal(&self) -> Option<Refusal> {
         match &*self.on.agent.status().borrow() {
             AgentStatus::Ended(refusal) => refusal.clone(),
@@ -344,7 +346,7 @@ impl AgentHandle {
     }
 }
 
-/// Whether an agent of the one configuration is one of the other.
+/// True if both configurations can use the same agent.
 fn is_same(one: &Config, other: &Config) -> bool {
     one.engine == other.engine
         && one.tokens == other.tokens
@@ -353,7 +355,7 @@ fn is_same(one: &Config, other: &Config) -> bool {
         && one.heartbeat == other.heartbeat
 }
 
-/// Whether the engine draws its host name, and visitors find it by that.
+/// True if the engine assigns the host name, which visitors then use.
 fn keeps_address(wanted: &DesiredTunnel) -> bool {
     let asked = &wanted.properties;
     asked.hostname.is_none()
@@ -361,9 +363,9 @@ fn keeps_address(wanted: &DesiredTunnel) -> bool {
         && asked.protocol != Some(Protocol::Tcp)
 }
 
-/// How long streams may go on at an agent that another one stands in for: nobody waits for them,
-/// and an hour is longer than most live.
-const LEAVE: Duration = Duration::from_hours(1);
+/// Time for the remaining streams of a replaced agent. Nothing waits for them, and few streams last
+/// longer than an hour.
+const REPLACED_AGENT_DRAIN: Duration = Duration::from_hours(1);
 
-/// More than one agent has tunnels; each is a name.
+/// More tunnels than one agent can have. Each entry is one name.
 const MAX_ADDRESSES: usize = 4096;

@@ -1,7 +1,7 @@
-//! Containers that ask for tunnels by their labels.
+//! Tunnels that containers request with their labels.
 //!
-//! What an event says is only that a container has to be looked at: what is wanted follows from
-//! what the engine's list and its answers say now. So events may be lost, doubled or late.
+//! An event only marks a container for inspection. The desired tunnels follow from the current list
+//! and state that the Docker engine reports. Events may therefore be lost, repeated or late.
 
 mod api;
 mod labels;
@@ -26,12 +26,11 @@ use crate::{
     output,
 };
 
-/// The flags about containers.
+/// The flags for containers.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Containers")]
 pub(super) struct DockerFlags {
-    /// Publish the containers that have the label `svc.enable=true`, as their labels say; with a
-    /// file, beside its tunnels
+    /// Also publish the containers with the label `svc.enable=true`, as their other labels describe
     #[arg(
         long,
         value_name = "SOCKET",
@@ -41,24 +40,24 @@ pub(super) struct DockerFlags {
     )]
     docker: Option<String>,
 
-    /// Reach containers at the ports that they publish on this machine, not at their own addresses
+    /// Connect to the ports that containers publish on this machine, instead of their own addresses
     #[arg(long, requires = "docker")]
     docker_host_ports: bool,
 }
 
-/// What containers ask for, as long as this lives.
+/// The tunnels that containers request. Dropping it stops the updates.
 pub(super) struct Docker {
     wanted: watch::Receiver<BTreeMap<String, DesiredTunnel>>,
     _following: AbortOnDropHandle<()>,
 }
 
 impl DockerFlags {
-    /// Whether containers are looked at.
+    /// True if containers are watched.
     pub(super) fn is_on(&self) -> bool {
         self.docker.is_some()
     }
 
-    /// Begins to look at containers, where that is asked for.
+    /// Starts to watch containers, if enabled.
     pub(super) fn start(&self) -> Result<Option<Docker>, Failure> {
         let Some(socket) = &self.docker else {
             return Ok(None);
@@ -85,13 +84,13 @@ impl DockerFlags {
 }
 
 impl Docker {
-    /// What is wanted now.
+    /// The currently desired tunnels.
     pub(super) fn wanted(&mut self) -> BTreeMap<String, DesiredTunnel> {
         self.wanted.borrow_and_update().clone()
     }
 }
 
-/// Returns when containers want something else; never, where none are looked at.
+/// Returns when the desired tunnels change. Never returns if containers are not watched.
 pub(super) async fn changed(docker: Option<&mut Docker>) {
     if let Some(docker) = docker
         && docker.wanted.changed().await.is_ok()
@@ -101,21 +100,21 @@ pub(super) async fn changed(docker: Option<&mut Docker>) {
     std::future::pending::<()>().await;
 }
 
-/// The task that follows the engine.
+/// The task that follows the Docker engine.
 struct Follower {
     api: Api,
     reader: Reader,
-    /// The containers that are of interest, by id.
+    /// The relevant containers, by id.
     containers: BTreeMap<String, ContainerTunnel>,
     told: watch::Sender<BTreeMap<String, DesiredTunnel>>,
 }
 
-/// What the labels of a container say.
+/// The parsed labels of a container.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ContainerTunnel {
-    /// The tunnels by their keys.
+    /// Tunnels by key.
     tunnels: BTreeMap<String, DesiredTunnel>,
-    /// What is wrong with further ones.
+    /// Errors in the labels of rejected tunnels.
     errors: Vec<String>,
 }
 
@@ -137,16 +136,16 @@ impl Follower {
         }
     }
 
-    /// Follows until the engine is gone, or says what nobody understands.
+    /// Follows events until the connection fails or a response is malformed.
     async fn session(&mut self, backoff: &mut Backoff, trouble: &mut Option<String>) -> ApiError {
         let result = async {
-            // Events first: what happens while the list is read is looked at after it.
+            // Subscribes first, so that events during the listing are handled after it.
             let mut events = self.api.events().await?;
             let listed = self.api.labelled().await?;
             let ids: BTreeSet<_> = listed.into_iter().collect();
             self.containers.retain(|id, _| ids.contains(id));
             for id in ids {
-                self.look_at(&id).await?;
+                self.refresh(&id).await?;
             }
             self.publish();
             backoff.reset();
@@ -157,7 +156,7 @@ impl Follower {
                     .container()
                     .filter(|id| event.is_labelled() || self.containers.contains_key(*id));
                 if let Some(id) = known {
-                    self.look_at(id).await?;
+                    self.refresh(id).await?;
                     self.publish();
                 }
             }
@@ -169,8 +168,8 @@ impl Follower {
         }
     }
 
-    /// Brings one container up to date.
-    async fn look_at(&mut self, id: &str) -> Result<(), ApiError> {
+    /// Updates one container.
+    async fn refresh(&mut self, id: &str) -> Result<(), ApiError> {
         let found = match self.api.container(id).await? {
             Some(container) if container.state.running => self.reader.read(&container),
             _ => None,
@@ -209,5 +208,5 @@ impl Follower {
     }
 }
 
-/// Far more than one machine runs.
+/// Far more than run on one machine.
 const MAX_CONTAINERS: usize = 4096;

@@ -1,7 +1,8 @@
-//! The shape of the file: what may be written, before it is checked. The doc of a field is its
-//! description in the JSON Schema and in `docs/agent-configuration.md`.
+//! The format of the file before validation. The doc of a field is its description in the JSON
+//! Schema and in `docs/agent-configuration.md`.
 //!
-//! Values are as loose here as their kinds allow: `plan` judges them, all at once.
+//! The types here accept any value of the right kind. `plan` validates them and reports all errors
+//! together.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -19,18 +20,18 @@ use types::tunnel::{HttpVersion, Protocol, ProxyHeader, TlsMode, TlsVersion, Tun
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "svc run")]
 pub(super) struct AgentFile {
-    /// The version of this form. Required.
+    /// The version of this format. Required.
     #[schemars(extend("const" = 1), example = 1)]
     pub(super) version: Option<u64>,
-    /// The engine of the tunnels that name no other, `host:port`. Flags and the environment stand
-    /// above it, and a context fills in what neither gives.
+    /// The engine of tunnels without their own, `host:port`. Flags and the environment take
+    /// precedence, and a context provides the fallback.
     #[schemars(example = "engine.example.com:443")]
     pub(super) engine: Option<String>,
-    /// The file that holds the token for it, readable by its owner alone. A token itself has no
-    /// place in this file.
+    /// The file with the token for it, readable only by its owner. The token itself cannot be
+    /// written in this file.
     #[schemars(example = "/etc/svc/token")]
     pub(super) token_file: Option<String>,
-    /// The CA that vouches for it (PEM); without it, those of the system.
+    /// CA certificates for its TLS certificate (PEM). Default: those of the system.
     #[schemars(example = "/etc/svc/ca.pem")]
     pub(super) ca_file: Option<String>,
     /// Context to take missing values from.
@@ -39,86 +40,86 @@ pub(super) struct AgentFile {
     /// Labels of this client, shown in lists of clients.
     #[schemars(example = serde_json::json!({"site": "bern"}))]
     pub(super) client_labels: BTreeMap<String, String>,
-    /// The interval of heartbeats, 100ms to 5m; three silent ones, and at least 10 s, are a loss.
-    /// Without this key, 5s.
+    /// The interval of heartbeats, 100ms to 5m. The connection is lost after three missed
+    /// heartbeats, and at least 10 s. Default: 5s.
     #[schemars(example = &"5s")]
     pub(super) heartbeat: Option<String>,
-    /// Bytes that all streams together hold for readers that do not take them, 16777216 to
-    /// 4294967295; beyond it streams of the source end that holds the most, those first whose readers
-    /// have taken nothing for the longest. Without this key, 268435456.
+    /// Maximum number of bytes that all streams together buffer for slow readers, 16777216 to
+    /// 4294967295. Beyond it, streams of the source that buffers the most are closed, starting with
+    /// those whose readers have been idle for the longest time. Default: 268435456.
     #[schemars(example = 134_217_728)]
     pub(super) max_buffered_bytes: Option<u32>,
-    /// Further engines, under names that tunnels use.
+    /// Additional engines, under names that tunnels refer to.
     pub(super) engines: BTreeMap<String, EngineSection>,
-    /// The tunnels, under names of your choice: what they are called in the output, and towards
-    /// the engine unless they have a `name`.
+    /// The tunnels, under names of your choice. The name appears in the output, and is also the
+    /// tunnel's name at the engine unless `name` is set.
     pub(super) tunnels: BTreeMap<String, TunnelSection>,
 }
 
-/// A further engine. It takes nothing from flags and the environment.
+/// An additional engine. Flags and the environment do not apply to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EngineSection {
     /// The engine, `host:port`.
     #[schemars(example = "other.example.com:443")]
     pub(super) engine: Option<String>,
-    /// The file that holds the token for it.
+    /// The file with the token for it.
     #[schemars(example = "/etc/svc/other-token")]
     pub(super) token_file: Option<String>,
-    /// The CA that vouches for it (PEM); without it, those of the system.
+    /// CA certificates for its TLS certificate (PEM). Default: those of the system.
     #[schemars(example = "/etc/svc/other-ca.pem")]
     pub(super) ca_file: Option<String>,
-    /// The context that fills in what is not given.
+    /// Context to take missing values from.
     #[schemars(example = &"other")]
     pub(super) context: Option<String>,
 }
 
-/// A tunnel. What is left out is the engine's choice.
+/// A tunnel. The engine chooses the values that are not set.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TunnelSection {
     /// The service: a port of this machine, `host:port`, `https://host:port` or `unix:/path`.
     /// Required.
     pub(super) target: Option<TargetText>,
-    /// The engine, by its name under `engines`; without this key, the one at the top.
+    /// The engine, by its name under `engines`. Default: the top-level one.
     #[schemars(example = &"other")]
     pub(super) engine: Option<String>,
-    /// Tell the service who visits: begin each connection to it with a PROXY protocol header of
-    /// this version. For tls, tcp and private tunnels; an http service reads X-Forwarded-For.
+    /// Send the visitor's address to the service: start each connection with a PROXY protocol
+    /// header of this version. For tls, tcp and private tunnels; an http service reads
+    /// X-Forwarded-For.
     #[schemars(extend("enum" = ["v1", "v2"]), example = &"v2")]
     pub(super) proxy_protocol: Option<String>,
-    /// The `Host` that requests name at a service that refuses the public one, as development
-    /// servers do: `rewrite` for the target's own, or a host. For services that speak http/1.1
-    /// without TLS.
+    /// The `Host` header for services that reject the public name, such as development servers:
+    /// `rewrite` for the target's own, or a host. For services that use http/1.1 without TLS.
     #[schemars(example = &"rewrite")]
     pub(super) host_header: Option<String>,
-    /// The name in lists; a private tunnel is dialled by it. Without this key, the tunnel's key.
+    /// The name in lists and for dialling a private tunnel. Default: the tunnel's key.
     #[schemars(example = &"web")]
     pub(super) name: Option<String>,
-    /// Whether there is a public address. Without this key there is one; a private tunnel is
-    /// dialled by its name.
+    /// Publish the tunnel with a public address. Default: true. A private tunnel is dialled by its
+    /// name.
     #[schemars(example = false)]
     pub(super) publish: Option<bool>,
-    /// What visitors speak. Without this key a published tunnel is http.
+    /// The protocol of visitors. Default for a published tunnel: http.
     #[schemars(extend("enum" = Protocol::ALL), example = &"http")]
     pub(super) protocol: Option<String>,
-    /// A stream of bytes, or datagrams; follows from the protocol.
+    /// The kind of traffic: bytes or datagrams. Default: derived from the protocol.
     #[serde(rename = "type")]
     #[schemars(extend("enum" = TunnelType::ALL), example = &"bytestream")]
     pub(super) kind: Option<String>,
-    /// The public host name: a label under the engine's own domain, or in full.
+    /// The public host name: a label under the engine's domain, or a full name.
     #[schemars(example = &"web")]
     pub(super) hostname: Option<String>,
-    /// The public port, of a tcp tunnel.
+    /// The public port of a tcp tunnel.
     #[schemars(range(min = 1, max = 65535), example = 20_001)]
     pub(super) port: Option<i64>,
     /// Labels of the tunnel.
     #[schemars(example = serde_json::json!({"team": "shop"}))]
     pub(super) labels: BTreeMap<String, String>,
-    /// What the service speaks.
+    /// The HTTP version of the service.
     #[schemars(extend("enum" = HttpVersion::ALL), example = &"h2c")]
     pub(super) http_version: Option<String>,
-    /// Speak TLS to the service. An `https://` target says so by itself.
+    /// Use TLS to the service. Implied by an `https://` target.
     #[schemars(example = true)]
     pub(super) upstream_tls: Option<bool>,
     /// Visitors need a token.
@@ -133,39 +134,39 @@ pub(super) struct TunnelSection {
     /// Visitors solve a challenge first.
     #[schemars(example = true)]
     pub(super) challenge_mode: Option<bool>,
-    /// Serve the name together with other agents of yours that say so too.
+    /// Share the name with your other agents that also set this.
     #[schemars(example = true)]
     pub(super) share: Option<bool>,
     /// Addresses and networks that may visit.
     #[schemars(example = ["192.0.2.0/24"])]
     pub(super) trusted_ips: Vec<String>,
-    /// Headers of a proxy in front that visitors may send; without being named here they are
+    /// Headers of an upstream proxy that visitors may send. Headers that are not listed are
     /// dropped.
     #[schemars(extend("items" = {"type": "string", "enum": ProxyHeader::ALL}), example = ["x-forwarded-port"])]
     pub(super) pass_headers: Vec<String>,
     /// Countries that may visit.
     #[schemars(example = ["CH"])]
     pub(super) geo_ip: Vec<String>,
-    /// Where TLS ends.
+    /// The side that terminates TLS.
     #[schemars(extend("enum" = TlsMode::ALL), example = &"passthrough")]
     pub(super) tls_mode: Option<String>,
     /// ALPN names offered to visitors.
     #[schemars(example = ["h2", "http/1.1"])]
     pub(super) tls_alpns: Vec<String>,
-    /// Origins of other pages that may change something in people's sessions, or open WebSockets
-    /// with them. For tunnels with `svc_auth` whose pages are at another address.
+    /// Origins of other pages that may send state-changing requests or open WebSockets with a
+    /// signed-in session. For tunnels with `svc_auth` whose pages are at another address.
     #[schemars(example = ["https://app.example.com"])]
     pub(super) allowed_origins: Vec<String>,
-    /// The lowest TLS version of visitors.
+    /// The minimum TLS version of visitors.
     #[schemars(extend("enum" = TlsVersion::ALL), example = "tls1.3")]
     pub(super) tls_min_version: Option<String>,
-    /// Carry visitors of other regions over.
+    /// Accept visitors that arrive in another region.
     #[schemars(example = true)]
     pub(super) allow_cross_region_routing: Option<bool>,
 }
 
 impl TunnelSection {
-    /// What is asked of the engine: each property of the library but those that the engine sets.
+    /// The requested properties: every property of the library that the engine does not set.
     pub(super) fn properties(&self) -> Properties {
         let mut asked = Properties::default();
         asked.name.clone_from(&self.name);
@@ -194,7 +195,7 @@ impl TunnelSection {
     }
 }
 
-/// A target as it is written: a port needs no quotes.
+/// A target as written in the file. A port needs no quotes.
 #[derive(Clone, Debug)]
 pub(super) struct TargetText(pub(super) String);
 

@@ -1,8 +1,8 @@
-//! The files that are looked at while they are in use.
+//! Polling of the files in use.
 //!
-//! There is no watch that could be lost: each look reads the files whole, which are small, and
-//! compares. So it does not matter how they were replaced: written over, renamed into place, or
-//! by a link somewhere on the path that leads elsewhere now.
+//! There is no file watch that could be lost. Each poll reads the small files completely and
+//! compares them. Any kind of replacement is therefore noticed: overwriting, renaming, or a changed
+//! symbolic link anywhere on the path.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,33 +14,33 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-/// What files hold, or why they cannot be read.
+/// The contents of files, or the reasons why they cannot be read.
 pub(super) type Contents = BTreeMap<PathBuf, Result<Vec<u8>, String>>;
 
-/// The files that are looked at; its clones share them.
+/// The list of polled files, shared by its clones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files(Arc<Mutex<Vec<PathBuf>>>);
 
 impl Files {
-    /// Looks at these from now on.
+    /// Sets the files to poll.
     pub(super) fn set(&self, paths: Vec<PathBuf>) {
         *self.0.lock() = paths;
     }
 
-    /// Reads them now.
+    /// Reads the files now.
     pub(super) async fn read(&self) -> Contents {
         let paths = self.0.lock().clone();
-        // A disk that hangs holds up nothing else.
+        // Reads in a blocking thread, because the disk may hang.
         let read =
             spawn_blocking(move || paths.into_iter().map(|path| (read(&path), path)).collect());
         let read: Vec<(Result<Vec<u8>, String>, PathBuf)> = read.await.unwrap_or_default();
         read.into_iter().map(|(read, path)| (path, read)).collect()
     }
 
-    /// Looks again and again, and hands on what two looks in a row have seen: an editor may be half
-    /// way through.
+    /// Polls the files, and reports contents that were equal in two successive polls. An editor may
+    /// be in the middle of a write.
     pub(super) async fn follow(self, seen: watch::Sender<Contents>) {
-        let mut looks = interval(EVERY);
+        let mut looks = interval(POLL_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = Contents::new();
         loop {
@@ -67,6 +67,6 @@ fn read(path: &std::path::Path) -> Result<Vec<u8>, String> {
     read_bounded(path, MAX_FILE_BYTES).map_err(|error| error.to_string())
 }
 
-/// Nobody notices a second between saving a file and its effect; reading a few KiB twice a second
-/// costs nothing that could be measured.
-const EVERY: Duration = Duration::from_millis(500);
+/// A second between saving a file and its effect is not noticeable. Reading a few KiB twice a
+/// second has no measurable cost.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);

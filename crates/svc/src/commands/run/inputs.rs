@@ -1,5 +1,4 @@
-//! What flags, the environment, the file and the context say together: which file, and which
-//! engines.
+//! Selects the file and the engines from flags, environment, file and context.
 
 use std::{
     collections::BTreeMap,
@@ -20,22 +19,22 @@ use crate::{
 };
 
 impl Args {
-    /// The file that is named, or the one that is there; none is needed with containers.
+    /// The named file, or the existing default. With containers a file is optional.
     pub(super) fn find_file(&self) -> Result<Option<PathBuf>, Failure> {
         if self.file.is_some() {
             return Ok(self.file.clone());
         }
-        let here = PathBuf::from(HERE);
+        let here = PathBuf::from(LOCAL_FILE_NAME);
         let at_home = config_directory(self.connection.config.as_ref())
-            .map(|directory| directory.join(AT_HOME));
+            .map(|directory| directory.join(CONFIG_FILE_NAME));
         let found = [Some(here), at_home.clone()]
             .into_iter()
             .flatten()
             .find(|path| path.exists());
         if found.is_none() && !self.docker.is_on() {
             let places = match at_home {
-                Some(path) => format!("{HERE} here and no {}", path.display()),
-                None => format!("{HERE} here"),
+                Some(path) => format!("{LOCAL_FILE_NAME} here and no {}", path.display()),
+                None => format!("{LOCAL_FILE_NAME} here"),
             };
             return Err(Failure::usage(format!("there is no {places}"))
                 .hint("name a file, or give --docker; docs/agent-configuration.md has examples"));
@@ -43,7 +42,7 @@ impl Args {
         Ok(found)
     }
 
-    /// The engines that a plan uses. An error has the key of the section at fault.
+    /// Configurations of the engines that a plan uses. An error contains the key of its section.
     pub(super) fn engines(
         &self,
         plan: &Plan,
@@ -81,8 +80,8 @@ impl Args {
         Ok(engines)
     }
 
-    /// Flags and the environment, then the file. What the file has for its own engine is not shown
-    /// to another one that a flag names.
+    /// Flags and environment take precedence over the file. The file's token for its own engine is
+    /// not sent to a different engine that a flag names.
     fn connection_at_top(&self, section: &EngineSection) -> Result<Connection, Failure> {
         // An empty variable counts as unset.
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
@@ -98,7 +97,7 @@ impl Args {
             None => section.token_file.clone(),
         };
         let of_file = self.connection_of(&EngineSection {
-            // A token that is given needs no file.
+            // With an explicit token the file is not needed.
             token_file: token_file.filter(|_| token.is_none()),
             ..section.clone()
         })?;
@@ -136,9 +135,9 @@ fn read_token(path: &str) -> Result<String, Failure> {
     }
 }
 
-/// The file that is looked for where the command is started.
-const HERE: &str = "svc.yaml";
-/// The file that is looked for beside the contexts.
-const AT_HOME: &str = "agent.yaml";
-/// Tokens are at most 8 KiB; what is longer is another file.
+/// File name in the working directory.
+const LOCAL_FILE_NAME: &str = "svc.yaml";
+/// File name in the configuration directory.
+const CONFIG_FILE_NAME: &str = "agent.yaml";
+/// Tokens have at most 8 KiB. A longer file is not a token.
 const MAX_TOKEN_BYTES: u64 = 16 * 1024;

@@ -1,4 +1,4 @@
-//! The checked configuration: which tunnels are wanted, and on which engines.
+//! The checked configuration: the desired tunnels and their engines.
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
 
@@ -13,39 +13,39 @@ use crate::{
     properties::{complete, speaks_other},
 };
 
-/// The least of `max_buffered_bytes`: with less a few slow downloads are the limit.
+/// Minimum of `max_buffered_bytes`. With less, a few slow downloads would reach the limit.
 const LEAST_BUFFERED_BYTES: u32 = 16 * 1024 * 1024;
 
-/// What a file asks for.
+/// A checked configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// What is said of the engine at the top, below flags and the environment.
+    /// Settings of the top-level engine, which flags and environment override.
     pub(super) engine: EngineSection,
-    /// Further engines.
+    /// Additional engines.
     pub(super) engines: BTreeMap<String, EngineSection>,
     /// Labels of the client.
     pub(super) client_labels: BTreeMap<String, String>,
-    /// The interval of heartbeats; `None`: the library's.
+    /// The interval of heartbeats. `None`: the library's default.
     pub(super) heartbeat: Option<Duration>,
-    /// Bytes that streams hold for slow readers; `None`: the library's.
+    /// Bytes that streams buffer for slow readers. `None`: the library's default.
     pub(super) max_buffered_bytes: Option<usize>,
     /// The tunnels by their keys.
     pub(super) tunnels: BTreeMap<String, DesiredTunnel>,
 }
 
-/// A tunnel that is wanted.
+/// A desired tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DesiredTunnel {
-    /// Which of the further engines; `None`: the one at the top.
+    /// Name of an additional engine. `None`: the top-level one.
     pub(super) engine: Option<String>,
-    /// What is asked of it.
+    /// The requested properties.
     pub(super) properties: Properties,
     /// The service.
     pub(super) destination: Destination,
 }
 
 impl Plan {
-    /// What there is without a file: an engine that flags, the environment or a context name.
+    /// The plan without a file. Flags, environment or a context provide the engine.
     pub(super) fn without_file() -> Self {
         Self {
             engine: EngineSection::default(),
@@ -57,10 +57,10 @@ impl Plan {
         }
     }
 
-    /// Reads the bytes of a file that is called `name`, and checks the whole.
+    /// Parses the bytes of a file with the name `name`, and checks the configuration.
     ///
     /// # Errors
-    /// Everything that is wrong, with its place.
+    /// All errors, with their positions.
     pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Self, Vec<ConfigError>> {
         daemon::config::read_all(name, bytes, Self::check)
     }
@@ -120,7 +120,7 @@ impl Plan {
                 })),
             }
         }
-        wrong.extend(twice(&tunnels));
+        wrong.extend(find_duplicates(&tunnels));
         if wrong.is_empty() {
             Ok(Self {
                 engine,
@@ -135,7 +135,7 @@ impl Plan {
         }
     }
 
-    /// The files that hold tokens, which are looked at as the configuration is.
+    /// The files with tokens. They are polled like the configuration.
     pub(super) fn token_files(&self) -> impl Iterator<Item = PathBuf> {
         std::iter::once(&self.engine)
             .chain(self.engines.values())
@@ -144,8 +144,8 @@ impl Plan {
 }
 
 impl DesiredTunnel {
-    /// Checks a section whose tunnel is called `key` unless it has a name. Keys of errors are those
-    /// of the section.
+    /// Checks a section. The tunnel's default name is `key`. Errors contain the keys of the
+    /// section.
     pub(super) fn check(section: &TunnelSection, key: &str) -> Result<Self, Vec<ConfigError>> {
         let mut wrong = Vec::new();
         let target: Option<Target> = match &section.target {
@@ -188,8 +188,8 @@ impl DesiredTunnel {
                 "false contradicts an https:// target",
             )]
         })?;
-        // The rules between properties that hold at every engine. What one engine does not offer
-        // is for it to say.
+        // The rules between properties that apply at every engine. Only an engine can decide which
+        // options it offers.
         let rules = serde_json::to_value(&properties)
             .and_then(serde_json::from_value::<TunnelProperties>)
             .map_err(|error| vec![ConfigError::new("", error.to_string())])?
@@ -219,7 +219,7 @@ impl DesiredTunnel {
         })
     }
 
-    /// Whether its engine is one of these.
+    /// True if its engine is one of these.
     pub(super) fn knows_engine(
         &self,
         engines: &BTreeMap<String, EngineSection>,
@@ -241,7 +241,7 @@ impl DesiredTunnel {
     }
 }
 
-/// Reads a text into its type, or says what was expected.
+/// Parses a text, or reports the expected format.
 fn read<T: FromStr<Err: ToString>>(
     key: &str,
     text: &str,
@@ -252,7 +252,7 @@ fn read<T: FromStr<Err: ToString>>(
         .ok()
 }
 
-/// Judges each property by itself, by the types that engines read them into.
+/// Checks each property separately, with the types that engines use.
 fn check_properties(properties: &Properties, wrong: &mut Vec<ConfigError>) {
     let Ok(Value::Object(fields)) = serde_json::to_value(properties) else {
         return;
@@ -296,9 +296,9 @@ fn check_engine(section: &EngineSection, at: &str, wrong: &mut Vec<ConfigError>)
     }
 }
 
-/// Names, host names and ports that two tunnels of one engine ask for: the engine would give them
-/// to one and refuse the other.
-fn twice(tunnels: &BTreeMap<String, DesiredTunnel>) -> Vec<ConfigError> {
+/// Names, host names and ports that two tunnels of one engine request. The engine would accept one
+/// tunnel and reject the other.
+fn find_duplicates(tunnels: &BTreeMap<String, DesiredTunnel>) -> Vec<ConfigError> {
     let mut seen: BTreeMap<(&Option<String>, &str, String), &str> = BTreeMap::new();
     let mut wrong = Vec::new();
     for (key, wanted) in tunnels {
@@ -319,5 +319,5 @@ fn twice(tunnels: &BTreeMap<String, DesiredTunnel>) -> Vec<ConfigError> {
     wrong
 }
 
-/// The version of the form that this program reads.
+/// The format version that this program reads.
 const VERSION: u64 = 1;

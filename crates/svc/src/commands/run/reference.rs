@@ -1,5 +1,5 @@
-//! Keeps `docs/agent-configuration.md` and `docs/agent.schema.json` true: both are made from the
-//! file's type. `BLESS=1 cargo test -p svc --bin svc run::reference` writes them anew.
+//! Keeps `docs/agent-configuration.md` and `docs/agent.schema.json` current. Both are generated
+//! from the file's type: `BLESS=1 cargo test -p svc --bin svc run::reference` rewrites them.
 
 use std::{
     collections::BTreeSet,
@@ -59,9 +59,9 @@ fn every_key_is_described() {
     );
 }
 
-/// A property that one way of asking for a tunnel learns is one of all of them.
+/// A new tunnel property must be supported by flags, file and library.
 #[test]
-fn a_file_can_say_what_flags_say_and_the_library_knows() {
+fn files_flags_and_library_have_the_same_properties() {
     let schema = super::schema();
     let keys = &schema["properties"]["tunnels"]["additionalProperties"]["properties"];
     let keys: BTreeSet<_> = keys
@@ -72,7 +72,7 @@ fn a_file_can_say_what_flags_say_and_the_library_knows() {
         .collect();
 
     let short_forms = ["http", "tls", "tcp", "bytestream"];
-    let of_the_process = [
+    let command_flags = [
         "client_label",
         "heartbeat",
         "output",
@@ -96,7 +96,7 @@ fn a_file_can_say_what_flags_say_and_the_library_knows() {
             "geoip" => "geo_ip".to_owned(),
             long => long.replace('-', "_"),
         };
-        let elsewhere = short_forms.contains(&long) || of_the_process.contains(&key.as_str());
+        let elsewhere = short_forms.contains(&long) || command_flags.contains(&key.as_str());
         assert!(elsewhere || keys.contains(key.as_str()), "--{long}");
     }
 

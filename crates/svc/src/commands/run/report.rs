@@ -1,6 +1,6 @@
-//! What `svc run` says: plain lines, or the JSON lines of `svc forward` with the tunnel's key.
+//! Output of `svc run`: plain lines, or the JSON lines of `svc forward` with the tunnel's key.
 //!
-//! What is wrong is said on stderr in either form, for whoever reads a log.
+//! Errors go to stderr in both formats, for log readers.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use crate::{
     output::Format,
 };
 
-/// The writer of one run.
+/// Writer of the output of one run.
 pub(super) struct Report {
     format: Format,
-    /// The last trouble told of each tunnel, so that a long outage is one line.
+    /// The last reported error of each tunnel, so that a long outage is one line.
     troubles: BTreeMap<String, String>,
 }
 
-/// A line of a tunnel.
+/// A line about a tunnel.
 #[derive(Serialize)]
 struct OfTunnel<'a, T> {
     tunnel: &'a str,
@@ -32,7 +32,7 @@ struct OfTunnel<'a, T> {
     line: T,
 }
 
-/// A configuration that is in force.
+/// An applied configuration.
 #[derive(Serialize)]
 struct AppliedLine<'a> {
     status: &'static str,
@@ -42,7 +42,7 @@ struct AppliedLine<'a> {
     unchanged: usize,
 }
 
-/// A configuration that is refused; what was in force stays.
+/// A rejected configuration. The previous one stays active.
 #[derive(Serialize)]
 struct RejectedLine<'a> {
     status: &'static str,
@@ -63,7 +63,7 @@ struct ErrorLine<'a> {
 }
 
 impl Report {
-    /// A report in one of the forms.
+    /// A report in one of the formats.
     pub(super) fn new(format: Format) -> Self {
         Self {
             format,
@@ -71,7 +71,7 @@ impl Report {
         }
     }
 
-    /// Tells a change of a tunnel.
+    /// Reports a status change of a tunnel.
     pub(super) fn status(
         &mut self,
         key: &str,
@@ -110,7 +110,7 @@ impl Report {
         }
     }
 
-    /// Tells the end of a tunnel.
+    /// Reports the end of a tunnel.
     pub(super) fn closed(&mut self, key: &str, closed: &Closed) -> Result<(), Failure> {
         self.troubles.remove(key);
         if let Some(error) = why(closed) {
@@ -122,7 +122,7 @@ impl Report {
         }
     }
 
-    /// Tells a stream of a tunnel.
+    /// Reports a stream of a tunnel.
     pub(super) fn stream(&self, key: &str, stream: &Connection) -> Result<(), Failure> {
         let now = Timestamp::now();
         match self.format {
@@ -131,7 +131,7 @@ impl Report {
         }
     }
 
-    /// Tells what a configuration has changed.
+    /// Reports the changes of a new configuration.
     pub(super) fn applied(&self, applied: &AppliedChanges) -> Result<(), Failure> {
         match self.format {
             Format::Json => output::json(&AppliedLine {
@@ -151,7 +151,7 @@ impl Report {
         }
     }
 
-    /// Tells why a configuration is refused while another one is in force.
+    /// Reports why a configuration is rejected while the previous one stays active.
     pub(super) fn rejected(&self, errors: &[ConfigError]) -> Result<(), Failure> {
         for error in errors {
             output::message(&format!("error: {error}"));

@@ -1,4 +1,4 @@
-//! One tunnel of many: a task that keeps it as its last order says.
+//! The task of one tunnel, which keeps it in the state of its last command.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -13,19 +13,19 @@ use tokio::{
 
 use super::plan::DesiredTunnel;
 
-/// What a task of a tunnel tells.
+/// A report of a tunnel's task.
 #[derive(Debug)]
 pub(super) enum TunnelReport {
-    /// It changed.
+    /// The status changed.
     Status {
         /// Its key.
         key: Arc<str>,
-        /// Where it stands.
+        /// The status.
         status: Status,
         /// The service.
         target: Target,
     },
-    /// A stream began or ended.
+    /// A stream started or ended.
     Stream {
         /// The tunnel's key.
         key: Arc<str>,
@@ -34,39 +34,39 @@ pub(super) enum TunnelReport {
     },
     /// An engine refuses the agent.
     Refused {
-        /// Which of the further engines; `None`: the one at the top.
+        /// Name of an additional engine. `None`: the top-level one.
         engine: Option<String>,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
 }
 
-/// How a tunnel shall be.
+/// The desired state of a tunnel.
 #[derive(Clone, Debug)]
 pub(super) struct TunnelCommand {
-    /// The agent that holds it.
+    /// The agent that opens it.
     pub(super) on: AgentTunnel,
     /// The tunnel.
     pub(super) wanted: DesiredTunnel,
-    /// The host name that it had, which it gets again if that can be: who was given an address goes
-    /// on finding the service there.
+    /// The previous host name, which is requested again so that visitors still find the service
+    /// there.
     pub(super) address: Option<String>,
-    /// Another number is another attempt, also where nothing else is new.
+    /// A new number triggers a new attempt, even if nothing else changed.
     pub(super) attempt: u64,
 }
 
-/// An agent in use. While there is one of these, the agent is not closed.
+/// An agent in use. The agent is not closed while a value of this type exists.
 #[derive(Clone, Debug)]
 pub(super) struct AgentTunnel {
     /// The agent.
     pub(super) agent: Agent,
-    /// Its number: agents have no equality of their own.
+    /// Number of the agent, because agents cannot be compared.
     pub(super) number: u64,
-    /// Nothing is sent: it is there, or all are gone.
+    /// Never sends. The receiver notices when all senders are dropped.
     pub(super) _in_use: mpsc::Sender<Infallible>,
 }
 
-/// Keeps the tunnel until its orders end. What it has accepted goes on then.
+/// Keeps the tunnel until its commands end. Accepted streams continue after that.
 pub(super) async fn keep(
     key: Arc<str>,
     mut orders: watch::Receiver<TunnelCommand>,
@@ -81,7 +81,8 @@ pub(super) async fn keep(
             AfterTunnel::Ordered(new) => {
                 backoff.reset();
                 if new.is_served_by(&order) && !is_over(&tunnel) {
-                    // Another service behind the same tunnel: its id and its streams stay.
+                    // Only the service behind the tunnel changed, so the tunnel keeps its id and
+                    // streams.
                     order = *new;
                     continue;
                 }
@@ -89,9 +90,9 @@ pub(super) async fn keep(
                     leave(tunnel).await;
                     tunnel = new.open();
                 } else {
-                    // The other agent takes the name over: visitors see no gap.
+                    // The other agent takes over the name without an interruption for visitors.
                     let mut next = new.open();
-                    // Online, refused or late: either way the old one is not needed longer.
+                    // After success, refusal or timeout the old tunnel is not needed any more.
                     drop(timeout(TAKE_OVER, next.online()).await);
                     tunnel = next;
                 }
@@ -105,7 +106,7 @@ pub(super) async fn keep(
                 let wait = sleep(backoff.next_wait(random()));
                 tokio::select! {
                     () = wait => tunnel = order.open(),
-                    // An order is seen at the top.
+                    // New commands are handled at the start of the loop.
                     changed = orders.changed() => match changed {
                         Ok(()) => {
                             order = orders.borrow_and_update().clone();
@@ -119,15 +120,15 @@ pub(super) async fn keep(
     }
 }
 
-/// Why a tunnel is no longer held as it was.
+/// Reason to leave the tunnel's current state.
 enum AfterTunnel {
-    /// It is not wanted any more.
+    /// The tunnel is no longer wanted.
     Gone,
-    /// It is wanted in another way.
+    /// A new command arrived.
     Ordered(Box<TunnelCommand>),
-    /// The address that it had is not to be had.
+    /// The previous address is not available.
     WithoutAddress,
-    /// The engine closed it and did not say why.
+    /// The engine closed it without a reason.
     Later,
 }
 
@@ -149,7 +150,7 @@ async fn hold(
     loop {
         tokio::select! {
             biased;
-            // Polled first, so that a visitor finds the service from the first moment on.
+            // Polled first, so that the service is reachable from the first moment.
             _closed = &mut forwarding, if !joined => joined = true,
             changed = orders.changed() => return match changed {
                 Ok(()) => AfterTunnel::Ordered(Box::new(orders.borrow_and_update().clone())),
@@ -167,7 +168,7 @@ async fn hold(
                 over = matches!(now, Status::Closed(_));
                 let target = order.wanted.destination.target.clone();
                 let key = Arc::clone(key);
-                // An error is the end of the process.
+                // Sending fails only when the process ends.
                 drop(told.send(TunnelReport::Status { key, status: now, target }).await);
                 if let Some(next) = next {
                     return next;
@@ -186,7 +187,7 @@ impl TunnelCommand {
         self.on.agent.open(properties)
     }
 
-    /// Whether a tunnel that was opened for the other one serves this one too.
+    /// True if a tunnel that was opened for `other` can also serve this command.
     fn is_served_by(&self, other: &Self) -> bool {
         self.on.number == other.on.number
             && self.attempt == other.attempt
@@ -194,13 +195,12 @@ impl TunnelCommand {
     }
 }
 
-/// Closes a tunnel whose name is asked for again on the same channel. One that is online is closed
-/// by the message before the one that asks; one that the engine has not answered yet must be waited
-/// for.
+/// Closes a tunnel whose name is requested again on the same connection. An online tunnel is closed
+/// by the message before the new request. A tunnel that is still pending must be awaited.
 async fn leave(tunnel: Tunnel) {
     let online = matches!(&*tunnel.status().borrow(), Status::Online(_));
     if !online {
-        // Late is as good: the engine then refuses the name, which is told.
+        // After the timeout the engine may reject the name, and that is reported.
         drop(timeout(TAKE_OVER, tunnel.close()).await);
     }
 }
@@ -209,7 +209,7 @@ fn is_over(tunnel: &Tunnel) -> bool {
     matches!(&*tunnel.status().borrow(), Status::Closed(_))
 }
 
-/// Streams are told through a bounded queue: a reader that does not keep up must not hold visitors.
+/// Reports streams through a bounded queue, so that a slow reader does not delay visitors.
 fn observe(key: &Arc<str>, told: &mpsc::Sender<TunnelReport>) -> impl Fn(Connection) + use<> {
     let (key, told) = (Arc::clone(key), told.clone());
     move |stream| {
@@ -219,5 +219,5 @@ fn observe(key: &Arc<str>, told: &mpsc::Sender<TunnelReport>) -> impl Fn(Connect
     }
 }
 
-/// As long as an engine that is reached may take to answer.
+/// Time limit for the response of a reachable engine.
 const TAKE_OVER: Duration = Duration::from_secs(10);

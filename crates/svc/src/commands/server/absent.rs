@@ -1,5 +1,4 @@
-//! A build that serves nothing: a small agent. It knows the commands of servers by their names, and
-//! says which build has them.
+//! Server commands in a build without servers. They fail with a message about the full build.
 
 use std::ffi::OsString;
 
@@ -7,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::failure::{Code, Failure};
 
-/// What this build does not have.
+/// The missing commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Not in this build
@@ -24,17 +23,17 @@ pub(crate) enum Command {
     Turn(Given),
 }
 
-/// Whatever such a command was given.
+/// Ignored arguments of a missing command.
 #[derive(Args, Debug)]
 pub(crate) struct Given {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     _arguments: Vec<OsString>,
 }
 
-/// Says where the command is.
+/// Reports that the command is missing, and where to get it.
 #[expect(
     clippy::unused_async,
-    reason = "called as the one that a whole program has"
+    reason = "same signature as in the full build"
 )]
 pub(crate) async fn run(command: Command, _log: Option<&str>) -> Result<(), Failure> {
     let name = match command {

@@ -1,4 +1,4 @@
-//! `svc engine`: one engine, from a file.
+//! `svc engine`: runs one engine from a configuration file.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -19,37 +19,37 @@ use crate::{
 /// The flags of `svc engine`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The configuration (YAML); the environment stands above it (`SVC_TLS__LISTEN_ADDR`)
+    /// Configuration file (YAML); environment variables take precedence (`SVC_TLS__LISTEN_ADDR`)
     #[arg(long = "config", short, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Check the configuration and end
+    /// Check the configuration and exit
     #[arg(long)]
     check: bool,
 
-    /// Print the JSON Schema of the configuration and end
+    /// Print the JSON Schema of the configuration and exit
     #[arg(long, conflicts_with_all = ["config", "check"])]
     schema: bool,
 
-    /// How it is told that the engine serves: not at all but in the log, or as one line of JSON
+    /// Output format of the readiness message: only the log, or one line of JSON
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }
 
-/// Where a running engine is. What it does not have has no field.
+/// Addresses of a running engine. Disabled listeners have no field.
 #[derive(Serialize)]
 struct Ready {
-    /// The base host and the port of the TLS listener: agents and the Engine API.
+    /// Base host and port of the TLS listener, for agents and the Engine API.
     engine_url: String,
     /// The address of the TLS listener.
     tls_addr: SocketAddr,
-    /// The plain listener, which redirects.
+    /// The plain HTTP listener, which redirects.
     #[serde(skip_serializing_if = "Option::is_none")]
     http_url: Option<String>,
     /// The metrics listener: metrics and health.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics_url: Option<String>,
-    /// This process.
+    /// Id of this process.
     pid: u32,
 }
 

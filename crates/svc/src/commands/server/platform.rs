@@ -1,4 +1,4 @@
-//! `svc platform`: the control plane, from a file.
+//! `svc platform`: runs the control plane from a configuration file.
 
 use std::{
     net::SocketAddr,
@@ -37,39 +37,40 @@ pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// The configuration (YAML); the environment stands above it (`SVC_PLATFORM__BASE_URL`)
+    /// Configuration file (YAML); environment variables take precedence (`SVC_PLATFORM__BASE_URL`)
     #[arg(long = "config", short, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Check the configuration and end
+    /// Check the configuration and exit
     #[arg(long)]
     check: bool,
 
-    /// Print the JSON Schema of the configuration and end
+    /// Print the JSON Schema of the configuration and exit
     #[arg(long, conflicts_with_all = ["config", "check"])]
     schema: bool,
 
-    /// Make the operator with this email address, unless there is one, and show the password once
+    /// Create the operator with this email address if it does not exist, and print its password
+    /// once
     #[arg(long, value_name = "EMAIL", conflicts_with_all = ["check", "schema"])]
     create_admin: Option<String>,
 
-    /// Begin a rotation of the keys that sign tokens, say when the new one signs, and end; running
-    /// platforms on the same database go on with it
+    /// Start a rotation of the token signing keys, print when the new key is used, and exit.
+    /// Running platforms on the same database take it over
     #[arg(long, conflicts_with_all = ["check", "schema", "create_admin"])]
     rotate_keys: bool,
 
-    /// How it is told that the platform serves: not at all but in the log, or as one line of JSON
+    /// Output format of the readiness message: only the log, or one line of JSON
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }
 
-/// What can be done beside a platform.
+/// Maintenance commands of a platform.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Copy the embedded database into a new file, also while the platform runs
+    /// Copy the embedded database to a new file, even while the platform runs
     Backup(BackupArgs),
 
-    /// Put a backup in the place of the embedded database, while the platform does not run
+    /// Replace the embedded database by a backup, while the platform is stopped
     Restore(RestoreArgs),
 }
 
@@ -82,7 +83,7 @@ enum Command {
 `svc platform restore` puts the file back. The other files of the data directory, keys and secrets
 among them, belong to it: keep them too.")]
 struct BackupArgs {
-    /// The file, which must not be there yet
+    /// The new file, which must not exist yet
     file: PathBuf,
 
     #[command(flatten)]
@@ -98,14 +99,14 @@ struct BackupArgs {
 What was written since the backup is lost, revocations among it. Engines are told everything anew as
 soon as the platform runs again.")]
 struct RestoreArgs {
-    /// The backup, which stays as it is
+    /// The backup file, which is not modified
     file: PathBuf,
 
     #[command(flatten)]
     place: PlaceArgs,
 }
 
-/// The flags that say which embedded database is meant.
+/// The flags that select the embedded database.
 #[derive(Debug, Parser)]
 struct PlaceArgs {
     /// The configuration of the platform
@@ -117,41 +118,41 @@ struct PlaceArgs {
     )]
     config: Option<PathBuf>,
 
-    /// The data directory of the platform; without either, that of `svc up`
+    /// Data directory of the platform. Default: that of `svc up`
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
 
-/// Where a running platform is.
+/// Addresses of a running platform.
 #[derive(Serialize)]
 struct Ready {
-    /// Where people and programs reach it.
+    /// Public URL of the platform.
     base_url: String,
     /// The address of the listener.
     listen_addr: SocketAddr,
     /// The metrics listener: metrics and health.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics_url: Option<String>,
-    /// The operator who was just made.
+    /// Email address of the new operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_email: Option<String>,
-    /// The password of that operator; it is not shown again.
+    /// Password of that operator. It is not shown again.
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_password: Option<String>,
-    /// This process.
+    /// Id of this process.
     pid: u32,
 }
 
-/// A rotation that was begun.
+/// A started rotation.
 #[derive(Serialize)]
 struct StartedRotation {
-    /// The key that will sign.
+    /// Id of the new key.
     kid: String,
-    /// From when, RFC 3339.
+    /// Start of its use (RFC 3339).
     signs_from: String,
 }
 
-/// Requests of the control plane are short: what takes longer than this, once no more are taken, hangs.
+/// Requests of the control plane are short. A request that takes longer during the shutdown hangs.
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Runs the control plane until a signal.
@@ -189,7 +190,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         let begun = begun.map_err(|error| Failure::usage(format!("--rotate-keys: {error}")))?;
         return rotating(&args, &begun);
     }
-    // Both before the operator is made: the password of one who is there is not shown again.
+    // Both come before the creation of the operator, because its password is printed only once.
     let listener = TcpListener::bind(listen)
         .await
         .map_err(|error| Failure::of(&format!("cannot listen on {listen}"), error))?;
@@ -224,7 +225,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says when which key signs.
+/// Reports which key signs from when on.
 fn rotating(args: &Args, begun: &Rotation) -> Result<(), Failure> {
     let (kid, signs_from) = (begun.kid.clone(), format!("{:.0}", begun.signs_from));
     match args.output {
@@ -269,15 +270,15 @@ async fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where a platform keeps its database.
+/// Location of a platform's database.
 struct Place {
     database_url: Option<SecretString>,
     data_dir: PathBuf,
 }
 
 impl Place {
-    /// That of the configuration, else the directory that is given, that of a running `svc up`, or
-    /// the one that `svc up` has by default.
+    /// The location from the configuration, or else the given directory, or that of a running `svc
+    /// up`, or its default.
     fn of(args: &PlaceArgs) -> Result<Self, Failure> {
         if let Some(file) = &args.config {
             let config = Config::load(Some(file), environment::variables())
@@ -298,12 +299,12 @@ impl Place {
     }
 }
 
-/// The data directory of a `svc up` that runs.
+/// The data directory of a running `svc up`.
 fn running() -> Option<PathBuf> {
     let given = std::env::var_os("SVC_CONFIG").map(PathBuf::from);
     let directory = config_directory(given.as_ref())?;
     let data_dir = Context::read(&directory, LOCAL).ok()??.data_dir?;
-    // A process that was killed leaves its context behind.
+    // A killed process leaves its context behind.
     up::is_in_use(&data_dir).then_some(data_dir)
 }
 
@@ -312,7 +313,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::of(&format!("{} is no file", path.display()), error))
 }
 
-/// The address and the password of a new operator; nothing where there is one.
+/// Email address and password of a new operator. `None` if it exists already.
 async fn create_admin(app: &App, email: &str) -> Result<Option<(String, String)>, Failure> {
     let made = control::first_admin(app, email).await.map_err(|refusal| {
         Failure::usage(format!("--create-admin: {}", refusal.problem().detail))

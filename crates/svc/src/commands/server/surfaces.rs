@@ -1,5 +1,5 @@
-//! The surfaces of the platform put together: the API and its pages, and the API as tools for AI
-//! clients beside them.
+//! Combines the surfaces of the platform: the API with its pages, and the API as tools for AI
+//! clients.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -26,10 +26,10 @@ use crate::{
     terminals::Terminals,
 };
 
-/// Everything that the platform serves.
+/// All routes of the platform.
 ///
 /// # Errors
-/// When the authorities of a cluster's engines cannot be read.
+/// The CA certificates of a cluster's engines cannot be read.
 pub(crate) fn routes(app: &Arc<App>) -> Result<Router, Failure> {
     let tools = mcp::hosted(HostedEndpoint {
         base_url: app.config.base_url.clone(),
@@ -40,7 +40,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Result<Router, Failure> {
     Ok(router_beside(Arc::clone(app), tools))
 }
 
-/// Knows callers of tools as the API knows its own: by their bearer, and by nothing else (MC-5).
+/// Authenticates callers of tools like the API does, but only by their bearer token (MC-5).
 struct BearerAuthenticator(Arc<App>);
 
 impl Identify for BearerAuthenticator {
@@ -63,15 +63,15 @@ impl Identify for BearerAuthenticator {
     }
 }
 
-/// Brings requests of tools to the engine of a project, with the bearer of whoever called.
+/// Forwards tool requests to the engine of a project, with the bearer token of the caller.
 struct ProjectEngines(Arc<EngineProxy>);
 
-/// The clusters of the platform, and what asks the engines of each.
+/// The clusters of the platform, with a client for the engines of each.
 struct EngineProxy {
     app: Arc<App>,
     by_domain: HashMap<String, EngineApi>,
     terminals: Terminals,
-    /// For a region whose cluster is not among those of the configuration.
+    /// Used for a region whose cluster is not in the configuration.
     other: EngineApi,
 }
 
@@ -126,7 +126,7 @@ impl EngineProxy {
         self.terminals.answer(config, ask).await
     }
 
-    /// The engine of a project, as the caller may see it, and the domain of its cluster.
+    /// The engine of a project that the caller may see, and the domain of its cluster.
     async fn engine(
         &self,
         who: &Principal,

@@ -1,4 +1,4 @@
-//! `svc turn`: one TURN relay, from a file.
+//! `svc turn`: runs one TURN relay from a configuration file.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -19,29 +19,29 @@ use crate::{
 /// The flags of `svc turn`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The configuration (YAML); the environment stands above it (`SVC_TURN__REALM`)
+    /// Configuration file (YAML); environment variables take precedence (`SVC_TURN__REALM`)
     #[arg(long = "config", short, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Check the configuration and end
+    /// Check the configuration and exit
     #[arg(long)]
     check: bool,
 
-    /// Print the JSON Schema of the configuration and end
+    /// Print the JSON Schema of the configuration and exit
     #[arg(long, conflicts_with_all = ["config", "check"])]
     schema: bool,
 
-    /// How it is told that the relay serves: not at all but in the log, or as one line of JSON
+    /// Output format of the readiness message: only the log, or one line of JSON
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }
 
-/// Where a running relay is. What it does not have has no field.
+/// Addresses of a running relay. Disabled listeners have no field.
 #[derive(Serialize)]
 struct Ready {
-    /// Where clients come in over UDP and TCP.
+    /// Listener addresses for UDP and TCP.
     turn_addrs: Vec<SocketAddr>,
-    /// Where clients come in over TLS.
+    /// Listener addresses for TLS.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     turn_tls_addrs: Vec<SocketAddr>,
     /// The realm of its credentials.
@@ -49,7 +49,7 @@ struct Ready {
     /// The metrics listener: metrics and health.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics_url: Option<String>,
-    /// This process.
+    /// Id of this process.
     pid: u32,
 }
 

@@ -1,8 +1,9 @@
-//! `svc up`: everything on this machine, on loopback, ready to be used.
+//! `svc up`: runs everything on this machine, on loopback.
 //!
-//! The engine starts before the platform, because the platform tells its port to whoever asks for
-//! a project, and stops before it: agents and visitors leave while what happened can still be
-//! reported. The platform's port is taken first; the engine's link waits there.
+//! The engine starts before the platform, because the platform reports the engine's port to callers
+//! that request a project. It also stops before the platform, so that the close of agents and
+//! visitors can still be reported. The platform's port is bound first, and the engine's link waits
+//! there.
 
 pub(crate) mod certificates;
 mod demo;
@@ -49,44 +50,44 @@ pub(crate) struct Args {
     #[arg(long)]
     demo: bool,
 
-    /// The port of the engine; 0 takes free ports
+    /// Port of the engine; 0 selects free ports
     #[arg(long, value_name = "PORT", default_value_t = 8443)]
     port: u16,
 
-    /// The port of the metrics; without it, the one after --port
+    /// Port of the metrics. Default: the first after --port
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
 
-    /// The port of the platform; without it, the second after --port
+    /// Port of the platform. Default: the second after --port
     #[arg(long, value_name = "PORT", conflicts_with = "community")]
     platform_port: Option<u16>,
 
-    /// The port of the TURN relay, for UDP and TCP; without it, the third after --port
+    /// UDP and TCP port of the TURN relay. Default: the third after --port
     #[arg(long, value_name = "PORT", conflicts_with = "community")]
     turn_port: Option<u16>,
 
-    /// The port of the TURN relay for TLS; without it, the fourth after --port
+    /// TLS port of the TURN relay. Default: the fourth after --port
     #[arg(long, value_name = "PORT", conflicts_with = "community")]
     turn_tls_port: Option<u16>,
 
-    /// Also answer plain HTTP on this port, with redirects to https
+    /// Also serve plain HTTP on this port, with redirects to https
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
 
-    /// The ports of TCP tunnels
+    /// Port range for TCP tunnels
     #[arg(long, value_name = "LOW-HIGH", default_value = "20000-20999")]
     tcp_ports: String,
 
-    /// Where the database, the CA, keys and secrets are kept
+    /// Directory of the database, the CA, keys and secrets
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// The engine alone, without a platform
+    /// Run only the engine, without a platform
     #[arg(long)]
     community: bool,
 
-    /// An OAuth client beside the built-in ones, with the address that people return to (repeatable;
-    /// repeat the same id to add another callback)
+    /// Additional OAuth client with its redirect URI (repeatable; repeat the same id to add another
+    /// redirect URI)
     #[arg(long = "oauth-client", value_name = "ID=CALLBACK", value_parser = oauth_client, conflicts_with = "community")]
     oauth_clients: Vec<OauthClient>,
 
@@ -94,12 +95,12 @@ pub(crate) struct Args {
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
-    /// The directory of the configuration, where the context for other terminals is written
+    /// Configuration directory, which receives the context for other terminals
     #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     config: Option<PathBuf>,
 }
 
-/// `<id>=<callback>`.
+/// Parses `<id>=<callback>`.
 fn oauth_client(text: &str) -> Result<OauthClient, String> {
     match text.split_once('=') {
         Some((id, callback)) if !id.is_empty() && !callback.is_empty() => Ok(OauthClient {
@@ -110,7 +111,7 @@ fn oauth_client(text: &str) -> Result<OauthClient, String> {
     }
 }
 
-/// The ports that projects can reserve: the upper tenth of those of TCP tunnels.
+/// The ports that projects can reserve: the upper tenth of the TCP tunnel ports.
 fn reserved_ports(range: &str) -> Option<String> {
     let (low, high) = range.split_once('-')?;
     let (low, high): (u16, u16) = (low.parse().ok()?, high.parse().ok()?);
@@ -118,14 +119,14 @@ fn reserved_ports(range: &str) -> Option<String> {
     (count > 0).then(|| format!("{}-{high}", high - count + 1))
 }
 
-/// Starts everything, says where it is, and stays until a signal.
+/// Starts everything, prints the addresses, and runs until a signal.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let shutdown = signals::listen(DRAIN)?;
     let data = data_directory(args.data_dir.as_ref())
         .ok_or_else(|| Failure::usage("there is no home directory").hint("give --data-dir"))?;
     let data = absolute(&data)?;
-    let _only = only_one(&data)?;
+    let _only = lock_data_directory(&data)?;
     let ports = Ports::of(&args)?;
     let certificates = Certificates::in_directory(&data, HOST)?;
     let listeners = if args.community {
@@ -170,7 +171,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         (None, Authority::Secret(secret)) => engine::administrator_token(secret)?,
         (None, Authority::Platform { .. }) => String::new(),
     };
-    // A project has an address of its own; an engine alone is its one project.
+    // Each project has its own address. An engine without a platform has only one project.
     let host = match &platform {
         Some(platform) => format!("{}.{HOST}", platform.project.endpoint),
         None => HOST.to_owned(),
@@ -181,7 +182,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     if let Some(relay) = &relay {
         relay.is_informed().await;
     }
-    let _context = context_for_others(
+    let _context = write_shared_context(
         &args,
         &address,
         &token,
@@ -235,11 +236,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The demo's service and its agent.
+/// The demo service and its agent.
 struct Demo {
     agent: Agent,
     url: String,
-    /// Kept: the tunnel goes when this is dropped.
+    /// Closes the tunnel when it is dropped.
     _forwarding: tokio::task::JoinHandle<client::Closed>,
 }
 
@@ -249,7 +250,7 @@ impl Demo {
             .await
             .map_err(|error| Failure::of("the demo service cannot start", error))?;
         let agent = Agent::start(engine)?;
-        // The engine puts the rest behind the host name.
+        // The engine appends its domain to the host name.
         let properties = Properties::http().named(DEMO).hostname(DEMO);
         let mut tunnel = agent.open(properties);
         let online = tunnel.online().await?;
@@ -266,8 +267,8 @@ impl Demo {
     }
 }
 
-/// Lets a second terminal do without flags while this one runs.
-fn context_for_others(
+/// Writes the context that other terminals use while this process runs.
+fn write_shared_context(
     args: &Args,
     engine: &HostPort,
     token: &str,
@@ -292,9 +293,9 @@ fn context_for_others(
     context.write(&directory, context::LOCAL).map(Some)
 }
 
-/// Holds the data directory for as long as the file that is returned is open: two at once would
-/// write over each other's configuration and secrets.
-fn only_one(data: &Path) -> Result<File, Failure> {
+/// Locks the data directory while the returned file is open. Two processes would overwrite each
+/// other's configuration and secrets.
+fn lock_data_directory(data: &Path) -> Result<File, Failure> {
     let path = data.join(LOCK);
     let failed = |error| Failure::of(&format!("cannot use {}", path.display()), error);
     fs::DirBuilder::new()
@@ -314,7 +315,7 @@ fn only_one(data: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Whether a `svc up` uses this data directory now.
+/// True if a running `svc up` uses this data directory.
 pub(super) fn is_in_use(data: &Path) -> bool {
     let file = File::open(data.join(LOCK));
     file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
@@ -325,15 +326,15 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::of(&format!("{} is no directory", path.display()), error))
 }
 
-/// The file that a running one holds.
+/// The lock file.
 const LOCK: &str = "up.lock";
 
-/// The base host: browsers and curl resolve names under `localhost` to this machine.
+/// The base host. Browsers and curl resolve names under `localhost` to this machine.
 const HOST: &str = "engine.localhost";
 
-/// The demo's name and the first label of its address.
+/// Name of the demo tunnel and first label of its host name.
 const DEMO: &str = "demo";
 
-/// How long streams may take to finish after the first signal. Who waits here is the person at
-/// the terminal, so it is shorter than a server's.
+/// Time for streams to finish after the first signal. A user waits at the terminal, so it is
+/// shorter than on a server.
 const DRAIN: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Writing a unit, and having systemd use it.
+//! Installs and removes systemd units.
 
 use std::{
     fs, io,
@@ -17,13 +17,12 @@ use crate::{
     output,
 };
 
-/// Writes the unit; then the service is started, now and with the machine, unless that is not
-/// wanted.
+/// Writes the unit, then starts and enables the service unless that is disabled.
 pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
     let names = &args.unit.name;
     names.may_write("install")?;
     let unit = args.unit.unit()?;
-    look_at_files(&unit, names)?;
+    check_files(&unit, names)?;
     let path = names.path()?;
     write(&path, &unit.text())
         .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
@@ -37,7 +36,7 @@ pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
     }
     names.systemctl(&["daemon-reload"]).await?;
     names.systemctl(&["enable", &names.unit_name()]).await?;
-    // Started anew also where an older unit runs.
+    // A restart also replaces a running older unit.
     names.systemctl(&["restart", &names.unit_name()]).await?;
     output::message(&format!(
         "{} runs; `svc service status` shows how",
@@ -49,7 +48,7 @@ pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stops the service and removes its unit. One that is not there is no failure.
+/// Stops the service and removes its unit. A missing service is not an error.
 pub(super) async fn uninstall(names: &NameArgs) -> Result<(), Failure> {
     names.may_write("uninstall")?;
     let path = names.path()?;
@@ -71,7 +70,7 @@ pub(super) async fn uninstall(names: &NameArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows what systemd says of the service.
+/// Shows the state that systemd reports.
 pub(super) async fn status(names: &NameArgs) -> Result<(), Failure> {
     let path = names.path()?;
     if !path.exists() {
@@ -87,7 +86,7 @@ pub(super) async fn status(names: &NameArgs) -> Result<(), Failure> {
         .map_err(|error| no_systemctl(&error))?;
     match ended.code() {
         Some(0) => Ok(()),
-        // systemctl has said it: 3 is a service that does not run.
+        // systemctl has printed the reason. Status 3 means that the service is not running.
         _ => Err(
             Failure::new(Code::Failed, format!("{} does not run", names.name))
                 .hint("`svc service install` starts it; its log is in `journalctl`"),
@@ -100,7 +99,7 @@ impl NameArgs {
         format!("{}.service", self.name)
     }
 
-    /// Where the unit is: systemd.unit(5), "Unit File Load Path".
+    /// Path of the unit: systemd.unit(5), "Unit File Load Path".
     fn path(&self) -> Result<PathBuf, Failure> {
         if !self.user {
             return Ok(Path::new("/etc/systemd/system").join(self.unit_name()));
@@ -148,9 +147,9 @@ impl NameArgs {
     }
 }
 
-/// What would keep the service from starting, or give its secrets away, is told before it is
-/// written.
-fn look_at_files(unit: &Unit, names: &NameArgs) -> Result<(), Failure> {
+/// Reports problems before the unit is written: files that would prevent the start, or expose
+/// secrets.
+fn check_files(unit: &Unit, names: &NameArgs) -> Result<(), Failure> {
     let hidden = [Some(unit.program()), unit.file()]
         .into_iter()
         .flatten()
@@ -185,10 +184,10 @@ fn look_at_files(unit: &Unit, names: &NameArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the unit hides from the service: homes, and the temporary files of others.
+/// Directories that the unit hides from the service: home directories and shared temporary files.
 const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
 
-/// Writes the unit whole or not at all.
+/// Writes the unit atomically.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
@@ -200,7 +199,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&unfinished, path)
 }
 
-/// Whether the machine was started by systemd: `sd_booted(3)`.
+/// True if the machine was booted with systemd: `sd_booted(3)`.
 fn is_booted() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }

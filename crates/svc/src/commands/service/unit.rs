@@ -1,7 +1,7 @@
 //! The text of a systemd unit for `svc run`.
 //!
-//! No directive needs a systemd newer than 247; those that a version does not know it passes over
-//! with a warning, so there are none of them.
+//! All directives exist since systemd 247. Older versions ignore unknown directives with a warning,
+//! so newer ones are not used.
 
 use std::{
     fmt::Write as _,
@@ -11,11 +11,11 @@ use std::{
 use super::PrintArgs;
 use crate::{connection::config_directory, failure::Failure};
 
-/// What a unit says.
+/// Contents of a unit.
 #[derive(Debug)]
 pub(super) struct Unit {
     program: PathBuf,
-    /// The configuration; a service of containers alone may have none.
+    /// Path of the configuration. `None` for a service that only publishes containers.
     file: Option<PathBuf>,
     token_file: Option<PathBuf>,
     docker: bool,
@@ -23,8 +23,8 @@ pub(super) struct Unit {
 }
 
 impl PrintArgs {
-    /// The unit that these flags ask for. Its paths are absolute: a service has no directory of
-    /// its own.
+    /// The unit for these flags. Its paths are absolute, because a service has no working
+    /// directory.
     pub(super) fn unit(&self) -> Result<Unit, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::of("the path of this program is not known", error))?;
@@ -37,7 +37,7 @@ impl PrintArgs {
             }
             None => Some(PathBuf::from("/etc/svc/agent.yaml")),
         };
-        // Containers need no file; one that is named shall be there.
+        // Containers need no file, but a named file must exist.
         let file = file.filter(|file| !self.docker || self.file.is_some() || file.exists());
         let unit = Unit {
             program,
@@ -62,22 +62,22 @@ impl PrintArgs {
 }
 
 impl Unit {
-    /// The program.
+    /// Path of the program.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The configuration that the service reads.
+    /// Path of the configuration.
     pub(super) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// The file that holds its token.
+    /// File with the token.
     pub(super) fn token_file(&self) -> Option<&Path> {
         self.token_file.as_deref()
     }
 
-    /// The whole unit.
+    /// The complete unit.
     pub(super) fn text(&self) -> String {
         let mut text = String::from("[Unit]\nDescription=svc agent\n");
         if !self.user {
@@ -90,13 +90,13 @@ impl Unit {
         let mut start = quoted(&self.program);
         start.push_str(" run");
         if let Some(file) = &self.file {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             write!(start, " {}", quoted(file)).ok();
         }
         match &self.token_file {
             Some(path) if self.user => {
-                // The credentials of a person's services need a newer systemd than many have; the
-                // file is the person's own.
+                // Credentials for user services need a newer systemd than many systems have. The
+                // user can read the file anyway.
                 write!(start, " --token-file {}", quoted(path)).ok();
             }
             Some(path) => {
@@ -110,7 +110,7 @@ impl Unit {
             start.push_str(" --docker");
         }
         writeln!(text, "ExecStart={start}").ok();
-        text.push_str(RUNNING);
+        text.push_str(RESTART_POLICY);
         if !self.user {
             text.push_str(HARDENED);
             if self.docker {
@@ -128,9 +128,9 @@ impl Unit {
     }
 }
 
-/// How it is kept running. A configuration that is wrong (2) is not tried again and again. The time
-/// to stop is longer than the drain.
-const RUNNING: &str = "\
+/// Restart policy. An invalid configuration (exit code 2) is not retried forever. The stop timeout
+/// is longer than the drain.
+const RESTART_POLICY: &str = "\
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=always
 RestartSec=5
@@ -141,8 +141,7 @@ WatchdogSec=30
 LimitNOFILE=1048576
 ";
 
-/// For a service of the system: a user of its own, who exists while it runs, and a view of the
-/// machine in which it can change nothing.
+/// For a system service: a dynamic user, and a read-only view of the machine.
 const HARDENED: &str = "\
 DynamicUser=yes
 CapabilityBoundingSet=
@@ -164,7 +163,7 @@ RemoveIPC=yes
 UMask=0077
 ";
 
-/// What needs no rights of root to be given up, so that a person's service has it too.
+/// Restrictions that do not require root, so that a user service has them as well.
 const CONFINED: &str = "\
 NoNewPrivileges=yes
 LockPersonality=yes
@@ -178,7 +177,7 @@ SystemCallFilter=~@privileged
 SystemCallErrorNumber=EPERM
 ";
 
-/// A path as a word of a command line (systemd.service(5), "Command lines").
+/// Quotes a path as a word of a command line (systemd.service(5), "Command lines").
 fn quoted(path: &Path) -> String {
     let path = specifiers(&path.to_string_lossy()).replace('$', "$$");
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.+@:%$".contains(&byte);
@@ -189,7 +188,7 @@ fn quoted(path: &Path) -> String {
     format!("\"{escaped}\"")
 }
 
-/// A percent sign begins a specifier in every directive.
+/// A percent sign starts a specifier in every directive.
 fn specifiers(text: &str) -> String {
     text.replace('%', "%%")
 }
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_words_whatever_is_in_them() {
+    fn paths_are_quoted_as_words() {
         for (path, word) in [
             ("/usr/bin/svc", "/usr/bin/svc"),
             ("/a b/c", r#""/a b/c""#),

@@ -1,4 +1,4 @@
-//! Anything in any order.
+//! Random operations in random order.
 
 use proptest::prelude::*;
 
@@ -40,17 +40,17 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Whatever is asked, answered, typed, lost and replayed in whatever order: one controller at
-    /// most, who is connected; and only what the controller types passes, under the right name.
+    /// With all operations in any order, at most one participant has control, and it is connected.
+    /// Only its input reaches the server, and it is recorded as the author.
     #[test]
-    fn there_is_one_controller_and_nothing_else_passes(steps in prop::collection::vec(step(), 1..80)) {
+    fn only_one_connected_controller_can_type(steps in prop::collection::vec(step(), 1..80)) {
         let mut session = active();
         let mut now = at(0);
         for step in steps {
             drain(&mut session);
             match step {
                 Step::Join(n) => {
-                    // The last of them opened the session, too.
+                    // The last participant has the account of the opener.
                     let new = NewParticipant {
                         id: person(n),
                         person: who(n % 4),
@@ -96,7 +96,7 @@ proptest! {
                     session.on_message(person(n), kind, now);
                 }
                 Step::Replay(n) => {
-                    // Every grant of this test is used as soon as it is made.
+                    // Each grant of this test is used immediately.
                     prop_assert!(session.connect(&attach(n), now).is_err());
                 }
                 Step::Output => session.on_server(Kind::data(Stream::Stdout, "out"), now),

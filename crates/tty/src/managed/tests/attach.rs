@@ -1,4 +1,4 @@
-//! Who gets in, and what they see.
+//! Attaching to a session, and the output for late participants.
 
 use super::*;
 
@@ -84,14 +84,14 @@ fn a_grant_attaches_once_in_time_to_its_session_for_its_participant() {
         Err(Refused::BadGrant),
         "replayed later"
     );
-    // The other one was never used.
+    // The other grant was never used.
     assert_eq!(session.deadline(), Some(at(5)));
     session.on_time(at(30));
     assert_eq!(session.connect(&attach(2), at(30)), Err(Refused::BadGrant));
 }
 
 #[test]
-fn who_joins_late_gets_the_screen_and_then_what_follows() {
+fn late_participants_get_the_screen_and_later_output() {
     let mut session = active();
     session.on_server(Kind::data(Stream::Stdout, "$ make\r\n"), at(1));
     let new = NewParticipant {
@@ -131,13 +131,13 @@ fn who_joins_late_gets_the_screen_and_then_what_follows() {
 }
 
 #[test]
-fn a_viewer_who_does_not_read_costs_a_bounded_queue_and_gets_the_screen_later() {
+fn the_queue_of_a_slow_viewer_is_bounded_and_replaced_by_the_screen() {
     let mut session = active();
     join(&mut session, 1, at(0));
     let chunk = Bytes::from(vec![b'x'; 4096]);
     for _ in 0..100 {
         session.on_server(Kind::data(Stream::Stdout, chunk.clone()), at(1));
-        // Who has control reads, and is never held up.
+        // The controller reads, so the server is never paused.
         assert!(!session.holds_server());
         assert_eq!(
             session.take(person(0)),
@@ -159,7 +159,7 @@ fn a_viewer_who_does_not_read_costs_a_bounded_queue_and_gets_the_screen_later() 
     screen.feed(bytes);
     assert_eq!(screen.rows()[0], "end");
 
-    // Only who has control makes the command wait.
+    // Only the controller makes the command wait.
     for _ in 0..VIEWER_QUEUE / 4096 {
         assert!(!session.holds_server());
         session.on_server(Kind::data(Stream::Stdout, chunk.clone()), at(1));
@@ -171,7 +171,7 @@ fn a_viewer_who_does_not_read_costs_a_bounded_queue_and_gets_the_screen_later() 
 }
 
 #[test]
-fn there_is_a_limit_to_who_takes_part_and_to_what_waits() {
+fn participants_and_pending_requests_are_limited() {
     let mut session = active();
     for n in 1..=u8::try_from(MAX_PARTICIPANTS - 1).unwrap() {
         join(&mut session, n, at(0));
@@ -192,9 +192,9 @@ fn there_is_a_limit_to_who_takes_part_and_to_what_waits() {
     assert_eq!(session.attach(new, at(0)), Err(Refused::TooMany));
 }
 
-/// Of those who came and went, and of what they asked for, the oldest are forgotten.
+/// Beyond a limit, the oldest participants that left and their requests are removed.
 #[test]
-fn so_many_who_took_part_are_listed() {
+fn listed_participants_are_limited() {
     let mut session = active();
     let id = |n: u64| ParticipantId::new(2000 + n, [0; 10]);
     for n in 0..1100 {
@@ -219,7 +219,7 @@ fn so_many_who_took_part_are_listed() {
     }
     assert_eq!(session.participants().count(), 1024);
     assert_eq!(session.requests().count(), 1024);
-    // The initiator stays, whoever comes and goes.
+    // The opener stays in the list.
     let listed: Vec<_> = session.participants().map(|one| one.id).collect();
     assert!(listed.contains(&person(0)) && listed.contains(&id(1099)));
     assert!(!listed.contains(&id(0)));

@@ -1,9 +1,9 @@
-//! Who types, and who says so.
+//! Requests for control, and the permission to answer them.
 
 use super::*;
 
 #[test]
-fn control_goes_over_with_a_grant_and_back_with_a_revocation() {
+fn a_grant_gives_control_and_a_revocation_returns_it() {
     let mut session = active();
     join(&mut session, 1, at(0));
     let ask_ = Ask {
@@ -13,7 +13,7 @@ fn control_goes_over_with_a_grant_and_back_with_a_revocation() {
     session
         .request_control(request(1), person(1), ask_, at(1))
         .unwrap();
-    // The one who has control is told who asks and why.
+    // The controller receives the requester and the reason.
     let told = std::iter::from_fn(|| session.take(person(0))).find_map(|kind| match kind {
         Kind::Heartbeat(heartbeat) => heartbeat.notice,
         _ => None,
@@ -24,7 +24,7 @@ fn control_goes_over_with_a_grant_and_back_with_a_revocation() {
         (NoticeKind::Requested, "Person 1", "the disk is full")
     );
     assert_eq!(told.expires_at, 1_700_000_121);
-    // A forged answer from who asks.
+    // The requester forges an answer.
     let decision = |r: u8, grant| {
         Kind::Heartbeat(Heartbeat {
             decision: Some(Decision {
@@ -36,7 +36,7 @@ fn control_goes_over_with_a_grant_and_back_with_a_revocation() {
     };
     session.on_message(person(1), decision(1, true), at(2));
     assert_eq!(session.controller_id(), Some(person(0)));
-    // In the terminal, by who has control.
+    // The controller answers in the terminal.
     session.on_message(person(0), decision(1, true), at(2));
     assert_eq!(session.controller_id(), Some(person(1)));
     assert!(notices(&mut session, 1).contains(&NoticeKind::Granted));
@@ -52,7 +52,7 @@ fn control_goes_over_with_a_grant_and_back_with_a_revocation() {
         typed(&mut session),
         [("df\r".to_owned(), person(1).to_string())]
     );
-    // Who opened the session takes it back.
+    // The opener revokes control.
     let initiator = Approver::Participant(person(0));
     let revoked = resolve(&mut session, 1, &initiator, ControlAction::Revoke, at(4));
     assert_eq!(revoked, Ok(ControlStatus::Revoked));
@@ -67,7 +67,7 @@ fn control_goes_over_with_a_grant_and_back_with_a_revocation() {
 }
 
 #[test]
-fn what_may_not_be_asked_or_answered_is_refused() {
+fn invalid_requests_and_answers_are_refused() {
     let mut session = active();
     join(&mut session, 1, at(0));
     join(&mut session, 2, at(0));
@@ -133,7 +133,7 @@ fn what_may_not_be_asked_or_answered_is_refused() {
             Err(Refused::NotPending)
         );
     }
-    // Too late, at the edge.
+    // The answer arrives exactly at the deadline.
     assert_eq!(ask(&mut session, 3, 1, at(0)), Ok(ControlStatus::Pending));
     assert_eq!(
         resolve(&mut session, 3, &OWNER, ControlAction::Grant, at(120)),
@@ -145,7 +145,7 @@ fn what_may_not_be_asked_or_answered_is_refused() {
         resolve(&mut session, 4, &OWNER, ControlAction::Grant, at(119)),
         Ok(ControlStatus::Granted)
     );
-    // Somebody who has gone gets nothing.
+    // A participant that left gets no control.
     assert_eq!(ask(&mut session, 5, 2, at(120)), Ok(ControlStatus::Pending));
     session.on_lost(person(2), at(120));
     assert_eq!(
@@ -203,7 +203,7 @@ fn control_for_a_time_ends_with_it() {
     resolve(&mut session, 1, &OWNER, ControlAction::Grant, at(10)).unwrap();
     drain(&mut session);
     type_(&mut session, 1, "a", at(69));
-    // No timer fired, and still nothing passes.
+    // No timer fired, but the input is dropped.
     type_(&mut session, 1, "b", at(70));
     assert_eq!(
         typed(&mut session),
@@ -213,7 +213,7 @@ fn control_for_a_time_ends_with_it() {
 }
 
 #[test]
-fn who_has_control_and_goes_gives_it_back_and_nobody_left_ends_the_session() {
+fn a_leaving_controller_returns_control_and_an_abandoned_session_ends() {
     let mut session = active();
     join(&mut session, 1, at(0));
     ask(&mut session, 1, 1, at(0)).unwrap();
@@ -228,7 +228,7 @@ fn who_has_control_and_goes_gives_it_back_and_nobody_left_ends_the_session() {
     join(&mut session, 2, at(1));
     session.on_lost(person(0), at(10));
     assert_eq!(session.controller_id(), None);
-    // Who opened it comes back over another stream and need not ask.
+    // The opener reconnects over another stream and gets control without an answer.
     let new = NewParticipant {
         id: person(3),
         person: who(0),
@@ -241,7 +241,7 @@ fn who_has_control_and_goes_gives_it_back_and_nobody_left_ends_the_session() {
     session.on_time(at(75));
     assert_eq!(session.status(), SessionStatus::Active);
     session.on_lost(person(3), at(80));
-    // A spectator alone does not keep it.
+    // A spectator alone does not keep the session.
     session.on_time(at(139));
     assert_eq!(session.status(), SessionStatus::Active);
     drain(&mut session);
@@ -252,7 +252,7 @@ fn who_has_control_and_goes_gives_it_back_and_nobody_left_ends_the_session() {
         ..Heartbeat::default()
     });
     assert!(drain(&mut session).contains(&Command::ToServer(terminate)));
-    // A published server does not know signals: it is hung up to.
+    // A published server does not support signals, so its connection is closed.
     session.on_time(at(150));
     assert!(drain(&mut session).contains(&Command::HangUpServer));
     session.on_server_lost(at(150));
@@ -261,7 +261,7 @@ fn who_has_control_and_goes_gives_it_back_and_nobody_left_ends_the_session() {
 }
 
 #[test]
-fn what_was_lent_comes_back_to_who_opened_the_session_over_another_stream() {
+fn granted_control_returns_to_an_opener_that_reconnected() {
     for (name, by, may_control, back) in [
         ("the same person", 0, true, Some(person(2))),
         ("the same person, who may only watch", 0, false, None),
@@ -292,7 +292,7 @@ fn what_was_lent_comes_back_to_who_opened_the_session_over_another_stream() {
         let is_told = told.contains(&NoticeKind::Granted);
         assert_eq!(is_told, back.is_some(), "{name}: {told:?}");
     }
-    // A stream that is still there keeps its place.
+    // An opener whose stream is still connected keeps its role.
     let mut session = active();
     let new = NewParticipant {
         id: person(2),
@@ -308,11 +308,11 @@ fn what_was_lent_comes_back_to_who_opened_the_session_over_another_stream() {
     assert_eq!(session.controller_id(), Some(person(0)));
 }
 
-/// EN-8: a party neither passes on what it has borrowed to itself, nor answers its own requests by a
-/// call, whatever it calls with; the stream that opened the session answers programs that have the
+/// EN-8: a party cannot give granted control to itself, and cannot answer its own requests by a
+/// call with any credential. The stream that opened the session may answer programs with the
 /// person's own token.
 #[test]
-fn en_8_a_party_does_not_grant_its_own_requests() {
+fn en_8_a_party_cannot_grant_its_own_requests() {
     let mut session = active_of(program(0, "crd_own"));
     join_as(&mut session, 1, program(0, "crd_a"), at(0));
     join_as(&mut session, 2, program(0, "crd_a"), at(0));
@@ -337,12 +337,12 @@ fn en_8_a_party_does_not_grant_its_own_requests() {
         at(0),
     );
     assert_eq!(granted, Ok(ControlStatus::Granted));
-    // What it has borrowed it does not lend to itself.
+    // A party with granted control cannot grant another request of its own.
     ask(&mut session, 2, 2, at(1)).unwrap();
     let holder = Approver::Participant(person(1));
     let granted = resolve(&mut session, 2, &holder, ControlAction::Grant, at(1));
     assert_eq!(granted, Err(Refused::OwnRequest));
-    // Lent by who opened the session, so it comes back by a call as well.
+    // The opener granted it, so a call can revoke it as well.
     let revoked = resolve(
         &mut session,
         1,
@@ -364,7 +364,7 @@ fn en_8_a_party_does_not_grant_its_own_requests() {
     let stream = Approver::Participant(person(0));
     let granted = resolve(&mut session, 3, &stream, ControlAction::Grant, at(3));
     assert_eq!(granted, Ok(ControlStatus::Granted));
-    // On its own stream it takes back what it has lent.
+    // The opener revokes on its own stream.
     let decision = Decision {
         request_id: request(3).to_string(),
         grant: false,
@@ -377,9 +377,10 @@ fn en_8_a_party_does_not_grant_its_own_requests() {
     assert_eq!(session.controller_id(), Some(person(0)));
 }
 
-/// EN-8: a program that opened a session does not take control from the person who took it over.
+/// EN-8: a program that opened a session cannot take control back from the person that took it
+/// over.
 #[test]
-fn en_8_a_program_does_not_take_control_back_from_a_person() {
+fn en_8_a_program_cannot_take_control_back_from_a_person() {
     let mut session = active_of(program(0, "crd_a"));
     join(&mut session, 1, at(0));
     ask(&mut session, 1, 1, at(0)).unwrap();
@@ -406,15 +407,15 @@ fn en_8_a_program_does_not_take_control_back_from_a_person() {
     assert_eq!(revoked, Ok(ControlStatus::Revoked));
 }
 
-/// EN-8: who has whom go.
+/// EN-8: permission to dismiss participants.
 #[test]
-fn en_8_a_token_alone_sends_nobody_away_who_counts() {
+fn en_8_a_token_alone_cannot_dismiss_the_opener_or_the_controller() {
     let own = program(0, "crd_own");
     let session_of = |n: u8| Person {
         root: Some(Root::Session("ses_other".into())),
         ..who(n)
     };
-    // The first opened the session, the second has control, the third only watches.
+    // The first participant opened the session, the second has control, the third only watches.
     for (name, whom, caller, owns, done) in [
         (
             "the opener, by its token",

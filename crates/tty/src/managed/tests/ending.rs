@@ -1,11 +1,11 @@
-//! What ends a session that did not end by itself.
+//! Forced ends of a session.
 
 use super::*;
 use crate::message::{Termination, TerminationReason};
 
-/// A client that says nothing, and a server that does not answer.
+/// The client sends no `Open`, or the server does not answer it.
 #[test]
-fn a_session_that_does_not_begin_in_time_is_over() {
+fn a_session_that_does_not_start_in_time_ends() {
     let mut session = opening();
     assert_eq!(session.deadline(), Some(at(5)));
     session.on_time(at(5));
@@ -26,9 +26,9 @@ fn a_session_that_does_not_begin_in_time_is_over() {
     assert_eq!(session.error(), Some("the server did not answer in time"));
 }
 
-/// Whoever takes part learns what it ended for: the server saw only a signal.
+/// Participants get the reason of the end, although the server only saw a signal.
 #[test]
-fn the_reason_is_in_the_close() {
+fn the_close_contains_the_reason_of_the_end() {
     for (why, reason) in [
         (EndReason::Recording, TerminationReason::Recording),
         (EndReason::Drain, TerminationReason::Drain),
@@ -36,7 +36,7 @@ fn the_reason_is_in_the_close() {
     ] {
         let mut session = active();
         session.stop(why, None, at(1));
-        // The first reason counts.
+        // Only the first reason counts.
         session.stop(EndReason::Terminated, None, at(2));
         let close = Kind::Close(Close {
             return_code: 143,
@@ -61,10 +61,10 @@ fn the_reason_is_in_the_close() {
     }
 }
 
-/// What was let in is taken back: nobody is shown what the command goes on to write, nor what waited
-/// for them, and it is killed within the time that a command has. What ends in order shows its end.
+/// If access is revoked, participants see no further output and lose their waiting output. The
+/// command is killed within its grace period. A regular end shows the remaining output.
 #[test]
-fn en_8_what_was_taken_back_shows_nothing_more_and_is_killed() {
+fn en_8_revoked_sessions_show_no_output_and_are_killed() {
     for (why, silent) in [
         (EndReason::Revoked, true),
         (EndReason::Terminated, true),
@@ -104,10 +104,10 @@ fn en_8_what_was_taken_back_shows_nothing_more_and_is_killed() {
     }
 }
 
-/// Who is sent away gets what is to be said, and nothing of the terminal: neither what waited nor what
-/// comes while their stream is still there.
+/// A dismissed participant gets the notice, and no output of the terminal: neither waiting output
+/// nor output while its stream is still connected.
 #[test]
-fn en_8_who_is_sent_away_is_shown_nothing_more() {
+fn en_8_dismissed_participants_see_no_further_output() {
     let mut session = active();
     join(&mut session, 1, at(0));
     session.on_server(Kind::data(Stream::Stdout, "waits"), at(0));

@@ -1,4 +1,4 @@
-//! What a server is allowed, and what its owner has to do.
+//! Settings of a server, and the commands for its owner.
 
 use std::time::Duration;
 
@@ -7,62 +7,63 @@ use bytes::Bytes;
 use crate::message::{Config, Kind, Signal};
 use crate::size::Size;
 
-/// What a server allows its sessions.
+/// Settings of a server's sessions.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Names the session, towards the client and in logs.
+    /// Id of the session, for the client and for logs.
     pub session_id: String,
-    /// How long a command outlives its connection; zero ends it at once.
+    /// Time for which a command outlives its connection; zero ends it immediately.
     pub grace: Duration,
-    /// How long nothing may be typed or shown.
+    /// Maximum time without input and output.
     pub idle: Option<Duration>,
-    /// How long a session may last.
+    /// Maximum duration of a session.
     pub duration: Option<Duration>,
 }
 
-/// What the owner of a [`Server`](super::Server) has to do.
+/// Tasks for the owner of a [`Server`](super::Server).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Start a command; answer with `on_started` or `on_start_failed`.
+    /// Start a command. The result is `on_started` or `on_start_failed`.
     Start(Box<Start>),
     /// Send a message to the client.
     Send(Kind),
-    /// Write to the command, and say with `on_input_taken` what it took.
+    /// Write to the command, and report accepted bytes with `on_input_taken`.
     Input(Bytes),
-    /// Close what the command reads. Never with a terminal: there, it is a key.
+    /// Close the input of the command. Never sent with a terminal, in which the end of input is a
+    /// key.
     EndInput,
-    /// The terminal has this size now.
+    /// Set the size of the terminal.
     Resize(Size),
-    /// Signal the command, and what it started in its terminal.
+    /// Send a signal to the command and its processes in the terminal.
     Signal(Signal),
-    /// Stop reading what the command writes, until `ReadOutput`.
+    /// Stop reading output of the command, until `ReadOutput`.
     HoldOutput,
-    /// Read what the command writes again.
+    /// Read output of the command again.
     ReadOutput,
-    /// The client misses a part of what was shown: have the program draw its screen again.
+    /// The client has lost output: make the program redraw its screen.
     Redraw,
-    /// Hang up, once everything that was sent is out: a close frame with the reason `finished`, or
-    /// on a plain stream wait for the peer to close. Answer with `on_lost` at once, and with `on_told`
-    /// when the peer did so after everything was out.
+    /// Close the connection once everything is sent: on a WebSocket with a close frame with the
+    /// reason `finished`; on a plain stream wait for the peer to close. Call `on_lost` immediately,
+    /// and `on_told` when the peer has closed after everything was sent.
     Disconnect,
-    /// Forget the session. The command has ended, or never began.
+    /// Drop the session. The command has ended, or never started.
     Release,
 }
 
 /// A command to start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
-    /// The command and its surroundings.
+    /// The command and its environment.
     pub config: Config,
     /// Its terminal; `None` for pipes.
     pub terminal: Option<Size>,
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// With a code.
+    /// Exit code.
     Code(i32),
-    /// By a signal: its number here, and its name without `SIG`.
+    /// Signal: its number on this system, and its name without `SIG`.
     Signal(i32, &'static str),
 }

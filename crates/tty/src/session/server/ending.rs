@@ -1,4 +1,4 @@
-//! How a session ends: who ends it, what its client hears of that, and until when.
+//! End of a session: its causes, the messages to the client, and the deadlines.
 
 use std::time::Instant;
 
@@ -7,9 +7,10 @@ use crate::message::{Close, Feature, Kind, Signal, Termination, TerminationReaso
 use crate::session::{CLOSE_DEADLINE, Output, SILENCE, STOP_GRACE};
 
 impl Server {
-    /// Output was not read, because it is held or the client does not take what it was sent: so that
-    /// it has not ended says nothing about the command. A client that is away has its grace for
-    /// that, one that sends heartbeats has as long as it does, and no other has more than a silent one.
+    /// Handles a pause in reading output, because output is paused or the client does not take it.
+    /// Unread output then does not prove that the output goes on. A disconnected client has its
+    /// grace period to read it. A client that sends heartbeats has as long as it sends them. Any
+    /// other client has as long as a silent one.
     pub fn on_unread(&mut self, now: Instant) {
         let Phase::Draining {
             since, until, read, ..
@@ -17,7 +18,8 @@ impl Server {
         else {
             return;
         };
-        // More than this was written after its end, by something that it left behind.
+        // More bytes arrived after the end than pipes can store: a process that the command left
+        // behind wrote them.
         if *read > MAX_PIPES {
             return;
         }
@@ -31,16 +33,15 @@ impl Server {
         *until = (*until).max((now + CLOSE_DEADLINE).min(latest));
     }
 
-    /// The client that was told the close has hung up after everything had arrived: it does not come
-    /// back.
+    /// Records that the client closed after it had received everything: it does not resume.
     pub fn on_told(&mut self) {
         if matches!(self.phase, Phase::Closed { .. }) && self.client.is_none() {
             self.release();
         }
     }
 
-    /// Whether the command and its output are over, so that only the client may still have to hear
-    /// of it.
+    /// True if the command and its output have ended, and only the client may still have to receive
+    /// the end.
     pub fn is_closed(&self) -> bool {
         matches!(
             self.phase,
@@ -48,11 +49,12 @@ impl Server {
         )
     }
 
-    /// Ends the session: an operator's word, or the server going down. `detail` is for the client.
+    /// Ends the session, for an operator or because the server shuts down. `detail` is for the
+    /// client.
     pub fn terminate(&mut self, reason: TerminationReason, detail: &'static str, now: Instant) {
         if reason == TerminationReason::Drain {
             self.goes_down = true;
-            // Nobody waits for those who do not come back any more.
+            // Clients can no longer resume.
             self.on_told();
         }
         if self.ended.is_some() {
@@ -67,7 +69,7 @@ impl Server {
         }
     }
 
-    /// The client is gone. Who can come back may, for a while.
+    /// Handles a client that left. It may resume during the grace period if it supports this.
     pub(super) fn leave(&mut self, now: Instant) {
         if self.phase == Phase::Starting || self.ended.is_some() {
             return;
@@ -79,12 +81,12 @@ impl Server {
         }
     }
 
-    /// Asks the command to end, and does not ask a second time.
+    /// Stops the command. Later calls have no effect.
     pub(super) fn stop(&mut self, reason: TerminationReason, now: Instant) {
         self.ended = Some(reason);
         if self.phase == Phase::Running {
             let signal = match reason {
-                // What talks to a person in a terminal ignores the other one.
+                // An interactive program in a terminal ignores `Terminate`.
                 TerminationReason::Drain | TerminationReason::Terminated if !self.has_tty => {
                     Signal::Terminate
                 }
@@ -93,14 +95,14 @@ impl Server {
             self.commands.push_back(Command::Signal(signal));
             self.kill_at = Some(now + STOP_GRACE);
             if std::mem::replace(&mut self.paused, false) {
-                // What waits to write does not see its signal.
+                // A command that waits to write does not handle its signal.
                 self.commands.push_back(Command::ReadOutput);
             }
         }
         self.settle(now);
     }
 
-    /// Something is wrong with the client: it is told, and its session is over.
+    /// Handles an error of the client: sends it the error, and ends its session.
     pub(super) fn fail(&mut self, why: &str, now: Instant) {
         self.token = None;
         if !matches!(
@@ -110,7 +112,7 @@ impl Server {
             self.refuse(why, now);
             return;
         }
-        // There is a command, or will be: the session lasts until that has ended.
+        // There is a command, or it is being started: the session lasts until it has ended.
         self.commands.push_back(Command::Send(Kind::error(why)));
         self.commands.push_back(Command::Disconnect);
         self.client = None;
@@ -118,7 +120,7 @@ impl Server {
         self.settle(now);
     }
 
-    /// Tells the client why there is nothing for it.
+    /// Sends the client the reason for which it cannot be served.
     pub(super) fn refuse(&mut self, why: &str, now: Instant) {
         self.commands.push_back(Command::Send(Kind::error(why)));
         self.commands.push_back(Command::Disconnect);
@@ -127,7 +129,7 @@ impl Server {
         };
     }
 
-    /// Closes once the command and its streams have ended.
+    /// Closes the session once the command and its streams have ended.
     pub(super) fn settle(&mut self, now: Instant) {
         if let Phase::Draining { exit, .. } = self.phase
             && self.open_streams.is_empty()
@@ -179,7 +181,8 @@ impl Server {
         };
     }
 
-    /// Whether somebody may come back for the end. Nobody comes to a server that goes down.
+    /// True if the client may resume to receive the end. A server that shuts down accepts no
+    /// clients.
     fn is_kept(&self) -> bool {
         self.token.is_some() && !self.goes_down
     }
@@ -195,6 +198,6 @@ impl Server {
     }
 }
 
-/// What a command may have written that nobody has read when it ends: on Linux, two pipes as large as
-/// anybody may make them.
+/// Maximum of output that a command can leave unread in its pipes when it ends: on Linux, two pipes
+/// of the maximum size.
 const MAX_PIPES: usize = 2 * 1024 * 1024;

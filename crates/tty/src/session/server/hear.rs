@@ -1,4 +1,4 @@
-//! What the client says, and what it may say when.
+//! Messages of the client, and the phases in which they are valid.
 
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ impl Server {
                     Phase::Opening { .. } | Phase::Closed { .. } | Phase::Leaving { .. } => {
                         self.release();
                     }
-                    // A client that says why it goes does not come back.
+                    // A client that sends an error before it leaves does not resume.
                     _ => {
                         self.token = None;
                         self.leave(now);
@@ -42,7 +42,7 @@ impl Server {
                 }
                 Ok(())
             }
-            // The client cannot know yet that the command has ended.
+            // The client may not have received the end of the command yet.
             (
                 Kind::Data(_) | Kind::Parameter(_),
                 Phase::Draining { .. } | Phase::Closed { .. } | Phase::Leaving { .. },
@@ -102,7 +102,7 @@ impl Server {
             return Err("data that is not input".to_owned());
         }
         match data.payload {
-            // A write of nothing looks as one to a command that reads no more.
+            // A command that has stopped reading would take an empty write for another one.
             Some(Payload::Data(bytes)) if bytes.is_empty() => Ok(()),
             Some(Payload::Data(bytes)) if self.stdin_open => {
                 self.touch(now);
@@ -112,7 +112,8 @@ impl Server {
                 Ok(())
             }
             Some(Payload::Data(_)) => Err("input after its end".to_owned()),
-            // In a terminal the end of input is a key, and the published server ignores this, too.
+            // In a terminal the end of input is a key. The published server ignores this message as
+            // well.
             Some(Payload::Eos(_)) if self.has_tty => Ok(()),
             Some(Payload::Eos(_)) => {
                 if std::mem::replace(&mut self.stdin_open, false) {
@@ -126,16 +127,17 @@ impl Server {
         }
     }
 
-    /// How much input is said to have arrived: not all of it where the command does not take it, so
-    /// that the client sends no more than can be read while the command waits for the client to say
-    /// that it has its output. It says so behind what it sent.
+    /// Number of input bytes to acknowledge. It is less than the received bytes if the command does
+    /// not take its input. The command may wait until the client acknowledges its output, and this
+    /// acknowledgement is sent after the client's input. The limit ensures that all input before it
+    /// can be read.
     fn reportable(&self) -> u64 {
         let ahead = u64::try_from(REPLAY).unwrap_or(u64::MAX);
         self.input_received
             .min(self.input_taken.saturating_add(ahead))
     }
 
-    /// Says how much input arrived before the client has to stop reading its own.
+    /// Acknowledges input before the client has to stop reading its own.
     pub(super) fn report_input(&mut self) {
         let quarter = u64::try_from(REPLAY / 4).unwrap_or(u64::MAX);
         let more = self.reportable().saturating_sub(self.input_reported);

@@ -1,9 +1,9 @@
-//! Clients that are lost and come back.
+//! Clients that lose their connection and resume.
 
 use super::*;
 
 #[test]
-fn a_lost_client_comes_back_once_with_its_token() {
+fn a_lost_client_resumes_once_with_its_token() {
     let now = Instant::now();
     let mut server = running(our_open(true), now);
     server.on_output(Stream::Stdout, "hello ".into(), now);
@@ -19,7 +19,7 @@ fn a_lost_client_comes_back_once_with_its_token() {
         }),
         size: Some(Size::DEFAULT.into()),
     };
-    // Forged, and of the wrong length.
+    // A forged token, and tokens of the wrong length.
     assert!(!server.accepts(back([8; TOKEN_LEN], 0).resume.as_ref().unwrap()));
     assert!(!server.accepts(&Resume::default()));
     server.on_return(&back([8; TOKEN_LEN], 0), [9; TOKEN_LEN], now);
@@ -40,26 +40,27 @@ fn a_lost_client_comes_back_once_with_its_token() {
             Command::Resize(Size::DEFAULT),
         ]
     );
-    // The answer may not have arrived, so the first token is good until the client speaks.
+    // The answer may be lost, so the first token stays valid until the client sends a message.
     assert!(server.accepts(first.resume.as_ref().unwrap()));
     server.on_message(Kind::Heartbeat(Heartbeat::default()), now);
-    // Replayed.
+    // The old token is used again.
     assert!(!server.accepts(first.resume.as_ref().unwrap()));
-    // The connection that is still taken for alive gives way.
+    // The older connection that still seems alive is closed.
     server.on_return(&back([9; TOKEN_LEN], 11), [10; TOKEN_LEN], now);
     assert_eq!(server.command(), Some(Command::Disconnect));
     drain(&mut server);
-    // More than there was.
+    // The count exceeds the sent bytes.
     server.on_return(&back([10; TOKEN_LEN], 12), [11; TOKEN_LEN], now);
-    assert!(said(&mut server).contains(&"error: more was received than was sent".to_owned()));
+    assert!(sent_texts(&mut server).contains(&"error: more was received than was sent".to_owned()));
 }
 
-/// Who is told of more sends more, and what it says about the output comes behind all of that.
+/// A client that gets an acknowledgement of more input sends more, and its acknowledgement of
+/// output comes after that input.
 #[test]
-fn input_that_the_command_does_not_take_is_not_said_to_have_arrived() {
+fn input_is_not_acknowledged_before_the_command_takes_it() {
     let now = Instant::now();
     let mut server = running(our_open(false), now);
-    let said = |server: &mut Server| {
+    let sent_texts = |server: &mut Server| {
         let received = drain(server)
             .into_iter()
             .filter_map(|command| match command {
@@ -71,22 +72,23 @@ fn input_that_the_command_does_not_take_is_not_said_to_have_arrived() {
     let piece = Bytes::from(vec![b'x'; REPLAY]);
     let replay = u64::try_from(REPLAY).unwrap();
     server.on_message(Kind::data(Stream::Stdin, piece.clone()), now);
-    assert_eq!(said(&mut server), Some(replay));
+    assert_eq!(sent_texts(&mut server), Some(replay));
     server.on_message(Kind::data(Stream::Stdin, piece), now);
-    assert_eq!(said(&mut server), None);
+    assert_eq!(sent_texts(&mut server), None);
     server.on_time(now + HEARTBEAT);
-    assert_eq!(said(&mut server), Some(replay));
+    assert_eq!(sent_texts(&mut server), Some(replay));
     server.on_input_taken(REPLAY / 4 - 1);
-    assert_eq!(said(&mut server), None);
+    assert_eq!(sent_texts(&mut server), None);
     server.on_input_taken(1);
-    assert_eq!(said(&mut server), Some(replay + replay / 4));
+    assert_eq!(sent_texts(&mut server), Some(replay + replay / 4));
     server.on_input_taken(REPLAY);
-    assert_eq!(said(&mut server), Some(2 * replay));
+    assert_eq!(sent_texts(&mut server), Some(2 * replay));
 }
 
-/// Who is between may say that something arrived that did not: then it is gone, and is told so.
+/// A peer may acknowledge bytes that it has not received. They are then lost, and the peer is
+/// informed.
 #[test]
-fn what_was_said_to_have_arrived_is_not_missing_later() {
+fn acknowledged_bytes_are_not_requested_again() {
     let now = Instant::now();
     let arrived = |received| {
         Kind::Heartbeat(Heartbeat {
@@ -108,7 +110,7 @@ fn what_was_said_to_have_arrived_is_not_missing_later() {
     };
     server.on_return(&open, [9; TOKEN_LEN], now);
     let error = "error: less was received than was said to be".to_owned();
-    assert!(said(&mut server).contains(&error));
+    assert!(sent_texts(&mut server).contains(&error));
 
     let mut client = Client::open(config(false), None, now);
     let ack = |input_received| {
@@ -132,7 +134,7 @@ fn what_was_said_to_have_arrived_is_not_missing_later() {
 }
 
 #[test]
-fn a_client_that_stays_away_loses_its_command() {
+fn the_command_ends_after_the_grace_period_of_a_lost_client() {
     let now = Instant::now();
     let mut server = running(our_open(true), now);
     server.on_lost(now);
@@ -145,7 +147,7 @@ fn a_client_that_stays_away_loses_its_command() {
         received: 0
     }));
 
-    // The command ended while nobody listened: the answer is kept for as long.
+    // The command ended while the client was disconnected: the result is kept for the same time.
     let mut server = running(our_open(true), now);
     server.on_lost(now);
     server.on_output(Stream::Stdout, "bye".into(), now);
@@ -161,7 +163,7 @@ fn a_client_that_stays_away_loses_its_command() {
     };
     server.on_return(&open, [9; TOKEN_LEN], now);
     assert_eq!(
-        said(&mut server),
+        sent_texts(&mut server),
         [
             "ack",
             "Data(Stdout, 3 bytes)",
@@ -171,15 +173,15 @@ fn a_client_that_stays_away_loses_its_command() {
         ]
     );
 
-    // A published client cannot come back.
+    // A published client cannot resume.
     let mut server = running(plain_open(true), now);
     server.on_lost(now);
     assert_eq!(drain(&mut server), [Command::Signal(Signal::Hangup)]);
 }
 
-/// The last that is said may be lost like anything before it.
+/// The last messages may be lost like all others.
 #[test]
-fn who_did_not_hear_the_end_hears_it_within_the_grace() {
+fn a_client_can_receive_the_end_within_the_grace_period() {
     let now = Instant::now();
     let left = |open: Kind| {
         let mut server = running(open, now);
@@ -192,17 +194,17 @@ fn who_did_not_hear_the_end_hears_it_within_the_grace() {
             "close 5 Exited ",
             "Disconnect",
         ];
-        assert_eq!(said(&mut server), end);
+        assert_eq!(sent_texts(&mut server), end);
         server.on_lost(now);
         server
     };
-    // It hung up after all that.
+    // The client closed after it had received everything.
     let mut server = left(our_open(true));
     assert_eq!(server.command(), None);
     assert!(server.is_closed());
     server.on_told();
     assert_eq!(drain(&mut server), [Command::Release]);
-    // It did not, and comes back, and is lost again.
+    // The client resumes without having received it, and is lost again.
     let mut server = left(our_open(true));
     let open = OpenSession {
         resume: Some(Resume {
@@ -220,13 +222,13 @@ fn who_did_not_hear_the_end_hears_it_within_the_grace() {
         "close 5 Exited ",
         "Disconnect",
     ];
-    assert_eq!(said(&mut server), end);
+    assert_eq!(sent_texts(&mut server), end);
     server.on_lost(now + GRACE / 2);
     server.on_time(now + GRACE);
     assert_eq!(server.command(), None);
     server.on_time(now + GRACE / 2 + GRACE);
     assert_eq!(drain(&mut server), [Command::Release]);
-    // Nobody comes back to a server that goes down.
+    // Clients cannot resume on a server that shuts down.
     let mut server = left(our_open(true));
     server.terminate(TerminationReason::Drain, "", now);
     assert_eq!(drain(&mut server), [Command::Release]);
@@ -240,10 +242,10 @@ fn who_did_not_hear_the_end_hears_it_within_the_grace() {
 }
 
 #[test]
-fn what_is_kept_for_a_lost_client_is_bounded() {
+fn the_output_for_a_lost_client_is_bounded() {
     let now = Instant::now();
     let chunk = Bytes::from(vec![b'x'; 4096]);
-    // A terminal forgets the oldest and draws anew.
+    // A terminal drops the oldest output and redraws.
     let mut server = running(our_open(true), now);
     server.on_lost(now);
     for _ in 0..REPLAY / 4096 + 10 {
@@ -264,7 +266,7 @@ fn what_is_kept_for_a_lost_client_is_bounded() {
         .filter(|c| matches!(c, Command::Send(Kind::Data(_))));
     assert_eq!(sent.count(), REPLAY / 4096);
 
-    // A pipe loses nothing: the command waits.
+    // A pipe loses no output: the command waits.
     let mut server = running(our_open(false), now);
     for _ in 0..REPLAY / 4096 {
         server.on_output(Stream::Stdout, chunk.clone(), now);

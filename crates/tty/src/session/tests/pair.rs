@@ -1,12 +1,12 @@
-//! Both machines over connections that break.
+//! Client and server together, over connections that break.
 
 use proptest::prelude::*;
 
 use super::*;
 
 proptest! {
-    /// Both machines over a connection that breaks at any message in either direction: what the
-    /// person typed arrives once and in order, and so does what the command wrote.
+    /// Both state machines run over a connection that breaks at any message in either direction.
+    /// Input arrives once and in order, and so does output.
     #[test]
     fn nothing_is_lost_or_doubled_over_broken_connections(
         steps in prop::collection::vec((0..4_u8, prop::collection::vec(any::<u8>(), 1..50)), 1..60),
@@ -27,7 +27,7 @@ proptest! {
                     pair.server.on_output(Stream::Stdout, bytes.into(), now);
                 }
             }
-            // A broken connection loses what is under way, in both directions.
+            // A broken connection loses the messages in flight, in both directions.
             pair.exchange(now, breaks.contains(&at).then_some(usize::from(what)));
         }
         pair.exchange(now, None);
@@ -61,8 +61,8 @@ impl Pair {
         pair
     }
 
-    /// Carries messages until both are silent; with `broken`, only so many of either side arrive,
-    /// and then the connection is made again.
+    /// Delivers messages until both sides are silent. With `broken`, only this many messages of
+    /// each side arrive, and then the connection is replaced.
     fn exchange(&mut self, now: Instant, broken: Option<usize>) {
         let mut left = [broken.unwrap_or(usize::MAX); 2];
         loop {
@@ -105,7 +105,7 @@ impl Pair {
             assert!(self.client.on_lost());
             self.server.on_lost(now);
             self.client.reopen(now);
-            // The next connection may be as bad.
+            // The next connection may break as well.
             self.exchange(now, broken.and_then(|left| left.checked_sub(1)));
         }
     }

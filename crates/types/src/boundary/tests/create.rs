@@ -1,4 +1,4 @@
-//! What a boundary sets and refuses in the properties of a tunnel to be.
+//! Properties that a boundary sets or refuses in a new tunnel.
 
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn contradicts(field: &str) -> Refusal {
 
 /// EN-7.
 #[test]
-fn en_7_create_filters_fill_in_what_is_left_open() {
+fn en_7_create_filters_fill_in_open_properties() {
     let filters = json!({
         "name": "web", "protocol": {"exact": "http"}, "publish": {"oneof": [true]}, "token_auth": true,
         "labels": {"team": "a"}, "trusted_ips": ["192.0.2.0/24"], "geo_ip": ["de"], "hostname": "Web",
@@ -52,7 +52,7 @@ fn en_7_create_filters_fill_in_what_is_left_open() {
 
 /// EN-7.
 #[test]
-fn en_7_create_refuses_what_contradicts() {
+fn en_7_create_refuses_contradicting_properties() {
     let with = |set: fn(&mut TunnelProperties)| {
         let mut properties = TunnelProperties::default();
         set(&mut properties);
@@ -121,7 +121,7 @@ fn en_7_create_refuses_what_contradicts() {
             "{filters}"
         );
     }
-    // What the client set in agreement stays, and defaults count where nothing is fixed.
+    // Matching values of the client stay, and defaults count for fields that are not fixed.
     let agreed = with(|p| p.name = Some("web-1".parse().unwrap()));
     assert_eq!(
         create(
@@ -153,14 +153,14 @@ fn en_7_forced_values_under_or_need_one_branch() {
         }
     );
     assert_eq!(create(or.clone(), named("c")), Err(contradicts("name")));
-    // A branch that needs nothing set decides alone.
+    // A branch that needs no value set is chosen.
     let tls_b = TunnelProperties {
         protocol: Some(Protocol::Tls),
         ..named("b")
     };
     let wide = json!({"OR": [{"name": "b", "token_auth": true}, {"name": "b", "protocol": "tls"}]});
     assert_eq!(create(wide, tls_b.clone()), Ok(tls_b));
-    // What AND fixes chooses the branch of OR, wherever it stands.
+    // Values that AND fixes choose the branch of OR, wherever it is.
     let chosen = create(
         json!({"AND": [or, {"name": "a"}]}),
         TunnelProperties::default(),
@@ -196,11 +196,10 @@ fn any_filters() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// EN-7.
-    /// What a boundary lets be created, the same filters let be connected to: nothing that was
-    /// filled in, and no default, escapes them.
+    /// EN-7. The filters of a boundary also allow connections to every tunnel that the boundary
+    /// lets a client create: no filled-in value and no default escapes them.
     #[test]
-    fn en_7_what_create_allows_satisfies_its_filters(filters in any_filters(), name in prop::option::of("web|db|x")) {
+    fn en_7_created_tunnels_satisfy_the_create_filters(filters in any_filters(), name in prop::option::of("web|db|x")) {
         let properties = TunnelProperties {
             name: name.map(|name| name.parse().unwrap()),
             ..TunnelProperties::default()

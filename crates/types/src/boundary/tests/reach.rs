@@ -1,4 +1,4 @@
-//! Where a boundary reaches: places, actions, filters, paths, lists.
+//! Coverage of a boundary: projects, actions, filters, paths, lists.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn ed_1c_places_are_projects_or_workspaces() {
 
 /// EN-7.
 #[test]
-fn en_7_scopes_allow_what_they_name() {
+fn en_7_scopes_allow_the_named_actions() {
     let everything = boundary(json!({"projects": ["p1"]}));
     for action in [Action::Create, Action::Connect, Action::List] {
         assert!(everything.allows_somewhere(action));
@@ -68,7 +68,7 @@ fn en_7_scopes_allow_what_they_name() {
 
 /// ED-1c.
 #[test]
-fn ed_1c_filters_judge_every_kind_of_field() {
+fn ed_1c_filters_apply_to_every_kind_of_field() {
     let mut tunnel = tunnel("web");
     tunnel.host = Some("web.t.example.com".to_owned());
     tunnel.creation_date = Some("2026-01-02T03:04:05Z".parse().unwrap());
@@ -165,7 +165,7 @@ fn ed_1c_filters_judge_every_kind_of_field() {
 
 /// ED-7.
 #[test]
-fn ed_7_the_path_is_judged() {
+fn ed_7_conditions_on_the_path_are_checked() {
     let api = boundary(
         json!({"projects": ["p1"], "scopes": {"tunnels": {"connect": {"params": {"path": {"regex": "^/api"}}}}}}),
     );
@@ -281,7 +281,7 @@ fn en_5c_watch_only_shape() {
 }
 
 #[test]
-fn both_boundaries_hold() {
+fn both_boundaries_of_an_intersection_apply() {
     let parent = boundary(json!({"projects": ["p1"]}));
     let child = boundary(json!({"OR": [{"projects": ["p1"]}, {"projects": ["p2"]}]}));
     let both = child.and(&parent);
@@ -296,7 +296,7 @@ fn both_boundaries_hold() {
 }
 
 #[test]
-fn a_place_is_reached_whatever_is_allowed_there() {
+fn a_project_is_covered_whatever_is_allowed_there() {
     let everywhere = Boundary::none();
     assert!(everywhere.reaches("p1", None) && everywhere.reaches_workspace("w1"));
     let nowhere = Boundary::refuse_everything();
@@ -313,9 +313,9 @@ fn a_place_is_reached_whatever_is_allowed_there() {
     assert!(either.reaches_workspace("w1") && !either.reaches_workspace("w2"));
 }
 
-/// Who is let near some tunnels or paths of a project changes nothing else of it.
+/// A boundary for some tunnels or paths of a project does not permit other changes to it.
 #[test]
-fn a_boundary_is_of_projects_when_it_leaves_a_whole_action() {
+fn a_boundary_is_of_projects_if_it_allows_a_whole_action() {
     let name = json!({"filters": {"name": "web"}});
     let scoped = |actions: Value| json!({"projects": ["p1"], "scopes": {"tunnels": actions}});
     let path = json!({"params": {"path": "/shell"}});

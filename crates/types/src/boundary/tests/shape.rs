@@ -1,4 +1,4 @@
-//! What is a boundary, and what refuses everything.
+//! Valid boundaries, and shapes that refuse everything.
 
 use proptest::prelude::*;
 
@@ -278,7 +278,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     /// EN-7.
     #[test]
-    fn en_7_what_cannot_be_checked_allows_nothing(resources in any_json()) {
+    fn en_7_unusable_boundaries_allow_nothing(resources in any_json()) {
         let boundary = Boundary::parse(Some(&resources), false);
         if Boundary::check(&resources, false).is_err() {
             prop_assert!(!boundary.may_list("p1", None));

@@ -11,7 +11,7 @@ fn resolve(asked: &Value) -> Result<Value, (String, String)> {
 }
 
 #[test]
-fn defaults_follow_from_what_was_asked() {
+fn defaults_follow_from_the_request() {
     for (asked, resolved) in [
         (
             json!({}),
@@ -182,7 +182,7 @@ fn contradictions_are_refused_by_name() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn limits_are_enforced() {
     let labels = |count: usize| {
         (0..count)
             .map(|n| (n.to_string(), json!("")))

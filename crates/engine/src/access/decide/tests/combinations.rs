@@ -1,16 +1,16 @@
-//! Every combination of what a tunnel asks for and what a request presents, against the rules as
-//! they are written.
+//! Every combination of a tunnel's rules and a request's proofs, compared with a second
+//! implementation of the rules.
 
 use super::*;
 use crate::access::policy::RequiredProofs;
 
-/// What a proof is worth.
+/// Validity of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Worth {
     Absent,
     Good,
     Bad,
-    /// Good, and of somebody who may not.
+    /// Valid, but its user has no permission.
     Barred,
 }
 
@@ -21,7 +21,7 @@ const WORTHS: [Worth; 4] = [Worth::Absent, Worth::Good, Worth::Bad, Worth::Barre
 struct Case {
     guards: RequiredProofs,
     policy: PublicAccessPolicy,
-    /// `None`: without form.
+    /// `None`: malformed.
     query: Option<Worth>,
     bearer: Worth,
     session: Worth,
@@ -31,7 +31,7 @@ struct Case {
 }
 
 impl Case {
-    /// The rules, as prose has them.
+    /// The rules, written as a sequence of conditions.
     fn expected(self) -> End {
         let RequiredProofs {
             token,
@@ -40,7 +40,8 @@ impl Case {
             challenge,
         } = self.guards;
         let not_allowed = End::Refused(403, "public_access_not_allowed");
-        // ED-8: `forbidden` lets nobody in, `auth-required` nobody to a tunnel without proofs.
+        // ED-8: `forbidden` refuses all visitors; `auth-required` refuses them at tunnels without
+        // proofs.
         match self.policy {
             PublicAccessPolicy::Forbidden => return not_allowed,
             PublicAccessPolicy::AuthRequired if !(token || session || certificate) => {
@@ -62,7 +63,7 @@ impl Case {
         let Some(query) = self.query else {
             return End::Refused(400, "invalid_request");
         };
-        // ED-1a: behind a query credential the bearer is data.
+        // ED-1a: with a query credential, the bearer is application data.
         let credential = if query_there { query } else { self.bearer };
         let judged = |worth: Worth, method, bad| match worth {
             Worth::Good => End::Service(method),
@@ -70,7 +71,7 @@ impl Case {
             Worth::Barred => End::Refused(403, "insufficient_scope"),
             Worth::Absent => End::Refused(401, "unauthenticated"),
         };
-        // ED-4, ED-6: a token is judged first, and is final.
+        // ED-4, ED-6: a token is checked first, and its result is final.
         if token && is_there(credential) {
             return judged(credential, "token", "invalid_token");
         }
@@ -196,7 +197,7 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                 if let Outcome::Allow(allowed) = &decision.outcome {
                     let cut = allowed.query.as_deref().or(query.as_deref());
                     assert!(!cut.unwrap_or_default().contains("svc.token"), "{case:?}");
-                    // A bearer that was judged stays here; one that was not is the service's.
+                    // A bearer that was checked is removed; any other is forwarded to the service.
                     let judged = case.query == Some(Worth::Absent)
                         && case.bearer != Worth::Absent
                         && (guards.token || guards.challenge && !case.worked);

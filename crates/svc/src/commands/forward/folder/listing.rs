@@ -1,4 +1,4 @@
-//! The page of a folder without an index.
+//! The directory listing of a folder without an index.
 
 use std::{
     fs::{self, DirEntry},
@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 
 use super::place::{Place, encoded};
 
-/// A list of names.
+/// Template data of a listing.
 #[derive(Template)]
 #[template(path = "folder.html")]
 struct Page {
@@ -36,7 +36,7 @@ struct Entry {
 #[template(path = "folder-nothing.html")]
 struct EmptyTemplate;
 
-/// The list of a folder whose address is `at`. It looks at the file system.
+/// Renders the listing of a folder whose URL path is `at`. Reads the file system.
 pub(super) fn page(path: &Path, at: &str, place: &Place) -> Response {
     let title = percent_decode_str(at).decode_utf8_lossy().into_owned();
     let read = read(path, place);
@@ -52,7 +52,7 @@ pub(super) fn page(path: &Path, at: &str, place: &Place) -> Response {
     html(StatusCode::OK, page.render())
 }
 
-/// There is no such file.
+/// Response for a missing file.
 pub(super) fn not_found() -> Response {
     html(StatusCode::NOT_FOUND, EmptyTemplate.render())
 }
@@ -69,7 +69,7 @@ fn html(status: StatusCode, page: askama::Result<String>) -> Response {
     response
 }
 
-/// The entries that may be seen, folders first, and whether there are more than are shown.
+/// Reads the visible entries, folders first. The flag is true if there are more than the limit.
 fn read(path: &Path, place: &Place) -> std::io::Result<(Vec<Entry>, bool)> {
     let mut entries = Vec::new();
     let mut more = false;
@@ -90,7 +90,7 @@ fn read(path: &Path, place: &Place) -> std::io::Result<(Vec<Entry>, bool)> {
 
 impl Entry {
     fn of(entry: &DirEntry) -> Option<Self> {
-        // Of what a link leads to; where it leads was looked at.
+        // Metadata of a link's target. The caller has checked that the target may be seen.
         let about = fs::metadata(entry.path()).ok()?;
         if !about.is_dir() && !about.is_file() {
             return None;
@@ -118,7 +118,7 @@ impl Entry {
     }
 }
 
-/// A size as people read it.
+/// Formats a size for readers.
 fn size(bytes: u64) -> String {
     let mut shown = bytes;
     for unit in ["B", "kB", "MB", "GB"] {
@@ -130,8 +130,8 @@ fn size(bytes: u64) -> String {
     format!("{shown} TB")
 }
 
-/// A page of so many lines is a page that nobody reads.
+/// A longer page would not be read.
 const MAX_ENTRIES: usize = 5_000;
 
-/// The page has a style and links, nothing else.
+/// The page has inline styles and links, and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";

@@ -1,4 +1,4 @@
-//! Which file a path means.
+//! Resolves the path of a request to a file.
 
 use std::{
     ffi::OsStr,
@@ -9,30 +9,30 @@ use std::{
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
-/// A folder whose files may be asked for.
+/// A folder whose files may be requested.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Without links, so that what lies in it begins with it.
+    /// Path without symbolic links, so that it is a prefix of every path inside the folder.
     root: PathBuf,
     hidden: bool,
 }
 
-/// What a path means.
+/// Result of resolving a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PathTarget {
     /// A file.
     File(PathBuf),
-    /// A folder without an index, and the path of its address, with a slash at the end.
+    /// A folder without an index. `at` is the path of its URL, with a final slash.
     Folder { path: PathBuf, at: String },
-    /// A folder whose address lacks its last slash; the path that has it.
+    /// A folder whose URL lacks the final slash, with the corrected path.
     Moved(String),
-    /// Nothing that may be seen.
+    /// The path does not exist or may not be seen.
     Nothing,
 }
 
 impl Place {
     /// # Errors
-    /// `folder` is not there, or is no folder.
+    /// The path `folder` does not exist, or is not a folder.
     pub(super) fn new(folder: &Path, hidden: bool) -> io::Result<Self> {
         let root = fs::canonicalize(folder)?;
         if !root.is_dir() {
@@ -41,7 +41,7 @@ impl Place {
         Ok(Self { root, hidden })
     }
 
-    /// What the path of a request means. It looks at the file system.
+    /// Resolves the path of a request. Reads the file system.
     pub(super) fn find(&self, path: &str) -> PathTarget {
         let Some(names) = self.names(path) else {
             return PathTarget::Nothing;
@@ -52,7 +52,7 @@ impl Place {
         };
         let has_slash = path.ends_with('/');
         if real.is_file() {
-            // `/page.html/` is no file.
+            // `/page.html/` is not a file.
             return if has_slash {
                 PathTarget::Nothing
             } else {
@@ -62,7 +62,8 @@ impl Place {
         if !real.is_dir() {
             return PathTarget::Nothing;
         }
-        // Made anew from its names: what begins with two slashes would lead elsewhere.
+        // The path is rebuilt from its segments, because a path that starts with two slashes would
+        // lead to another host.
         let mut at = String::from("/");
         for name in &names {
             at.push_str(&encoded(name));
@@ -77,12 +78,12 @@ impl Place {
         }
     }
 
-    /// Whether an entry of a list may be seen.
+    /// True if an entry of a listing may be shown.
     pub(super) fn shows(&self, entry: &Path) -> bool {
         self.real(entry).is_some()
     }
 
-    /// The names of a path; nothing where one of them is none, or must not be seen.
+    /// The decoded segments of a path. `None` if a segment is invalid or must not be seen.
     fn names(&self, path: &str) -> Option<Vec<Vec<u8>>> {
         path.strip_prefix('/')?
             .split('/')
@@ -100,8 +101,8 @@ impl Place {
         self.hidden || !name.starts_with(b".")
     }
 
-    /// Where a path really is, when that is inside and may be seen. Whoever may change the folder
-    /// could put a link there between this look and the opening; they could as well copy the file.
+    /// The canonical path, if it is inside the folder and may be seen. A user with write access
+    /// could replace it with a link before it is opened, but could copy the file as well.
     fn real(&self, path: &Path) -> Option<PathBuf> {
         let real = fs::canonicalize(path).ok()?;
         let inside = real.strip_prefix(&self.root).ok()?;
@@ -110,13 +111,12 @@ impl Place {
     }
 }
 
-/// A name as it stands in an address.
+/// Percent-encodes a name for a URL.
 pub(super) fn encoded(name: &[u8]) -> String {
     percent_encode(name, NAME).to_string()
 }
 
-/// What is not itself in a segment of a path (RFC 3986 section 3.3), and what means something in
-/// HTML.
+/// Characters that are reserved in a path segment (RFC 3986 section 3.3) or special in HTML.
 const NAME: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder with something of each kind.
+/// A folder with a file of each kind.
 fn files() -> TempDir {
     let outer = tempfile::tempdir().unwrap();
     let root = outer.path().join("www");
@@ -96,7 +96,7 @@ async fn files_inside_are_served_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn names_with_a_dot_are_served_when_asked_for() {
+async fn hidden_files_are_served_on_request() {
     let outer = files();
     let hidden = Options {
         hidden: true,
@@ -111,7 +111,7 @@ async fn names_with_a_dot_are_served_when_asked_for() {
 }
 
 #[tokio::test]
-async fn a_list_names_what_may_be_seen_and_breaks_no_page() {
+async fn a_listing_shows_visible_entries_and_escapes_their_names() {
     let outer = files();
     let (status, body) = got(&outer, "/").await;
     assert_eq!(status, 200);
@@ -131,7 +131,7 @@ async fn a_list_names_what_may_be_seen_and_breaks_no_page() {
 }
 
 #[tokio::test]
-async fn an_address_of_a_folder_gets_its_slash_and_leads_nowhere_else() {
+async fn a_folder_path_is_redirected_to_its_slash_on_the_same_host() {
     let outer = files();
     fs::create_dir(outer.path().join("www/evil.test")).unwrap();
     for (path, location) in [
@@ -178,9 +178,10 @@ async fn ranges_conditions_and_heads_are_answered() {
     );
 }
 
-/// RFC 9110 sections 13.1.5 and 14.2: what is no single range of bytes of any version is ignored.
+/// RFC 9110 sections 13.1.5 and 14.2: any range that is not a single unconditional range of bytes
+/// is ignored.
 #[tokio::test]
-async fn a_part_is_sent_to_who_asks_for_one_and_no_version_of_it() {
+async fn only_a_single_unconditional_range_is_sent() {
     let outer = files();
     let ask = async |method: &Method, fields: &[(&str, &str)]| {
         let mut request = Request::builder().method(method).uri("/sub/page.html");
@@ -216,7 +217,7 @@ async fn a_part_is_sent_to_who_asks_for_one_and_no_version_of_it() {
 }
 
 #[tokio::test]
-async fn an_older_file_in_the_place_of_another_is_sent() {
+async fn an_older_replacement_file_is_sent() {
     let outer = files();
     let get = |since: &HeaderValue| {
         let request = Request::get("/sub/page.html").header("if-modified-since", since);
@@ -240,7 +241,7 @@ async fn an_older_file_in_the_place_of_another_is_sent() {
 }
 
 #[tokio::test]
-async fn a_file_whose_date_cannot_be_told_is_sent_whole() {
+async fn a_file_with_an_invalid_date_is_sent_whole() {
     let outer = files();
     let file = fs::File::options()
         .write(true)
@@ -272,7 +273,7 @@ async fn a_file_whose_date_cannot_be_told_is_sent_whole() {
 }
 
 #[tokio::test]
-async fn routes_of_an_application_get_its_index() {
+async fn application_routes_get_the_index() {
     let outer = files();
     fs::write(outer.path().join("www/index.html"), "<p>spa").unwrap();
     let spa = Options {
@@ -292,7 +293,7 @@ async fn routes_of_an_application_get_its_index() {
 }
 
 #[test]
-fn what_is_no_folder_is_refused() {
+fn a_path_that_is_not_a_folder_is_refused() {
     let outer = files();
     let missing = Place::new(&outer.path().join("missing"), false).unwrap_err();
     assert_eq!(missing.kind(), io::ErrorKind::NotFound);

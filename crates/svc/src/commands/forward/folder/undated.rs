@@ -1,5 +1,5 @@
-//! Files whose date cannot be told over HTTP, before 1970 or after 9999. They are sent whole, and
-//! without a date; the library that sends the others knows none of them.
+//! Files whose date HTTP cannot represent: before 1970 or after 9999. They are sent whole and
+//! without a date, because the library does not support them.
 
 use std::{fs, path::Path, time::SystemTime};
 
@@ -11,7 +11,7 @@ use http::{Method, StatusCode, header};
 use tokio::{fs::File, io::AsyncReadExt as _};
 use tokio_util::io::ReaderStream;
 
-/// Whether a file is such a one. It looks at the file system.
+/// True if the date of a file cannot be represented. Reads the file system.
 pub(super) fn is_undated(path: &Path) -> bool {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     modified.is_ok_and(|modified| {
@@ -20,9 +20,9 @@ pub(super) fn is_undated(path: &Path) -> bool {
     })
 }
 
-/// Sends one.
+/// Sends such a file.
 pub(super) async fn send(path: &Path, method: &Method) -> Response {
-    // It may have gone meanwhile, or may not be read.
+    // The file may have been removed since, or may be unreadable.
     let Ok(file) = File::open(path).await else {
         return StatusCode::NOT_FOUND.into_response();
     };
@@ -38,14 +38,14 @@ pub(super) async fn send(path: &Path, method: &Method) -> Response {
     let body = if *method == Method::HEAD {
         Body::empty()
     } else {
-        // What is added to it meanwhile is beyond the length that was told.
+        // Data that is appended meanwhile is beyond the announced length.
         Body::from_stream(ReaderStream::with_capacity(file.take(length), CHUNK))
     };
     (head, body).into_response()
 }
 
-/// The first second whose year has five digits.
+/// The first second of the year 10000.
 const YEAR_10000: u64 = 253_402_300_800;
 
-/// As much as the library reads at once.
+/// Read size of the library.
 const CHUNK: usize = 64 * 1024;

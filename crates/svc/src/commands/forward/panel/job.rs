@@ -1,18 +1,18 @@
-//! The job of a shell that the program is in. Where there is no such thing, the program is alone at
-//! its terminal.
+//! Job control of the shell that runs the program. Systems without job control always have the
+//! program in the foreground.
 
 use std::io;
 
-/// Whether the terminal is this program's, and not that of the shell that put it in the background.
+/// True if the program is in the foreground of its terminal.
 #[cfg(unix)]
 pub(super) fn is_foreground() -> bool {
     use nix::unistd::{getpgrp, tcgetpgrp};
 
-    // A terminal that controls nobody has no background.
+    // A terminal that is not a controlling terminal has no background.
     tcgetpgrp(io::stdin()).map_or(true, |group| group == getpgrp())
 }
 
-/// Stops all of the job, until the shell has it go on.
+/// Stops the whole job until the shell continues it.
 #[cfg(unix)]
 pub(super) fn stop() -> io::Result<()> {
     use nix::{

@@ -1,4 +1,4 @@
-//! What is said on stderr while the panel has the terminal: kept, and said afterwards.
+//! Captures messages on stderr while the panel has the terminal, and prints them afterwards.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use std::{
 use nix::unistd::{dup, dup2_stderr};
 use parking_lot::Mutex;
 
-/// Stderr, led elsewhere.
+/// A redirected stderr.
 pub(super) struct Messages {
     real: OwnedFd,
     kept: Arc<Mutex<MessageBuffer>>,
@@ -22,15 +22,15 @@ pub(super) struct Messages {
 #[derive(Default)]
 struct MessageBuffer {
     lines: VecDeque<String>,
-    /// Those that had to go.
+    /// Number of dropped lines.
     lost: usize,
-    /// The newest, until it is asked for.
+    /// The newest line, until it is taken.
     newest: Option<String>,
 }
 
 impl Messages {
-    /// Leads stderr to a thread that does nothing but keep it, so that nobody who says something
-    /// waits for the terminal.
+    /// Redirects stderr to a thread that only stores it, so that no writer of stderr waits for the
+    /// terminal.
     pub(super) fn begin() -> io::Result<Self> {
         let (reader, writer) = pipe()?;
         let real = dup(stderr())?;
@@ -41,22 +41,22 @@ impl Messages {
             .name("svc-stderr".to_owned())
             .spawn(move || {
                 keep(reader, &keeper);
-                // Nobody waits any more, or somebody does.
+                // It does not matter if the receiver has stopped waiting.
                 end.send(()).ok();
             })?;
         dup2_stderr(&writer)?;
         Ok(Self { real, kept, ended })
     }
 
-    /// The newest line, where there is a new one.
+    /// Takes the newest line, if there is a new one.
     pub(super) fn newest(&self) -> Option<String> {
         self.kept.lock().newest.take()
     }
 
-    /// Leads stderr back to where it went, and says there what was kept.
+    /// Restores stderr, and prints the stored lines there.
     pub(super) fn end(self) {
         dup2_stderr(&self.real).ok();
-        // The last writer is gone, unless a child still has it.
+        // The pipe is closed now, unless a child process still has it.
         self.ended.recv_timeout(LAST_LINES).ok();
         let kept = std::mem::take(&mut *self.kept.lock());
         let mut out = stderr().lock();
@@ -89,8 +89,8 @@ fn keep(from: PipeReader, kept: &Mutex<MessageBuffer>) {
     }
 }
 
-/// As many as a person reads afterwards.
+/// As many lines as a user reads afterwards.
 const LINES: usize = 200;
 
-/// A pipe is read in no time; only a stopped thread takes longer.
+/// Reading a pipe is immediate unless the thread was stopped.
 const LAST_LINES: Duration = Duration::from_millis(200);

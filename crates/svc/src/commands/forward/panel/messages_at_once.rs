@@ -1,5 +1,5 @@
-//! What is said on stderr while the panel has the terminal, on systems where stderr is not led
-//! elsewhere: it is said at once, and the panel is drawn over it.
+//! Messages on stderr on systems where stderr cannot be redirected. They are printed immediately,
+//! and the panel is drawn over them.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What the panel knows, and what its keys do: without a terminal and without a clock.
+//! State of the panel and the effect of its keys, without terminal and clock.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -8,66 +8,66 @@ use std::{
 
 use super::rates::{Rates, Times};
 
-/// Everything that is shown.
+/// The complete state.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) about: About,
     pub(crate) state: State,
-    /// What a visitor uses, once it is known.
+    /// Address for visitors, once it is known.
     pub(crate) url: Option<String>,
     pub(crate) latency: Option<Duration>,
-    /// What the person should know, until something else is.
+    /// Current message to the user.
     pub(crate) notice: Option<Notice>,
     pub(crate) total: u64,
-    /// News that came faster than they could be taken.
+    /// Number of updates that were dropped.
     pub(crate) missed: u64,
     pub(crate) view: View,
     rates: Rates,
     times: Times,
-    /// When those began that are not over.
+    /// Start times of open requests.
     open: HashMap<Key, Instant>,
     rows: VecDeque<Row>,
 }
 
-/// What does not change.
+/// Properties that never change.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) target: String,
     pub(crate) engine: String,
-    /// Where requests can be looked into.
+    /// Address of the inspector.
     pub(crate) inspector: Option<String>,
-    /// What a row is.
+    /// Kind of the rows.
     pub(crate) rows: Rows,
 }
 
-/// What the list shows.
+/// Content of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// Requests.
+    /// HTTP requests.
     Requests,
-    /// Streams of bytes.
+    /// Byte streams.
     Streams,
 }
 
-/// Where the tunnel stands.
+/// State of the tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Connecting,
     Online,
-    /// Lost, with the reason and the moment of the next attempt.
+    /// Connection lost, with the reason and the time of the next attempt.
     Disconnected {
         error: Arc<str>,
         until: Instant,
     },
-    /// Asked to end; what was accepted goes on.
+    /// Stopping: accepted streams are still served.
     Draining,
 }
 
-/// A line for the person.
+/// A message to the user.
 #[derive(Clone, Debug)]
 pub(crate) struct Notice {
     pub(crate) text: String,
-    /// `None`: until the next.
+    /// `None` means until the next message.
     until: Option<Instant>,
 }
 
@@ -75,42 +75,42 @@ pub(crate) struct Notice {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) key: Key,
-    /// When it began, as the person's clock says it.
+    /// Start as local time of day.
     pub(crate) clock: String,
     pub(crate) began: Instant,
-    /// Nothing while it goes on.
+    /// Duration. `None` while it is open.
     pub(crate) took: Option<Duration>,
     /// Empty for a stream.
     pub(crate) method: Arc<str>,
-    /// The path, or what became of the stream.
+    /// The path, or the result of the stream.
     pub(crate) path: Arc<str>,
     pub(crate) status: Option<u16>,
     pub(crate) source: String,
-    /// It broke off, or could not be served.
+    /// It failed or was interrupted.
     pub(crate) failed: bool,
 }
 
-/// Which one a row is about.
+/// Identity of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Request(u64),
     Stream(Arc<str>),
 }
 
-/// What of it is looked at.
+/// State of the view.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    /// Rows above the first that is shown; the newest is row 0.
+    /// Number of rows above the first visible one. The newest is row 0.
     pub(crate) scroll: usize,
-    /// The rows when the list was stopped.
+    /// The rows at the moment when the list was paused.
     paused: Option<Vec<Row>>,
     pub(crate) filter: String,
-    /// The filter is being typed.
+    /// True while the user types the filter.
     pub(crate) typing: bool,
     pub(crate) overlay: Option<Overlay>,
 }
 
-/// What lies over the panel until the next key.
+/// A window over the panel, until the next key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overlay {
     Help,
@@ -118,7 +118,7 @@ pub(crate) enum Overlay {
     Inspector,
 }
 
-/// A key, apart from how a terminal says it.
+/// A key, independent of the terminal's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Press {
     Letter(char),
@@ -139,15 +139,15 @@ pub(crate) enum Press {
     Redraw,
 }
 
-/// What a key asks of others than the model.
+/// An action that the model cannot do itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// One step of stopping.
     Stop,
-    /// This text on the person's clipboard.
+    /// Copy this text to the user's clipboard.
     Copy(String),
     Suspend,
-    /// Everything anew.
+    /// Redraw the whole screen.
     Redraw,
 }
 
@@ -169,7 +169,7 @@ impl Model {
         }
     }
 
-    /// Takes a row that began, or changed.
+    /// Adds a new row or updates an existing one.
     pub(crate) fn row(&mut self, row: Row, now: Instant) {
         let known = self.rows.iter().rposition(|known| known.key == row.key);
         let was_open = self.open.contains_key(&row.key);
@@ -191,10 +191,10 @@ impl Model {
         }
         match known.and_then(|index| self.rows.get_mut(index)) {
             Some(known) => *known = row,
-            // It left the list while it went on.
+            // It was dropped from the list while it was open.
             None if !is_new => {}
             None => {
-                // Whoever reads further down keeps what they read.
+                // A scrolled list keeps its visible rows.
                 if self.view.scroll > 0 && self.view.paused.is_none() && self.passes(&row) {
                     self.view.scroll += 1;
                 }
@@ -206,17 +206,17 @@ impl Model {
         }
     }
 
-    /// When one that is open began; `None` where that was missed.
+    /// Start time of an open row. `None` if the start was missed.
     pub(crate) fn began(&self, key: &Key) -> Option<Instant> {
         self.open.get(key).copied()
     }
 
-    /// News were lost.
+    /// Counts dropped updates.
     pub(crate) fn missed(&mut self, count: u64) {
         self.missed += count;
     }
 
-    /// Whatever is open and not among these is over; its end was missed.
+    /// Closes open rows that are not in this set, because their end was missed.
     pub(crate) fn only_open(&mut self, is_open: impl Fn(&Key) -> bool) {
         self.open.retain(|key, _| is_open(key));
     }
@@ -225,18 +225,18 @@ impl Model {
         self.open.len()
     }
 
-    /// Means of one second over a minute and over five.
+    /// Average rate per second over one minute and over five minutes.
     pub(crate) fn means(&self, now: Instant) -> (f64, f64) {
         let mean = |minutes| self.rates.mean(Duration::from_mins(minutes), now);
         (mean(1), mean(5))
     }
 
-    /// The times within which a half, and nine of ten, ended.
+    /// The median and the 90th percentile of the durations.
     pub(crate) fn times(&self) -> (Option<Duration>, Option<Duration>) {
         (self.times.percentile(50), self.times.percentile(90))
     }
 
-    /// The rows that the list shows, the newest first.
+    /// The rows of the list, newest first.
     pub(crate) fn shown(&self) -> Vec<&Row> {
         let passes = |row: &&Row| self.passes(row);
         match &self.view.paused {
@@ -249,7 +249,7 @@ impl Model {
         self.view.paused.is_some()
     }
 
-    /// Whether what is shown changes without any news: times that run.
+    /// True if the display changes without an event, such as running times.
     pub(crate) fn runs(&self, now: Instant) -> bool {
         let (_, five) = self.means(now);
         !self.open.is_empty()
@@ -261,13 +261,13 @@ impl Model {
                 .is_some_and(|notice| notice.until.is_some())
     }
 
-    /// Says something until the next time.
+    /// Shows a message until the next one.
     pub(crate) fn say(&mut self, text: impl Into<String>) {
         let text = text.into();
         self.notice = Some(Notice { text, until: None });
     }
 
-    /// Forgets what was to be said for a while.
+    /// Removes an expired message.
     pub(crate) fn tick(&mut self, now: Instant) {
         let is_over = |notice: &Notice| notice.until.is_some_and(|until| until <= now);
         if self.notice.as_ref().is_some_and(is_over) {
@@ -275,7 +275,7 @@ impl Model {
         }
     }
 
-    /// Does what a key says.
+    /// Applies a key.
     pub(crate) fn press(&mut self, key: Press, now: Instant) -> Option<Ask> {
         match key {
             Press::Interrupt => return Some(Ask::Stop),
@@ -287,7 +287,7 @@ impl Model {
             self.type_filter(key);
             return None;
         }
-        // The next key closes what lies above; those that mean something do it as well.
+        // Any key closes an open window. A key with a meaning also takes effect.
         let above = self.view.overlay.take();
         match key {
             Press::Letter('q') => return Some(Ask::Stop),
@@ -333,7 +333,7 @@ impl Model {
         let url = self.url.clone()?;
         self.notice = Some(Notice {
             text: format!("copied {url}"),
-            until: Some(now + SHORTLY),
+            until: Some(now + NOTICE_TIME),
         });
         Some(Ask::Copy(url))
     }
@@ -361,25 +361,25 @@ impl Model {
     }
 }
 
-/// The key that opened something closes it.
+/// The key that opened a window also closes it.
 fn other(above: Option<Overlay>, wanted: Overlay) -> Option<Overlay> {
     (above != Some(wanted)).then_some(wanted)
 }
 
-/// Rows that are kept: what a person scrolls through. The inspector keeps more.
+/// Rows for scrolling. The inspector keeps more.
 const MAX_ROWS: usize = 500;
 
-/// Open ones that are counted; an agent carries no more at once.
+/// Limit of open rows that are counted. An agent carries fewer at the same time.
 const MAX_OPEN: usize = 100_000;
 
-/// Longer than any path that somebody types.
+/// Longer than any path that users type.
 const MAX_FILTER: usize = 120;
 
-/// Lines of a page.
+/// Lines that a page key scrolls.
 const PAGE: isize = 10;
 
-/// How long it is said that something was done.
-const SHORTLY: Duration = Duration::from_secs(3);
+/// Display time of a confirmation.
+const NOTICE_TIME: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests;

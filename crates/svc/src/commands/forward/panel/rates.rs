@@ -1,17 +1,17 @@
-//! How many a second, and how long they took: with the time as an argument.
+//! Request rates and durations, with the current time as an argument.
 
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
 
-/// Counts of the last five minutes, a second in each.
+/// Counts per second over the last five minutes.
 #[derive(Debug)]
 pub(crate) struct Rates {
     since: Instant,
-    /// The newest last.
+    /// The newest is last.
     seconds: VecDeque<u32>,
-    /// The second of the newest, counted from `since`.
+    /// Index of the newest second, counted from `since`.
     at: u64,
 }
 
@@ -24,7 +24,7 @@ impl Rates {
         }
     }
 
-    /// Counts one.
+    /// Counts one request.
     pub(crate) fn count(&mut self, now: Instant) {
         self.advance(now);
         if let Some(newest) = self.seconds.back_mut() {
@@ -32,11 +32,11 @@ impl Rates {
         }
     }
 
-    /// The mean of one second over the last `window`, or over all the time there was yet.
+    /// Average per second over the last `window`, or since the start if that is shorter.
     pub(crate) fn mean(&self, window: Duration, now: Instant) -> f64 {
         let gone = self.second(now) - self.at.min(self.second(now));
         let window = window.as_secs().min(SECONDS);
-        // Those that would lie in the window if the newest were of this second.
+        // Seconds inside the window, if the newest entry were for the current second.
         let take = usize::try_from(window.saturating_sub(gone)).unwrap_or(usize::MAX);
         let count: u64 = self
             .seconds
@@ -72,7 +72,7 @@ impl Rates {
     }
 }
 
-/// How long the last thousand took.
+/// Durations of the last thousand requests.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     last: VecDeque<Duration>,
@@ -86,11 +86,11 @@ impl Times {
         self.last.push_back(took);
     }
 
-    /// The time within which `percent` of them ended; nothing before the first one.
+    /// The given percentile of the durations. `None` without any.
     pub(crate) fn percentile(&self, percent: usize) -> Option<Duration> {
         let mut sorted: Vec<_> = self.last.iter().copied().collect();
         sorted.sort_unstable();
-        // The nearest rank.
+        // Nearest-rank method.
         let rank = (sorted.len() * percent).div_ceil(100);
         sorted.get(rank.saturating_sub(1)).copied()
     }
@@ -99,7 +99,7 @@ impl Times {
 /// Five minutes.
 const SECONDS: u64 = 300;
 
-/// Enough for a ninetieth percentile that does not jump, and sorted in no time.
+/// Enough for a stable 90th percentile, and cheap to sort.
 const KEPT: usize = 1000;
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_over_the_window_or_over_the_time_there_was() {
+    fn means_cover_the_window_or_the_time_since_start() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let (minute, five) = (Duration::from_mins(1), Duration::from_mins(5));
@@ -124,7 +124,7 @@ mod tests {
         }
         close(rates.mean(minute, at(10)), 1.1);
         close(rates.mean(minute, at(55)), 11.0 / 55.0);
-        // The first ten seconds leave the minute, and not the five.
+        // The first ten seconds leave the one-minute window, but not the five-minute window.
         close(rates.mean(minute, at(69)), 0.0);
         close(rates.mean(five, at(100)), 0.11);
         rates.count(at(100));

@@ -1,4 +1,5 @@
-//! Rows of the panel, made of what others tell: the one place that knows their types.
+//! Converts events of the inspector and the agent to rows of the panel. Only this module uses their
+//! types.
 
 use std::{
     sync::Arc,
@@ -11,7 +12,7 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use super::model::{Key, Model, Row, Rows};
 
-/// A request that began, or went on.
+/// Adds or updates a request.
 pub(super) fn request(model: &mut Model, summary: &Summary, now: Instant) {
     let since = Timestamp::now().duration_since(summary.began);
     let since = Duration::try_from(since).unwrap_or_default();
@@ -40,7 +41,7 @@ pub(super) fn request(model: &mut Model, summary: &Summary, now: Instant) {
     model.row(row, now);
 }
 
-/// A stream that began or ended. Where requests are shown, only that one could not be served.
+/// Adds or updates a stream. If requests are shown, only failed streams are added.
 pub(super) fn stream(model: &mut Model, stream: &Connection, now: Instant) {
     if model.about.rows == Rows::Requests {
         if let Some(error) = &stream.error {
@@ -51,7 +52,7 @@ pub(super) fn stream(model: &mut Model, stream: &Connection, now: Instant) {
     let key = Key::Stream(stream.stream_id.as_str().into());
     let began = model.began(&key);
     if began.is_none() && !stream.active {
-        // Its begin was lost, and is counted there.
+        // Its start was dropped and is counted as such.
         return;
     }
     let (path, failed): (Arc<str>, bool) = match (&stream.error, stream.active) {
@@ -78,7 +79,7 @@ pub(super) fn stream(model: &mut Model, stream: &Connection, now: Instant) {
     model.row(row, now);
 }
 
-/// A time of day, where the person is.
+/// Local time of day.
 fn clock(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system())
         .strftime("%H:%M:%S")

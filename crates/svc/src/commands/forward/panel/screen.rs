@@ -1,4 +1,4 @@
-//! The terminal while the panel has it, and how it is given back whatever happens.
+//! Takes over the terminal for the panel and always restores it.
 
 use std::{
     io::{self, BufWriter, IsTerminal, Stdout, Write, stderr, stdin, stdout},
@@ -22,26 +22,26 @@ use ratatui::{Frame, Terminal, backend::CrosstermBackend};
 
 use super::{job, messages::Messages};
 
-/// The terminal, taken over. Dropped, it is as it was.
+/// The terminal in use by the panel. Dropping it restores the terminal.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
 }
 
-/// Whether there is a terminal that a panel could have: one that reads keys and shows what is
-/// drawn, and whose foreground this program is. (In the background it would be stopped.)
+/// True if the panel can use the terminal: stdin and stdout are terminals, and the program is in
+/// the foreground. (In the background it would be stopped.)
 pub(crate) fn is_there() -> bool {
     let dumb =
         cfg!(unix) && std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     !dumb && stdout().is_terminal() && stdin().is_terminal() && job::is_foreground()
 }
 
-/// Whether colours are wanted: <https://no-color.org>.
+/// True if colours are enabled: <https://no-color.org>.
 pub(crate) fn has_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub(crate) fn enter() -> io::Result<Self> {
         restore_on_panic();
         let screen = Self {
@@ -51,7 +51,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws what has changed. False: something else has given the terminal back.
+    /// Draws changes. Returns false if the terminal was already restored elsewhere.
     pub(crate) fn draw(&mut self, with: impl FnOnce(&mut Frame<'_>)) -> io::Result<bool> {
         if !SHOWN.load(Ordering::Acquire) {
             return Ok(false);
@@ -60,15 +60,15 @@ impl Screen {
         Ok(true)
     }
 
-    /// Draws everything anew the next time. (The library's own way asks the terminal where its
-    /// cursor is, and the answer would be read as keys.)
+    /// Requests a full redraw at the next frame. (The library's own function queries the cursor
+    /// position, and the terminal's reply would be read as keys.)
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
         execute!(stdout(), Clear(ClearType::All))?;
         self.terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(stdout())))?;
         Ok(())
     }
 
-    /// Puts a text on the clipboard of whoever sits at the terminal (OSC 52).
+    /// Copies a text to the clipboard of the terminal's user (OSC 52).
     pub(crate) fn copy(&mut self, text: &str) -> io::Result<()> {
         execute!(
             self.terminal.backend_mut(),
@@ -76,13 +76,13 @@ impl Screen {
         )
     }
 
-    /// Gives the terminal to the shell, and stops with all of the job as it would have.
+    /// Restores the terminal and stops the whole job, as Ctrl-Z does.
     pub(crate) fn suspend() -> io::Result<()> {
         leave();
         job::stop()
     }
 
-    /// Takes the terminal again after [`suspend`](Self::suspend).
+    /// Takes over the terminal again after [`suspend`](Self::suspend).
     pub(crate) fn resume(&mut self) -> io::Result<()> {
         take()?;
         self.redraw()
@@ -95,12 +95,12 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back, once.
+/// Restores the terminal, once.
 pub(crate) fn leave() {
     if !SHOWN.swap(false, Ordering::AcqRel) {
         return;
     }
-    // Each by itself: what fails must not keep the next from being tried, and nobody can be told.
+    // Each step runs even if a previous one failed, and errors cannot be reported.
     drop(disable_raw_mode());
     drop(execute!(stdout(), LeaveAlternateScreen, Show));
     drop(stdout().flush());
@@ -110,7 +110,7 @@ pub(crate) fn leave() {
 }
 
 fn take() -> io::Result<()> {
-    // What is said on stderr would be drawn over.
+    // Messages on stderr would be overwritten by the panel.
     let messages = stderr().is_terminal().then(Messages::begin).transpose()?;
     *MESSAGES.lock() = messages;
     SHOWN.store(true, Ordering::Release);
@@ -121,12 +121,12 @@ fn take() -> io::Result<()> {
     taken
 }
 
-/// The newest line that was said on stderr since the last call.
+/// The newest line on stderr since the last call.
 pub(crate) fn message() -> Option<String> {
     MESSAGES.lock().as_ref().and_then(Messages::newest)
 }
 
-/// A panic is told on a terminal that can be read.
+/// Restores the terminal before a panic is printed.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -138,7 +138,7 @@ fn restore_on_panic() {
     });
 }
 
-/// Whether the terminal is the panel's.
+/// True while the panel has the terminal.
 static SHOWN: AtomicBool = AtomicBool::new(false);
 
 static MESSAGES: Mutex<Option<Messages>> = Mutex::new(None);
@@ -159,11 +159,11 @@ mod tests {
 
     use super::*;
 
-    /// Set where this test runs itself, on a terminal of its own.
+    /// Set when this test runs itself on its own terminal.
     const PANICS: &str = "SVC_TEST_PANICS";
 
     #[test]
-    fn a_panic_is_told_on_a_terminal_that_was_given_back() {
+    fn a_panic_restores_the_terminal_first() {
         if std::env::var_os(PANICS).is_some() {
             let _screen = Screen::enter().unwrap();
             eprintln!("said meanwhile");
@@ -178,7 +178,7 @@ mod tests {
         };
         let pty = openpty(Some(&window), None).unwrap();
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
-        let test = "a_panic_is_told_on_a_terminal_that_was_given_back";
+        let test = "a_panic_restores_the_terminal_first";
         let name = format!("commands::forward::panel::screen::tests::{test}");
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", &name, "--nocapture"])
@@ -193,7 +193,7 @@ mod tests {
         let mut was_taken = false;
         while !screen.screen().contents().contains("a defect") {
             let mut buffer = [0; 1];
-            // Byte by byte: when the text is there, nothing behind it was looked at.
+            // Reads single bytes, so that nothing after the text is consumed.
             shown.read_exact(&mut buffer).unwrap();
             screen.process(&buffer);
             was_taken |= screen.screen().alternate_screen();

@@ -1,4 +1,4 @@
-//! How the panel looks: a function of the model, the time and the size.
+//! Drawing of the panel: a function of model, time and size.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use ratatui::{
 use super::model::{Model, Overlay, Row, Rows, State};
 use crate::commands::forward::qr::{BLACK, Qr, WHITE};
 
-/// Draws everything.
+/// Draws the whole panel.
 pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, paint: Paint) {
     let area = frame.area();
     let head = head(model, now, area, paint);
@@ -35,8 +35,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, paint: Pa
     }
 }
 
-/// Whether there are colours. They are those of the terminal's own theme, on its own background,
-/// so that they can be read on dark and on light ones.
+/// Colour setting. The colours come from the terminal's theme, so they are readable on dark and
+/// light backgrounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
     pub(crate) colours: bool,
@@ -84,13 +84,13 @@ impl Paint {
     }
 }
 
-/// State, address, what it leads to, and the counters: as many lines as there is room for.
+/// State, address, target and counters, in as many lines as fit.
 fn head(model: &Model, now: Instant, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     let width = usize::from(area.width);
     let is_low = area.height < LOW;
     let mut lines = state(model, now, width, if is_low { 1 } else { 2 }, paint);
     let url = model.url.clone().unwrap_or_default();
-    // The address in full where it can be had, since it is there to be copied.
+    // The full address is shown if possible, because users copy it.
     let room = if is_low { 1 } else { 3 };
     lines.extend(
         wrapped(&url, width, room)
@@ -171,7 +171,7 @@ fn counters(model: &Model, now: Instant) -> Vec<String> {
     ]
 }
 
-/// The list, with a line that says what it is.
+/// The list with its title line.
 fn rows(frame: &mut Frame<'_>, model: &Model, now: Instant, area: Rect, paint: Paint) {
     let [title, list] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     frame.render_widget(Paragraph::new(list_title(model, paint)), title);
@@ -258,7 +258,7 @@ fn cells(row: &Row, kind: Rows, is_wide: bool, now: Instant, paint: Paint) -> Ce
     }
 }
 
-/// What there is to say, and what the keys do.
+/// The current message and the key help.
 fn foot(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     let width = usize::from(area.width);
     let mut lines = Vec::new();
@@ -311,7 +311,7 @@ fn inspector(model: &Model) -> Vec<String> {
     vec![model.about.inspector.clone().unwrap_or_else(none)]
 }
 
-/// A box in the middle, as large as its text and not larger than the screen.
+/// Draws a centred box of the size of its text, limited by the screen.
 fn above(frame: &mut Frame<'_>, title: &'static str, text: &[String], style: Style) {
     let room = usize::from(frame.area().width).saturating_sub(FRAME);
     let text: Vec<Line<'static>> = text
@@ -332,7 +332,7 @@ fn above(frame: &mut Frame<'_>, title: &'static str, text: &[String], style: Sty
     frame.render_widget(Paragraph::new(text).block(block), area);
 }
 
-/// The address as a code, where it fits.
+/// Draws the address as a QR code, if it fits.
 fn code(frame: &mut Frame<'_>, model: &Model, paint: Paint) {
     let Some(qr) = model.url.as_deref().and_then(Qr::of) else {
         let text = "there is no address yet".to_owned();
@@ -357,7 +357,7 @@ fn code(frame: &mut Frame<'_>, model: &Model, paint: Paint) {
     frame.render_widget(Paragraph::new(text).style(style), area);
 }
 
-/// Parts side by side with a separator, in lines no longer than the width.
+/// Joins parts with a separator, in lines up to the given width.
 fn packed(parts: &[String], separator: &str, width: usize) -> Vec<String> {
     let length = |text: &str| text.chars().count();
     let mut lines: Vec<String> = Vec::new();
@@ -373,7 +373,7 @@ fn packed(parts: &[String], separator: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A text in pieces of the width; what does not fit into `room` lines ends with an ellipsis.
+/// Wraps a text at the width. Text beyond `room` lines is replaced by an ellipsis.
 fn wrapped(text: &str, width: usize, room: usize) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     let mut lines: Vec<String> = letters
@@ -390,7 +390,7 @@ fn wrapped(text: &str, width: usize, room: usize) -> Vec<String> {
     lines
 }
 
-/// The same for what people say: broken between words.
+/// Like [`wrapped`], but breaks between words.
 fn worded(text: &str, width: usize, room: usize) -> Vec<String> {
     let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
     let pieces: Vec<String> = words
@@ -410,7 +410,7 @@ fn worded(text: &str, width: usize, room: usize) -> Vec<String> {
     lines
 }
 
-/// A time as people read it, in at most seven characters.
+/// Formats a duration in at most seven characters.
 pub(crate) fn took(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -422,7 +422,7 @@ pub(crate) fn took(time: Duration) -> String {
     }
 }
 
-/// What others wrote cannot move the cursor.
+/// Removes control characters, so that foreign text cannot move the cursor.
 fn plain(text: &str) -> String {
     crate::output::plain(text)
 }
@@ -431,16 +431,16 @@ fn lines(text: &[Line<'_>]) -> u16 {
     u16::try_from(text.len()).unwrap_or(u16::MAX)
 }
 
-/// What a box has beside its text: a line and a space on each side.
+/// Width of a box border: a line and a space on each side.
 const FRAME: usize = 4;
 
-/// Lines of what others wrote: nothing that is shown here is longer.
+/// Line limit for foreign text. Our own texts are shorter.
 const MAX_WRAPPED: usize = 16;
 
-/// Below this there is room for what matters most alone.
+/// Below this height only the most important lines are shown.
 const LOW: u16 = 16;
 
-/// From here on there is room for the time of day and the visitor's address.
+/// From this width on the time of day and the visitor's address are shown.
 const WIDE: u16 = 78;
 
 const CLOCK: Constraint = Constraint::Length(8);

@@ -1,8 +1,8 @@
-//! The three calls of the Docker Engine API that are needed, over its Unix socket.
+//! The three required calls of the Docker Engine API, over its Unix socket.
 //!
-//! A client of our own: the one crate that speaks the whole API brings a hundred types and a
-//! second set of dates for these few fields. Paths have no version, which means the engine's
-//! newest; the fields have been the same since long before.
+//! This is a custom client, because the one crate for the whole API adds a hundred types and a
+//! second date library for a few fields. Paths have no version and therefore mean the engine's
+//! newest. These fields have been stable for a long time.
 
 use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
@@ -17,34 +17,34 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use transport::unix::UnixStream;
 
-/// An engine at its socket.
+/// A Docker engine at its socket.
 #[derive(Debug)]
 pub(super) struct Api {
     socket: PathBuf,
 }
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
-    /// Nobody answers at the socket.
+    /// No process listens on the socket.
     #[error("cannot reach {socket}")]
     Unreachable { socket: String, source: io::Error },
-    /// The connection broke.
+    /// The connection failed.
     #[error("the connection broke")]
     Broken(#[from] hyper::Error),
-    /// It answered with an error.
+    /// The engine returned an error.
     #[error("it answers {status} to {path}")]
     Refused { status: StatusCode, path: String },
-    /// No answer in time.
+    /// The response timed out.
     #[error("no answer in time")]
     TimedOut,
-    /// More than any answer has.
+    /// The response is larger than the limit.
     #[error("an answer is too large")]
     TooLarge,
-    /// Something else than its own JSON.
+    /// The response is not the expected JSON.
     #[error("an answer is not understood")]
     NotUnderstood(#[from] serde_json::Error),
-    /// The end of the events.
+    /// The event stream ended.
     #[error("the events ended")]
     Ended,
     /// The request could not be written.
@@ -52,11 +52,11 @@ pub(super) enum ApiError {
     Request(#[from] http::Error),
 }
 
-/// `GET /containers/{id}/json`, as far as it is read.
+/// The used part of `GET /containers/{id}/json`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Container {
-    /// With a slash in front.
+    /// Starts with a slash.
     pub(super) name: String,
     pub(super) state: State,
     pub(super) config: Config,
@@ -76,7 +76,7 @@ pub(super) struct State {
 pub(super) struct Config {
     #[serde(default)]
     pub(super) labels: Option<BTreeMap<String, String>>,
-    /// `80/tcp` and so on.
+    /// Keys such as `80/tcp`.
     #[serde(default)]
     pub(super) exposed_ports: Option<BTreeMap<String, Value>>,
 }
@@ -134,13 +134,13 @@ pub(super) struct Event {
 struct Actor {
     #[serde(default, rename = "ID")]
     id: String,
-    /// Of a container its labels and its name, of a network the container.
+    /// For a container event its labels and name, for a network event the container.
     #[serde(default, rename = "Attributes")]
     attributes: BTreeMap<String, String>,
 }
 
 impl Event {
-    /// The container that it is about.
+    /// The container that the event concerns.
     pub(super) fn container(&self) -> Option<&str> {
         match self.kind.as_str() {
             "container" => Some(&self.actor.id),
@@ -149,37 +149,37 @@ impl Event {
         }
     }
 
-    /// Whether the container asks for tunnels.
+    /// True if the container has the enabling label.
     pub(super) fn is_labelled(&self) -> bool {
         self.actor.attributes.contains_key(super::labels::ENABLE)
     }
 }
 
 impl Api {
-    /// The engine behind a socket; nothing is sent yet.
+    /// The engine at this socket. Does not connect yet.
     pub(super) fn new(socket: PathBuf) -> Self {
         Self { socket }
     }
 
-    /// The ids of the running containers that have our label.
+    /// Ids of the running containers with our label.
     pub(super) async fn labelled(&self) -> Result<Vec<String>, ApiError> {
-        let path = format!("/containers/json?filters={LABELLED}");
+        let path = format!("/containers/json?filters={LABEL_FILTER}");
         let listed: Vec<ContainerSummary> = self.whole(&path).await?.ok_or(ApiError::Ended)?;
         Ok(listed.into_iter().map(|item| item.id).collect())
     }
 
-    /// One container; `None` when it is gone.
+    /// Inspects one container. `None` if it does not exist any more.
     pub(super) async fn container(&self, id: &str) -> Result<Option<Container>, ApiError> {
-        // An id is made of hexadecimal digits: what is not has no place in a path.
+        // Ids are hexadecimal. Anything else must not become part of a path.
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Ok(None);
         }
         self.whole(&format!("/containers/{id}/json")).await
     }
 
-    /// What happens from now on.
+    /// Subscribes to events from now on.
     pub(super) async fn events(&self) -> Result<Events, ApiError> {
-        let (response, connection) = self.ask(&format!("/events?filters={HAPPENINGS}")).await?;
+        let (response, connection) = self.ask(&format!("/events?filters={EVENT_FILTER}")).await?;
         Ok(Events {
             body: response.into_body(),
             buffer: Vec::new(),
@@ -210,7 +210,7 @@ impl Api {
         answer.await.unwrap_or(Err(ApiError::TimedOut))
     }
 
-    /// Asks on a connection of its own, and waits for the head of the answer.
+    /// Sends a request on its own connection, and waits for the response head.
     async fn ask(
         &self,
         path: &str,
@@ -225,7 +225,7 @@ impl Api {
                 .map_err(unreachable)?;
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
             let connection = tokio::spawn(async move {
-                // Whoever waits for the answer hears of the error.
+                // The request that waits for the response gets the error.
                 drop(connection.await);
             });
             let connection = AbortOnDropHandle::new(connection);
@@ -246,7 +246,7 @@ impl Api {
     }
 }
 
-/// JSON objects one after the other, for as long as the engine runs.
+/// A stream of JSON objects, as long as the engine runs.
 pub(super) struct Events {
     body: Incoming,
     buffer: Vec<u8>,
@@ -254,7 +254,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// The next one. There is no limit to the wait: nothing may happen for days.
+    /// The next event. There is no timeout, because nothing may happen for days.
     pub(super) async fn next(&mut self) -> Result<Event, ApiError> {
         loop {
             if let Some(event) = self.buffered()? {
@@ -270,7 +270,7 @@ impl Events {
         }
     }
 
-    /// The first event of what has come, if it is whole. Chunks end where they like.
+    /// The first complete event in the buffer. Chunks can end anywhere.
     fn buffered(&mut self) -> Result<Option<Event>, ApiError> {
         let mut read = serde_json::Deserializer::from_slice(&self.buffer).into_iter::<Event>();
         let event = match read.next() {
@@ -285,22 +285,22 @@ impl Events {
     }
 }
 
-/// `{"label":["svc.enable"],"status":["running"]}`: containers whose label is not `true` are told
-/// from the others by its reader.
-const LABELLED: &str =
+/// `{"label":["svc.enable"],"status":["running"]}`. The label reader ignores containers whose label
+/// is not `true`.
+const LABEL_FILTER: &str =
     "%7B%22label%22%3A%5B%22svc.enable%22%5D%2C%22status%22%3A%5B%22running%22%5D%7D";
 
 /// `{"type":["container","network"],"event":["start","die","destroy","rename","connect",
-/// "disconnect"]}`: what changes whether a container runs, its name, or its addresses.
-const HAPPENINGS: &str = "%7B%22type%22%3A%5B%22container%22%2C%22network%22%5D%2C%22event%22%3A\
+/// "disconnect"]}`: events that change if a container runs, its name, or its addresses.
+const EVENT_FILTER: &str = "%7B%22type%22%3A%5B%22container%22%2C%22network%22%5D%2C%22event%22%3A\
     %5B%22start%22%2C%22die%22%2C%22destroy%22%2C%22rename%22%2C%22connect%22%2C%22disconnect%22\
     %5D%7D";
 
-/// An engine on the same machine answers within milliseconds; a busy one may take seconds.
+/// A local engine responds within milliseconds. A busy one may take seconds.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A list of a thousand containers has some MiB.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
-/// An event has the labels of its container, some KiB; a read brings several of them.
+/// An event contains the labels of its container, some KiB. One read returns several events.
 const MAX_EVENT: usize = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! From the labels of a container to tunnels.
+//! Converts the labels of a container to tunnels.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -8,23 +8,23 @@ use serde_json::{Map, Value};
 use super::{ContainerTunnel, api::Container};
 use crate::commands::run::{file::TunnelSection, plan::DesiredTunnel};
 
-/// The label that a container must have, with `true`.
+/// The label that enables a container, with the value `true`.
 pub(super) const ENABLE: &str = "svc.enable";
 
-/// Reads labels.
+/// Parser of labels.
 #[derive(Debug)]
 pub(super) struct Reader {
     host_ports: bool,
-    /// The keys of a tunnel's section in a file, with their schemas.
+    /// The keys of a tunnel section in a file, with their schemas.
     keys: Map<String, Value>,
 }
 
-/// The labels of one tunnel: what stands behind their common beginning, and its value.
+/// The labels of one tunnel: their names without the common prefix, and their values.
 type Group<'a> = BTreeMap<String, &'a str>;
 
 impl Reader {
-    /// A reader that has containers reached at the ports that they publish (`host_ports`), or at
-    /// their own addresses.
+    /// A reader that connects to the ports that containers publish (`host_ports`), or to their own
+    /// addresses.
     pub(super) fn new(host_ports: bool) -> Self {
         let mut schema = daemon::config::schema::<TunnelSection>();
         let keys = match schema.get_mut("properties").map(Value::take) {
@@ -34,7 +34,7 @@ impl Reader {
         Self { host_ports, keys }
     }
 
-    /// What a container asks for; `None` when that is nothing.
+    /// The tunnels that a container requests. `None` if it requests none.
     pub(super) fn read(&self, container: &Container) -> Option<ContainerTunnel> {
         let labels = container.config.labels.as_ref()?;
         let name = container.name.trim_start_matches('/');
@@ -70,7 +70,7 @@ impl Reader {
         Some(found)
     }
 
-    /// Reads the labels of one tunnel as a section of a file. Keys of errors are labels.
+    /// Parses the labels of one tunnel like a section of a file. Errors name labels as keys.
     fn tunnel(
         &self,
         container: &Container,
@@ -122,7 +122,7 @@ impl Reader {
         })
     }
 
-    /// Reads a text as the kind that its key has.
+    /// Converts a text to the type of its key.
     fn put(
         &self,
         key: &str,
@@ -177,7 +177,7 @@ impl Reader {
         }
     }
 
-    /// Where the container is reached.
+    /// The address of the service in the container.
     fn target(&self, container: &Container, labels: &Group<'_>) -> Result<String, ConfigError> {
         let port = match labels.get(PORT) {
             Some(text) => text
@@ -203,8 +203,8 @@ impl Reader {
     }
 }
 
-/// Sorts labels by their tunnel: those of `svc.tunnels.<name>.` and those of the container alone.
-/// The network is said once for all of them, where it is not said for one.
+/// Groups labels by tunnel: `svc.tunnels.<name>.` and the container's own. The network of the
+/// container is the default for each tunnel.
 fn groups(labels: &BTreeMap<String, String>) -> BTreeMap<Option<&str>, Group<'_>> {
     let mut groups: BTreeMap<Option<&str>, Group<'_>> = BTreeMap::new();
     for (label, text) in labels {
@@ -243,7 +243,7 @@ fn groups(labels: &BTreeMap<String, String>) -> BTreeMap<Option<&str>, Group<'_>
     groups
 }
 
-/// The one TCP port that the image names.
+/// The single TCP port that the image exposes.
 fn only_port(container: &Container) -> Result<u16, ConfigError> {
     let exposed = container.config.exposed_ports.iter().flatten();
     let mut ports = exposed
@@ -262,7 +262,7 @@ fn only_port(container: &Container) -> Result<u16, ConfigError> {
     }
 }
 
-/// The container's address in a network: the one that is named, else the first by name.
+/// The container's address in a network: the named one, or else the first by name.
 fn address(container: &Container, network: Option<&str>) -> Result<IpAddr, ConfigError> {
     let networks = container.network_settings.networks.iter().flatten();
     let mut addresses = networks
@@ -278,7 +278,7 @@ fn address(container: &Container, network: Option<&str>) -> Result<IpAddr, Confi
     })
 }
 
-/// Where this machine has the container's port.
+/// The address on this machine where the container's port is published.
 fn published(container: &Container, port: u16) -> Result<String, ConfigError> {
     let bindings = container
         .network_settings
@@ -295,7 +295,7 @@ fn published(container: &Container, port: u16) -> Result<String, ConfigError> {
             )
         })?;
     let host = match binding.host_ip.as_str() {
-        // Every address of the machine is its loopback too.
+        // A wildcard address includes loopback.
         "" | "0.0.0.0" => "127.0.0.1".to_owned(),
         "::" => "[::1]".to_owned(),
         ip if ip.contains(':') => format!("[{ip}]"),
@@ -304,11 +304,11 @@ fn published(container: &Container, port: u16) -> Result<String, ConfigError> {
     Ok(format!("{host}:{}", binding.host_port))
 }
 
-/// The port of the service in the container.
+/// Port of the service in the container.
 const PORT: &str = "port";
-/// The public port, which is `port` in a file.
+/// The public port. Its key in a file is `port`.
 const PUBLIC_PORT: &str = "public_port";
-/// The network in which the container is reached.
+/// The network to reach the container in.
 const NETWORK: &str = "network";
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The development CA and the engine's certificate.
 //!
-//! The CA is made once and kept, so that whoever imported it stays at peace. It can vouch for names
-//! under `localhost` and this machine's loopback addresses alone (RFC 5280 section 4.2.1.10): a key that leaks from a developer's machine
-//! opens nobody's bank. The engine's certificate is signed anew at each start.
+//! The CA is created once and kept, so that it must be imported only once. Its name constraints
+//! allow only names under `localhost` and loopback addresses (RFC 5280 section 4.2.1.10), so a
+//! leaked key cannot be used against other sites. The engine's certificate is signed again at each
+//! start.
 
 use std::{
     fs, io,
@@ -18,7 +19,7 @@ use rcgen::{
 
 use crate::{context::write_private, failure::Failure};
 
-/// The files.
+/// Paths of the certificate files.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     /// The CA's certificate.
@@ -30,7 +31,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Makes what is missing in `directory`, for an engine called `host`.
+    /// Creates the missing files in `directory`, for an engine with the host name `host`.
     pub(crate) fn in_directory(directory: &Path, host: &str) -> Result<Self, Failure> {
         let files = Self {
             ca: directory.join("ca.pem"),
@@ -42,14 +43,15 @@ impl Certificates {
         let cert = engine_params(host)
             .and_then(|params| params.signed_by(&key, &issuer))
             .map_err(cannot_make)?;
-        // The key first: an engine that reloads between the two sees a pair that does not fit, and
+        // The key is written first. An engine that reloads in between sees a mismatched pair, and
+        // tries again.
         // tries again.
         write(&files.key, &key.serialize_pem())?;
         write(&files.cert, &cert.pem())?;
         Ok(files)
     }
 
-    /// The CA that is kept, or a new one.
+    /// The stored CA, or a new one.
     fn authority(&self, key_file: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
         match (read(&self.ca)?, read(key_file)?) {
             (Some(cert), Some(key)) => KeyPair::from_pem(&key)
@@ -99,10 +101,10 @@ fn authority_params() -> CertificateParams {
 }
 
 fn engine_params(host: &str) -> Result<CertificateParams, rcgen::Error> {
-    // The middle one is for projects of a managed engine.
+    // The second name covers the projects of a managed engine.
     let names = vec![host.to_owned(), format!("*.{host}"), format!("*.t.{host}")];
     let mut params = CertificateParams::new(names)?;
-    // The TURN relay is named by its address.
+    // Clients address the TURN relay by IP address.
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     params.subject_alt_names.push(SanType::IpAddress(loopback));
     params.distinguished_name.push(DnType::CommonName, host);
@@ -113,7 +115,7 @@ fn engine_params(host: &str) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// From yesterday, for clocks that are a little behind.
+/// Valid from yesterday, for clocks that are slightly behind.
 fn valid_for(params: &mut CertificateParams, days: i64) {
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let at = |date: Date| {
@@ -145,10 +147,10 @@ fn cannot_make(error: rcgen::Error) -> Failure {
     Failure::of("the certificate cannot be made", error)
 }
 
-/// Ten years: whoever imported it should not have to think of it again.
+/// Ten years, so that users do not have to import it again.
 const AUTHORITY_DAYS: i64 = 3650;
 
-/// The longest that browsers take (Baseline Requirements, section 6.3.2).
+/// The maximum that browsers accept (Baseline Requirements, section 6.3.2).
 const ENGINE_DAYS: i64 = 397;
 
 #[cfg(test)]
@@ -164,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the engine's certificate is good for a name, as a TLS client decides it.
+    /// True if a TLS client accepts the engine's certificate for this name.
     fn vouches(files: &Certificates, name: &str) -> bool {
         let ca = CertificateDer::from_pem_file(&files.ca).unwrap();
         let cert = CertificateDer::from_pem_file(&files.cert).unwrap();
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ca_is_made_once_and_vouches_for_nothing_but_localhost() {
+    fn the_ca_is_created_once_and_is_limited_to_localhost() {
         let dir = tempfile::tempdir().unwrap();
         let files = Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
         let first = fs::read(&files.ca).unwrap();
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_for_their_owner_alone() {
+    fn keys_are_readable_only_by_their_owner() {
         let dir = tempfile::tempdir().unwrap();
         Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
         for name in ["ca.key", "tls.key"] {

@@ -1,4 +1,4 @@
-//! The demo: a small web service that shows what reached it.
+//! The demo: a small web service that shows the requests it receives.
 
 mod page;
 
@@ -23,8 +23,8 @@ use tracing::debug;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Starts the service on a free port of this machine and says where; it runs as long as the
-/// process.
+/// Starts the service on a free loopback port, and returns its address. It runs until the process
+/// ends.
 pub(crate) async fn start() -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -78,7 +78,7 @@ fn answer(mut request: Request<Incoming>) -> Response<Body> {
     }
 }
 
-/// The time, once a second, for as long as somebody listens.
+/// Sends the time once a second, until the client disconnects.
 fn clock() -> Response<Body> {
     let ticks = stream::unfold(
         time::interval(Duration::from_secs(1)),
@@ -95,7 +95,7 @@ fn clock() -> Response<Body> {
     with_type(Response::new(body), "text/event-stream")
 }
 
-/// Sends back what it gets (RFC 6455).
+/// Echoes WebSocket messages (RFC 6455).
 fn echo(request: &mut Request<Incoming>) -> Response<Body> {
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY);
     let accept = derive_accept_key(key.map(header::HeaderValue::as_bytes).unwrap_or_default());
@@ -126,7 +126,7 @@ fn echo(request: &mut Request<Incoming>) -> Response<Body> {
     response
 }
 
-/// Every header as it arrived, in pairs: a name may come twice.
+/// All headers as received, as pairs because a name can repeat.
 fn json(headers: &HeaderMap) -> Response<Body> {
     let pairs: Vec<_> = pairs(headers).collect();
     let body = serde_json::json!({ "headers": pairs });
@@ -168,5 +168,5 @@ fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Long enough that a process without descriptors does not spin.
+/// Long enough to avoid a busy loop when file descriptors run out.
 const PAUSE: Duration = Duration::from_millis(100);

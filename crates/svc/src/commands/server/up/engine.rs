@@ -1,4 +1,4 @@
-//! The engine of `svc up`: its ports, its configuration, and whom it believes.
+//! The engine of `svc up`: its ports, its configuration, and its source of trust.
 
 use std::{
     fs, io,
@@ -20,28 +20,28 @@ use crate::{
     random,
 };
 
-/// Whom the engine believes.
+/// The source of trust of the engine.
 pub(super) enum Authority {
-    /// Whoever signs tokens with this secret (HS256): an engine alone.
+    /// Tokens that are signed with this secret (HS256), for an engine without a platform.
     Secret(String),
-    /// A platform, which it proves itself to with the secret in a file.
+    /// A platform, to which the engine authenticates with the secret in a file.
     Platform {
-        /// Where the platform is.
+        /// URL of the platform.
         url: String,
-        /// The file of the enrolment secret.
+        /// File with the enrolment secret.
         enrolment: PathBuf,
     },
 }
 
 impl Authority {
-    /// The platform at `url`. Its enrolment secret is made at the first start.
+    /// The platform at `url`. The enrolment secret is created at the first start.
     pub(super) fn platform(url: String, data: &Path) -> Result<Self, Failure> {
         let enrolment = data.join("enrolment.secret");
         kept_secret(&enrolment)?;
         Ok(Self::Platform { url, enrolment })
     }
 
-    /// The file of the enrolment secret, where there is a platform.
+    /// File with the enrolment secret, if there is a platform.
     pub(super) fn enrolment(&self) -> Option<&Path> {
         match self {
             Self::Secret(_) => None,
@@ -50,7 +50,7 @@ impl Authority {
     }
 }
 
-/// The ports of everything; 0 is a free one.
+/// All ports. 0 selects a free one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     pub(super) engine: u16,
@@ -61,8 +61,8 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// As given; what is not, follows the engine's. Says which one is in use, before anything is
-    /// started.
+    /// The given ports, or else those that follow the engine's. Reports a port in use before
+    /// anything is started.
     pub(super) fn of(args: &Args) -> Result<Self, Failure> {
         let after = |steps: u16, flag: &str| match args.port {
             0 => Ok(0),
@@ -104,8 +104,8 @@ impl Ports {
     }
 }
 
-/// Writes the engine's configuration beside its keys and reads it back as `svc engine` would: what
-/// runs here can be looked at, and taken as a start.
+/// Writes the engine's configuration beside its keys, and reads it back like `svc engine`. Users
+/// can inspect the file, or start their own from it.
 pub(super) fn configuration(
     args: &Args,
     ports: Ports,
@@ -144,7 +144,7 @@ pub(super) fn configuration(
         sections.extend(http.map(|http| ("http".to_owned(), http)));
     }
     let path = data.join("engine.yaml");
-    // JSON is YAML too.
+    // JSON is also valid YAML.
     write_private(&path, format!("{file:#}\n").as_bytes())
         .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
     EngineConfig::load(Some(&path), std::iter::empty())
@@ -162,13 +162,13 @@ fn must_be_free(port: u16) -> Result<(), Failure> {
     }
 }
 
-/// The secret that signs the tokens of an engine alone: made once, so that tokens outlive a
-/// restart.
+/// The secret that signs tokens for an engine without a platform. It is created once, so that
+/// tokens survive a restart.
 pub(super) fn jwt_secret(data: &Path) -> Result<String, Failure> {
     kept_secret(&data.join("jwt.secret"))
 }
 
-/// The secret in a file, which is made where there is none.
+/// Reads the secret in a file, and creates the file if it is missing.
 pub(super) fn kept_secret(path: &Path) -> Result<String, Failure> {
     match fs::read_to_string(path) {
         Ok(secret) if secret.trim().len() >= 2 * SECRET_BYTES => Ok(secret.trim().to_owned()),
@@ -187,7 +187,7 @@ pub(super) fn kept_secret(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// A PAT of the one who runs an engine alone: every permission, 90 days.
+/// A personal access token for an engine without a platform, with every permission for 90 days.
 pub(super) fn administrator_token(secret: &str) -> Result<String, Failure> {
     let key = SigningKey::from_secret(&Secret::new(secret.as_bytes()))
         .map_err(|error| Failure::of("the secret cannot sign", error))?;
@@ -204,7 +204,7 @@ pub(super) fn administrator_token(secret: &str) -> Result<String, Failure> {
         .map_err(|error| Failure::of("the token cannot be written", error))
 }
 
-/// How the engine of this process is reached.
+/// Connection settings for the engine of this process.
 pub(super) fn access(engine: &HostPort, token: &str, certificates: &Certificates) -> Config {
     let mut config = Config::new(engine.clone(), Token::new(token));
     config.trust = Trust::CaFile(certificates.ca.clone());
@@ -213,24 +213,24 @@ pub(super) fn access(engine: &HostPort, token: &str, certificates: &Certificates
     config
 }
 
-/// Waits until the engine believes the token: it hears of project and token over its link, as any
-/// engine does, and who reads our "ready" may use both at once.
+/// Waits until the engine accepts the token. The engine receives project and token over its link,
+/// like any managed engine. After the "ready" message both must be usable.
 pub(super) async fn believes(config: &Config) -> Result<(), Failure> {
     let api = Api::new(config)?;
     let asking = async {
         loop {
             match api.tunnels(&ListQuery::new().with_limit(1)).await {
-                // Not yet told of the token, of its owner, of the project, of anything.
+                // The engine has not received the token, its owner or the project yet.
                 Err(ApiError::Refused(problem))
                     if matches!(problem.status, 401 | 403 | 421 | 503) =>
                 {
-                    tokio::time::sleep(ASK_AGAIN).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 other => return other.map(drop),
             }
         }
     };
-    match tokio::time::timeout(NEWS_ARRIVES, asking).await {
+    match tokio::time::timeout(TRUST_TIMEOUT, asking).await {
         Ok(result) => Ok(result?),
         Err(_elapsed) => Err(Failure::new(
             Code::Failed,
@@ -241,13 +241,13 @@ pub(super) async fn believes(config: &Config) -> Result<(), Failure> {
 
 const ADMINISTRATOR: &str = "admin";
 
-/// 256 bits, as the hash that they key.
+/// 256 bits, like the hash that they key.
 const SECRET_BYTES: usize = 32;
 
 const TOKEN_SECONDS: u32 = 90 * 24 * 60 * 60;
 
-/// They are there within a moment of the platform's first answer.
-const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// The records arrive shortly after the platform's first response.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Longer than any machine takes that is worth waiting for.
-const NEWS_ARRIVES: Duration = Duration::from_secs(90);
+/// Longer than on any usable machine.
+const TRUST_TIMEOUT: Duration = Duration::from_secs(90);

@@ -1,7 +1,7 @@
-//! What `svc up` keeps of its administrator, so that the second start is like the first.
+//! State of `svc up` about its administrator, stored for the next start.
 //!
-//! The password is kept in clear, in a file of its owner: whoever reads that can read the database
-//! and the keys beside it too.
+//! The password is stored unencrypted in a file that only its owner can read. A reader of this file
+//! could read the database and the keys beside it as well.
 
 use std::{fs, io, path::Path};
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{context::write_private, failure::Failure};
 
-/// The file.
+/// The stored state.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedUpState {
-    /// Whom the administrator signs in as.
+    /// Email address of the administrator's login.
     pub(super) admin_email: String,
-    /// The password that was drawn.
+    /// The generated password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) admin_password: Option<String>,
     /// The administrator's token.
@@ -24,7 +24,7 @@ pub(super) struct SavedUpState {
 }
 
 impl SavedUpState {
-    /// What is kept in `data`; nothing but a name at the first start.
+    /// Reads the state in `data`. At the first start it contains only the email address.
     pub(super) fn read(data: &Path) -> Result<Self, Failure> {
         let path = data.join(FILE);
         match fs::read(&path) {
@@ -44,7 +44,7 @@ impl SavedUpState {
         }
     }
 
-    /// Keeps it, for its owner alone.
+    /// Writes the state, readable only by its owner.
     pub(super) fn write(&self, data: &Path) -> Result<(), Failure> {
         let path = data.join(FILE);
         let text = serde_json::to_vec_pretty(self)
@@ -64,7 +64,7 @@ impl std::fmt::Debug for SavedUpState {
 
 const FILE: &str = "up.json";
 
-/// Nobody gets mail there: mails are files in the data directory.
+/// No mail is delivered there. Mails are files in the data directory.
 const ADMIN_EMAIL: &str = "admin@localhost";
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_for_its_owner_alone_and_read_again() {
+    fn the_file_is_private_and_can_be_read_again() {
         let dir = tempfile::tempdir().unwrap();
         let mut kept = SavedUpState::read(dir.path()).unwrap();
         assert!(kept.admin_password.is_none() && kept.token.is_none());

@@ -1,7 +1,7 @@
-//! The platform of `svc up`: embedded, on loopback, with one person and one project.
+//! The platform of `svc up`: embedded, on loopback, with one user and one project.
 //!
-//! Person and token are made by the platform's own functions, because nobody could sign in to ask
-//! for them; everything after that goes through its API.
+//! User and token are created with the platform's own functions, because there is no user yet that
+//! could request them. All later steps use its API.
 
 use std::{
     collections::BTreeMap,
@@ -39,31 +39,31 @@ use crate::{
     random,
 };
 
-/// An OAuth client that was named when it was started.
+/// An OAuth client from the command line.
 #[derive(Clone, Debug)]
 pub(super) struct OauthClient {
-    /// Its id, which is its name too.
+    /// Id, which is also the name.
     pub(super) id: String,
-    /// Where people return to.
+    /// Redirect URI.
     pub(super) callback: String,
 }
 
-/// The sockets of a platform that is to be; whoever connects waits until it serves.
+/// The bound sockets of a platform before its start. Clients that connect early wait.
 #[derive(Debug)]
 pub(super) struct Listeners {
     sockets: Vec<TcpListener>,
     port: u16,
 }
 
-/// What a platform is given by whoever starts it.
+/// Settings of the platform.
 pub(super) struct PlatformOptions<'a> {
     /// Port of the engine.
     pub(super) engine_port: u16,
-    /// File of the secret that the engine shows.
+    /// File with the enrolment secret of the engine.
     pub(super) enrolment: Option<&'a Path>,
     /// The TURN relay.
     pub(super) relay: Option<&'a LocalRelay>,
-    /// File of the authority that vouches for the engine.
+    /// CA certificate of the engine.
     pub(super) ca_file: &'a Path,
     /// TCP ports that projects can reserve, `low-high`.
     pub(super) reserved_ports: Option<String>,
@@ -71,14 +71,14 @@ pub(super) struct PlatformOptions<'a> {
     pub(super) oauth_clients: &'a [OauthClient],
 }
 
-/// A platform that serves, and what there is in it.
+/// A running platform and its objects.
 #[derive(Debug)]
 pub(super) struct LocalPlatform {
     running: control::RunningPlatform,
     shutdown: Shutdown,
     pub(super) base_url: String,
     pub(super) kept: SavedUpState,
-    /// Whether the kept password still opens the account.
+    /// True if the stored password is still valid.
     pub(super) password_holds: bool,
     pub(super) workspace_id: String,
     pub(super) project: Project,
@@ -86,7 +86,7 @@ pub(super) struct LocalPlatform {
 }
 
 impl Listeners {
-    /// On both loopback addresses, where the machine has both: browsers try `localhost` as either.
+    /// Binds both loopback addresses if available, because browsers try both for `localhost`.
     pub(super) async fn bind(port: u16) -> Result<Self, Failure> {
         let cannot = |error| Failure::of("the platform's port cannot be used", error);
         let first = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
@@ -94,12 +94,12 @@ impl Listeners {
             .map_err(cannot)?;
         let port = first.local_addr().map_err(cannot)?.port();
         let mut sockets = vec![first];
-        // Without IPv6, or where another program holds the port there, one is enough.
+        // One address is enough without IPv6, or if another program uses the port there.
         sockets.extend(TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok());
         Ok(Self { sockets, port })
     }
 
-    /// Where the engine's link goes. By address: a name would need a resolver.
+    /// URL for the engine's link. It uses an address, because a name would need a resolver.
     pub(super) fn link_url(&self) -> String {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         format!("http://{address}")
@@ -107,7 +107,7 @@ impl Listeners {
 
     fn base_url(&self) -> String {
         match self.port {
-            // An origin is written without the port that its scheme implies.
+            // An origin omits the default port of its scheme.
             80 => "http://localhost".to_owned(),
             port => format!("http://localhost:{port}"),
         }
@@ -115,7 +115,7 @@ impl Listeners {
 }
 
 impl LocalPlatform {
-    /// Starts it on what an earlier start left in `data`.
+    /// Starts the platform with the data of an earlier start in `data`.
     pub(super) async fn start(
         listeners: Listeners,
         data: &Path,
@@ -130,7 +130,8 @@ impl LocalPlatform {
         let password = if let Some(password) = &kept.admin_password {
             password.clone()
         } else {
-            // Kept before it is set: a start that breaks off in between is not locked out.
+            // The password is stored before it is set, so that an interrupted start does not lock
+            // the user out.
             let drawn = control::draw_password().map_err(|refusal| refused(&refusal))?;
             kept.admin_password = Some(drawn.clone());
             kept.write(data)?;
@@ -179,7 +180,7 @@ impl LocalPlatform {
         })
     }
 
-    /// Lets requests finish, and lets go of them at once when `hard` says so.
+    /// Lets requests finish, or aborts them when `hard` fires.
     pub(super) async fn stop(self, hard: &Shutdown) {
         let shutdown = self.shutdown;
         shutdown.request();
@@ -189,7 +190,7 @@ impl LocalPlatform {
                 () = tokio::time::sleep(DRAIN) => {}
             }
             shutdown.hard().cancel();
-            // The end is the platform's to say.
+            // The platform's future determines the end.
             std::future::pending::<()>().await;
         };
         tokio::select! {
@@ -199,7 +200,7 @@ impl LocalPlatform {
     }
 }
 
-/// Writes the configuration and reads it back as `svc platform` would.
+/// Writes the configuration, and reads it back like `svc platform`.
 fn configuration(
     listeners: &Listeners,
     data: &Path,
@@ -222,7 +223,7 @@ fn configuration(
             "listen_addr": SocketAddr::from((Ipv4Addr::LOCALHOST, listeners.port)).to_string(),
             "data_dir": data,
             "log_level": "warn",
-            // Nobody sends people elsewhere.
+            // There is no load balancer that needs time to redirect clients.
             "drain_seconds": 0,
         },
         "engines": [{
@@ -232,8 +233,8 @@ fn configuration(
             "ca_file": given.ca_file,
             "tcp_ports": given.reserved_ports,
         }],
-        // The built-in plans: the free one without a limit and with webhooks, so that all there is
-        // can be tried; the one with a price by checkout.
+        // The built-in plans. The free plan has no limits and includes webhooks, so that every
+        // feature can be tried. The paid plan uses checkout.
         "catalog": {
             "plans": [{ "plan": "basic", "webhooks": true }],
             "regions": [{
@@ -242,7 +243,7 @@ fn configuration(
                 "engine_port": given.engine_port,
             }],
         },
-        // Receivers that are tried run on this machine, too.
+        // Webhook receivers for tests run on this machine.
         "webhooks": { "allowed_targets": ["127.0.0.0/8", "::1/128"] },
         "oauth": { "clients": clients },
         "compat": { "rstream": true },
@@ -262,7 +263,8 @@ fn configuration(
     Config::load(Some(&path), std::iter::empty()).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Whether the platform takes the token, and will for longer than anybody leaves this running.
+/// True if the platform accepts the token, and its remaining lifetime is longer than any realistic
+/// run.
 async fn is_good_for_a_while(address: &ApiUrl, token: Option<&str>) -> Result<bool, Failure> {
     let Some(token) = token else {
         return Ok(false);
@@ -300,7 +302,7 @@ async fn own_workspace(platform: &Platform) -> Result<String, Failure> {
         .ok_or_else(|| Failure::new(Code::Failed, "the administrator has no workspace"))
 }
 
-/// The oldest: the same at every start, for as long as it is there.
+/// The oldest project, which is the same at every start while it exists.
 async fn first_project(platform: &Platform, workspace: &str) -> Result<Option<Project>, Failure> {
     let list: ProjectList = platform
         .call(projects::LIST, &[])
@@ -312,7 +314,7 @@ async fn first_project(platform: &Platform, workspace: &str) -> Result<Option<Pr
     Ok(list.projects.into_iter().next())
 }
 
-/// On a plan that costs nothing: there is no impact to be confirmed (CP-4g).
+/// Uses a free plan, so there is no billing impact to confirm (CP-4g).
 async fn create_project(platform: &Platform, workspace: &str) -> Result<Project, Failure> {
     let preview: PlanConfiguration = platform
         .call(PLAN_CONFIGURATION, &[workspace])
@@ -352,12 +354,12 @@ fn refused(refusal: &control::problem::Refusal) -> Failure {
     Failure::new(Code::Failed, message)
 }
 
-/// What the token is called in the list of credentials.
+/// Name of the token in the list of credentials.
 const TOKEN_NAME: &str = "svc up";
-/// What decisions about an installation of one machine say.
+/// From the decisions about an installation on one machine.
 const TOKEN_LIFE: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// A token that ends within a month is replaced at the start.
+/// A token that expires within a month is replaced at the start.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);
 const PROJECT_NAME: &str = "local";
-/// Its requests are short; who waits is the person at the terminal.
+/// Its requests are short, and a user waits at the terminal.
 const DRAIN: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! What `svc up` says when all is ready.
+//! The message of `svc up` when everything is ready.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use super::local::LocalPlatform;
 
-/// Where everything is. What there is not (a platform beside an engine alone) has no field: a
-/// reader can tell absent from empty.
+/// Addresses and credentials. Parts that do not exist (such as the platform of an engine without
+/// one) have no field, so that readers can distinguish absent from empty.
 #[derive(Serialize)]
 pub(crate) struct Ready {
-    /// The platform and what is in it.
+    /// The platform and its objects.
     #[serde(flatten)]
     pub(super) platform: Option<OfPlatform>,
-    /// The engine: agents and the Engine API.
+    /// Address of the engine, for agents and the Engine API.
     pub(super) engine_url: String,
     /// The metrics listener: `/metrics`, `/healthz`, `/readyz`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -22,34 +22,34 @@ pub(crate) struct Ready {
     pub(super) ca_file: PathBuf,
     /// A token with every permission.
     pub(super) token: String,
-    /// The demo, where it was asked for.
+    /// Address of the demo, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) demo_url: Option<String>,
-    /// This process.
+    /// Id of this process.
     pub(super) pid: u32,
 }
 
-/// The platform's part of it.
+/// The fields of the platform.
 #[derive(Serialize)]
 pub(super) struct OfPlatform {
-    /// Where people and programs reach the platform.
+    /// Public URL of the platform.
     base_url: String,
-    /// The administrator's own workspace.
+    /// The administrator's workspace.
     workspace_id: String,
-    /// The first project of it.
+    /// The first project of the workspace.
     project_id: String,
-    /// Its endpoint.
+    /// Endpoint of the project.
     project_endpoint: String,
-    /// Whom the administrator signs in as.
+    /// Email address of the administrator's login.
     admin_email: String,
-    /// With which password; not told once it was changed.
+    /// Password of the administrator. Omitted after it was changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_password: Option<String>,
-    /// The relay that TURN credentials name.
+    /// URLs of the relay in TURN credentials.
     turn_urls: Vec<String>,
     /// The realm of TURN credentials.
     turn_realm: String,
-    /// Whom the relay reaches besides the public internet: it is for trying out.
+    /// Peers that the relay allows in addition to the public internet, for testing.
     turn_allowed_peers: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl OfPlatform {
 }
 
 impl Ready {
-    /// For people: what there is, how to get in, then what to do next, ready to be copied.
+    /// The text for users: addresses, login, and the next commands to copy.
     pub(crate) fn panel(&self, data: &Path) -> String {
         let mut lines = vec!["svc is up.".to_owned(), String::new()];
         let mut row = |name: &str, value: &str| lines.push(format!("  {name:<18}{value}"));
@@ -136,7 +136,7 @@ impl Ready {
     }
 }
 
-/// As a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '~');

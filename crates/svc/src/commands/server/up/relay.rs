@@ -1,4 +1,4 @@
-//! The TURN relay of `svc up`: on loopback, for peers on loopback.
+//! The TURN relay of `svc up`, on loopback and for loopback peers.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -12,10 +12,10 @@ use turn::{RunningRelay, config::TurnConfig};
 use super::{HOST, certificates::Certificates, engine::kept_secret};
 use crate::{context::write_private, failure::Failure};
 
-/// A relay that serves.
+/// A running relay.
 pub(super) struct LocalRelay {
     running: RunningRelay,
-    /// File of the secret that it shows to the platform.
+    /// File with the secret that it sends to the platform.
     pub(super) secret_file: PathBuf,
     /// The port for UDP and TCP.
     pub(super) port: u16,
@@ -23,11 +23,11 @@ pub(super) struct LocalRelay {
     pub(super) tls_port: u16,
 }
 
-/// Where it is: programs that know no names under `localhost` reach it, too.
+/// Address of the relay. It works for programs that do not resolve names under `localhost`.
 pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 impl LocalRelay {
-    /// Starts it. What is not good there waits until the platform at `url` answers.
+    /// Starts the relay. Credentials are rejected until the platform at `url` responds.
     pub(super) async fn start(
         url: &str,
         ports: [u16; 2],
@@ -69,7 +69,7 @@ impl LocalRelay {
         })
     }
 
-    /// Waits until the relay knows what the platform knows.
+    /// Waits until the relay has received the platform's data.
     pub(super) async fn is_informed(&self) {
         if let Some(link) = self.running.link() {
             link.becomes(true).await;
@@ -81,7 +81,7 @@ impl LocalRelay {
     }
 }
 
-/// Special addresses that may be peers.
+/// Special-purpose addresses that may be peers.
 pub(super) const ALLOWED_PEERS: &str = "127.0.0.0/8";
-/// Above those that systems give to programs that ask for any.
+/// Ports above the range that systems assign dynamically.
 const RELAY_PORTS: &str = "61000-65535";

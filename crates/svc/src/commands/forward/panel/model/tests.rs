@@ -35,7 +35,7 @@ fn letters(model: &mut Model, text: &str, now: Instant) {
 }
 
 #[test]
-fn a_request_is_counted_once_from_its_begin_to_its_end() {
+fn a_request_is_counted_once_from_start_to_end() {
     let now = Instant::now();
     let mut model = model(now);
     model.row(row(1, "/a", None, now), now);
@@ -45,7 +45,7 @@ fn a_request_is_counted_once_from_its_begin_to_its_end() {
         (2, 2, (None, None))
     );
     model.row(row(1, "/a", Some(200), now), now);
-    // What is told again changes nothing.
+    // A repeated update changes nothing.
     model.row(row(1, "/a", Some(200), now), now);
     assert_eq!((model.total, model.open()), (2, 1));
     let took = Some(Duration::from_millis(1));
@@ -57,7 +57,7 @@ fn a_request_is_counted_once_from_its_begin_to_its_end() {
 }
 
 #[test]
-fn one_that_lasts_longer_than_the_list_is_still_counted() {
+fn an_open_request_is_counted_after_it_left_the_list() {
     let now = Instant::now();
     let mut model = model(now);
     model.row(row(0, "/long", None, now), now);
@@ -71,7 +71,7 @@ fn one_that_lasts_longer_than_the_list_is_still_counted() {
 }
 
 #[test]
-fn ends_that_were_missed_close_what_is_open() {
+fn missed_ends_close_open_requests() {
     let now = Instant::now();
     let mut model = model(now);
     for id in 0..5 {
@@ -83,7 +83,7 @@ fn ends_that_were_missed_close_what_is_open() {
 }
 
 #[test]
-fn a_paused_list_stands_still_while_the_counters_go_on() {
+fn a_paused_list_keeps_its_rows_while_counters_run() {
     let now = Instant::now();
     let mut model = model(now);
     model.row(row(1, "/a", None, now), now);
@@ -98,7 +98,7 @@ fn a_paused_list_stands_still_while_the_counters_go_on() {
 }
 
 #[test]
-fn a_filter_is_typed_and_left_again() {
+fn a_filter_is_typed_and_cleared() {
     let now = Instant::now();
     let mut model = model(now);
     for (id, path, status) in [(1, "/api/users", 200), (2, "/Q", 500), (3, "/api/q", 404)] {
@@ -106,7 +106,7 @@ fn a_filter_is_typed_and_left_again() {
     }
     letters(&mut model, "/API", now);
     assert_eq!(paths(&model), ["/api/q", "/api/users"]);
-    // Keys are letters while it is typed.
+    // While the filter is typed, keys are letters.
     letters(&mut model, "/q", now);
     assert_eq!(paths(&model), ["/api/q"]);
     model.press(Press::Backspace, now);
@@ -121,7 +121,7 @@ fn a_filter_is_typed_and_left_again() {
 }
 
 #[test]
-fn whoever_scrolled_keeps_what_they_read() {
+fn a_scrolled_list_keeps_its_position() {
     let now = Instant::now();
     let mut model = model(now);
     for id in 0..30 {
@@ -144,13 +144,13 @@ fn whoever_scrolled_keeps_what_they_read() {
 }
 
 #[test]
-fn keys_ask_for_what_the_model_cannot_do() {
+fn keys_return_actions_outside_the_model() {
     let now = Instant::now();
     let mut model = model(now);
     assert_eq!(model.press(Press::Letter('q'), now), Some(Ask::Stop));
     assert_eq!(model.press(Press::Interrupt, now), Some(Ask::Stop));
     assert_eq!(model.press(Press::Suspend, now), Some(Ask::Suspend));
-    // There is nothing to copy yet.
+    // There is no address to copy yet.
     assert_eq!(model.press(Press::Letter('c'), now), None);
     model.url = Some("https://web.test".to_owned());
     let copy = Ask::Copy("https://web.test".to_owned());
@@ -164,7 +164,7 @@ fn keys_ask_for_what_the_model_cannot_do() {
 }
 
 #[test]
-fn what_lies_above_is_closed_by_its_own_key_and_by_others() {
+fn windows_are_closed_by_any_key() {
     let now = Instant::now();
     let mut model = model(now);
     model.press(Press::Letter('?'), now);

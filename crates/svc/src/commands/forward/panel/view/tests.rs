@@ -3,7 +3,7 @@ use ratatui::{Terminal, backend::TestBackend};
 use super::super::model::{About, Key, Press};
 use super::*;
 
-/// A model with something of everything.
+/// A model with every kind of content.
 fn model(now: Instant) -> Model {
     let about = About {
         target: "localhost:3000".to_owned(),
@@ -76,7 +76,7 @@ fn a_loss_is_told_with_the_time_that_is_left() {
 }
 
 #[test]
-fn a_list_that_is_paused_filtered_and_scrolled_says_so() {
+fn the_list_title_shows_pause_filter_and_scroll_position() {
     let now = Instant::now();
     let mut model = model(now);
     model.missed(7);
@@ -91,7 +91,7 @@ fn a_list_that_is_paused_filtered_and_scrolled_says_so() {
 }
 
 #[test]
-fn streams_have_rows_of_their_own() {
+fn streams_have_their_own_row_format() {
     let now = Instant::now();
     let about = About {
         target: "localhost:22".to_owned(),
@@ -122,7 +122,7 @@ fn streams_have_rows_of_their_own() {
 }
 
 #[test]
-fn what_lies_above_is_in_the_middle() {
+fn windows_are_centred() {
     let now = Instant::now();
     let mut model = model(now);
     model.view.overlay = Some(Overlay::Help);
@@ -147,7 +147,7 @@ fn no_size_is_too_small_to_draw() {
 }
 
 #[test]
-fn without_colours_there_are_none() {
+fn no_colours_are_used_if_disabled() {
     let now = Instant::now();
     let mut model = model(now);
     for overlay in [None, Some(Overlay::Help), Some(Overlay::Code)] {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A container as `GET /containers/{id}/json` shows it, with these labels.
+/// A container with these labels, as in `GET /containers/{id}/json`.
 fn container(labels: &Value) -> Container {
     let inspected = json!({
         "Id": "f1",
@@ -31,7 +31,7 @@ fn read(labels: &Value) -> Option<ContainerTunnel> {
     Reader::new(false).read(&container(labels))
 }
 
-/// The tunnels as `key name target`.
+/// Each tunnel as `key name target`.
 fn tunnels(found: &ContainerTunnel) -> Vec<String> {
     found
         .tunnels
@@ -44,7 +44,7 @@ fn tunnels(found: &ContainerTunnel) -> Vec<String> {
 }
 
 #[test]
-fn a_container_with_one_port_needs_no_more_than_to_be_enabled() {
+fn an_enabled_container_with_one_port_needs_no_other_label() {
     let found = read(&json!({"svc.enable": "true", "com.example": "1"})).unwrap();
     assert_eq!(tunnels(&found), ["docker/shop shop 172.18.0.2:8080"]);
     assert_eq!(found.errors, Vec::<String>::new());
@@ -82,7 +82,7 @@ fn labels_are_the_keys_of_a_file() {
 }
 
 #[test]
-fn a_host_is_for_services_that_speak_plain_http() {
+fn host_headers_require_plain_http() {
     let labels = |more: serde_json::Value| {
         let mut labels = json!({
             "svc.enable": "true", "svc.port": "80", "svc.host-header": "rewrite",
@@ -115,7 +115,7 @@ fn a_host_is_for_services_that_speak_plain_http() {
 }
 
 #[test]
-fn a_container_has_several_tunnels_and_a_bad_one_is_skipped_alone() {
+fn an_invalid_tunnel_of_a_container_is_skipped_alone() {
     let found = read(&json!({
         "svc.enable": "true",
         "svc.network": "back",
@@ -147,7 +147,7 @@ fn a_container_has_several_tunnels_and_a_bad_one_is_skipped_alone() {
 }
 
 #[test]
-fn what_an_engine_would_refuse_is_told_by_its_label() {
+fn invalid_values_are_reported_by_their_label() {
     for (labels, error) in [
         (
             json!({"svc.enable": "yes"}),
@@ -178,7 +178,7 @@ fn what_an_engine_would_refuse_is_told_by_its_label() {
 }
 
 #[test]
-fn ports_that_the_machine_has_are_used_where_addresses_are_out_of_reach() {
+fn published_ports_are_used_if_requested() {
     let reader = Reader::new(true);
     let found = reader
         .read(&container(&json!({"svc.enable": "true"})))
@@ -193,7 +193,7 @@ fn ports_that_the_machine_has_are_used_where_addresses_are_out_of_reach() {
 }
 
 #[test]
-fn a_container_in_the_network_of_the_machine_is_on_its_loopback() {
+fn a_container_in_the_host_network_is_on_loopback() {
     let mut container = container(&json!({"svc.enable": "true"}));
     "host".clone_into(&mut container.host_config.network_mode);
     let found = Reader::new(false).read(&container).unwrap();

@@ -1,4 +1,4 @@
-//! The demo's page: the request as it arrived, a live clock, an echo.
+//! The demo page: the received request, a live clock, and an echo.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use http::Request;
 
 use super::pairs;
 
-/// The page for one request.
+/// Renders the page for one request.
 pub(super) fn render<B>(request: &Request<B>) -> String {
     let mut rows = String::new();
     for (name, value) in pairs(request.headers()) {
@@ -30,7 +30,7 @@ pub(super) fn render<B>(request: &Request<B>) -> String {
         .replace("{{rows}}", &rows)
 }
 
-/// What a visitor sent, as text and never as markup.
+/// Escapes visitor input, so that it is never markup.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -40,7 +40,7 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // A value must not take part in the placeholders of the page.
+            // A value must not be treated as a placeholder of the page.
             '{' => out.push_str("&#123;"),
             other => out.push(other),
         }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_visitor_sends_is_shown_and_not_run() {
+    fn visitor_input_is_escaped() {
         let request = Request::get("/%3Cb%3E?x={{rows}}")
             .header("x-test", "<script>alert('1')</script>")
             .body(())
