@@ -15,7 +15,7 @@ use api::control::credentials::{CREATE, GET, LIST, REVOKE, ROTATE};
 use axum::Router;
 
 pub use self::issue::{CredentialWithSecret, issue_access_token, issue_pat};
-pub(crate) use self::issue::{issue_admin_pat, require_room};
+pub(crate) use self::issue::{issue_admin_pat, require_credential_quota};
 use crate::app::App;
 use crate::route::Serve as _;
 

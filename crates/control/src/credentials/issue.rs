@@ -128,7 +128,11 @@ async fn require_proof(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<(
 
 /// Refuses a credential beyond the limit. It is counted together with those that the transaction
 /// has added.
-pub(crate) async fn require_credential_quota(tx: &mut Tx, owner: UserId, now: Timestamp) -> Answer<()> {
+pub(crate) async fn require_credential_quota(
+    tx: &mut Tx,
+    owner: UserId,
+    now: Timestamp,
+) -> Answer<()> {
     if stored::count_good(tx, owner, now).await? <= u64::from(MAX_CREDENTIALS) {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 use store::credentials as stored;
 use types::problem::Problem;
 
-use super::issue::{Draft, Issuer, issue, lock_issuer, require_room};
+use super::issue::{Draft, Issuer, issue, lock_issuer, require_credential_quota};
 use super::material::{Material, SubmittedMaterial};
 use super::own;
 use super::view::kind;
@@ -83,7 +83,7 @@ pub(super) async fn rotate(
         return Err(Problem::conflict().with_detail(ENDED).into());
     }
     stored::insert(&mut tx, &successor.credential).await?;
-    require_room(&mut tx, who.user.id, now).await?;
+    require_credential_quota(&mut tx, who.user.id, now).await?;
     let (actor, target) = (Actor::caller(&who).at(ip), Target::Credential(id));
     let details = json!({"successor": new});
     let action = Action::CredentialRotated;

@@ -16,7 +16,7 @@ use super::clients::Client;
 use super::error::{Code, OauthError};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::credentials::{issue_access_token, require_room};
+use crate::credentials::{issue_access_token, require_credential_quota};
 use crate::metrics;
 use crate::people::notices::{self, Notice};
 use crate::people::session::{is_idle, later};
@@ -75,7 +75,7 @@ pub(super) async fn issue(
         Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => return Ok(None),
         other => other?,
     }
-    require_room(&mut tx, approved.user, now).await?;
+    require_credential_quota(&mut tx, approved.user, now).await?;
     let (action, target) = (Action::OauthTokenIssued, Target::Credential(credential));
     let details = json!({"client": client.id(), "scope": scope.to_string()});
     let actor = Actor::person(approved.user).at(ip);

@@ -288,7 +288,12 @@ fn admit<H: HeaderFields>(
         let method_and_upgrade = (inbound.method.as_str(), inbound.upgrade.is_some());
         let origins = tunnel.policy.allowed_origins();
         if matches!(proof, Proof::Session(_))
-            && !cross_site::session_counts(headers, method_and_upgrade, &authority(inbound), origins)
+            && !cross_site::session_counts(
+                headers,
+                method_and_upgrade,
+                &authority(inbound),
+                origins,
+            )
         {
             let reason = "a session's cookie with a request of another origin's page";
             record.refused(Rule::CrossSite, Some(reason.into()));

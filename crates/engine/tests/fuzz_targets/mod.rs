@@ -47,7 +47,11 @@ pub(crate) fn directory(data: &[u8]) {
     directory.apply(items.clone());
     let told = directory.counts();
     directory.apply(items.clone());
-    assert_eq!(directory.counts(), told, "a repeated update changes nothing");
+    assert_eq!(
+        directory.counts(),
+        told,
+        "a repeated update changes nothing"
+    );
     for project in directory.projects() {
         let endpoint = project.endpoint.as_deref().unwrap();
         // A platform never changes an assigned endpoint. The engine does not follow a platform that
@@ -77,6 +81,10 @@ pub(crate) fn directory(data: &[u8]) {
         _ => None,
     });
     directory.apply(gone.collect());
-    assert_eq!(directory.counts(), (0, 0, 0), "removed items leave nothing behind");
+    assert_eq!(
+        directory.counts(),
+        (0, 0, 0),
+        "removed items leave nothing behind"
+    );
     assert!(directory.authorities().is_empty());
 }

@@ -285,7 +285,10 @@ async fn ed_1c_tokens_that_reach_the_tunnel() {
         if status == 403 {
             assert_eq!(answer.json()["code"], "insufficient_scope");
             let challenge = answer.header("www-authenticate").unwrap();
-            assert!(challenge.contains(STREAMS), "missing permission: {challenge}");
+            assert!(
+                challenge.contains(STREAMS),
+                "missing permission: {challenge}"
+            );
         }
     }
 }

@@ -147,7 +147,10 @@ impl Known {
     fn apply(&mut self, event: &Value) {
         let kind = event["type"].as_str().unwrap();
         if kind == "state.initial" {
-            assert!(self.0.is_empty(), "the snapshot comes once, as the first event");
+            assert!(
+                self.0.is_empty(),
+                "the snapshot comes once, as the first event"
+            );
             for list in ["clients", "tunnels"] {
                 for object in event["object"][list].as_array().unwrap() {
                     assert!(self.0.insert(id(object), object.clone()).is_none());

@@ -335,7 +335,10 @@ async fn upstream_tls_with_a_plain_service_is_seen_as_a_reset() {
     let mut said = Vec::new();
     let ended = within("end", visitor.read_to_end(&mut said)).await;
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert_eq!(said, b"", "unencrypted data of the service is not forwarded");
+    assert_eq!(
+        said, b"",
+        "unencrypted data of the service is not forwarded"
+    );
 }
 
 #[tokio::test]

@@ -280,7 +280,10 @@ fn deadlines_apply_exactly() {
     server.on_time(now + CLOSE_DEADLINE.saturating_sub(just));
     assert_eq!(sent_texts(&mut server), ["Data(Stdout, 4 bytes)"]);
     server.on_time(now + CLOSE_DEADLINE);
-    assert_eq!(sent_texts(&mut server), ["close 0 Unspecified ", "Disconnect"]);
+    assert_eq!(
+        sent_texts(&mut server),
+        ["close 0 Unspecified ", "Disconnect"]
+    );
 }
 
 /// Output from before the end is not truncated for a slow client.

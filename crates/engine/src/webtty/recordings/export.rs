@@ -198,7 +198,7 @@ impl Job {
         let (_, mut reader) = opened.map_err(io::Error::other)?;
         // The export itself reports errors of this segment.
         let part = handle.block_on(reader.next()).unwrap_or_default();
-        Ok(part.is_some_and(|part| part.first().is_some_and(export::has_pipes)))
+        Ok(part.is_some_and(|part| part.first().is_some_and(export::had_pipes)))
     }
 }
 

@@ -230,7 +230,10 @@ async fn en_5_query_credentials_only_work_on_streams() {
             .unwrap();
         assert_eq!(response.status(), 401, "{path}");
         let problem: Value = response.json().await.unwrap();
-        assert_eq!(problem["code"], "unauthenticated", "the credential is not read");
+        assert_eq!(
+            problem["code"], "unauthenticated",
+            "the credential is not read"
+        );
     }
     // ED-1d: query credentials are not read there, so a bad one does no harm.
     let response = api

@@ -548,7 +548,11 @@ async fn ed_2_pages_of_other_origins_change_nothing_in_a_session() {
         assert_eq!(answer.status, status, "{fields}");
         if status == 403 {
             assert_eq!(answer.json()["code"], "cross_site_request");
-            assert_eq!(site.service.accepted(), before, "the service receives nothing");
+            assert_eq!(
+                site.service.accepted(),
+                before,
+                "the service receives nothing"
+            );
         }
         // Reading is allowed, and a bearer token is not a cookie.
         let read = site.get("/", &format!("{fields}{}", jar.field())).await;

@@ -252,7 +252,11 @@ async fn the_published_host_opens_terminals_and_nothing_else() {
     world.server.shell().await.exits(0);
     ann.ends().await;
     let (_, sessions) = world.get("/api/webtty/sessions", &world.bob).await;
-    assert_eq!(sessions.as_array().unwrap().len(), 1, "refusals start no session");
+    assert_eq!(
+        sessions.as_array().unwrap().len(),
+        1,
+        "refusals start no session"
+    );
     assert!(!sessions.to_string().contains(&world.ann));
 }
 

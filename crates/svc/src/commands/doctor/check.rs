@@ -192,8 +192,12 @@ fn rows(check: &Check, width: usize) -> Vec<String> {
     if let Some(step) = step {
         sentences.extend(wrap(&format!("→ {step}"), room));
     }
-    let heads = std::iter::once(format!("{:6}  {:NAME_WIDTH$}", check.status.word(), check.name))
-        .chain(std::iter::repeat(" ".repeat(INDENT - 2)));
+    let heads = std::iter::once(format!(
+        "{:6}  {:NAME_WIDTH$}",
+        check.status.word(),
+        check.name
+    ))
+    .chain(std::iter::repeat(" ".repeat(INDENT - 2)));
     let line = |(head, sentence): (String, String)| format!("{head}  {sentence}");
     heads.zip(sentences).map(line).collect()
 }

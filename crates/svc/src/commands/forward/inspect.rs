@@ -83,7 +83,9 @@ impl Inspection {
             }
         };
         if let Some(not_inspectable) = not_inspectable {
-            output::message(&format!("the inspector has nothing to show: {not_inspectable}"));
+            output::message(&format!(
+                "the inspector has nothing to show: {not_inspectable}"
+            ));
         }
         if address.is_some_and(|address| !address.ip().is_loopback()) {
             output::message(
@@ -126,14 +128,20 @@ impl Inspection {
 
     /// The tap for the agent.
     pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
-        let on = self.on.as_ref().filter(|on| on.about.not_inspectable.is_none())?;
+        let on = self
+            .on
+            .as_ref()
+            .filter(|on| on.about.not_inspectable.is_none())?;
         let tap = on.inspector.tap_opened(on.to.clone(), on.opener.clone());
         Some(tap)
     }
 
     /// The recorded requests, for another display.
     pub(crate) fn subscribe(&self) -> Option<Subscription> {
-        let on = self.on.as_ref().filter(|on| on.about.not_inspectable.is_none())?;
+        let on = self
+            .on
+            .as_ref()
+            .filter(|on| on.about.not_inspectable.is_none())?;
         Some(on.inspector.subscribe())
     }
 

@@ -151,7 +151,10 @@ impl PollInterval {
             }
             _ if failure.is_transient() => {
                 tracing::debug!(?failure, "asked again later");
-                self.wait = self.wait.saturating_mul(2).min(MAX_INTERVAL.max(self.interval));
+                self.wait = self
+                    .wait
+                    .saturating_mul(2)
+                    .min(MAX_INTERVAL.max(self.interval));
             }
             _ => return Err(failure.into()),
         }

@@ -31,10 +31,7 @@ pub(crate) struct Given {
 }
 
 /// Reports that the command is missing, and where to get it.
-#[expect(
-    clippy::unused_async,
-    reason = "same signature as in the full build"
-)]
+#[expect(clippy::unused_async, reason = "same signature as in the full build")]
 pub(crate) async fn run(command: Command, _log: Option<&str>) -> Result<(), Failure> {
     let name = match command {
         Command::Up(_) => "up",
