@@ -5,6 +5,7 @@
 //! settings that are allowed but probably a mistake. `docs/configuration.md` is generated from
 //! `file`.
 
+mod api_rates;
 mod check;
 mod file;
 mod inspect;
@@ -28,7 +29,7 @@ use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
 use ipnet::IpNet;
 
-use crate::api::ApiRates;
+pub use self::api_rates::ApiRates;
 use crate::browser::Seals;
 
 pub use self::recordings::{RecordingPlace, RecordingPolicy, Recordings, S3};

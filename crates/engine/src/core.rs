@@ -46,7 +46,8 @@ pub(crate) struct Core {
     pub(crate) namespace: Namespace,
     /// The engine's host, as the `CDN-Loop` field of forwarded requests names it (RFC 8586).
     pub(crate) node: FieldValueBuf,
-    pub(crate) arrivals: PendingStreams,
+    /// Streams that were requested from agents and have not arrived.
+    pub(crate) arrivals: Arc<PendingStreams>,
     pub(crate) tls: crate::listen::TlsConfigs,
     pub(crate) handshakes: Handshakes,
     pub(crate) connections: Connections,

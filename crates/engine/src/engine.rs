@@ -1,17 +1,15 @@
 //! Start and stop of an engine.
 
-use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use daemon::access_log::{AccessLog, AccessLogThread};
 use daemon::config::ConfigError;
-use daemon::metrics::{MetricsError, MetricsServer, Readiness};
+use daemon::metrics::{MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
-use daemon::tls::{ReloadingCert, TlsError};
+use daemon::tls::ReloadingCert;
 use http1::FieldValueBuf;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -22,7 +20,6 @@ use transport::Workers;
 use types::tunnel::Hostname;
 
 use crate::access::{JwksError, JwksSource, Tenancy, Tokens};
-use crate::agents::PendingStreams;
 use crate::api::{AnswerBudget, Api, RateLimiter, router};
 use crate::browser::Browsers;
 use crate::clock::{Clock, SystemClock};
@@ -37,73 +34,13 @@ use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, bind, serve_p
 use crate::live::{HostnameRefused, Live, LiveLimits, Namespace};
 use crate::managed::{LinkHandle, PlatformLink};
 use crate::metrics::{EngineMetrics, REFRESH};
+use crate::start_error::StartError;
 use crate::storage::Storage;
 use crate::webtty::Sessions;
 use crate::webtty::recordings::Recorder;
 
 /// Time limit for agents and their last messages once the visits are over.
 const FAREWELL: Duration = Duration::from_secs(2);
-
-/// Errors that prevent an engine from starting.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The address of a listener cannot be bound.
-    #[error("`{key}`: cannot listen on {address}")]
-    Listen {
-        /// The key that names the address.
-        key: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// Cause.
-        source: io::Error,
-    },
-    /// Tunnels cannot be published below `engine.host`.
-    #[error("`engine.host`: {0}")]
-    Host(String),
-    /// A key for verifying tokens cannot be read.
-    #[error(transparent)]
-    Key(#[from] ConfigError),
-    /// The certificate cannot be used.
-    #[error("`certs.static`")]
-    Certificate(#[from] TlsError),
-    /// The TLS library rejects its configuration.
-    #[error("TLS cannot be set up")]
-    Tls(#[from] rustls::Error),
-    /// The metrics listener is rejected (MX-3) or cannot listen.
-    #[error("`metrics.prometheus`")]
-    Metrics(#[from] MetricsError),
-    /// The file with the countries of addresses cannot be read.
-    #[error("`geoip.file`: {}", .path.display())]
-    GeoIp {
-        /// The file.
-        path: PathBuf,
-        /// Cause.
-        source: GeoError,
-    },
-    /// The access log cannot be written.
-    #[error("`access_log.path`: {}", .path.display())]
-    AccessLog {
-        /// Path of the log.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// The data directory for the platform's state cannot be used: it is missing, or another engine
-    /// uses it.
-    #[error("`control_plane.data_dir`: {}", .path.display())]
-    DataDir {
-        /// The directory.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// The storage for terminal recordings cannot be opened.
-    #[error(transparent)]
-    Recordings(#[from] crate::webtty::recordings::OpenError),
-    /// The system refuses threads or descriptors.
-    #[error("the workers cannot be started")]
-    Workers(#[source] io::Error),
-}
 
 /// A running engine. It stops on its [`Shutdown`]; dropping this value does not stop it.
 #[derive(Debug)]
@@ -261,7 +198,7 @@ pub async fn start_with_clock(
         browsers,
         namespace,
         node,
-        arrivals: PendingStreams::default(),
+        arrivals: Arc::default(),
         tls,
         countries,
         access_log,

@@ -23,8 +23,11 @@ mod listen;
 pub mod live;
 mod managed;
 mod metrics;
+mod random;
+mod start_error;
 mod storage;
 pub mod webtty;
 
-pub use engine::{RunningEngine, StartError, start, start_with_clock};
+pub use engine::{RunningEngine, start, start_with_clock};
 pub use geo::GeoError;
+pub use start_error::StartError;

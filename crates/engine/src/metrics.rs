@@ -11,7 +11,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use self::family::Family;
 use crate::agents::PoolStats;
-use crate::edge::access_record::Outcome;
+use crate::edge::Outcome;
 use crate::live::Counts;
 
 /// Handles of the metrics on the data path.

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use credentials::Verified;
 use parking_lot::Mutex;
 
-use super::tokens::Digest;
+use super::digest::Digest;
 use crate::directory::Credential;
 
 /// Two generations. When the young one is full it becomes the old one, and the previous old one is

@@ -7,7 +7,7 @@ use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
 
-use super::tokens::Digest;
+use super::digest::Digest;
 use crate::directory::{Chain, Credential, Directory, Project, Proof, Validity};
 
 /// A certificate whose private key the visitor proved to have in the TLS handshake. There is one

@@ -10,6 +10,7 @@ mod certificate;
 mod changes;
 pub mod community;
 mod decide;
+mod digest;
 mod jwks;
 mod policy;
 mod publication;
@@ -24,8 +25,9 @@ pub use decide::{
     Admission, AuthContext, Decision, EdgeRequest, Outcome, Proof, Rule, TokenForm, VisitorInfo,
     decide, decide_connection, proof_covers, reauthorize_visit, refuse_visitor,
 };
+pub use digest::Digest;
 pub use jwks::{JwksError, JwksSource};
 pub use policy::{RequiredProofs, TunnelPolicy};
 pub use publication::{NotPublishable, may_publish};
 pub use tenancy::Tenancy;
-pub use tokens::{Digest, TokenError, Tokens};
+pub use tokens::{TokenError, Tokens};

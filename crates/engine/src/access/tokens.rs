@@ -14,10 +14,8 @@ use types::root::Root;
 
 use super::cache::{Cache, Entry};
 use super::changes::{ChangeScope, Invalidations, PendingInvalidations};
+use super::digest::Digest;
 use crate::directory::{Credential, Directory, Proof};
-
-/// SHA-256 of a token's text: its key in caches and revocation lists.
-pub type Digest = [u8; 32];
 
 /// Verifies tokens. Shared by all workers; a verification holds no lock that another one waits for.
 #[derive(Debug)]

@@ -171,11 +171,9 @@ impl Agent {
         if self.ended.is_cancelled() {
             lane.retire();
         }
-        if let Some(core) = self.core.upgrade()
-            && let Some(at) = core.workers().get(worker)
-        {
+        if let Some(runtime) = self.runtimes.get(worker) {
             let serving = serve(driver, lane, seat, self.ended.clone());
-            core.agents.spawn_on(serving, &at.runtime);
+            self.tasks.spawn_on(serving, runtime);
         }
     }
 }

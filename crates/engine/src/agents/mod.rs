@@ -10,6 +10,7 @@ mod hello;
 mod lanes;
 mod pending_streams;
 mod pool;
+mod pool_stats;
 mod session;
 mod stream;
 #[cfg(test)]
@@ -22,8 +23,10 @@ use std::time::{Duration, Instant};
 
 use credentials::Refused;
 use metrics::Histogram;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use transport::lane::Budget;
 use types::id::{ClientId, StreamId, TunnelId};
 use wire::lane::{MAX_LANES, UP_LIMIT};
@@ -36,11 +39,12 @@ use self::lanes::Lanes;
 use self::pending_streams::PendingStream;
 pub(crate) use self::pending_streams::PendingStreams;
 use self::pool::{Checkout, Pool};
+pub(crate) use self::pool_stats::PoolStats;
 use self::stream::PooledStream;
 pub(crate) use self::stream::TunnelStream;
 use crate::access::TokenError;
-use crate::core::Core;
 use crate::live::LoadMetric;
+use crate::random::random_bytes;
 
 /// The response to a token that is not accepted. The caller does not receive the reason, with one
 /// exception: a token that one of our keys signed and that is not valid yet. In that case the clock
@@ -65,7 +69,12 @@ const OUTBOX: usize = 1024;
 
 /// A connected agent, as tunnels and visitors use it.
 pub(crate) struct Agent {
-    core: std::sync::Weak<Core>,
+    /// Streams that were requested from agents.
+    pending: Arc<PendingStreams>,
+    /// Tasks that serve agents.
+    tasks: TaskTracker,
+    /// Runtimes of the workers, by index.
+    runtimes: Box<[Handle]>,
     client_id: ClientId,
     outbox: mpsc::Sender<ControlCommand>,
     /// One for each worker; empty for an agent without the extension.
@@ -88,7 +97,9 @@ pub(crate) struct Agent {
 
 /// The properties of an agent that are known when it connects.
 struct AgentInfo {
-    core: std::sync::Weak<Core>,
+    pending: Arc<PendingStreams>,
+    tasks: TaskTracker,
+    runtimes: Box<[Handle]>,
     client_id: ClientId,
     /// Number of workers with a pool, and number of workers that would have lanes.
     pools: usize,
@@ -115,30 +126,6 @@ pub(crate) enum ControlCommand {
     Send(Box<Message>),
     /// Another channel of the same identity has taken over this tunnel.
     TakenOver(TunnelId),
-}
-
-/// Numbers of standing connections, by their current use.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PoolStats {
-    pub(crate) idle: usize,
-    /// With one stream each.
-    pub(crate) busy: usize,
-    pub(crate) lanes: usize,
-    /// Streams on lanes.
-    pub(crate) on_lanes: usize,
-}
-
-impl std::ops::Add for PoolStats {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            idle: self.idle + other.idle,
-            busy: self.busy + other.busy,
-            lanes: self.lanes + other.lanes,
-            on_lanes: self.on_lanes + other.on_lanes,
-        }
-    }
 }
 
 /// Reasons why a stream cannot be opened.
@@ -175,7 +162,9 @@ impl Agent {
     fn new(of: AgentInfo) -> (Arc<Self>, mpsc::Receiver<ControlCommand>) {
         let (outbox, orders) = mpsc::channel(OUTBOX);
         let agent = Self {
-            core: of.core,
+            pending: of.pending,
+            tasks: of.tasks,
+            runtimes: of.runtimes,
             client_id: of.client_id,
             outbox,
             pools: (0..of.pools).map(|_| Pool::default()).collect(),
@@ -304,7 +293,6 @@ impl Agent {
         id: StreamId,
         source: IpAddr,
     ) -> Result<TunnelStream, OpenError> {
-        let core = self.core.upgrade().ok_or(OpenError::Gone)?;
         let asking = tokio::time::timeout(OPEN_DEADLINE, self.asked.acquire());
         let _asked = asking
             .await
@@ -319,7 +307,7 @@ impl Agent {
             proxy_endpoint: None,
         };
         let (expected, arrival) = PendingStream::new(secret, self.client_id, worker);
-        let _expectation = core.arrivals.expect_stream(id, expected);
+        let _expectation = self.pending.expect_stream(id, expected);
         self.send(Kind::ProxyConnReq(request).into())
             .map_err(|()| OpenError::Gone)?;
         let arrived = tokio::select! {
@@ -450,15 +438,4 @@ impl Drop for StreamSlot {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Random bytes of the operating system.
-pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    #[expect(
-        clippy::expect_used,
-        reason = "the library ends the process itself where the system has no randomness"
-    )]
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
-    bytes
 }

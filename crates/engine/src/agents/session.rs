@@ -74,7 +74,6 @@ pub(super) async fn run(
 
 struct Session {
     core: Arc<Core>,
-    worker: Arc<Worker>,
     agent: Arc<Agent>,
     credential: Arc<Verified>,
     project: Arc<Project>,
@@ -159,7 +158,13 @@ impl Session {
 
         let pools = if pooled { core.workers().len() } else { 0 };
         let (agent, orders) = Agent::new(AgentInfo {
-            core: Arc::downgrade(core),
+            pending: Arc::clone(&core.arrivals),
+            tasks: core.agents.clone(),
+            runtimes: core
+                .workers()
+                .iter()
+                .map(|worker| worker.runtime.clone())
+                .collect(),
             client_id: view.id,
             pools,
             lanes: if with_lanes { pools } else { 0 },
@@ -176,7 +181,6 @@ impl Session {
         let identity = Identity::new(&project.id, &credential.identity);
         let session = Self {
             core: Arc::clone(core),
-            worker: Arc::clone(worker),
             agent,
             credential,
             project: Arc::clone(project),

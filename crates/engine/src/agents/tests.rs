@@ -1,12 +1,12 @@
-use std::sync::Weak;
-
 use types::id::RANDOM_BYTES;
 
 use super::*;
 
 fn agent(workers: usize) -> (Arc<Agent>, mpsc::Receiver<ControlCommand>) {
     Agent::new(AgentInfo {
-        core: Weak::new(),
+        pending: Arc::default(),
+        tasks: TaskTracker::new(),
+        runtimes: Box::default(),
         client_id: ClientId::new(1, [1; RANDOM_BYTES]),
         pools: workers,
         lanes: workers,

@@ -6,7 +6,6 @@
 //! its own buckets.
 
 use std::net::IpAddr;
-use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
@@ -19,7 +18,7 @@ use http::request::Parts;
 use tokio::time::Instant;
 use types::root::Root;
 
-use crate::config::Limits;
+use crate::config::{ApiRates, Limits};
 use crate::directory::Project;
 
 /// The buckets of all workers.
@@ -38,17 +37,6 @@ pub(crate) struct Source(pub(crate) IpAddr);
 /// Passes the limit from the caller's extractor to the response.
 #[derive(Clone, Debug, Default)]
 struct Slot(Arc<OnceLock<RateLimit>>);
-
-/// Requests per minute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApiRates {
-    /// Of one credential, with all tokens that come from it.
-    pub of_credential: NonZeroU32,
-    /// Of one project.
-    pub of_project: NonZeroU32,
-    /// Of one source, with tokens that are not valid.
-    pub of_source: NonZeroU32,
-}
 
 impl RateLimiter {
     pub(crate) fn new(limits: &Limits) -> Self {

@@ -12,9 +12,9 @@ use aws_lc_rs::digest;
 
 use super::cookies;
 use super::once::{NotNow, Once};
+use super::redirect_target::RedirectTarget;
 use super::seals::{Purpose, Seals};
-use super::sign_in::Targets;
-use crate::agents::random_bytes;
+use crate::random::random_bytes;
 
 /// Solved puzzles, and the rate of puzzles for each host.
 #[derive(Debug)]
@@ -123,13 +123,13 @@ impl Challenges {
     /// The path and query of the challenge page, which redirects to `target` (path and query) after
     /// the puzzle is solved. `route` is the path of the page.
     pub(crate) fn page(route: &str, host: &str, target: &str, seals: &Seals) -> Option<String> {
-        let to = Targets::seal(seals, host, TARGET_KIND, target, MAX_TARGET)?;
+        let to = RedirectTarget::seal(seals, host, TARGET_KIND, target, MAX_TARGET)?;
         Some(format!("{route}?to={to}"))
     }
 
     /// Opens the target that [`Self::page`] sealed.
     pub(crate) fn target(host: &str, sealed: &str, seals: &Seals) -> Option<String> {
-        let (word, target) = Targets::open(seals, host, sealed)?;
+        let (word, target) = RedirectTarget::open(seals, host, sealed)?;
         (word == TARGET_KIND).then_some(target)
     }
 }

@@ -1,14 +1,12 @@
 //! Browser sessions (ED-2) of signed-in users.
 
-use api::link::{EDGE_SESSION, EDGE_SESSION_SECONDS};
+use api::link::EDGE_SESSION;
 use serde::{Deserialize, Serialize};
 
 use super::cookies;
 use super::seals::{Purpose, Seals};
+use super::signed_in::SESSION_SECONDS;
 use crate::directory::{Directory, Project};
-
-/// Lifetime of a session in seconds.
-pub const SESSION_SECONDS: i64 = EDGE_SESSION_SECONDS;
 
 /// A user who signed in at a tunnel's host. The cookie contains the session, bound to the host and
 /// the project. The directory decides with each request if the session is still valid.

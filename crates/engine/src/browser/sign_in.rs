@@ -13,11 +13,12 @@ use types::permission::Permission;
 
 use super::cookies::{self, EdgeCookies};
 use super::once::{NotNow, Once};
+use super::redirect_target::RedirectTarget;
 use super::seals::{Purpose, Seals};
 use super::session::Session;
 use crate::access::{Tenancy, Tokens};
-use crate::agents::random_bytes;
 use crate::directory::{Directory, Project};
+use crate::random::random_bytes;
 
 /// Codes that were used.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl SignIns {
             (secret, Some(cookie))
         };
         let nonce = nonce_of(&secret);
-        let state = Targets::seal(seals, request.host, &nonce, target, MAX_STATE_TARGET)?;
+        let state = RedirectTarget::seal(seals, request.host, &nonce, target, MAX_STATE_TARGET)?;
         let base = platform.base_url.trim_end_matches('/');
         let host = percent_encoded(request.authority);
         Some(Departure {
@@ -126,7 +127,7 @@ impl SignIns {
     ) -> Result<SignInCallback, NotSignedIn> {
         let directory = tenancy.directory().ok_or(NotSignedIn::State)?;
         let (nonce, target) =
-            Targets::open(seals, request.host, state).ok_or(NotSignedIn::State)?;
+            RedirectTarget::open(seals, request.host, state).ok_or(NotSignedIn::State)?;
         // The redirect always leads to this host, because the authority is fixed before the target
         // is appended.
         let location = format!("https://{}{target}", request.authority);
@@ -196,35 +197,6 @@ impl SignIns {
                 cookies::set(cookies::SIGN_IN, "", 0),
             ],
         })
-    }
-}
-
-/// Sealed targets of redirects. The edge only redirects to targets that it sealed for this host.
-pub(super) struct Targets;
-
-impl Targets {
-    /// Seals path and query together with a word that states the purpose. If the target is longer
-    /// than `longest` bytes, its query is removed, or it is replaced by `/`.
-    pub(super) fn seal(
-        seals: &Seals,
-        host: &str,
-        word: &str,
-        target: &str,
-        longest: usize,
-    ) -> Option<String> {
-        let path = target.split('?').next().unwrap_or_default();
-        let shorter = [target, path, "/"];
-        let target = shorter.into_iter().find(|it| it.len() <= longest)?;
-        seals.seal(host, format!("{word} {target}").as_bytes())
-    }
-
-    /// Returns the word and the target.
-    pub(super) fn open(seals: &Seals, host: &str, sealed: &str) -> Option<(String, String)> {
-        let text = String::from_utf8(seals.open(host, sealed)?).ok()?;
-        let (word, target) = text.split_once(' ')?;
-        target
-            .starts_with('/')
-            .then(|| (word.to_owned(), target.to_owned()))
     }
 }
 
@@ -407,9 +379,10 @@ mod tests {
     fn a_target_that_is_too_long_loses_its_query_and_then_its_path() {
         let seals = seals();
         let round_trip = |target: &str| {
-            let sealed = Targets::seal(&seals, HOST, "nonce", target, MAX_STATE_TARGET).unwrap();
+            let sealed =
+                RedirectTarget::seal(&seals, HOST, "nonce", target, MAX_STATE_TARGET).unwrap();
             assert!(sealed.len() < 2048, "{}", sealed.len());
-            Targets::open(&seals, HOST, &sealed).unwrap().1
+            RedirectTarget::open(&seals, HOST, &sealed).unwrap().1
         };
         let query = |length: usize| format!("/path?{}", "q".repeat(length - 6));
         assert_eq!(round_trip(&query(1400)), query(1400));

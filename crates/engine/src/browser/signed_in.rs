@@ -7,10 +7,12 @@
 
 use std::collections::HashMap;
 
+use api::link::EDGE_SESSION_SECONDS;
 use credentials::Identity;
 use parking_lot::Mutex;
 
-use super::session::SESSION_SECONDS;
+/// Lifetime of a session in seconds.
+pub const SESSION_SECONDS: i64 = EDGE_SESSION_SECONDS;
 
 /// The host names of one project at which users signed in, for the lifetime of a session.
 #[derive(Debug, Default)]

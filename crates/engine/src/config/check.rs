@@ -12,6 +12,7 @@ use daemon::tls::CertFiles;
 use http::Uri;
 use ipnet::IpNet;
 
+use super::ApiRates;
 use super::file::{
     AccessLogForm, AccessLogSection, ControlPlaneSection, EngineFile, JwtSection, LimitsSection,
     StaticCertSection, TimeoutsSection,
@@ -20,7 +21,6 @@ use super::{
     AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, JwtAuth, Limits, Share,
     Timeouts,
 };
-use crate::api::ApiRates;
 
 type CheckResult<T> = Result<T, ConfigError>;
 

@@ -25,7 +25,7 @@ pub struct Project {
     /// Recent changes of its agents and tunnels.
     pub(crate) changes: ChangeRate,
     /// Active visits of its tunnels.
-    pub places: ConcurrencyLimit,
+    pub visits: ConcurrencyLimit,
     /// Bandwidth of its tunnels, from the limits of its state.
     pub speed: Speed,
     /// Sign-ins of users at its tunnels.
@@ -89,7 +89,7 @@ impl Project {
             endpoint: None,
             meters: Meters::default(),
             changes: ChangeRate::default(),
-            places: ConcurrencyLimit::default(),
+            visits: ConcurrencyLimit::default(),
             speed: Speed::new(&Limits::default()),
             signed_in: SignedIn::default(),
             state: ArcSwap::from_pointee(ProjectState {
@@ -111,7 +111,7 @@ impl Project {
             endpoint: Some(told.endpoint.as_str().into()),
             meters: Meters::default(),
             changes: ChangeRate::default(),
-            places: ConcurrencyLimit::default(),
+            visits: ConcurrencyLimit::default(),
             speed: Speed::new(&told.limits),
             signed_in: SignedIn::default(),
             state: ArcSwap::from_pointee(ProjectState::compile(told)),

@@ -18,15 +18,17 @@ use super::answer::Answer;
 use super::body::ByteCounter;
 use super::error_format::ErrorFormat;
 use super::in_flight::{InFlight, InFlightGuard};
+pub(crate) use super::outcome::Outcome;
 use super::revocation::{RevocationGuard, RevocationSignal};
 use super::summary::Visit;
 use crate::access::{Proof, Rule, VisitorInfo};
-use crate::agents::{Agent, random_bytes};
+use crate::agents::Agent;
 use crate::core::Worker;
 use crate::directory::Project;
 use crate::limits::{ConcurrencyError, SourceVisit, VisitPermit};
 use crate::live::LiveTunnel;
 use crate::managed::Meter;
+use crate::random::random_bytes;
 
 /// Record of one request or connection, from its arrival to its end. It is written on drop, so that
 /// no error path can lose it.
@@ -67,32 +69,6 @@ struct Report {
 /// Bytes of a running visit between two updates of the meter. A long download is visible before its
 /// end, without an update for each packet.
 const METERED: u64 = 64 * 1024;
-
-/// Result of a visit, for the metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
-    /// The service responded completely.
-    Served,
-    /// The edge responded; the service was not contacted.
-    Refused,
-    /// The service could not be reached, or closed the connection early.
-    Failed,
-    /// The visitor disconnected before the end.
-    Abandoned,
-}
-
-impl Outcome {
-    /// Name in the metrics and the log.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Served => "served",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-            Self::Abandoned => "abandoned",
-        }
-    }
-}
 
 #[derive(Debug, Default, Serialize)]
 struct AccessLogEntry {

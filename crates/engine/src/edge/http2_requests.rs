@@ -34,8 +34,8 @@ use super::slow_reader_timeout;
 use super::translate;
 use super::upgrade::Upgrade;
 use super::upstream_pool::{self, Connection, Http1, Http2, StreamPermit};
-use crate::agents::random_bytes;
 use crate::core::Worker;
+use crate::random::random_bytes;
 
 /// Serves one request.
 pub(super) async fn run(

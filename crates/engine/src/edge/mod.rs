@@ -32,6 +32,7 @@ mod http2;
 mod http2_requests;
 mod in_flight;
 mod loop_detection;
+mod outcome;
 pub(crate) mod raw;
 mod response_timeout;
 pub(crate) mod revocation;
@@ -54,6 +55,7 @@ pub(crate) use self::buffered::Buffered;
 pub(crate) use self::connection_info::ConnectionInfo;
 pub(crate) use self::engine_api::serve as serve_api;
 pub(crate) use self::error_format::ErrorFormat;
+pub(crate) use self::outcome::Outcome;
 pub(crate) use self::upstream_pool::{UpstreamIo, UpstreamPool};
 use crate::core::Worker;
 

@@ -21,6 +21,7 @@ mod port_memory;
 mod sizes;
 mod socket;
 mod tcp_ports;
+mod tcp_visitors;
 mod tls;
 
 pub(crate) use self::admit::is_trusted;
@@ -29,6 +30,7 @@ pub(crate) use self::handshakes::Handshakes;
 pub(crate) use self::plain::serve_plain;
 pub(crate) use self::socket::bind;
 pub(crate) use self::tcp_ports::{BoundPort, PortError, TcpPorts};
+pub(crate) use self::tcp_visitors::accept_visitors;
 pub(crate) use self::tls::{TlsConfigs, check_ciphers};
 
 use std::io;

@@ -8,7 +8,6 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use types::id::TunnelId;
@@ -19,8 +18,6 @@ use super::socket::{bind_like, listener};
 use crate::agents::Agent;
 use crate::clock::Clock;
 use crate::config::{EngineConfig, Share};
-use crate::core::Worker;
-use crate::edge::raw;
 use crate::live::{Identity, LiveTunnel};
 
 /// How many ports of tunnels that went offline are remembered, so that one that reconnects gets its
@@ -61,12 +58,12 @@ struct State {
 
 /// A port with listeners.
 #[derive(Debug)]
-struct Port {
+pub(crate) struct Port {
     number: u16,
     holder: PortOwner,
     /// Where visitors go; another one after a take-over.
-    tunnel: ArcSwap<LiveTunnel<Agent>>,
-    closed: CancellationToken,
+    pub(super) tunnel: ArcSwap<LiveTunnel<Agent>>,
+    pub(super) closed: CancellationToken,
 }
 
 /// A port that waits for its tunnel.
@@ -225,7 +222,7 @@ impl TcpPorts {
         &self,
         bound: BoundPort,
         tunnel: &Arc<LiveTunnel<Agent>>,
-        workers: &[Arc<Worker>],
+        accept: impl Fn(usize, std::net::TcpListener, Arc<Port>),
     ) {
         let BoundPort {
             number,
@@ -276,14 +273,8 @@ impl TcpPorts {
         drop(state);
         let listeners = std::mem::take(&mut fresh.listeners);
         drop(fresh);
-        for (listener, worker) in listeners.into_iter().zip(workers) {
-            let (port, visitors) = (Arc::clone(&port), Arc::clone(worker));
-            worker.spawn(async move {
-                match TcpListener::from_std(listener) {
-                    Ok(listener) => accept(listener, &port, &visitors).await,
-                    Err(error) => warn!(%error, "a TCP tunnel's port cannot be served"),
-                }
-            });
+        for (worker, listener) in listeners.into_iter().enumerate() {
+            accept(worker, listener, Arc::clone(&port));
         }
     }
 
@@ -345,21 +336,5 @@ impl State {
 impl BoundPort {
     pub(crate) fn port(&self) -> u16 {
         self.number
-    }
-}
-
-async fn accept(listener: TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) {
-    let accepting = super::accept_loop(listener, worker, |stream, peer| {
-        let (tunnel, visitor) = (port.tunnel.load_full(), Arc::clone(worker));
-        worker.spawn(async move {
-            let admitting = super::admit::admit_visitor(stream, peer, &visitor.core);
-            if let Some(socket) = Box::pin(admitting).await {
-                raw::serve(socket, &tunnel, "tcp", &visitor).await;
-            }
-        });
-    });
-    tokio::select! {
-        () = accepting => {}
-        () = port.closed.cancelled() => {}
     }
 }

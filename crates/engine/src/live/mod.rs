@@ -12,6 +12,7 @@
 //! State is only in memory (EN-9): after a restart agents reconnect and open their tunnels again.
 
 mod change;
+mod counts;
 mod group;
 mod hostnames;
 mod limits;
@@ -25,10 +26,11 @@ mod watch;
 
 pub use change::{Delivery, Frame, WebttyChange};
 pub(crate) use change::{PREFIX as SSE_PREFIX, SUFFIX as SSE_SUFFIX};
+pub use counts::{Counts, Online};
 pub use group::{Health, LoadMetric};
 pub use hostnames::{HostnameRefused, Namespace};
 pub use limits::LiveLimits;
-pub use owner::{Counts, Live, Online};
+pub use owner::Live;
 pub use view::View;
 pub(crate) use view::write_array;
 pub use watch::{

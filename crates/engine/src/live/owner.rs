@@ -13,6 +13,7 @@ use types::tunnel::{Hostname, Tunnel, TunnelProperties};
 
 use self::claim::serves_alike;
 use super::change::{Change, WebttyChange};
+use super::counts::{Counts, Online};
 use super::group::{LoadMetric, NameHolders};
 use super::names::{NameKey, NameRef, routed_hostname};
 use super::random::{random_bytes, unix_millis};
@@ -509,23 +510,6 @@ impl<A: LoadMetric> Live<A> {
     pub fn end_subscriptions(&self) {
         self.state.lock().watchers.stop();
     }
-}
-
-/// Numbers of live objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
-    pub clients: usize,
-    pub tunnels: usize,
-    pub watchers: usize,
-    /// Watchers closed as too slow since the start.
-    pub dropped_watchers: u64,
-}
-
-/// Numbers of objects of a project that are online.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Online {
-    pub clients: u32,
-    pub tunnels: u32,
 }
 
 impl<A> State<A> {

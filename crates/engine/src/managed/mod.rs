@@ -3,6 +3,7 @@
 //! The engine serves with the last state that it received. An unreachable platform stops nothing:
 //! visitors are authorized by that state, and reports wait on disk.
 
+mod reporter;
 mod reports;
 mod usage;
 
@@ -20,7 +21,7 @@ use crate::access::{Invalidations, Tokens};
 use crate::config::ControlPlane;
 use crate::core::Core;
 use crate::directory::Directory;
-use crate::engine::StartError;
+use crate::start_error::StartError;
 
 pub(crate) use self::reports::Reports;
 pub(crate) use self::usage::Meter;
@@ -124,7 +125,7 @@ impl PlatformLink {
         } else {
             tokio::spawn(ready);
         }
-        let events = core.live.observe(reports::EVENTS);
+        let events = core.live.observe(reporter::EVENTS);
         let lost = events.lost();
         let at = Arc::clone(core);
         LinkHandle {
@@ -132,7 +133,7 @@ impl PlatformLink {
             status,
             records,
             lost,
-            collecting: Task::spawn(|stop| reports::keep_reporting(at, events, stop)),
+            collecting: Task::spawn(|stop| reporter::keep_reporting(at, events, stop)),
             reporting: Task::spawn(|stop| reporter.run(stop)),
             reading: Task::spawn(|stop| link.run(told, stop)),
         }

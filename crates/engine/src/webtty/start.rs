@@ -15,10 +15,11 @@ use super::running::{Facts, RunningSession, Seat};
 use super::upstream::Server;
 use super::{relay, shown};
 use crate::access::{Proof, Tenancy};
-use crate::agents::{Agent, random_bytes};
+use crate::agents::Agent;
 use crate::core::Worker;
 use crate::edge::access_record::AccessRecord;
 use crate::live::LiveTunnel;
+use crate::random::random_bytes;
 
 /// Client that opens a session.
 #[derive(Debug)]

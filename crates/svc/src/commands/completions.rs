@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 pub(crate) fn answer(cli: fn() -> Command) -> Option<ExitCode> {
     let here = std::env::current_dir().ok();
     let asked = CompleteEnv::with_factory(cli)
-        .var(ASKED)
+        .var(SHELL_VARIABLE)
         .try_complete(std::env::args_os(), here.as_deref());
     match asked {
         Ok(false) => None,

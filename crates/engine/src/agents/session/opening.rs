@@ -10,7 +10,7 @@ use wire::{Error, ErrorCode, Kind, Message};
 
 use super::Session;
 use crate::access::{self, NotPublishable};
-use crate::listen::{BoundPort, PortError, check_ciphers};
+use crate::listen::{BoundPort, PortError, accept_visitors, check_ciphers};
 use crate::live::{HostnameRefused, OpenRefused, Owner};
 
 impl Session {
@@ -135,7 +135,7 @@ impl Session {
                 self.reserved.insert(tunnel.view.id, port.port());
             }
             core.tcp_ports
-                .serve(port, &tunnel, self.worker.core.workers());
+                .serve(port, &tunnel, accept_visitors(core.workers()));
             // If another channel took it over between the two lines, there was no port to close.
             let id = tunnel.view.id.to_string();
             if core.live.find(&self.project.id, &id).is_none() {

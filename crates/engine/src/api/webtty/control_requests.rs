@@ -19,10 +19,10 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::{Answer, at_most, body, json, not_allowed, path, person_of, refused};
-use crate::agents::random_bytes;
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
 use crate::live::LoadMetric;
+use crate::random::random_bytes;
 use crate::webtty::RunningSession;
 
 /// The requests that match, in their order.

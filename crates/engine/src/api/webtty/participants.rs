@@ -19,10 +19,10 @@ use types::problem::Problem;
 use types::webtty::{Role, Transport};
 
 use super::{Answer, body, json, path, person_of, refused};
-use crate::agents::random_bytes;
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals};
 use crate::live::LoadMetric;
+use crate::random::random_bytes;
 use crate::webtty::shown_name;
 
 /// The current and past participants, in the order in which they joined.

@@ -13,8 +13,8 @@ use types::webtty::SessionStatus;
 use super::layout::{MAX_SEGMENT, ROLL, StoreError, StoredSession};
 use super::queue::{Batch, End, Queue};
 use super::{Inner, Meta};
-use crate::agents::random_bytes;
 use crate::config::RecordingPolicy;
+use crate::random::random_bytes;
 
 /// Maximum age of waiting entries before they are stored.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);

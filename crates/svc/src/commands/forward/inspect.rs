@@ -101,7 +101,7 @@ impl Inspection {
         let about = About {
             forwarding: None,
             target: named.to_owned(),
-            not_inspectable: not_inspectable.map(ToOwned::to_owned),
+            unseen: not_inspectable.map(ToOwned::to_owned),
         };
         inspector.describe(about.clone());
         let settings = Settings {
@@ -128,20 +128,14 @@ impl Inspection {
 
     /// The tap for the agent.
     pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
-        let on = self
-            .on
-            .as_ref()
-            .filter(|on| on.about.not_inspectable.is_none())?;
+        let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
         let tap = on.inspector.tap_opened(on.to.clone(), on.opener.clone());
         Some(tap)
     }
 
     /// The recorded requests, for another display.
     pub(crate) fn subscribe(&self) -> Option<Subscription> {
-        let on = self
-            .on
-            .as_ref()
-            .filter(|on| on.about.not_inspectable.is_none())?;
+        let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
         Some(on.inspector.subscribe())
     }
 

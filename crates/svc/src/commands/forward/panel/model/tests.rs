@@ -156,7 +156,7 @@ fn keys_return_actions_outside_the_model() {
     let copy = Ask::Copy("https://web.test".to_owned());
     assert_eq!(model.press(Press::Letter('c'), now), Some(copy));
     assert!(model.notice.is_some() && model.runs(now));
-    model.tick(now + SHORTLY);
+    model.tick(now + NOTICE_TIME);
     assert!(model.notice.is_none() && !model.runs(now));
     model.press(Press::Letter('/'), now);
     assert_eq!(model.press(Press::Letter('q'), now), None);

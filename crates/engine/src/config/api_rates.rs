@@ -1,0 +1,14 @@
+//! Rates of API requests.
+
+use std::num::NonZeroU32;
+
+/// Requests per minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApiRates {
+    /// Of one credential, with all tokens that come from it.
+    pub of_credential: NonZeroU32,
+    /// Of one project.
+    pub of_project: NonZeroU32,
+    /// Of one source, with tokens that are not valid.
+    pub of_source: NonZeroU32,
+}

@@ -1,0 +1,29 @@
+//! Results of visits.
+
+use serde::Serialize;
+
+/// Result of a visit, for the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// The service responded completely.
+    Served,
+    /// The edge responded; the service was not contacted.
+    Refused,
+    /// The service could not be reached, or closed the connection early.
+    Failed,
+    /// The visitor disconnected before the end.
+    Abandoned,
+}
+
+impl Outcome {
+    /// Name in the metrics and the log.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}

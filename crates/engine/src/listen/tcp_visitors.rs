@@ -1,0 +1,45 @@
+//! Visitors of published TCP tunnels.
+
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tracing::warn;
+
+use super::tcp_ports::Port;
+use crate::core::Worker;
+use crate::edge::raw;
+
+/// Accepts the visitors of a port, each worker on its own listener. For
+/// [`TcpPorts::serve`](super::TcpPorts::serve).
+pub(crate) fn accept_visitors(
+    workers: &[Arc<Worker>],
+) -> impl Fn(usize, std::net::TcpListener, Arc<Port>) {
+    |index, listener, port| {
+        let Some(worker) = workers.get(index) else {
+            return;
+        };
+        let visitors = Arc::clone(worker);
+        worker.spawn(async move {
+            match TcpListener::from_std(listener) {
+                Ok(listener) => accept(listener, &port, &visitors).await,
+                Err(error) => warn!(%error, "a TCP tunnel's port cannot be served"),
+            }
+        });
+    }
+}
+
+async fn accept(listener: TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) {
+    let accepting = super::accept_loop(listener, worker, |stream, peer| {
+        let (tunnel, visitor) = (port.tunnel.load_full(), Arc::clone(worker));
+        worker.spawn(async move {
+            let admitting = super::admit::admit_visitor(stream, peer, &visitor.core);
+            if let Some(socket) = Box::pin(admitting).await {
+                raw::serve(socket, &tunnel, "tcp", &visitor).await;
+            }
+        });
+    });
+    tokio::select! {
+        () = accepting => {}
+        () = port.closed.cancelled() => {}
+    }
+}

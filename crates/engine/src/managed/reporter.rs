@@ -1,0 +1,196 @@
+//! Reports of the engine's events to the platform.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::link::{EventRecord, InventoryRecord, Record};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::core::Core;
+use crate::live::{AllChanges, Online};
+
+/// Interval of usage reports. Access records must arrive within 10 seconds, and so must these.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// Interval for reporting everything that is online again, including unchanged entries.
+const INVENTORY: Duration = Duration::from_mins(5);
+/// Events that may wait to become records, when thousands of agents connect simultaneously.
+pub(super) const EVENTS: usize = 65_536;
+
+/// Reports events until `stop`, and then the remaining ones.
+pub(super) async fn keep_reporting(
+    core: Arc<Core>,
+    mut events: AllChanges,
+    stop: CancellationToken,
+) {
+    let Some(reports) = &core.reports else { return };
+    let mut inventory = Inventory::default();
+    loop {
+        let hour = hour_of(core.clock.now());
+        let next = tokio::time::sleep_until(Instant::now() + interval(core.clock.now()));
+        tokio::pin!(next);
+        let stopped = loop {
+            tokio::select! {
+                Some(event) = events.next() => reports.records.push(event),
+                () = &mut next => break false,
+                () = stop.cancelled() => break true,
+            }
+        };
+        while let Some(event) = events.try_next() {
+            reports.records.push(event);
+        }
+        for usage in reports.usage.take(hour) {
+            reports.records.push(Record::Usage(usage));
+        }
+        for record in inventory.changes(core.live.online()) {
+            reports.records.push(Record::Inventory(record));
+        }
+        if stopped {
+            return;
+        }
+    }
+}
+
+/// Time until the next report. It never crosses the end of an hour, so that counts belong to one
+/// hour.
+fn interval(now: Timestamp) -> Duration {
+    let left = 3600 - now.as_second().rem_euclid(3600);
+    INTERVAL.min(Duration::from_secs(left.unsigned_abs()))
+}
+
+fn hour_of(now: Timestamp) -> Timestamp {
+    let into = SignedDuration::from_secs(now.as_second().rem_euclid(3600));
+    let whole = now.checked_sub(into).unwrap_or(now);
+    Timestamp::from_second(whole.as_second()).unwrap_or(whole)
+}
+
+/// The last report of each project.
+#[derive(Default)]
+struct Inventory {
+    told: HashMap<Arc<str>, Online>,
+    whole: Option<Instant>,
+}
+
+impl Inventory {
+    /// The projects that changed; periodically all of them.
+    fn changes(&mut self, online: Vec<(Arc<str>, Online)>) -> Vec<InventoryRecord> {
+        if self.whole.is_none_or(|at| at.elapsed() >= INVENTORY) {
+            self.whole = Some(Instant::now());
+            // Projects without anything online have to be reported as well.
+            self.told.values_mut().for_each(|told| *told = STALE);
+        }
+        let mut before = std::mem::take(&mut self.told);
+        let mut changes = Vec::new();
+        for (project, online) in online {
+            if before.remove(&project) != Some(online) {
+                changes.push(record(&project, online));
+            }
+            self.told.insert(project, online);
+        }
+        let gone = before.into_keys();
+        changes.extend(gone.map(|project| record(&project, Online::default())));
+        changes
+    }
+}
+
+/// Differs from every number that can occur.
+const STALE: Online = Online {
+    clients: u32::MAX,
+    tunnels: u32::MAX,
+};
+
+fn record(project: &str, online: Online) -> InventoryRecord {
+    InventoryRecord {
+        project_id: project.to_owned(),
+        clients: online.clients,
+        tunnels: online.tunnels,
+    }
+}
+
+impl AllChanges {
+    /// The next change as a record. Changes that belong to no project are skipped.
+    async fn next(&mut self) -> Option<Record> {
+        while let Some(event) = self.event().await {
+            if let Some(record) = reported(&event) {
+                return Some(record);
+            }
+        }
+        None
+    }
+
+    fn try_next(&mut self) -> Option<Record> {
+        std::iter::from_fn(|| self.try_event()).find_map(|event| reported(&event))
+    }
+}
+
+fn reported(event: &types::event::Event) -> Option<Record> {
+    Some(Record::Event(Box::new(EventRecord {
+        project_id: event.project_id.clone()?,
+        event: serde_json::to_value(event).ok()?,
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use types::client::Client;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::directory::Project;
+    use crate::live::{Live, LiveLimits};
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_was_counted_belongs_to_one_hour() {
+        assert_eq!(
+            hour_of(at("2026-11-20T17:59:58.9Z")),
+            at("2026-11-20T17:00:00Z")
+        );
+        assert_eq!(interval(at("2026-11-20T17:30:00Z")), INTERVAL);
+        assert_eq!(
+            interval(at("2026-11-20T17:59:58.9Z")),
+            Duration::from_secs(2)
+        );
+    }
+
+    #[test]
+    fn what_is_online_is_told_when_it_changes() {
+        let online = |clients| Online {
+            clients,
+            tunnels: 0,
+        };
+        let mut inventory = Inventory::default();
+        let project: Arc<str> = "prj_1".into();
+        let one = || vec![(Arc::clone(&project), online(1))];
+        assert_eq!(inventory.changes(one()), [record("prj_1", online(1))]);
+        assert_eq!(inventory.changes(one()), []);
+        assert_eq!(inventory.changes(vec![]), [record("prj_1", online(0))]);
+        assert_eq!(inventory.changes(vec![]), []);
+        inventory.changes(one());
+        inventory.whole = None;
+        assert_eq!(inventory.changes(one()).len(), 1, "again, though known");
+    }
+
+    #[test]
+    fn as_many_events_wait_to_become_records_and_the_rest_is_counted() {
+        let clock = Arc::new(ManualClock::at(at("2026-11-20T17:30:00Z")));
+        let live: Arc<Live<()>> = Live::new(LiveLimits::default(), clock);
+        let mut events = live.observe(EVENTS);
+        let client = Client::online(live.new_client_id());
+        let project = Arc::new(Project::community());
+        let id = live.add_client(client, &project).unwrap().id;
+        for number in 1..65_538 {
+            live.update_client(&id, |view| view.os = Some(number.to_string()));
+        }
+        let lost = events.lost();
+        assert_eq!(lost.load(Ordering::Relaxed), 2);
+        assert_eq!(std::iter::from_fn(|| events.try_event()).count(), 65_536);
+    }
+}

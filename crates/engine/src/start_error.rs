@@ -1,0 +1,72 @@
+//! Errors that prevent an engine from starting.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use daemon::config::ConfigError;
+use daemon::metrics::MetricsError;
+use daemon::tls::TlsError;
+
+use crate::geo::GeoError;
+
+/// Errors that prevent an engine from starting.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address of a listener cannot be bound.
+    #[error("`{key}`: cannot listen on {address}")]
+    Listen {
+        /// The key that names the address.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Cause.
+        source: io::Error,
+    },
+    /// Tunnels cannot be published below `engine.host`.
+    #[error("`engine.host`: {0}")]
+    Host(String),
+    /// A key for verifying tokens cannot be read.
+    #[error(transparent)]
+    Key(#[from] ConfigError),
+    /// The certificate cannot be used.
+    #[error("`certs.static`")]
+    Certificate(#[from] TlsError),
+    /// The TLS library rejects its configuration.
+    #[error("TLS cannot be set up")]
+    Tls(#[from] rustls::Error),
+    /// The metrics listener is rejected (MX-3) or cannot listen.
+    #[error("`metrics.prometheus`")]
+    Metrics(#[from] MetricsError),
+    /// The file with the countries of addresses cannot be read.
+    #[error("`geoip.file`: {}", .path.display())]
+    GeoIp {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        source: GeoError,
+    },
+    /// The access log cannot be written.
+    #[error("`access_log.path`: {}", .path.display())]
+    AccessLog {
+        /// Path of the log.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The data directory for the platform's state cannot be used: it is missing, or another engine
+    /// uses it.
+    #[error("`control_plane.data_dir`: {}", .path.display())]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The storage for terminal recordings cannot be opened.
+    #[error(transparent)]
+    Recordings(#[from] crate::webtty::recordings::OpenError),
+    /// The system refuses threads or descriptors.
+    #[error("the workers cannot be started")]
+    Workers(#[source] io::Error),
+}
