@@ -109,7 +109,7 @@ impl Engines {
             failures: Throttle::new(Limits::ADDRESS),
             codes: Throttle::new(Limits::TUNNELS),
             places: Arc::new(Semaphore::new(MAX_LINKS)),
-            telling: Arc::new(Semaphore::new(MAX_TELLING)),
+            telling: Arc::new(Semaphore::new(MAX_SNAPSHOTS)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         })
@@ -168,7 +168,7 @@ pub(crate) async fn listen(app: Arc<App>, stop: CancellationToken) {
         }
         tokio::select! {
             () = stop.cancelled() => break,
-            () = tokio::time::sleep(LISTEN_AGAIN) => {}
+            () = tokio::time::sleep(LISTEN_RETRY_INTERVAL) => {}
         }
     }
     app.engines.end();
@@ -186,9 +186,9 @@ pub fn routes() -> Router<Arc<App>> {
 /// kilobytes, and one small query a second.
 const MAX_LINKS: usize = 256;
 /// A quarter of the connections to SQLite, and an eighth of those to PostgreSQL.
-const MAX_TELLING: usize = 2;
+const MAX_SNAPSHOTS: usize = 2;
 /// Interval between retries while the database is unavailable. Links poll in the meantime.
-const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+const LISTEN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Retention of the change log. An engine that was disconnected for longer receives the whole
 /// state.
 pub(crate) const LOG_IS_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);

@@ -1,9 +1,8 @@
-//! What the platform does without being asked: it forgets what is past its time, and renews
-//! subscriptions.
+//! Background jobs of the platform: deleting expired data and renewing subscriptions.
 //!
-//! One task of each process goes over everything every few minutes. Two processes on one database
-//! may do so at once: a pass of forgetting is one process's ([`store::Lock::Purge`]), and a
-//! period is charged by one transaction.
+//! One task of each process runs all jobs every few minutes. Two processes on one database may do
+//! so at the same time. Only one of them deletes ([`store::Lock::Purge`]), and one transaction
+//! charges each period.
 
 mod purge;
 
@@ -21,7 +20,7 @@ use crate::app::App;
 use crate::metrics;
 use crate::problem::Answer;
 
-/// How far the task is; a part of [`App`].
+/// Progress of the task; a part of [`App`].
 #[derive(Debug)]
 pub struct Jobs(watch::Sender<u64>);
 
@@ -32,13 +31,13 @@ impl Default for Jobs {
 }
 
 impl Jobs {
-    /// How often the task has gone over everything; changes as it does again.
+    /// Number of completed passes. The receiver is notified of each new one.
     pub fn passes(&self) -> watch::Receiver<u64> {
         self.0.subscribe()
     }
 }
 
-/// Goes over everything at once and then every [`EVERY`], until `stop`.
+/// Runs a pass immediately and then every [`EVERY`], until `stop`.
 pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
     loop {
         pass(&app, &stop).await;
@@ -50,7 +49,7 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
     }
 }
 
-/// Goes over everything once. What fails is left for the next time, and the rest is done.
+/// Runs each job once. A job that fails is left for the next pass, and the others still run.
 pub async fn pass(app: &App, stop: &CancellationToken) {
     match app.store.try_lock(Lock::Purge).await {
         Ok(Some(lock)) => {
@@ -80,7 +79,7 @@ pub async fn pass(app: &App, stop: &CancellationToken) {
     }
 }
 
-/// Says how far behind the purge is, whoever does it.
+/// Updates the metrics of overdue deletions, whichever process deletes.
 async fn note_overdue(app: &App) -> Result<(), store::Error> {
     let mut read = app.store.read().await?;
     for stale in Stale::ALL {
@@ -90,8 +89,8 @@ async fn note_overdue(app: &App) -> Result<(), store::Error> {
     Ok(())
 }
 
-/// Renews every subscription that is due, each period in a transaction of its own. Returns how
-/// many periods.
+/// Renews every subscription that is due, each period in its own transaction. Returns the number of
+/// periods.
 pub async fn renew(app: &App, stop: &CancellationToken) -> Answer<u64> {
     let billing = app.shop.billing();
     let mut renewed = 0;
@@ -110,7 +109,7 @@ pub async fn renew(app: &App, stop: &CancellationToken) -> Answer<u64> {
                     renewed += 1;
                 }
                 Ok(false) => {}
-                // One that cannot be renewed keeps nobody else from it.
+                // A failed renewal must not prevent the others.
                 Err(refusal) => failed("renewal", &refusal),
             }
         }
@@ -121,8 +120,7 @@ pub async fn renew(app: &App, stop: &CancellationToken) -> Answer<u64> {
     Ok(renewed)
 }
 
-/// Often enough that a period is charged on the day on which it begins, and that batches stay
-/// small.
+/// Often enough to charge a period on its first day, and to keep the batches small.
 pub const EVERY: Duration = Duration::from_mins(5);
 
 fn failed(what: &str, refusal: &crate::problem::Refusal) {

@@ -1,9 +1,10 @@
-//! The control plane: what must last. People, workspaces, projects, plans, credentials, tokens and
-//! the issuance of TURN credentials, over HTTP and on a database.
+//! The control plane with the persistent state: users, workspaces, projects, plans, credentials,
+//! tokens and the issuance of TURN credentials. It provides an HTTP API and stores its data in a
+//! database.
 //!
-//! It knows no tunnel that is alive: that is the engines' business, and the two meet over the
-//! network only. Start with [`app::router`]; every part of the API is a module with `routes()`, and
-//! every handler that is not public begins with a [`caller::Caller`].
+//! It does not store live tunnels. Engines do, and the two only communicate over the network. Start
+//! with [`app::router`]. Every part of the API is a module with `routes()`, and every handler that
+//! is not public starts with a [`caller::Caller`].
 
 pub mod access;
 pub mod addresses;

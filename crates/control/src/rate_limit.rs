@@ -1,9 +1,9 @@
-//! How many requests a credential may send, and a person with all of theirs.
+//! Rate limits of credentials and of users.
 //!
-//! A layer over all operations of the document ([`limit`]): one that is not public is answered to
-//! identified callers alone, and every request of theirs takes a token out of two buckets, that of
-//! its credential and that of its person. A bucket holds what a minute brings. Both are this
-//! process's: several platforms allow several times as much. Requests without a valid credential
+//! [`limit`] is a layer over all operations of the document. Operations that are not public need an
+//! authenticated caller. Each of their requests takes a token out of two buckets: that of its
+//! credential and that of its user. A bucket holds the tokens of one minute. Buckets are per
+//! process, so several platforms allow several times as much. Requests without a valid credential
 //! count for their source ([`source`]).
 
 mod section;
@@ -51,7 +51,7 @@ impl RateLimiter {
     fn take(&self, who: &Principal) -> Result<RateLimit, RateLimit> {
         let now = Instant::now();
         let credential = self.credentials.take(who.source.id().to_owned(), now);
-        // What the credential may not send is not sent for its person, either.
+        // If the credential's bucket is empty, the request must not count for its user.
         let user = match credential {
             Ok(_) => self.users.take(who.user.id, now),
             Err(_) => Ok(self.users.look(&who.user.id, now)),
@@ -68,7 +68,7 @@ impl RateLimiter {
         }
     }
 
-    /// Takes a token of a caller who was identified at the door of another surface.
+    /// Takes a token of a caller that another interface has authenticated.
     pub(crate) fn admit(&self, who: &Principal) -> Answer<()> {
         self.take(who)
             .map(|_| ())
@@ -76,14 +76,14 @@ impl RateLimiter {
     }
 }
 
-/// Identifies the caller of an operation that is not public, once for the handler too, and takes a
-/// token of theirs.
+/// Authenticates the caller of an operation that is not public, once for the handler as well, and
+/// takes one of the caller's tokens.
 pub(crate) async fn limit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     if !is_guarded(&request) {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    // Whoever is nobody is refused as the handler would.
+    // An unauthenticated request gets the handler's refusal.
     let who = match caller::identify(&parts, &app).await {
         Ok(who) => who,
         Err(refusal) => return refusal.into_response(),
@@ -103,7 +103,7 @@ pub(crate) async fn limit(State(app): State<Arc<App>>, request: Request, next: N
     response
 }
 
-/// Whether the request is for an operation that asks for a caller.
+/// True if the operation of the request requires a caller.
 fn is_guarded(request: &Request) -> bool {
     static GUARDED: LazyLock<HashMap<(&str, &str), bool>> = LazyLock::new(|| {
         operations()
@@ -126,7 +126,7 @@ fn is_guarded(request: &Request) -> bool {
     };
     let known = |method| GUARDED.get(&(method, path.as_str())).copied();
     let method = request.method().as_str();
-    // A HEAD without an operation of its own is answered as the GET.
+    // A HEAD without its own operation is handled like the GET.
     let found = known(method).or_else(|| known("GET").filter(|_| method == "HEAD"));
     found.unwrap_or(false)
 }

@@ -1,11 +1,12 @@
-//! `--filter key=value` as the filters of the Engine API.
+//! Parses `--filter key=value` into filters of the Engine API.
 
 use client::api::Filters;
 use serde_json::{Map, Value};
 
 use crate::{failure::Failure, suggest};
 
-/// One `key=value`; `labels.k` asks for a label, `labels.k` alone for its key.
+/// Parses one `key=value`. `labels.k=v` filters by a label, and `labels.k` by the existence of its
+/// key.
 pub(crate) fn parse(text: &str) -> Result<(String, Option<String>), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), Some(value.to_owned()))),
@@ -19,8 +20,7 @@ pub(crate) fn parse(text: &str) -> Result<(String, Option<String>), String> {
     }
 }
 
-/// Puts the pairs together. Which keys there are is the engine's to say, so that it also says
-/// what is wrong with one.
+/// Combines the pairs. The engine validates the keys and reports invalid ones.
 pub(crate) fn collect(pairs: &[(String, Option<String>)]) -> Filters {
     let mut filters = Filters::new();
     let mut labels = Map::new();
@@ -28,7 +28,7 @@ pub(crate) fn collect(pairs: &[(String, Option<String>)]) -> Filters {
         let value = value.clone().map_or(Value::Null, Value::String);
         match key.strip_prefix("labels.") {
             Some(label) => drop(labels.insert(label.to_owned(), value)),
-            // These two are no texts.
+            // These two keys are not text.
             None if matches!(key.as_str(), "publish" | "svc_auth") => {
                 let flag = value.as_str().and_then(|text| text.parse().ok());
                 drop(filters.insert(key.clone(), flag.map_or(value, Value::Bool)));
@@ -42,7 +42,7 @@ pub(crate) fn collect(pairs: &[(String, Option<String>)]) -> Filters {
     filters
 }
 
-/// Adds what was probably meant to the engine's refusal of a filter.
+/// Adds a suggestion to the engine's refusal of a filter.
 pub(crate) fn hint(failure: Failure, field: Option<&str>) -> Failure {
     let Some((_, key)) = field.and_then(|field| field.rsplit_once('.')) else {
         return failure;
@@ -54,7 +54,7 @@ pub(crate) fn hint(failure: Failure, field: Option<&str>) -> Failure {
     }
 }
 
-/// What clients and tunnels can be filtered by, beside `labels`.
+/// Filter keys of clients and tunnels, in addition to `labels`.
 const KEYS: [&str; 17] = [
     "agent",
     "arch",
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_become_the_filters_of_the_api() {
+    fn pairs_are_converted_to_api_filters() {
         let pairs: Vec<_> = ["name=web", "publish=true", "labels.site=bern", "labels.old"]
             .iter()
             .map(|text| parse(text).unwrap())
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_refused() {
+    fn invalid_pairs_are_refused() {
         for text in ["", "name", "=x", "labels."] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -80,7 +80,7 @@ pub(super) async fn create(
             Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
             other => other?,
         }
-        require_credential_quota(&mut tx, who.user.id, now).await?;
+        require_room(&mut tx, who.user.id, now).await?;
         let actor = Actor::caller(&who).at(ip);
         let target = Target::Credential(issued.credential.id);
         audit::record(&mut tx, &actor, None, Action::CredentialIssued, target, now).await?;
@@ -128,7 +128,7 @@ async fn require_proof(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<(
 
 /// Refuses a credential beyond the limit. It is counted together with those that the transaction
 /// has added.
-pub(crate) async fn require_credential_quota(tx: &mut Tx, owner: UserId, now: Timestamp) -> Answer<()> {
+pub(crate) async fn require_room(tx: &mut Tx, owner: UserId, now: Timestamp) -> Answer<()> {
     if stored::count_good(tx, owner, now).await? <= u64::from(MAX_CREDENTIALS) {
         return Ok(());
     }

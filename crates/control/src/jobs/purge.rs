@@ -1,4 +1,4 @@
-//! Forgetting what is past its time, in batches, so that the write lock is held for moments.
+//! Deletion of expired data, in batches, so that the write lock is only held briefly.
 
 use jiff::{SignedDuration, Timestamp};
 use store::oldest::{Rows, oldest};
@@ -19,18 +19,18 @@ use crate::problem::Answer;
 
 macro_rules! stale {
     ($($(#[doc = $doc:literal])+ $name:ident $word:literal)+) => {
-        /// What is forgotten.
+        /// A kind of data that expires.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Stale { $($(#[doc = $doc])+ $name,)+ }
 
         impl Stale {
-            /// All of it.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// The words of [`Self::as_str`].
+            /// The names from [`Self::as_str`].
             pub(crate) const WORDS: &[&str] = &[$($word),+];
 
-            /// The word in logs and metrics.
+            /// The name in logs and metrics.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word,)+ }
             }
@@ -39,58 +39,58 @@ macro_rules! stale {
 }
 
 stale! {
-    /// Summaries of streams. Each carries its end, from the plan of its project.
+    /// Summaries of streams. Each stores its expiry, from the plan of its project.
     Logs "logs"
-    /// Stored events. Each carries its end, from the plan of its project.
+    /// Stored events. Each stores its expiry, from the plan of its project.
     Events "events"
-    /// Deliveries of webhooks that have succeeded or were given up.
+    /// Deliveries of webhooks that succeeded or finally failed.
     Deliveries "deliveries"
-    /// Webhooks that were deleted, once their deliveries are gone.
+    /// Deleted webhooks, after their deliveries are deleted.
     Webhooks "webhooks"
     /// Credentials that were revoked or have expired.
     Credentials "credentials"
-    /// Usage by the hour.
+    /// Hourly usage.
     Usage "usage"
-    /// Keys of creations: the same request asked again is a new one afterwards.
+    /// Idempotency keys of creations. Afterwards the same request creates a new project.
     IdempotencyKeys "idempotency_keys"
-    /// Sessions that came to their end.
+    /// Sessions that have ended.
     Sessions "sessions"
-    /// Sessions that ended because nobody used them.
+    /// Sessions that ended because they were not used.
     UnusedSessions "unused_sessions"
     /// Links that were sent by mail, used or not.
     Links "links"
-    /// Invitations that work no longer, whatever became of them.
+    /// Invitations that have ended, accepted or not.
     Invitations "invitations"
-    /// Revoked tokens that would have expired by themselves by now.
+    /// Revoked tokens that would have expired by now.
     RevokedTokens "revoked_tokens"
-    /// Challenges of passkeys that are too old to be answered.
+    /// Expired passkey challenges.
     Challenges "challenges"
-    /// Attempts to sign in that count no more.
+    /// Sign-in attempts that do not count any more.
     Attempts "attempts"
-    /// OAuth codes whose reuse would find nothing to revoke any more.
+    /// OAuth codes without an issued token that a reuse could revoke.
     OauthCodes "oauth_codes"
-    /// Authorization requests that nobody decided.
+    /// Expired authorization requests without a decision.
     OauthRequests "oauth_requests"
-    /// Devices that asked to be let in, and were told long enough what became of it.
+    /// Device authorizations that ended long enough ago.
     DeviceGrants "device_grants"
-    /// TCP ports that were given back long enough ago.
+    /// TCP ports that were returned long enough ago.
     ReleasedPorts "released_ports"
-    /// What changed for engines, when it was long ago.
+    /// Old changes for engines.
     LinkChanges "link_changes"
-    /// Links, spools of reports and what was online, of engines that are gone.
+    /// Links, report spools and online objects of engines that no longer exist.
     Engines "engines"
-    /// Sign-ins at a provider that nobody came back from.
+    /// Sign-ins at a provider that were not completed.
     PendingSignIns "pending_sign_ins"
-    /// Projects that were deleted, once what refers to them is gone.
+    /// Deleted projects, after all references to them are deleted.
     Projects "projects"
-    /// Workspaces that were deleted, once what refers to them is gone.
+    /// Deleted workspaces, after all references to them are deleted.
     Workspaces "workspaces"
-    /// The audit log, unless the configuration says that it is kept for ever.
+    /// The audit log, unless the configuration keeps it for ever.
     Audit "audit"
 }
 
-/// Forgets what there is of a kind, and returns how many rows. Where another process is at it,
-/// that one goes on alone.
+/// Deletes all expired rows of a kind and returns their number. If another process is deleting,
+/// this does nothing.
 pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> Answer<u64> {
     match app.store.try_lock(Lock::Purge).await? {
         Some(lock) => {
@@ -102,8 +102,8 @@ pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> Answer<
     }
 }
 
-/// The same for whoever has the lock: for a whole pass, as two processes that took it in turns would
-/// both break off.
+/// The same, with the lock already held for a whole pass. If two processes took turns with the
+/// lock, both would abort.
 pub(super) async fn purge_under(
     _lock: &WorkLock,
     app: &App,
@@ -124,19 +124,19 @@ pub(super) async fn purge_under(
         if batch < u64::from(BATCH) {
             break;
         }
-        // Whoever waits to write comes first.
+        // Pending writes take precedence.
         tokio::task::yield_now().await;
     }
     Ok(rows)
 }
 
-/// Rows of one transaction: some milliseconds.
+/// Number of rows in one transaction, which takes some milliseconds.
 pub(crate) const BATCH: u32 = 500;
-/// A pass ends, however much is left: half a million rows of each kind.
+/// Limit of a pass: half a million rows of each kind.
 const MAX_BATCHES: u32 = 1_000;
 
 impl Stale {
-    /// For how long the oldest row has been past its time.
+    /// Time since the expiry of the oldest row.
     pub(super) async fn overdue(
         self,
         conn: &mut Conn,
@@ -151,8 +151,7 @@ impl Stale {
         Ok((age - kept).max(SignedDuration::ZERO))
     }
 
-    /// Which rows it is about, and how long they are kept after the time that they carry; `None`: for
-    /// ever.
+    /// The rows of the kind, and their retention after the time that they store; `None` for ever.
     fn kept(self, retention: &Retention) -> Option<(Rows, SignedDuration)> {
         let at_once = SignedDuration::ZERO;
         Some(match self {
@@ -221,7 +220,7 @@ impl Stale {
                 addresses::purge(tx, ago(now, retention.released_ports), BATCH).await
             }
             Self::LinkChanges => changes::purge(tx, ago(now, LOG_IS_KEPT), BATCH).await,
-            // Few: one of each for an engine, and for a project.
+            // These are few: one of each per engine and per project.
             Self::Engines => {
                 let links = engines::forget_linked(tx, ago(now, LINK_IS_SHOWN)).await?;
                 let spools = engines::forget_reporters(tx, ago(now, REPORTER_IS_KEPT)).await?;

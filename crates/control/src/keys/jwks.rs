@@ -15,8 +15,8 @@ pub(super) fn document(keys: &[Value]) -> String {
     json!({"keys": keys}).to_string()
 }
 
-/// Caches may keep it for five minutes, and a key is in it for twelve times as long before it
-/// signs ([`super::LEAD`]): whoever verifies has a key before the first token of it.
+/// Serves the document. Caches may keep it for five minutes. A key is in it for twelve times as
+/// long before it signs ([`super::LEAD`]), so verifiers have a key before its first token.
 pub(super) async fn serve(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     cached(JWKS_MEDIA_TYPE, app.keys.ring().jwks(), &headers)
 }

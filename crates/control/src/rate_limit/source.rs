@@ -1,10 +1,9 @@
-//! Requests without a valid credential, by the source that they come from.
+//! Rate limits for requests without a valid credential, per source.
 //!
-//! A layer over everything that the platform serves ([`limit`]). Each request takes a token of its
-//! source before anything else is done for it, and returns it if a credential turned out to be valid:
-//! such a request counts for its credential and its person instead. With an empty bucket, only
-//! requests whose credential was valid a while ago go on, so that a client that floods does not lock
-//! out others behind its address.
+//! [`limit`] is a layer over all routes of the platform. Each request first takes a token of its
+//! source. It returns the token if its credential is valid, and then counts for its credential and
+//! its user instead. With an empty bucket, only requests with a credential that was valid a while
+//! ago proceed. So a flooding client does not lock out others behind its address.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
@@ -34,21 +33,20 @@ use crate::problem::Refusal;
 #[derive(Debug)]
 pub(super) struct SourceLimiter {
     buckets: Buckets<IpAddr>,
-    /// Credentials that were valid, by their hash: a collision spares a request the wait, and nothing
-    /// else.
+    /// Hashes of credentials that were valid. A collision only lets a request skip the limit.
     valid: Recent<u64>,
     hasher: RandomState,
 }
 
 tokio::task_local! {
-    /// Whether a credential of the request in this task turned out to be valid.
+    /// True if a credential of the request in this task is valid.
     static HAS_CREDENTIAL: Cell<bool>;
 }
 
-/// Notes that the request in this task has a valid credential: called where a credential is verified,
-/// so that no surface can forget it.
+/// Records that the request in this task has a valid credential. The verification of credentials
+/// calls this, so that no interface can forget it.
 pub(crate) fn note_credential() {
-    // Outside of a request there is nothing to note.
+    // Outside of a request there is nothing to record.
     HAS_CREDENTIAL.try_with(|flag| flag.set(true)).ok();
 }
 
@@ -61,7 +59,7 @@ impl SourceLimiter {
         }
     }
 
-    /// The credentials of a request; `None` where it has none.
+    /// Hash of the request's credentials; `None` if it has none.
     fn credential(&self, headers: &HeaderMap) -> Option<u64> {
         let mut hasher = self.hasher.build_hasher();
         let mut count = 0;
@@ -75,7 +73,7 @@ impl SourceLimiter {
     }
 }
 
-/// Answers with 429 what comes from a source without a valid credential too often.
+/// Responds with 429 to a source with too many requests without a valid credential.
 pub(crate) async fn limit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let is_known = request.extensions().get::<Principal>().is_some();
     if is_known || is_exempt(request.uri().path()) {
@@ -83,7 +81,8 @@ pub(crate) async fn limit(State(app): State<Arc<App>>, request: Request, next: N
     }
     let limiter = &app.rate_limiter.sources;
     let (parts, body) = request.into_parts();
-    // A surface in this process that does not say where its caller is, is a source of its own.
+    // All callers of an interface in this process that does not report their addresses share one
+    // source.
     let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let source = source_network(ClientIp::of(&parts, &app).map_or(unknown, |ClientIp(ip)| ip));
     let credential = limiter.credential(&parts.headers);
@@ -110,18 +109,18 @@ pub(crate) async fn limit(State(app): State<Arc<App>>, request: Request, next: N
             response
         }
         (false, Ok(_)) => response,
-        // It was valid, and is no longer.
+        // The credential was valid before, but is not any more.
         (false, Err(empty)) => form.refuse(empty),
     }
 }
 
-/// Health is asked for by balancers, and costs one look at the database in a second. Engines have
-/// secrets that never wait, and wrong ones wait longer than here ([`crate::engines`]).
+/// Balancers probe the health endpoints, which query the database at most once a second. Right
+/// secrets of engines are never throttled, and wrong ones have longer waits ([`crate::engines`]).
 fn is_exempt(path: &str) -> bool {
     path == HEALTHZ.path || path == READYZ.path || path.starts_with("/link/")
 }
 
-/// The form in which a surface refuses.
+/// The response format of an interface.
 enum Form {
     Problem,
     Oauth { path: String },
@@ -135,7 +134,7 @@ impl Form {
             let path = path.to_owned();
             return Self::Oauth { path };
         }
-        // An unknown route is refused as the API refuses it.
+        // An unknown route has the response format of the API.
         let is_route = parts.extensions.get::<MatchedPath>().is_some();
         let is_document = ["/api/", "/.well-known/", "/keyrings/"]
             .iter()
@@ -161,5 +160,5 @@ impl Form {
     }
 }
 
-/// A browser that is used, or a program that asks now and then, stays known.
+/// A browser in use, or a program with occasional requests, stays in the cache.
 const VALID_FOR: Duration = Duration::from_hours(1);

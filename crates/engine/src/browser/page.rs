@@ -26,7 +26,8 @@ impl Page {
             ("target", target),
         ];
         // The script replaces this text. It remains visible in browsers without scripts.
-        let attributes = attributes.map(|(name, value)| format!(" data-{name}=\"{}\"", escaped(value)));
+        let attributes =
+            attributes.map(|(name, value)| format!(" data-{name}=\"{}\"", escaped(value)));
         let body = format!(
             "<main{}><h1>One moment</h1>\
              <p id=\"status\" role=\"status\">This page needs scripts. Allow them for this address and \

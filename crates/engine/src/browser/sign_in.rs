@@ -125,7 +125,8 @@ impl SignIns {
         now: i64,
     ) -> Result<SignInCallback, NotSignedIn> {
         let directory = tenancy.directory().ok_or(NotSignedIn::State)?;
-        let (nonce, target) = Targets::open(seals, request.host, state).ok_or(NotSignedIn::State)?;
+        let (nonce, target) =
+            Targets::open(seals, request.host, state).ok_or(NotSignedIn::State)?;
         // The redirect always leads to this host, because the authority is fixed before the target
         // is appended.
         let location = format!("https://{}{target}", request.authority);
@@ -351,7 +352,9 @@ mod tests {
             };
             SignIns::depart(request, "/", &seals, &directory, now).unwrap()
         };
-        let cookie = depart("", NOW).set_cookie.expect("the browser has no secret yet");
+        let cookie = depart("", NOW)
+            .set_cookie
+            .expect("the browser has no secret yet");
         let cookie = cookie.split(';').next().unwrap();
         for (now, is_valid) in [
             (NOW - 6, false),

@@ -1,6 +1,6 @@
 //! Hosts with browser sessions, and the publishers at whose tunnels the sessions started.
 //!
-//! A browser sends the session cookie to any service at its host. An HTTP tunnel never forwards sessions
+//! A browser sends the session cookie to any service at its host. An HTTP tunnel never forwards it
 //! to the service, but a `tls` tunnel forwards all bytes unchanged. So while there may be sessions
 //! at a host name, only the publisher at whose tunnel users signed in may publish a `tls` tunnel
 //! there.
@@ -42,7 +42,8 @@ impl SignedIn {
         let until = now.saturating_add(SESSION_SECONDS);
         let mut names = self.0.lock();
         if let Some(sessions) = names.by_host.get_mut(host) {
-            let is_same_publisher = sessions.until <= now || sessions.publisher.as_ref() == Some(publisher);
+            let is_same_publisher =
+                sessions.until <= now || sessions.publisher.as_ref() == Some(publisher);
             sessions.publisher = is_same_publisher.then(|| publisher.clone());
             sessions.until = until;
             return;
@@ -63,7 +64,11 @@ impl SignedIn {
     /// True if there may be sessions at the host that started at another publisher's tunnel.
     pub(crate) fn is_of_others(&self, host: &str, publisher: &Identity, now: i64) -> bool {
         let names = self.0.lock();
-        match names.by_host.get(host).filter(|sessions| sessions.until > now) {
+        match names
+            .by_host
+            .get(host)
+            .filter(|sessions| sessions.until > now)
+        {
             Some(sessions) => sessions.publisher.as_ref() != Some(publisher),
             None => names.anywhere_until > now,
         }

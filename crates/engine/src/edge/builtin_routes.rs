@@ -40,7 +40,7 @@ const COMPAT_PREFIX: &str = "/.well-known/rstream/";
 
 /// Query of the sign-out form, which requests a page as the response.
 const WITH_PAGE: &str = "page";
-/// Query of that page.
+/// Query of the page after a sign-out.
 const SIGNED_OUT: &str = "signed-out";
 
 impl BuiltinRoute {
@@ -292,7 +292,13 @@ impl Visit<'_, '_> {
         let known = (self.auth.tokens, self.auth.tenancy);
         let sign_ins = &browsers.sign_ins;
         let now = core.unix_seconds();
-        match sign_ins.arrive(sign_in_request, (&code, &state), &browsers.seals, known, now) {
+        match sign_ins.arrive(
+            sign_in_request,
+            (&code, &state),
+            &browsers.seals,
+            known,
+            now,
+        ) {
             Ok(SignInCallback {
                 location,
                 set_cookies,
@@ -390,7 +396,10 @@ impl Visit<'_, '_> {
             if is("origin") {
                 field.value.eq_ignore_ascii_case(own_origin.as_bytes())
             } else if is("referer") {
-                let (host, rest) = field.value.split_at_checked(own_origin.len()).unwrap_or_default();
+                let (host, rest) = field
+                    .value
+                    .split_at_checked(own_origin.len())
+                    .unwrap_or_default();
                 host.eq_ignore_ascii_case(own_origin.as_bytes())
                     && matches!(rest.first(), None | Some(b'/' | b'?'))
             } else {

@@ -57,7 +57,10 @@ pub(super) fn session_counts<H: HeaderFields>(
             metadata.fetch_site.add(field.value.as_bytes());
         }
     }
-    if matches!(metadata.fetch_site, SingleValue::One(b"same-origin" | b"none")) {
+    if matches!(
+        metadata.fetch_site,
+        SingleValue::One(b"same-origin" | b"none")
+    ) {
         return true;
     }
     let SingleValue::One(origin) = metadata.origin else {

@@ -68,7 +68,8 @@ pub(super) async fn run(
             Connection::Http2(http2) => {
                 let body = upload.body.take();
                 let may_retry = forward.idempotent && body.is_none();
-                let response = send_http2(worker, &forward, body, http2, started, &mut record).await;
+                let response =
+                    send_http2(worker, &forward, body, http2, started, &mut record).await;
                 let reason = match response {
                     Ok((response, turn)) => return respond_http2(&forward, response, turn, record),
                     Err(ResponseHeadError::Refused(problem)) => {

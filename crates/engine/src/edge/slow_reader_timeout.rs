@@ -167,7 +167,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn stalled_streams_end_at_the_limit() {
-        assert_eq!(task_lifetime(body_poll_then_pending(Poll::Ready(()))).await, LIMIT);
+        assert_eq!(
+            task_lifetime(body_poll_then_pending(Poll::Ready(()))).await,
+            LIMIT
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,7 +44,8 @@ impl Terminal {
         headers: &H,
         query: Option<&str>,
     ) -> Result<Self, Box<Problem>> {
-        let is_websocket = |upgrade: Protocol<'_>| upgrade.as_str().eq_ignore_ascii_case("websocket");
+        let is_websocket =
+            |upgrade: Protocol<'_>| upgrade.as_str().eq_ignore_ascii_case("websocket");
         if !inbound.upgrade.is_some_and(is_websocket) {
             return Err(Problem::upgrade_required().with_detail(HTTP1).into());
         }

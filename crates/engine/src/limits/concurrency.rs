@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_taken_until_it_is_dropped() {
+    fn a_permit_is_released_when_it_is_dropped() {
         let project = Arc::new(Project::community());
         let take = || VisitPermit::within(&project, 2);
         let (first, _second) = (take().unwrap(), take().unwrap());

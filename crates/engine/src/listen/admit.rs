@@ -72,7 +72,9 @@ async fn apply_proxy_header(mut socket: Socket, peer: SocketAddr, core: &Core) -
     match read_in_time(&mut socket, &mut received).await {
         ParsedHeader::Header { source, len } => {
             core.metrics.proxy_header(ProxyHeader::Accepted);
-            socket.unread(received.get(len..).unwrap_or_default()).ok()?;
+            socket
+                .unread(received.get(len..).unwrap_or_default())
+                .ok()?;
             if let Some(source) = source {
                 socket.set_peer(source);
             }

@@ -35,7 +35,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let name = args.shell.to_string();
     let mut script = Vec::new();
     let written = match shells.completer(&name) {
-        Some(shell) => shell.write_registration(SHELL_VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script),
+        Some(shell) => {
+            shell.write_registration(SHELL_VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script)
+        }
         None => Err(io::ErrorKind::Unsupported.into()),
     };
     written.map_err(|error| Failure::of(&format!("there is no script for {name}"), error))?;

@@ -151,7 +151,11 @@ impl MaterialArgs {
 impl Material {
     /// Deletes the key that was generated for a credential that certainly does not exist. If that
     /// is uncertain, the key stays, because there is no other copy.
-    fn unused(self, error: PlatformError, to_failure: impl FnOnce(PlatformError) -> Failure) -> Failure {
+    fn unused(
+        self,
+        error: PlatformError,
+        to_failure: impl FnOnce(PlatformError) -> Failure,
+    ) -> Failure {
         let is_definite = error.is_definite();
         let failure = to_failure(error);
         match self.made {

@@ -225,7 +225,9 @@ fn identity(args: &MintArgs) -> Identity {
         (Some(user), _, _) => Identity::User(user.clone()),
         (None, Some(client), _) => Identity::Client(client.clone()),
         (None, None, TokenKind::App) => Identity::Client(DEFAULT_IDENTITY.to_owned()),
-        (None, None, TokenKind::Pat | TokenKind::Auth) => Identity::User(DEFAULT_IDENTITY.to_owned()),
+        (None, None, TokenKind::Pat | TokenKind::Auth) => {
+            Identity::User(DEFAULT_IDENTITY.to_owned())
+        }
     }
 }
 

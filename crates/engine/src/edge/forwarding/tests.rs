@@ -85,7 +85,9 @@ fn credentials_of_the_edge_are_not_forwarded() {
     let request = "GET / HTTP/1.1\r\nHost: web.example\r\nAuthorization: Bearer secret\r\n\
                    Cookie: a=1; __Host-svc_auth=secret; b=2\r\n\
                    Referer: https://web.example/x?svc.token=secret&q=1\r\n\r\n";
-    let head = upstream_head(request, |upstream_head| upstream_head.strip_authorization = true);
+    let head = upstream_head(request, |upstream_head| {
+        upstream_head.strip_authorization = true
+    });
     assert!(!head.contains("secret"), "{head}");
     assert!(head.contains("Cookie: a=1; b=2\n"), "{head}");
     assert!(
@@ -106,9 +108,12 @@ fn credentials_of_the_edge_are_not_forwarded() {
 
 #[test]
 fn ipv6_sources_are_bracketed_in_forwarded() {
-    let head = upstream_head("GET / HTTP/1.1\r\nHost: web.example\r\n\r\n", |upstream_head| {
-        upstream_head.source = "2001:db8::1".parse().unwrap();
-    });
+    let head = upstream_head(
+        "GET / HTTP/1.1\r\nHost: web.example\r\n\r\n",
+        |upstream_head| {
+            upstream_head.source = "2001:db8::1".parse().unwrap();
+        },
+    );
     assert!(head.contains("x-forwarded-for: 2001:db8::1\n"), "{head}");
     assert!(head.contains("forwarded: for=\"[2001:db8::1]\";"), "{head}");
 }

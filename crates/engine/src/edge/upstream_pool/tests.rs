@@ -69,7 +69,10 @@ fn eight_idle_connections_of_a_tunnel_may_have_left_their_lane() {
     }
     assert_eq!(upstreams.idle, 9);
     let first = upstreams.take_http1(tunnel(0));
-    assert!(first.is_some_and(|first| !first.moved), "migrated connections are taken last");
+    assert!(
+        first.is_some_and(|first| !first.moved),
+        "migrated connections are taken last"
+    );
     assert_eq!(upstreams.idle, 8);
 }
 

@@ -156,7 +156,7 @@ fn trusted_ips_are_checked_first() {
                 ..Visit::default()
             }
             .judge(&guarded);
-            assert_eq!(bad.rule, Rule::TrustedIps, "an untrusted address gets no other information");
+            assert_eq!(bad.rule, Rule::TrustedIps, "an untrusted address gets no details");
         }
     }
     let raw = tunnel(json!({"protocol": "tls", "trusted_ips": ["192.0.2.0/28"]}));

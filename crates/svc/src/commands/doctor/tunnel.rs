@@ -157,7 +157,10 @@ async fn visits(
     Ok(())
 }
 
-async fn to_check(name: &'static str, visit: impl Future<Output = Result<Check, Trouble>>) -> Check {
+async fn to_check(
+    name: &'static str,
+    visit: impl Future<Output = Result<Check, Trouble>>,
+) -> Check {
     match visit.await {
         Ok(check) => check,
         Err((message, step)) => {

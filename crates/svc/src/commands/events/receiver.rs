@@ -115,7 +115,8 @@ impl Receiver {
                         event_type: post.event_type.clone(),
                         status,
                         attempts,
-                        duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+                        duration_ms: u64::try_from(started.elapsed().as_millis())
+                            .unwrap_or(u64::MAX),
                         headers,
                     });
                 }

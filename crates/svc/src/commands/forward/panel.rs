@@ -266,7 +266,9 @@ impl PanelThread {
             PanelEvent::Resume => return self.resume(),
             PanelEvent::HangUp => self.shutdown.request(),
             PanelEvent::Status => self.status(),
-            PanelEvent::RoundTrip => self.model.latency = *self.feeds.round_trip.borrow_and_update(),
+            PanelEvent::RoundTrip => {
+                self.model.latency = *self.feeds.round_trip.borrow_and_update();
+            }
             PanelEvent::Stream(stream) => rows::stream(&mut self.model, &stream, now),
             PanelEvent::Request(Some(update)) => self.request(update, now),
             PanelEvent::Request(None) => self.feeds.requests = None,
