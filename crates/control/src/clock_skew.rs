@@ -32,7 +32,7 @@ impl ClockSkew {
     /// True if the difference is so large that other processes refuse the tokens of this one, or
     /// accept them for too long.
     pub fn is_too_large(&self) -> bool {
-        self.ahead().abs() > TOO_LARGE
+        self.ahead().abs() > MAX_SKEW
     }
 
     /// Compares the clocks, and logs a difference.
@@ -53,12 +53,12 @@ impl ClockSkew {
         let micros = i64::try_from(ahead.as_micros()).unwrap_or(i64::MAX);
         self.ahead.store(micros, Ordering::Relaxed);
         metrics::clock_skew(ahead);
-        if ahead.abs() > TOO_LARGE {
+        if ahead.abs() > MAX_SKEW {
             tracing::error!(
                 seconds = ahead.as_secs_f64(),
                 "this clock is ahead of the database's by so much that nothing is served; set it"
             );
-        } else if ahead.abs() > WORTH_A_WARNING {
+        } else if ahead.abs() > WARNING_THRESHOLD {
             tracing::warn!(
                 seconds = ahead.as_secs_f64(),
                 "this clock is ahead of the database's"
@@ -79,7 +79,7 @@ fn nearest(one: SignedDuration, other: SignedDuration) -> SignedDuration {
 }
 
 /// A synchronised clock differs by less.
-const WORTH_A_WARNING: SignedDuration = SignedDuration::from_secs(2);
+const WARNING_THRESHOLD: SignedDuration = SignedDuration::from_secs(2);
 /// Tokens with an issue time more than some seconds away are refused.
 const TOO_LARGE: SignedDuration = SignedDuration::from_secs(30);
 

@@ -108,7 +108,7 @@ impl Engines {
             failures: Throttle::new(Limits::ADDRESS),
             codes: Throttle::new(Limits::TUNNELS),
             places: Arc::new(Semaphore::new(MAX_LINKS)),
-            telling: Arc::new(Semaphore::new(MAX_TELLING)),
+            telling: Arc::new(Semaphore::new(MAX_SNAPSHOTS)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         })

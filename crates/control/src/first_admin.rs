@@ -16,11 +16,10 @@ use crate::people::sign_in::hash_refusal;
 use crate::problem::Answer;
 use crate::random;
 
-/// Makes the operator with this address and a password that was drawn for them, which is returned;
-/// `None`: somebody has the address already, and nothing was changed.
+/// Creates the operator with this address and a random password, which is returned. `None` if an
+/// account with the address exists. Then nothing was changed.
 ///
-/// # Errors
-/// The address is none, or the database fails.
+/// The address is invalid, or the database fails.
 pub async fn first_admin(app: &App, email: &str) -> Answer<Option<Secret>> {
     let mut read = app.store.read().await?;
     let known = users::by_email(&mut read, email).await?;
@@ -37,28 +36,26 @@ pub async fn first_admin(app: &App, email: &str) -> Answer<Option<Secret>> {
     }
 }
 
-/// A password that nobody guesses.
+/// Draws a password that cannot be guessed.
 ///
 /// # Errors
-/// The system has no randomness.
+/// The system's random generator fails.
 pub fn draw_password() -> Answer<String> {
     Ok(URL_SAFE_NO_PAD.encode(random::bytes::<PASSWORD_BYTES>()?))
 }
 
-/// The person who runs an installation of one machine.
+/// The operator of an installation on one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operator {
-    /// Who it is.
     pub id: UserId,
-    /// Whether the password that the installation keeps still opens the account.
+    /// True if the password that the installation stores still opens the account.
     pub password_holds: bool,
 }
 
-/// The operator with this address, who is made with this password where there is none yet: for
-/// an installation that starts again and again on what it kept.
+/// The operator with this address, who is created with this password if there is none yet. For an
+/// installation that is restarted with its existing data.
 ///
-/// # Errors
-/// Address or password are none, or the database fails.
+/// Address or password are invalid, or the database fails.
 pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answer<Operator> {
     let text = std::str::from_utf8(password.expose()).map_err(|_| Problem::internal())?;
     let mut read = app.store.read().await?;
@@ -71,12 +68,13 @@ pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answe
             password_holds: true,
         });
     };
-    // Whoever else has the address is not handed the tokens of an operator.
+    // Other users with the address must not get the tokens of an operator.
     if user.role != users::Role::Admin || user.status != users::Status::Active {
         let detail = format!("{email} is the address of an account that is no active operator.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
-    // Whoever changed it on the account's page is not told a password that is wrong.
+    // The password may have been changed on the account page. Then the stored one must not be
+    // shown.
     let kept = user.password_hash.clone().map(|hash| hash.0);
     let password_holds = match Password::typed(text) {
         Ok(password) => {
@@ -91,7 +89,7 @@ pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answe
     })
 }
 
-/// A personal access token of the operator: every permission, no boundary.
+/// A personal access token of the operator, with every permission and no boundary.
 ///
 /// # Errors
 /// The database fails.
@@ -101,7 +99,7 @@ pub async fn operator_token(
     name: &str,
     life: SignedDuration,
 ) -> Answer<Secret> {
-    // Whole seconds, as in the token.
+    // The token has whole seconds.
     let now = Timestamp::from_second(app.now().as_second()).map_err(|_| Problem::internal())?;
     let end = now.checked_add(life).map_err(|_| Problem::internal())?;
     issue_admin_pat(app, operator.id, name, Some(end)).await

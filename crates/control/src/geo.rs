@@ -1,7 +1,7 @@
-//! Where a caller is, from a file of the `MaxMind` database form.
+//! Location of callers, from a file in the `MaxMind` database format.
 //!
-//! The file is the operator's: none comes with the platform, and without one nobody's place is
-//! known and nothing is recommended (CP-3).
+//! The operator provides the file. Without one, locations are unknown and no region is recommended
+//! (CP-3).
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -11,20 +11,20 @@ use maxminddb::{Reader, geoip2};
 
 use crate::plans::{Place, Region};
 
-/// A geolocation file, read whole into memory.
+/// A geolocation file. All of it is in memory.
 pub struct Geo(Reader<Vec<u8>>);
 
-/// Where an address is, as far as the file knows.
+/// Location of an address, as far as it is in the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Location {
     /// Country: two capital letters (ISO 3166-1).
     pub country: Option<String>,
-    /// Degrees.
+    /// Coordinates in degrees.
     pub place: Option<Place>,
 }
 
 impl Geo {
-    /// Reads a file. It blocks: call it where that is allowed.
+    /// Reads a file. This blocks, so do not call it in async code.
     pub fn open(file: &Path) -> Result<Self, GeoError> {
         let bytes = std::fs::read(file).map_err(GeoError::Unreadable)?;
         Reader::from_source(bytes)
@@ -32,10 +32,10 @@ impl Geo {
             .map_err(|error| GeoError::NotADatabase(error.to_string()))
     }
 
-    /// Looks an address up. An address that the file does not know, or a record of another shape,
-    /// is nowhere: a broken file must not break the creation of projects.
+    /// Looks an address up. An address that is not in the file, or a record of another form, has no
+    /// location. A broken file must not prevent the creation of projects.
     pub fn locate(&self, address: IpAddr) -> Location {
-        // Both kinds of file that have countries decode as a city; what is missing is absent.
+        // Both kinds of file with countries can be decoded as a city. Missing data is absent.
         let found = self
             .0
             .lookup(address.to_canonical())
@@ -89,7 +89,7 @@ pub enum GeoError {
     /// The file could not be read.
     #[error("cannot be read: {0}")]
     Unreadable(#[source] std::io::Error),
-    /// The file has another form.
+    /// The file has another format.
     #[error("is not a MaxMind database: {0}")]
     NotADatabase(String),
 }
@@ -101,8 +101,8 @@ mod tests {
     use super::*;
     use crate::plans::{CatalogSection, Catalogue};
 
-    /// Four networks of the documentation ranges: Paris, San Francisco, New Zealand by its country
-    /// alone, and a record of another shape.
+    /// Four networks of the documentation ranges: Paris, San Francisco, New Zealand with a country
+    /// only, and a record of another form.
     fn file() -> Geo {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/places.mmdb");
         Geo::open(Path::new(path)).unwrap()
@@ -129,7 +129,7 @@ mod tests {
         nearest(&location, &regions).map(|(_, region)| region)
     }
 
-    /// CP-3: a recommended region only where the caller's place is known.
+    /// CP-3: a region is only recommended if the caller's location is known.
     #[test]
     fn cp_3_the_nearest_region_is_recommended() {
         for (address, region) in [

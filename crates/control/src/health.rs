@@ -1,7 +1,7 @@
-//! Whether the process lives (`/healthz`), and whether it serves (`/readyz`).
+//! Liveness (`/healthz`) and readiness (`/readyz`) of the process.
 //!
-//! Both are public: they are for balancers and supervisors, and say nothing that the next request
-//! would not.
+//! Both are public. They are for balancers and supervisors, and reveal nothing that any other
+//! request would not.
 
 mod routes;
 
@@ -21,39 +21,38 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 pub struct Health {
     drain: OnceLock<CancellationToken>,
-    /// When the database was asked last, and whether it answered.
+    /// Time and result of the last check of the database.
     last: Mutex<Option<(Instant, bool)>>,
-    /// Asking takes one connection, however many ask for readiness.
-    asking: Semaphore,
+    /// A check takes one connection, however many clients request the readiness.
+    check_permit: Semaphore,
     /// The directory of the embedded database.
     embedded: Option<PathBuf>,
 }
 
 impl Health {
-    /// `embedded` is the directory of the database, where it is one of this machine.
+    /// `embedded` is the directory of the database, if it is on this machine.
     pub fn new(embedded: Option<PathBuf>) -> Self {
         Self {
             drain: OnceLock::new(),
             last: Mutex::new(None),
-            asking: Semaphore::new(1),
+            check_permit: Semaphore::new(1),
             embedded,
         }
     }
 
-    /// From the moment that `drain` is cancelled nothing is ready any more. Said once, by whoever
-    /// serves.
+    /// Sets the token that ends readiness when it is cancelled. The server calls this once.
     pub fn ends_with(&self, drain: CancellationToken) {
         self.drain.set(drain).ok();
     }
 
-    /// Whether requests can be served now.
+    /// True if requests can currently be served.
     pub async fn is_ready(&self, store: &Store) -> bool {
         !self.is_draining() && self.database_answers(store).await && !self.is_draining()
     }
 
-    /// Whether the disk of the embedded database has room for what is written next. What does not
-    /// tell is not full.
-    fn has_room(&self) -> bool {
+    /// True if the disk of the embedded database has space for the next writes. An unknown free
+    /// space counts as enough.
+    fn has_disk_space(&self) -> bool {
         let Some(directory) = &self.embedded else {
             return true;
         };
@@ -70,14 +69,14 @@ impl Health {
             .is_some_and(CancellationToken::is_cancelled)
     }
 
-    /// Whether the database answered a moment ago, or answers now.
+    /// True if the database responded a moment ago, or responds now.
     async fn database_answers(&self, store: &Store) -> bool {
         if let Some(answered) = self.recent() {
             return answered;
         }
-        let asked = timeout(PATIENCE, async {
-            let _turn = self.asking.acquire().await.ok()?;
-            // Whoever had the turn before has the answer.
+        let asked = timeout(QUERY_TIMEOUT, async {
+            let _turn = self.check_permit.acquire().await.ok()?;
+            // The previous holder of the permit may have the result.
             if let Some(answered) = self.recent() {
                 return Some(answered);
             }
@@ -88,11 +87,11 @@ impl Health {
                     "the database does not answer"
                 );
             }
-            let has_room = self.has_room();
-            if !has_room {
+            let has_disk_space = self.has_disk_space();
+            if !has_disk_space {
                 tracing::warn!("the disk of the database is full");
             }
-            Some(answer.is_ok() && has_room)
+            Some(answer.is_ok() && has_disk_space)
         });
         let answered = asked.await.ok().flatten().unwrap_or(false);
         *self.last.lock() = Some((Instant::now(), answered));
@@ -101,24 +100,24 @@ impl Health {
 
     fn recent(&self) -> Option<bool> {
         let last = *self.last.lock();
-        last.and_then(|(at, answered)| (at.elapsed() < FRESH).then_some(answered))
+        last.and_then(|(at, answered)| (at.elapsed() < RESULT_LIFETIME).then_some(answered))
     }
 }
 
-/// The log of the database grows to some megabytes before it is folded into the file.
+/// The database's log grows to some megabytes before it is merged into the file.
 const LEAST_FREE_BYTES: u64 = 16 * 1024 * 1024;
-/// Longer than any answer of a database that is well, shorter than the patience of a probe.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// A balancer asks every few seconds; a stranger who asks more often costs no query.
-const FRESH: Duration = Duration::from_secs(1);
+/// Longer than any response of a healthy database, and shorter than the time-out of a probe.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Balancers probe every few seconds. More frequent requests of strangers cost no query.
+const RESULT_LIFETIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// One database is closed, so that it answers at once that it does not; the other one is well.
+    /// One database is closed, so it reports an error immediately. The other one is healthy.
     #[tokio::test(start_paused = true)]
-    async fn the_database_is_asked_once_a_second() {
+    async fn the_database_is_checked_once_a_second() {
         tokio::time::resume();
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let closed = Store::open(None, directories[0].path()).await.unwrap();
@@ -135,14 +134,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_database_has_a_time_to_answer() {
+    async fn a_database_has_a_time_limit_for_its_response() {
         tokio::time::resume();
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(None, directory.path()).await.unwrap();
         let health = Health::new(None);
         tokio::time::pause();
-        // Another question waits for its answer.
-        let _turn = health.asking.acquire().await.unwrap();
+        // Another check waits for its result.
+        let _turn = health.check_permit.acquire().await.unwrap();
         let began = Instant::now();
         assert!(!health.is_ready(&store).await);
         assert_eq!(began.elapsed().as_secs(), 2);

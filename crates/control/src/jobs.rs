@@ -1,9 +1,8 @@
-//! What the platform does without being asked: it forgets what is past its time, and renews
-//! subscriptions.
+//! Background jobs of the platform: deleting expired data and renewing subscriptions.
 //!
-//! One task of each process goes over everything every few minutes. Two processes on one database
-//! may do so at once: a pass of forgetting is one process's ([`store::Lock::Purge`]), and a
-//! period is charged by one transaction.
+//! One task of each process runs all jobs every few minutes. Two processes on one database may do
+//! so at the same time. Only one of them deletes ([`store::Lock::Purge`]), and one transaction
+//! charges each period.
 
 mod maintenance;
 mod purge;
@@ -28,7 +27,7 @@ impl Default for Jobs {
 }
 
 impl Jobs {
-    /// How often the task has gone over everything; changes as it does again.
+    /// Number of completed passes. The receiver is notified of each new one.
     pub fn passes(&self) -> watch::Receiver<u64> {
         self.0.subscribe()
     }

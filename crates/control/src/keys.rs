@@ -1,9 +1,9 @@
-//! Keys of the platform: those that sign tokens, the relays' ones, and those that are derived for
+//! Keys of the platform: those that sign tokens, those of the relays, and keys that are derived for
 //! one purpose each.
 //!
 //! One secret is outside the database, in a file that every process has. Everything else is in the
-//! database, sealed with it: the database alone can sign nothing, the file alone has nothing to
-//! sign with, and two processes on one database have the same keys.
+//! database, encrypted with it. So neither the database nor the file alone is enough to sign, and
+//! two processes on one database have the same keys.
 
 mod files;
 mod jwks;
@@ -40,28 +40,28 @@ use crate::problem::Answer;
 /// The keys of a running platform.
 pub struct Keys {
     secret: Secret,
-    /// Of private signing keys in the database.
+    /// Encrypts private signing keys in the database.
     seal: Seal,
-    /// Keys of the configuration; where there are any, the first of them signs.
+    /// Keys of the configuration. If there are any, the first of them signs.
     files: Vec<Arc<SigningKey>>,
     compat: bool,
     rotate_every: Option<SignedDuration>,
     ring: RwLock<Arc<KeySet>>,
-    /// One asks the database at a time; the others find what it brought.
+    /// Only one task queries the database at a time. The others use its result.
     asking: Semaphore,
-    /// When a stranger's key was last asked for.
+    /// Time of the last query for an unknown key.
     asked_at: Mutex<Timestamp>,
-    /// When keys were last looked through for those that nobody needs.
+    /// Time of the last search for unneeded keys.
     purged_at: Mutex<Timestamp>,
     turn: TurnKeys,
 }
 
 impl Keys {
-    /// Reads the keys, and makes those that are not there yet.
+    /// Reads the keys, and creates missing ones.
     ///
     /// # Errors
-    /// A file or the database cannot be read or written, or the secret is not the one that the
-    /// database was sealed with.
+    /// A file or the database cannot be read or written, or the secret is not the one that
+    /// encrypted the database.
     pub async fn open(config: &Config, store: &Store, now: Timestamp) -> Result<Self, KeyError> {
         let secret = secret::open(config, store, now).await?;
         let seal = sealing(&secret, "signing-keys")?;
@@ -90,7 +90,7 @@ impl Keys {
         Arc::clone(self.ring().signing())
     }
 
-    /// The keys that sign and verify the platform's own tokens, as they are now.
+    /// The current keys that sign and verify the platform's own tokens.
     pub fn ring(&self) -> Arc<KeySet> {
         Arc::clone(&self.ring.read())
     }
@@ -98,7 +98,8 @@ impl Keys {
     /// Reads the keys of the database again.
     ///
     /// # Errors
-    /// The database cannot be read, or holds what cannot be opened; the keys stay as they were.
+    /// The database cannot be read, or contains a key that cannot be decrypted. The keys remain
+    /// unchanged.
     pub async fn reload(&self, store: &Store) -> Result<(), KeyError> {
         let read = ring::load(store, &self.files, &self.seal, self.compat).await?;
         let mut ring = self.ring.write();
@@ -106,10 +107,10 @@ impl Keys {
         Ok(())
     }
 
-    /// Asks the database for a key that another process may have made, because a token names it.
-    /// True when it is known then, and the token is to be verified again.
+    /// Queries the database for a key that a token names, because another process may have created
+    /// it. True if the key is now available and the token should be verified again.
     ///
-    /// Anybody can name any key, so the database is asked once in [`ASK_EVERY`] at most.
+    /// Any client can name any key, so the database is queried at most once in [`MIN_QUERY_INTERVAL`].
     pub(crate) async fn learn(&self, store: &Store, kid: &str, now: Timestamp) -> bool {
         if self.ring().has(kid) {
             return false;
@@ -122,8 +123,8 @@ impl Keys {
         }
         {
             let mut asked_at = self.asked_at.lock();
-            // A clock that was set back does not lock a key out.
-            if now.duration_since(*asked_at).abs() < ASK_EVERY {
+            // If the clock was set back, keys must not be blocked until it catches up.
+            if now.duration_since(*asked_at).abs() < MIN_QUERY_INTERVAL {
                 return false;
             }
             *asked_at = now;
@@ -142,14 +143,14 @@ impl Keys {
         self.turn.secret()
     }
 
-    /// The key of the relay of a realm, for the relay itself and for whoever asks for its public
-    /// half. `None`: there is no such realm here.
+    /// The key of a realm's relay, for the relay itself and for clients that request its public
+    /// half. `None` if the platform has no such realm.
     pub fn turn_relay(&self, realm: &str) -> Option<&RelayKey> {
         self.turn.relay(realm)
     }
 
-    /// A key for one purpose (RFC 5869): the same on every process of the platform, and of no use
-    /// for another purpose.
+    /// A key for one purpose (RFC 5869). It is the same on every process of the platform, and
+    /// useless for another purpose.
     pub fn derive(&self, purpose: &str) -> Answer<[u8; 32]> {
         secret::derive(&self.secret, purpose).ok_or_else(|| Problem::internal().into())
     }
@@ -163,26 +164,26 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// Keys that cannot be used.
+/// Errors of keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// A file cannot be read or made.
+    /// A file cannot be read or created.
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What is in a file is not what is wanted.
+    /// The content of a file is invalid.
     #[error("{}: {message}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong. It repeats nothing of the file.
+        /// The error. It does not repeat any of the file.
         message: String,
     },
-    /// A secret of the database cannot be opened, or is none.
+    /// A secret in the database cannot be decrypted, or is invalid.
     #[error("{name} in the database cannot be opened")]
     Sealed {
         /// Its name.
@@ -191,21 +192,21 @@ pub enum KeyError {
     /// The database.
     #[error("the database keeps the keys: {0}")]
     Database(#[from] store::Error),
-    /// The keys of the configuration are not ours to rotate.
+    /// Keys of the configuration cannot be rotated by the platform.
     #[error("the keys come from platform.signing_keys: put a new file first there, and restart")]
     Configured,
-    /// Tokens without an end keep too many old keys public.
+    /// Tokens without expiry keep too many old keys public.
     #[error(
         "there are {} keys that personal access tokens without an end need; revoke some",
         rotation::MAX_KEYS
     )]
     TooMany,
-    /// The library failed, which it does for want of randomness.
+    /// The cryptographic library failed, for example because of missing randomness.
     #[error("the system's cryptography failed")]
     Cryptography,
 }
 
-/// The seal of one purpose.
+/// Creates the encryption of one purpose.
 fn sealing(secret: &Secret, purpose: &str) -> Result<Seal, KeyError> {
     let key = secret::derive(secret, purpose).ok_or(KeyError::Cryptography)?;
     Seal::new(&key).map_err(|_| KeyError::Cryptography)

@@ -1,5 +1,6 @@
-//! The control plane: what must last. People, workspaces, projects, plans, credentials, tokens and
-//! the issuance of TURN credentials, over HTTP and on a database.
+//! The control plane with the persistent state: users, workspaces, projects, plans, credentials,
+//! tokens and the issuance of TURN credentials. It provides an HTTP API and stores its data in a
+//! database.
 //!
 //! It knows no tunnel that is alive: that is the engines' business, and the two meet over the
 //! network only. Start with [`router::router`]; every part of the API is a module with `routes()`, and

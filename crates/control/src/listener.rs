@@ -1,5 +1,5 @@
-//! The listener: HTTP/1.1 and HTTP/2, over TLS where there is a certificate, else in clear behind
-//! whatever ends TLS.
+//! The listener: HTTP/1.1 and HTTP/2, over TLS if there is a certificate, else in clear behind a
+//! proxy that terminates TLS.
 
 mod activity;
 mod connections;
@@ -43,11 +43,11 @@ pub(crate) use self::connections::ConnectionLimit;
 use self::write_limit::WriteLimit;
 use crate::metrics;
 
-/// Serves until the drain has come to its end.
+/// Serves until the drain ends.
 ///
-/// From the drain on, answers close their connections. When the notice is over, so that whoever sends
-/// people here has had time to see that `/readyz` refuses, nobody is admitted any more and what runs
-/// is finished; with the hard end, what is left is let go of.
+/// During the drain, responses close their connections. The notice period gives balancers time to
+/// see that `/readyz` refuses. After it, no connection is accepted, and requests in flight are
+/// finished. The hard end closes the remaining connections.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -63,13 +63,14 @@ pub(crate) async fn serve(
     loop {
         let (stream, peer) = tokio::select! {
             () = &mut admission_ends => break,
-            // Ended connections are forgotten as they end.
+            // Removes finished connections from the set.
             Some(_) = tasks.join_next() => continue,
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    // Out of descriptors, most likely: the next try would fail at once.
+                    // The process is probably out of file descriptors, so an immediate retry would
+                    // fail as well.
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
@@ -112,7 +113,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// The TLS session, unless the handshake fails, takes too long, or the drain comes first.
+/// The TLS session. `None` if the handshake fails or takes too long, or if the drain starts first.
 async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     tls: &TlsAcceptor,
     stream: S,
@@ -138,9 +139,9 @@ async fn admission_ends(shutdown: &Shutdown, notice: Duration) {
     }
 }
 
-/// Sends clients of HTTP/1.1 elsewhere with the answer, so that no request of theirs meets a
-/// connection that is just being closed. HTTP/2 has a frame for that, which comes with the end of the
-/// notice.
+/// Closes HTTP/1.1 connections with a response, so that no request of theirs meets a connection
+/// that is just being closed. HTTP/2 has a frame for that, which is sent at the end of the notice
+/// period.
 async fn close_when_draining(
     State(drain): State<CancellationToken>,
     request: Request,
@@ -155,7 +156,8 @@ async fn close_when_draining(
     response
 }
 
-/// Serves a connection until it ends, its client stops to use it or to read from it, or the drain.
+/// Serves a connection until it ends, its client stops using it or reading from it, or the drain
+/// ends it.
 async fn run(
     connection: impl GracefulConnection<Error = BoxError>,
     activity: &Activity,
@@ -164,16 +166,16 @@ async fn run(
     let mut connection = pin!(connection);
     let is_idle = tokio::select! {
         ended = connection.as_mut() => return log_end(ended),
-        // The time for a head begins only once the protocol is known: a client that sends nothing, or
-        // half a greeting, would keep its place for good.
-        () = activity.never_begins(HEAD_TIMEOUT) => {
+        // Hyper's time limit for a request head starts only once the protocol is known. A client
+        // that sends nothing, or half a greeting, would keep its slot forever.
+        () = activity.receives_no_request(HEAD_TIMEOUT) => {
             return tracing::debug!("a connection brought no request");
         }
         () = activity.stalls(READ_STALL) => return tracing::debug!("a response was not read"),
         () = activity.ceases(IDLE_TIMEOUT) => true,
         () = goodbye.cancelled() => false,
     };
-    // HTTP/2 names the last request that is answered, so that the client knows what to send again.
+    // HTTP/2 names the last request that is processed, so that the client can repeat the others.
     connection.as_mut().graceful_shutdown();
     let goodbye_ends = async {
         if is_idle {
@@ -194,10 +196,10 @@ fn log_end(ended: Result<(), BoxError>) {
     }
 }
 
-/// TLS with what the files hold, 1.2 and 1.3. They are looked at again as they change.
+/// TLS 1.2 and 1.3 with the certificate files. Changed files are loaded again.
 ///
 /// # Errors
-/// There is no usable pair at the start.
+/// There is no usable certificate at startup.
 pub(crate) fn tls(files: &CertFiles) -> Result<TlsAcceptor, TlsError> {
     let provider = daemon::tls::provider();
     let certificate = ReloadingCert::load(files.clone(), Arc::clone(&provider))?;
@@ -207,33 +209,33 @@ pub(crate) fn tls(files: &CertFiles) -> Result<TlsAcceptor, TlsError> {
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(certificate));
     config.alpn_protocols = [&b"h2"[..], b"http/1.1"].map(<[u8]>::to_vec).to_vec();
-    // Our order of cipher suites counts: it has the one that costs least first.
+    // The server's order of cipher suites is used, because it has the cheapest one first.
     config.ignore_client_order = true;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Long enough to let others end, short enough not to be noticed.
+/// Long enough for other connections to end, and short enough not to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// What a client may take for a handshake.
+/// Time limit for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What a client may take for a request's head.
+/// Time limit for a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
-/// The largest head: a token has 8 KiB, and there are cookies beside it.
+/// The largest request head: a token has 8 KiB, and there may be cookies as well.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
-/// Requests that one HTTP/2 connection may have open.
+/// Maximum number of concurrent requests of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
-/// HTTP/2 without a request, which ends after one to two of these: as long as somebody reads a page.
-/// HTTP/1.1 has [`HEAD_TIMEOUT`] between requests.
+/// Idle time-out of HTTP/2. A connection without a request ends after one to two of these, the time
+/// in which a user reads a page. HTTP/1.1 has [`HEAD_TIMEOUT`] between requests.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
-/// For an idle client to take the end of its connection.
+/// Time for an idle client to close its connection.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(15);
-/// A client that takes no byte of its answers for this long is gone, or holds a place on purpose; a
-/// network that loses everything recovers or breaks before.
+/// Write time-out. A client that accepts no byte for this long is gone, or occupies a slot on
+/// purpose. A network with total loss recovers or breaks before.
 const WRITE_STALL: Duration = Duration::from_mins(1);
-/// The same for a response that an HTTP/2 client gives no window.
+/// The same for a response for which an HTTP/2 client opens no window.
 const READ_STALL: Duration = Duration::from_mins(1);
 
-/// The connection, and what happens on it.
+/// Configures and creates the connection, with its activity.
 fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,

@@ -1,5 +1,5 @@
-//! What happened in a project: request and connection logs, and events. Engines report them; here
-//! they are read.
+//! Logs of a project: requests, connections and events. Engines report them, and this API reads
+//! them.
 
 mod search;
 
@@ -67,7 +67,7 @@ async fn list_logs(
     let found = access::project(&mut conn, &caller.who, &id, permission).await?;
     let list = logs::List {
         project: found.project.id,
-        // One stream is found by its own index, whenever it was.
+        // One stream is found by its own index, at any time.
         period: if is_anytime {
             Period::default()
         } else {
@@ -119,8 +119,8 @@ async fn list_events(
     }))
 }
 
-/// A row says which workspace the project belonged to at the time; whoever has it now is told
-/// their own.
+/// Converts a row. It stores the workspace of the project at the time of the request. The response
+/// has the current workspace.
 fn log(row: logs::Log, project: &projects::Project) -> StoredEvent {
     StoredEvent {
         event_id: row.id.to_string(),
@@ -155,7 +155,7 @@ fn event(row: events::Event, project: &projects::Project) -> StoredEvent {
     }
 }
 
-/// Newest first unless the caller says otherwise.
+/// Reads paging and order. The default order is newest first.
 fn paging(query: &mut Query) -> Answer<(Page, Paging, Order)> {
     let page = query.page()?;
     let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);

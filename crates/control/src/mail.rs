@@ -1,8 +1,8 @@
-//! Mail to people: reset links, invitations.
+//! Mail to users, such as reset links and invitations.
 //!
-//! It goes to a mail server where one is configured, else to a folder, one file each, where an
-//! operator (and a test) finds it. A mail holds a link that opens an account: files are for their
-//! owner's eyes alone, and nothing of a mail is logged but that it was sent.
+//! It is sent to a mail server if one is configured. Otherwise each mail is written to a file in a
+//! folder, where an operator (and a test) finds it. A mail may contain a link that opens an
+//! account. So only the owner can read the files, and the log only records that a mail was sent.
 
 mod message;
 mod section;
@@ -23,7 +23,7 @@ use self::smtp::Smtp;
 use crate::config::Config;
 use crate::random;
 
-/// Where mail goes.
+/// Transport of mail.
 #[derive(Clone, Debug)]
 pub enum Mailer {
     /// Into this folder, one `.eml` file (RFC 5322) each.
@@ -33,10 +33,9 @@ pub enum Mailer {
 }
 
 impl Mailer {
-    /// As the configuration has it. A folder is made when the first mail is sent, and a server is
-    /// asked then.
+    /// Opens the configured transport. A folder is created, and a server is contacted, with the
+    /// first mail.
     ///
-    /// # Errors
     /// A file that the configuration names cannot be used.
     pub fn open(config: &Config) -> Result<Self, MailerError> {
         let from = config.mail.from.clone();
@@ -46,11 +45,11 @@ impl Mailer {
         })
     }
 
-    /// Hands the message over. With a folder, a reader finds it whole when this returns. A server
-    /// may take minutes: whoever answers a person calls this after the answer.
+    /// Sends the message. With a folder, the file is complete when this returns. A server may take
+    /// minutes, so handlers call this after their response.
     ///
     /// # Errors
-    /// The message could not be handed over; nobody gets it.
+    /// The message could not be sent and is lost.
     pub async fn send(&self, message: Message, now: Timestamp) -> Result<(), MailError> {
         let (folder, from) = match self {
             Self::Server(smtp) => return smtp.send(&message, now).await,
@@ -64,7 +63,7 @@ impl Mailer {
             .map_err(MailError::File)
     }
 
-    /// The process ends: mails that wait to be tried again are tried a last time.
+    /// Retries all waiting mails a last time, because the process ends.
     pub fn hurry(&self) {
         if let Self::Server(smtp) = self {
             smtp.hurry();
@@ -72,7 +71,7 @@ impl Mailer {
     }
 }
 
-/// A mail that did not get out. No text of the server is in it, and nobody's address.
+/// A mail that could not be sent. The error contains no text of the server and no address.
 #[derive(Debug, thiserror::Error)]
 pub enum MailError {
     /// The file.
@@ -84,22 +83,23 @@ pub enum MailError {
     /// The server's answer: a reply code of RFC 5321 section 4.2.
     #[error("the mail server refused with {0}")]
     Refused(u16),
-    /// The server lacks what the configuration wants: STARTTLS, or a way to sign in.
+    /// The server does not offer STARTTLS or authentication, although the configuration requires
+    /// it.
     #[error("the mail server does not offer the TLS or the sign-in that is configured")]
     NotOffered,
-    /// No connection, a broken one, or not the server that was meant.
+    /// No connection, a broken one, or the wrong server.
     #[error("the connection to the mail server failed, or its certificate is not good")]
     Connection,
     /// The server took too long.
     #[error("the mail server took too long")]
     TooSlow,
-    /// An address that the library does not take.
+    /// The library does not accept the address.
     #[error("an address is not one that can be sent to")]
     Address,
 }
 
 impl MailError {
-    /// Whether the same may work later: not where the server refused for good (5yz).
+    /// True if a retry may succeed later: not if the server refused permanently (5yz).
     fn may_pass(&self) -> bool {
         match self {
             Self::Refused(code) => *code < 500,
@@ -124,7 +124,7 @@ impl MailerError {
     }
 }
 
-/// A name that no other mail has.
+/// A file name that no other mail has.
 fn unique(now: Timestamp) -> std::io::Result<String> {
     let id = random::bytes::<8>().map_err(|_| std::io::Error::other("no randomness"))?;
     Ok(format!(
@@ -140,7 +140,8 @@ fn write(folder: &Path, message: &Message, from: &Sender, now: Timestamp) -> std
         .mode(0o700)
         .create(folder)?;
     let name = unique(now)?;
-    // Written under another name first: whoever watches for `.eml` never sees half of one.
+    // Written under another name first, so that a program that watches for `.eml` never sees an
+    // incomplete file.
     let unfinished = folder.join(format!(".{name}.part"));
     let mut file = std::fs::OpenOptions::new()
         .write(true)
@@ -150,11 +151,11 @@ fn write(folder: &Path, message: &Message, from: &Sender, now: Timestamp) -> std
     file.write_all(message.to_rfc_5322(from, now, &name).as_bytes())?;
     file.sync_all()?;
     std::fs::rename(unfinished, folder.join(format!("{name}.eml")))?;
-    remove_oldest(folder, MOST_FILES)
+    remove_oldest(folder, MAX_FILES)
 }
 
-/// Removes the oldest mails beyond `most`, and what a write that broke off has left. Other files are
-/// somebody else's.
+/// Removes the oldest mails beyond `most`, and incomplete files of aborted writes. Files of other
+/// programs are not touched.
 fn remove_oldest(folder: &Path, most: usize) -> std::io::Result<()> {
     let mut mails = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -176,7 +177,7 @@ fn remove_oldest(folder: &Path, most: usize) -> std::io::Result<()> {
     mails.sort();
     for (_, path) in mails.into_iter().take(excess) {
         match std::fs::remove_file(path) {
-            // Another process does the same.
+            // Another process removes the same files.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             other => other?,
         }
@@ -184,9 +185,9 @@ fn remove_oldest(folder: &Path, most: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Mails in the folder: more than an operator passes on by hand, and some megabytes. The links in the
-/// oldest ones have ended.
-const MOST_FILES: usize = 1_000;
+/// Maximum number of mails in the folder: more than an operator forwards by hand, and some
+/// megabytes. The links in the oldest ones have expired.
+const MAX_FILES: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_keeps_the_newest_mails_and_what_is_not_ours() {
+    fn the_folder_keeps_the_newest_mails_and_foreign_files() {
         let home = tempfile::tempdir().unwrap();
         let names = [
             "9-a.eml",
@@ -245,9 +246,9 @@ mod tests {
         assert_eq!(left, ["10-b.eml", "11-d.eml", "notes.txt", "x-y.eml"]);
     }
 
-    /// Each mail makes room for itself.
+    /// Each new mail removes the oldest one.
     #[tokio::test]
-    async fn the_folder_has_a_bound() {
+    async fn the_number_of_mails_in_the_folder_is_limited() {
         let home = tempfile::tempdir().unwrap();
         for number in 0..1_000 {
             std::fs::write(home.path().join(format!("{number}-a.eml")), "").unwrap();

@@ -1,6 +1,7 @@
-//! What the platform tells about itself. [`table`] has every metric.
+//! Metrics of the platform. [`table`] lists all of them.
 //!
-//! No label has a value that users control: a route is the template of its path, never the path.
+//! No label has a value that users control. The route label is the template of the path, never the
+//! path itself.
 
 mod table;
 mod watch;
@@ -17,13 +18,13 @@ use tokio::time::Instant;
 pub(crate) use self::watch::watch;
 use crate::jobs::Stale;
 
-/// Tells the recorder what there is; after it was installed.
+/// Registers the metrics. Call it after the recorder was installed.
 pub(crate) fn begin() {
     describe(table::METRICS);
     gauge!(table::BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }
 
-/// Counts every request: how it ended and how long it took.
+/// Counts every request, with its outcome and duration.
 pub(crate) async fn count_request(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(|| "none".to_owned(), |route| route.as_str().to_owned());
@@ -41,22 +42,22 @@ pub(crate) async fn count_request(request: Request, next: Next) -> Response {
     response
 }
 
-/// A step of signing in.
+/// Outcome of a step of a sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignIn {
-    /// All proofs were given.
+    /// The sign-in is complete.
     Ok,
-    /// The password is right; the second factor is still to be shown.
+    /// The password is right, and the second factor is still required.
     HalfWay,
-    /// Wrong, whatever was.
+    /// Wrong credentials of any kind.
     Wrong,
     /// Too many attempts.
     TooSoon,
-    /// Failed on our side.
+    /// Internal failure.
     Failed,
 }
 
-/// Counts an attempt to sign in.
+/// Counts a sign-in attempt.
 pub(crate) fn signed_in(outcome: SignIn) {
     let outcome = match outcome {
         SignIn::Ok => "ok",
@@ -68,42 +69,42 @@ pub(crate) fn signed_in(outcome: SignIn) {
     counter!(table::SIGN_INS, "outcome" => outcome).increment(1);
 }
 
-/// Counts a token or credential that was made; the kind is one of the table's.
+/// Counts an issued token or credential. The kind is one of the table's.
 pub(crate) fn minted(kind: &'static str) {
     counter!(table::MINTED, "kind" => kind).increment(1);
 }
 
-/// Counts a connection that a limit refused; the limit is one of the table's.
+/// Counts a connection that a limit refused. The limit is one of the table's.
 pub(crate) fn connection_refused(limit: &'static str) {
     counter!(table::REFUSED_CONNECTIONS, "limit" => limit).increment(1);
 }
 
-/// Counts links that began, or ended.
+/// Counts links that started, or ended.
 pub(crate) fn links(change: i8) {
     gauge!(table::LINKS).increment(f64::from(change));
 }
 
-/// Notes how late a change was told.
+/// Records the delay of a change that was sent.
 pub(crate) fn link_lag(lag: SignedDuration) {
     histogram!(table::LINK_LAG).record(lag.as_secs_f64().max(0.0));
 }
 
-/// Counts a request of an engine without a secret of ours.
+/// Counts a request of an engine with a wrong secret.
 pub(crate) fn link_refused() {
     counter!(table::LINK_REFUSALS).increment(1);
 }
 
-/// Counts an engine that was told everything.
+/// Counts an engine that received the whole state.
 pub(crate) fn link_snapshot() {
     counter!(table::LINK_SNAPSHOTS).increment(1);
 }
 
-/// Counts a batch of reports; the outcome is one of the table's.
+/// Counts a batch of reports. The outcome is one of the table's.
 pub(crate) fn report(outcome: &'static str) {
     counter!(table::REPORTS, "outcome" => outcome).increment(1);
 }
 
-/// Counts what was in one; the kind is one of the table's.
+/// Counts the records of a batch. The kind is one of the table's.
 pub(crate) fn report_records(kind: &'static str, records: u64) {
     counter!(table::REPORT_RECORDS, "kind" => kind).increment(records);
 }
@@ -113,17 +114,17 @@ pub(crate) fn records_removed(rows: u64) {
     counter!(table::RECORDS_REMOVED).increment(rows);
 }
 
-/// Counts rows that were forgotten.
+/// Counts deleted rows.
 pub(crate) fn purged(stale: Stale, rows: u64) {
     counter!(table::PURGED, "kind" => stale.as_str()).increment(rows);
 }
 
-/// Notes how far our clock is ahead of the database's.
+/// Records the time by which our clock is ahead of the database's.
 pub(crate) fn clock_skew(ahead: SignedDuration) {
     gauge!(table::CLOCK_SKEW).set(ahead.as_secs_f64());
 }
 
-/// Notes for how long the oldest row of a kind has been past its time.
+/// Records the time since the oldest row of a kind expired.
 pub(crate) fn purge_overdue(stale: Stale, overdue: SignedDuration) {
     gauge!(table::PURGE_OVERDUE, "kind" => stale.as_str()).set(overdue.as_secs_f64());
 }
@@ -133,12 +134,12 @@ pub(crate) fn renewed(periods: u64) {
     counter!(table::RENEWED).increment(periods);
 }
 
-/// Counts an attempt of a webhook's delivery; the outcome is one of the table's.
+/// Counts an attempt of a webhook's delivery. The outcome is one of the table's.
 pub(crate) fn webhook_sent(outcome: &'static str) {
     counter!(table::WEBHOOK_ATTEMPTS, "outcome" => outcome).increment(1);
 }
 
-/// Counts an event that was left out because too much waits for the webhook.
+/// Counts an event that was skipped because too many wait for the webhook.
 pub(crate) fn webhook_event_dropped() {
     counter!(table::WEBHOOK_DROPPED).increment(1);
 }

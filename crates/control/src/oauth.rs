@@ -58,14 +58,14 @@ impl Default for Oauth {
         Self {
             guesses: Throttle::new(Limits::ACCOUNT),
             guessers: Throttle::new(Limits::ADDRESS),
-            askers: Throttle::new(ASKERS),
+            askers: Throttle::new(DEVICE_LIMITS),
         }
     }
 }
 
 /// Each request of a device creates a row for some minutes, and anyone may send one. The limit must
 /// allow an office behind one address to set up its machines.
-const ASKERS: Limits = Limits {
+const DEVICE_LIMITS: Limits = Limits {
     free: 30,
     first_wait: 1,
     longest_wait: 60,

@@ -1,4 +1,4 @@
-//! The operator's side: finding any user, workspace and project, and keeping them from use.
+//! Operator functions: finding and suspending users, workspaces and projects.
 
 mod api;
 mod engines;

@@ -1,25 +1,25 @@
-//! Refusals of handlers: a problem that becomes a response.
+//! Errors of handlers, which are problems that become a response.
 
 use axum::response::{IntoResponse, Response};
 use credentials::BadMint;
 use types::filter::ParamError;
 use types::problem::Problem;
 
-/// Why a handler refuses. Boxed, so that the answers that go well stay small.
+/// Reason that a handler refuses. It is boxed to keep the results small.
 #[derive(Debug)]
 pub struct Refusal(Box<Problem>);
 
-/// What a handler or a service function answers.
+/// Result of a handler or a service function.
 pub type Answer<T> = Result<T, Refusal>;
 
 impl Refusal {
-    /// The problem as the caller sees it.
+    /// The problem for the caller.
     pub fn problem(&self) -> &Problem {
         &self.0
     }
 }
 
-/// A field of the request has a value that it may not have.
+/// A field of the request has an invalid value.
 pub(crate) fn bad(field: &str, detail: impl Into<String>) -> Refusal {
     Problem::invalid_request(detail.into())
         .with_field(field)
@@ -38,7 +38,7 @@ impl From<ParamError> for Refusal {
     }
 }
 
-/// The database's error is for the log; the caller learns whether to come again.
+/// The database's error is only logged. The caller is informed if a retry makes sense.
 impl From<store::Error> for Refusal {
     fn from(error: store::Error) -> Self {
         match error {
@@ -83,7 +83,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// What an operator needs to bring a database back is a matter of seconds at best.
+/// An operator needs seconds at best to restore a database.
 const RETRY_AFTER_SECONDS: u32 = 2;
 
 fn sentence(conflict: store::Conflict) -> String {

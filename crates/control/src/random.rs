@@ -5,15 +5,15 @@ use types::problem::Problem;
 
 use crate::problem::Answer;
 
-/// Fills an array from the system's generator. A generator that fails is a defect of the machine;
-/// nothing is made of what it left.
+/// Fills an array from the system's generator. A failing generator is a defect of the machine, and
+/// its output is not used.
 pub fn bytes<const N: usize>() -> Answer<[u8; N]> {
     let mut bytes = [0; N];
     rand::fill(&mut bytes).map_err(|_| Problem::internal())?;
     Ok(bytes)
 }
 
-/// The time that an id begins with.
+/// The time in milliseconds, with which an id starts.
 pub fn millis(now: jiff::Timestamp) -> u64 {
     u64::try_from(now.as_millisecond()).unwrap_or_default()
 }

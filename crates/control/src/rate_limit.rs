@@ -1,9 +1,9 @@
-//! How many requests a credential may send, and a person with all of theirs.
+//! Rate limits of credentials and of users.
 //!
-//! A layer over all operations of the document ([`limit`]): one that is not public is answered to
-//! identified callers alone, and every request of theirs takes a token out of two buckets, that of
-//! its credential and that of its person. A bucket holds what a minute brings. Both are this
-//! process's: several platforms allow several times as much. Requests without a valid credential
+//! [`limit`] is a layer over all operations of the document. Operations that are not public need an
+//! authenticated caller. Each of their requests takes a token out of two buckets: that of its
+//! credential and that of its user. A bucket holds the tokens of one minute. Buckets are per
+//! process, so several platforms allow several times as much. Requests without a valid credential
 //! count for their source ([`source`]).
 
 mod layer;
@@ -47,7 +47,7 @@ impl RateLimiter {
     fn take(&self, who: &Principal) -> Result<RateLimit, RateLimit> {
         let now = Instant::now();
         let credential = self.credentials.take(who.source.id().to_owned(), now);
-        // What the credential may not send is not sent for its person, either.
+        // If the credential's bucket is empty, the request must not count for its user.
         let user = match credential {
             Ok(_) => self.users.take(who.user.id, now),
             Err(_) => Ok(self.users.look(&who.user.id, now)),
@@ -64,7 +64,7 @@ impl RateLimiter {
         }
     }
 
-    /// Takes a token of a caller who was identified at the door of another surface.
+    /// Takes a token of a caller that another interface has authenticated.
     pub(crate) fn admit(&self, who: &Principal) -> Answer<()> {
         self.take(who)
             .map(|_| ())

@@ -1,4 +1,4 @@
-//! Routes are made of the operations that the document describes.
+//! Routes from the operations of the API document.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use axum::routing::{MethodFilter, on};
 
 use crate::app::App;
 
-/// Puts a handler where its operation says: `Router::new().serve(WHOAMI, whoami)`.
+/// Adds a handler at the path of its operation: `Router::new().serve(WHOAMI, whoami)`.
 pub trait Serve {
-    /// The router with one more operation.
+    /// Returns the router with one more operation.
     #[must_use]
     fn serve<T: 'static>(self, operation: &Operation, handler: impl Handler<T, Arc<App>>) -> Self;
 }

@@ -35,7 +35,7 @@ use crate::rate_limit::RateLimiter;
 use crate::router::router;
 use crate::webhooks::{self, CannotSend, Webhooks};
 
-/// A platform that serves.
+/// A running platform.
 #[derive(Debug)]
 pub struct RunningPlatform {
     address: SocketAddr,
@@ -62,50 +62,49 @@ impl RunningPlatform {
     }
 }
 
-/// Why a platform does not start.
+/// Reasons that a platform does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The listener.
+    /// The listener cannot be opened.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Where it was to listen.
+        /// The address to listen on.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The data directory.
+    /// The data directory cannot be created.
     #[error("{}: {source}", path.display())]
     DataDirectory {
-        /// Where it was to be.
+        /// Path of the directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A key.
+    /// A key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The catalogue, or what it needs.
+    /// The plan service cannot be opened.
     #[error(transparent)]
     Shop(#[from] PlanServiceError),
-    /// The database.
+    /// The database cannot be opened.
     #[error("the database cannot be opened: {0}")]
     Database(#[from] store::Error),
     /// The metrics listener is refused (MX-3) or cannot listen.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// The certificate.
+    /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Passwords, mail, or the OpenID provider.
+    /// Passwords, mail, or the OpenID provider cannot be used.
     #[error(transparent)]
     People(#[from] PeopleError),
-    /// What sends webhooks.
+    /// The sender of webhooks cannot be created.
     #[error(transparent)]
     Webhooks(#[from] CannotSend),
 }
 
-/// Opens what a platform works on: the database, whose migrations apply themselves, then the keys
-/// that are in it.
+/// Opens the state of a platform: the database, with automatic migrations, and then the keys in it.
 pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, StartError> {
     let url = config.database_url.as_ref().map(SecretString::expose);
     let made = DirBuilder::new()
@@ -124,7 +123,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
             "PostgreSQL allows fewer connections than are configured; there are no more than it allows"
         );
     }
-    // Another server has a disk of its own.
+    // A remote database server has its own disk.
     let embedded = store.is_embedded().then(|| config.data_dir.clone());
     let keys = Keys::open(&config, &store, clock.now()).await?;
     let people = People::open(&config)?;
@@ -164,7 +163,7 @@ pub async fn start(config: Config, shutdown: Shutdown) -> Result<RunningPlatform
     start_on(app, listener, shutdown).await
 }
 
-/// Serves on a listener that is there: for whoever needs the port before the configuration.
+/// Serves on an existing listener, for callers that need its port before the configuration.
 pub async fn start_on(
     app: Arc<App>,
     listener: TcpListener,
@@ -192,8 +191,8 @@ pub async fn start_routes(
         source,
     })?;
     let readiness = Readiness::default();
-    // Before anything that is counted: what is said without a recorder is lost. Where nobody
-    // scrapes there is none, because nobody would empty it.
+    // The recorder is installed before anything is counted. Counts without a recorder are lost.
+    // Without a metrics listener there is no recorder, because no scraper would empty it.
     let metrics = if app.config.metrics.listener().is_some() {
         let recorder = daemon::metrics::recorder()?;
         metrics::begin();
@@ -231,17 +230,17 @@ pub async fn start_routes(
             })
             .collect();
         serving.join_all().await;
-        // A batch of a job is a matter of moments; whoever asks twice does not wait for it.
+        // A batch of a job takes moments. A second signal does not wait for it.
         tokio::select! {
-            () = ended(&mut background) => {}
+            () = join_all(&mut background) => {}
             () = shutdown.hard().cancelled() => background.shutdown().await,
         }
-        // Links end with the drain; one that waits for the database does so with it.
+        // Links end with the drain. A link that waits for the database ends after that wait.
         app.engines.ended().await;
-        // Mails on their way are sent; then nobody needs the database any more.
+        // Mails in flight are sent. After that the database is not needed any more.
         app.people.finish().await;
         app.store.close().await;
-        // Last, so that the drain can be watched.
+        // The metrics end last, so that the drain can be observed.
         if let Some(metrics) = metrics {
             metrics.stop().await;
         }
@@ -253,8 +252,8 @@ pub async fn start_routes(
     })
 }
 
-/// Waits for tasks that were told to end.
-async fn ended(tasks: &mut JoinSet<()>) {
+/// Waits for tasks that were requested to end.
+async fn join_all(tasks: &mut JoinSet<()>) {
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
             tracing::error!(%error, "a task ended unexpectedly");
@@ -262,10 +261,10 @@ async fn ended(tasks: &mut JoinSet<()>) {
     }
 }
 
-/// Copies the embedded database to a file that is not there yet, beside whatever uses it.
+/// Copies the embedded database to a new file, even while it is in use.
 ///
 /// # Errors
-/// The database is another one, is not there, or cannot be copied.
+/// The database is not the embedded one, does not exist, or cannot be copied.
 pub async fn backup(
     database_url: Option<&SecretString>,
     data_dir: &Path,
@@ -274,10 +273,10 @@ pub async fn backup(
     Store::backup_at(database_url.map(SecretString::expose), data_dir, target).await
 }
 
-/// Puts a copy of a backup in the place of the embedded database, while no platform runs on it.
+/// Replaces the embedded database with a backup. No platform may be running on it.
 ///
 /// # Errors
-/// The database is another one, is in use, or the file is no backup.
+/// The database is not the embedded one or is in use, or the file is not a backup.
 pub async fn restore(
     database_url: Option<&SecretString>,
     data_dir: &Path,

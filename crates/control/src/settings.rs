@@ -1,4 +1,4 @@
-//! Project-wide policy (ED-8): what may stand in it, and its routes.
+//! Policy of a project (ED-8): its validation, and its routes.
 
 mod check;
 mod routes;

@@ -1,4 +1,4 @@
-//! Ranges of time that logs, events and usage are asked for.
+//! Time ranges in queries of logs, events and usage.
 
 use jiff::{SignedDuration, Timestamp};
 use types::problem::Problem;
@@ -6,7 +6,7 @@ use types::problem::Problem;
 use crate::extract::Query;
 use crate::problem::{Answer, Refusal};
 
-/// A range of time: `start` is in it, `end` is not.
+/// A time range. It includes `start` and excludes `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Beginning.
@@ -16,23 +16,23 @@ pub struct Range {
 }
 
 impl Range {
-    /// Takes the range out of a query.
+    /// Removes the range from a query.
     pub(crate) fn take(query: &mut Query, now: Timestamp) -> Answer<Self> {
         let (timeline, start) = (query.text("timeline"), query.text("start"));
         let end = query.text("end");
         Self::read(timeline.as_deref(), start.as_deref(), end.as_deref(), now)
     }
 
-    /// Whether a query names a range at all.
+    /// True if a query contains a range.
     pub(crate) fn is_given(query: &Query) -> bool {
         ["timeline", "start", "end"]
             .iter()
             .any(|name| query.has(name))
     }
 
-    /// Reads `timeline`, `start` and `end` of a query. `timeline` (`30m`, `1h`, `12h`, `24h`,
-    /// `3d`, `1w`, `30d`) ends now; it and `start` / `end` exclude each other; without any of
-    /// them it is the last 24 hours.
+    /// Parses `timeline`, `start` and `end` of a query. `timeline` (`30m`, `1h`, `12h`, `24h`,
+    /// `3d`, `1w`, `30d`) ends now. It cannot be combined with `start` or `end`. Without any of
+    /// them the range is the last 24 hours.
     pub fn read(
         timeline: Option<&str>,
         start: Option<&str>,
@@ -71,12 +71,11 @@ impl Range {
         Ok(range)
     }
 
-    /// How long it is.
     pub fn length(self) -> SignedDuration {
         self.end.duration_since(self.start)
     }
 
-    /// The range in the store's words.
+    /// The range in the store's type.
     pub(crate) fn period(self) -> store::Period {
         store::Period {
             start: Some(self.start),
@@ -101,7 +100,7 @@ impl Range {
     }
 }
 
-/// A time on the wire: RFC 3339 in UTC, always with milliseconds, as some SDKs want it.
+/// A time in responses: RFC 3339 in UTC, always with milliseconds, as some SDKs require it.
 pub(crate) fn rfc3339(at: Timestamp) -> String {
     format!("{at:.3}")
 }
@@ -127,7 +126,7 @@ const TIMELINES: [(&str, SignedDuration); 7] = [
     ("30d", SignedDuration::from_hours(30 * 24)),
 ];
 const DEFAULT_LENGTH: SignedDuration = DAY;
-/// The longest timeline and a day. Usage is told by the hour, so an answer has at most 744.
+/// The longest timeline and a day. Usage has one value per hour, so a response has at most 744.
 const MAX_LENGTH: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 #[cfg(test)]
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_told_by_whole_hours() {
+    fn usage_is_reported_in_whole_hours() {
         let range = read(
             None,
             Some("2026-03-01T10:00:01Z"),
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_its_own_has_an_order_and_a_length() {
+    fn an_explicit_range_has_an_order_and_a_maximum_length() {
         let day = read(
             None,
             Some("2026-03-01T00:00:00+02:00"),

@@ -1,4 +1,4 @@
-//! `POST /api/tokens`: delegated tokens that never hold more than their parent.
+//! `POST /api/tokens`: delegated tokens, which never exceed the permissions of their parent.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::random;
 use crate::route::Serve as _;
 use crate::wire::{date, unix_millis};
 
-/// Minting.
+/// Route for minting.
 pub fn routes() -> Router<Arc<App>> {
     Router::new().serve(MINT_TOKEN, mint)
 }
@@ -80,8 +80,9 @@ pub fn delegate(app: &App, who: &Principal, asked: MintToken) -> Answer<MintedTo
     })
 }
 
-/// A token for a user, with the limits of a grant. A grant that is about to end lives a second: its
-/// caller was in force a moment ago. `None`: the end is further away than a token can say.
+/// A token for a user, with the limits of a grant. If the grant is about to expire, the token is
+/// valid for a second, because the caller's credential was valid a moment ago. `None` if the expiry
+/// is beyond the range of a token.
 pub(crate) fn mint_request(
     kind: TokenKind,
     user: UserId,
@@ -102,14 +103,14 @@ pub(crate) fn mint_request(
     })
 }
 
-/// A `jti`.
+/// A token id for `jti`.
 pub(crate) fn token_id(now: Timestamp) -> Answer<String> {
-    // Any id that sorts by time will do; it names nothing in the store.
+    // Any id that sorts by time is suitable. It refers to no stored object.
     let id = EventId::new(unix_millis(now), random::bytes()?);
     Ok(id.as_str().replacen(EventId::PREFIX, "tok", 1))
 }
 
-/// A fresh token, for the one answer that shows it.
+/// The text of a new token, for the only response that contains it.
 pub(crate) fn text(token: &credentials::Secret) -> Answer<String> {
     let text = String::from_utf8(token.expose().to_vec());
     Ok(text.map_err(|_| Problem::internal())?)

@@ -1,4 +1,4 @@
-//! What a project is on and what it used: plan, usage, TURN usage.
+//! Plan, usage and TURN usage of a project.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Registered `WebTTY` servers of a project (CP-12), under permissions of their own (WT-6): their
-//! records and their enrollment.
+//! Registered `WebTTY` servers of a project (CP-12) with their own permissions (WT-6): records and
+//! enrollment.
 //!
-//! A record is made first, and the host that has the keys enrolls itself, once. Engines hear of
-//! every change within a second, and admit no tunnel of a server that is not enrolled and active.
+//! A record is created first. Then the host with the keys enrolls itself, once. Engines receive
+//! every change within a second. They only accept tunnels of a server that is enrolled and active.
 
 mod enrollment;
 mod manage;
@@ -38,11 +38,10 @@ pub fn routes() -> Router<Arc<App>> {
         .serve(ENROLL, enrollment::enroll)
 }
 
-/// The project, if the caller may change its servers. Of two changes at once, one comes after the
-/// other.
+/// The project, if the caller may change its servers. Its lock serialises concurrent changes.
 ///
-/// A token that is confined to tunnels changes none: pages have one with the permission to open a
-/// terminal of a restricted server, and it stands in an address.
+/// A token that is restricted to tunnels may not change servers. Web pages have such a token with
+/// the permission to open a terminal of a restricted server, and it appears in an address.
 async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
     let permission = Permission::NetworkWebttyServersReadWrite;
     let project = access::locked_project(tx, who, id, permission).await?;

@@ -15,7 +15,7 @@ use crate::problem::Answer;
 use crate::route::Serve as _;
 use crate::wire::date;
 
-/// Who is calling.
+/// Routes of this module.
 pub fn routes() -> Router<Arc<App>> {
     Router::new().serve(WHOAMI, whoami)
 }
@@ -42,7 +42,7 @@ async fn whoami(
     }))
 }
 
-/// The workspaces of the caller that its credential reaches into, oldest first.
+/// The workspaces of the caller inside its credential's boundary, oldest first.
 async fn reached(conn: &mut Conn, who: &Principal) -> Answer<Vec<String>> {
     let memberships = workspaces::of_user(conn, who.user.id).await?;
     let (whole, others): (Vec<_>, Vec<_>) = memberships.iter().partition(|membership| {
@@ -52,12 +52,12 @@ async fn reached(conn: &mut Conn, who: &Principal) -> Answer<Vec<String>> {
     });
     let mut ids: Vec<_> = whole.iter().map(|membership| membership.id).collect();
     if !others.is_empty() && who.limits.boundary().has_tunnel_resource() {
-        // A boundary that names projects reaches into the workspaces that these are in.
+        // A boundary that names projects includes the workspaces of these projects.
         let others: Vec<_> = others
             .iter()
             .map(|membership: &&Membership| membership.id)
             .collect();
-        let places = projects::places(conn, &others, MAX_PLACES).await?;
+        let places = projects::places(conn, &others, MAX_PROJECTS).await?;
         ids.extend(
             places
                 .iter()
@@ -74,6 +74,6 @@ async fn reached(conn: &mut Conn, who: &Principal) -> Answer<Vec<String>> {
     Ok(ids.iter().map(ToString::to_string).collect())
 }
 
-/// Projects that are looked at for a boundary that names some: more than any person's workspaces
-/// hold but a few, and a bound for those.
-const MAX_PLACES: u32 = 10_000;
+/// Maximum number of projects that are checked against a boundary which names some. Only a few
+/// users have access to more.
+const MAX_PROJECTS: u32 = 10_000;

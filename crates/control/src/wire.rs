@@ -1,4 +1,4 @@
-//! How values are written into answers.
+//! Format of values in responses.
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ pub(crate) fn date(at: Timestamp) -> String {
     format!("{at:.3}")
 }
 
-/// A time as the first part of an id.
+/// A time in milliseconds, for the first part of an id.
 pub(crate) fn unix_millis(at: Timestamp) -> u64 {
     u64::try_from(at.as_millisecond()).unwrap_or(0)
 }
@@ -19,7 +19,7 @@ pub(crate) fn push_encoded(url: &mut String, text: &str) {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             url.push(byte.into());
         } else {
-            // Writing into a string does not fail.
+            // Writing to a string does not fail.
             let _written = write!(url, "%{byte:02X}");
         }
     }

@@ -1,19 +1,19 @@
-//! Names and descriptions that people give to what they make.
+//! Validation of names and descriptions that users choose.
 
 use api::control::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 
 use crate::problem::{Answer, bad};
 
-/// A text that somebody chose, for a mail or a line of another: with a space for each character that
-/// nobody sees.
+/// An untrusted text for use in a mail or inside another line. Each invisible character becomes a
+/// space.
 pub(crate) fn printable(text: &str) -> String {
     let plain = |letter: char| if is_unseen(letter) { ' ' } else { letter };
     text.chars().map(plain).collect()
 }
 
-/// Whether a character is not seen, or changes how those beside it are: control characters, line
-/// separators, marks of direction (Unicode Standard Annex 9), joiners, fillers, tags. With them a name
-/// looks like another one, or turns the sentence around it.
+/// True for characters that are invisible or change how their neighbours are displayed: control
+/// characters, line separators, marks of direction (Unicode Standard Annex 9), joiners, fillers,
+/// tags. With them a name can look like another one, or change the text around it.
 pub(crate) fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
@@ -23,7 +23,7 @@ pub(crate) fn is_unseen(letter: char) -> bool {
             | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The name in the field `name`, without the white space around it.
+/// Validates the name in the field `name`. White space around it is removed.
 pub(crate) fn name(given: &str) -> Answer<String> {
     let name = given.trim();
     let length = name.chars().count();
@@ -34,7 +34,7 @@ pub(crate) fn name(given: &str) -> Answer<String> {
     Ok(name.to_owned())
 }
 
-/// The description in the field `description`, of any number of lines.
+/// Validates the description in the field `description`, which may have several lines.
 pub(crate) fn description(given: &str) -> Answer<String> {
     let text = given.trim();
     let is_odd = |letter: char| letter.is_control() && letter != '\n';
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_hold_nothing_that_is_not_seen() {
+    fn names_have_no_invisible_characters() {
         for good in [
             "Ada",
             " Ada Lovelace ",

@@ -1,30 +1,30 @@
-//! OAuth access tokens: personal access tokens that a client holds (RFC 9068), and the rule that
-//! tells them from others (OA-8, MC-4).
+//! OAuth access tokens: personal access tokens of a client (RFC 9068), and the rule that
+//! distinguishes them from others (OA-8, MC-4).
 
 use serde_json::Value;
 use types::permission::Permissions;
 
-/// What an access token says beside what a personal access token says.
+/// Claims of an access token in addition to those of a personal access token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessClaims {
-    /// `client_id`: the client that holds it.
+    /// `client_id`: the client that uses it.
     pub client_id: String,
-    /// `aud` and `resource`: what it is for (RFC 8707).
+    /// `aud` and `resource`: its audience (RFC 8707).
     pub resource: String,
-    /// `scope`: the permissions, once more.
+    /// `scope`: the permissions, repeated.
     pub scope: Permissions,
 }
 
-/// Reads the OAuth claims of a verified personal access token. `None`: it has none of the four,
-/// and is a token that its owner made.
+/// Reads the OAuth claims of a verified personal access token. `None`: it has none of the four, so
+/// its owner issued it directly.
 ///
-/// One of `client_id`, `aud`, `resource` and `scope` makes all of them required, beside `iss` and
-/// `exp`, and they have to agree (MC-4): issued here (`issuer`), for the whole of it (`resource`),
-/// with the scopes that are its permissions. Whether the client is still registered is the
-/// caller's to ask.
+/// If one of `client_id`, `aud`, `resource` and `scope` is present, all of them are required in
+/// addition to `iss` and `exp`, and they have to agree (MC-4): issued by this platform (`issuer`),
+/// for the whole of it (`resource`), with scopes equal to its permissions. The caller has to check
+/// that the client is still registered.
 ///
 /// # Errors
-/// The claim that is missing, of another value, or at odds with another.
+/// The claim that is missing, has a wrong value, or contradicts another one.
 pub fn access_claims(
     claims: &Value,
     issuer: &str,
@@ -48,7 +48,8 @@ pub fn access_claims(
     must_be("type", "pat")?;
     must_be("iss", issuer)?;
     must_be("resource", resource)?;
-    // RFC 7519 section 4.1.3 has two spellings of one audience; more audiences are none of ours.
+    // RFC 7519 section 4.1.3 has two spellings of one audience; this platform never issues several
+    // audiences.
     let audience = match claims.get("aud") {
         Some(Value::Array(audiences)) => match audiences.as_slice() {
             [one] => one.as_str(),
@@ -81,7 +82,7 @@ pub fn access_claims(
     }))
 }
 
-/// The claim at fault. For the log.
+/// The invalid claim. For the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("OAuth claim: {0}")]
 pub struct BadAccessClaims(&'static str);
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn mc_4_a_whole_set_is_read_and_none_is_none() {
+    fn mc_4_a_complete_set_is_read_and_an_absent_one_is_none() {
         let read = check(&whole()).unwrap().unwrap();
         assert_eq!(read.client_id, "c");
         assert_eq!(
@@ -130,7 +131,7 @@ mod tests {
 
     /// MC-4: each subset of the four that is not all of them, and not none, is refused.
     #[test]
-    fn mc_4_a_part_of_the_set_is_refused() {
+    fn mc_4_an_incomplete_set_is_refused() {
         for bits in 1..15_u8 {
             let mut claims = whole();
             for (place, name) in NAMES.iter().enumerate() {
@@ -147,9 +148,9 @@ mod tests {
         }
     }
 
-    /// MC-4, OA-6, OA-8: a set that does not agree, with us or with itself.
+    /// MC-4, OA-6, OA-8: a set that contradicts this platform or itself.
     #[test]
-    fn mc_4_a_set_at_odds_is_refused() {
+    fn mc_4_a_contradicting_set_is_refused() {
         let slash = format!("{BASE}/");
         for (name, value) in [
             ("type", json!("auth")),

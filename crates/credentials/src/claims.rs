@@ -1,4 +1,4 @@
-//! The claims of a token, each of the type that it must have.
+//! The claims of a token, with their types checked.
 
 use serde_json::{Map, Value, json};
 use types::boundary::Boundary;
@@ -7,7 +7,7 @@ use types::permission::{Permission, Permissions};
 use crate::token::{Identity, TokenKind};
 use crate::verify::Refused;
 
-/// The claims that we act on.
+/// The claims that are evaluated.
 pub(crate) struct Claims {
     pub(crate) kind: TokenKind,
     pub(crate) identity: Identity,
@@ -35,7 +35,7 @@ impl Claims {
         let (user_id, client_id) = (id(claims, "userId")?, id(claims, "clientId")?);
         let as_user = user_id.clone().map(Identity::User);
         let as_client = client_id.clone().map(Identity::Client);
-        // An application speaks for itself, everybody else for a person.
+        // An application acts as itself, every other credential as a user.
         let identity = if kind == TokenKind::App {
             as_client.or(as_user)
         } else {
@@ -60,7 +60,7 @@ impl Claims {
     }
 }
 
-/// Claims that are texts where they are there.
+/// Claims that must be texts if present.
 const TEXTS: [&str; 8] = [
     "iss",
     "sub",
@@ -72,7 +72,7 @@ const TEXTS: [&str; 8] = [
     "sourceCredentialUpdatedAt",
 ];
 
-/// Longer ids are no ids; they are written into logs and into a header towards upstreams.
+/// Longer ids do not exist. Ids are written into logs and into a header towards upstreams.
 const MAX_ID_BYTES: usize = 256;
 
 fn text<'a>(
@@ -119,7 +119,7 @@ fn check_audience(claims: &Map<String, Value>) -> Result<(), Refused> {
     }
 }
 
-/// Absent or `null` is not narrowed. A name that we do not know gives nothing.
+/// Absent or `null` means not restricted. Unknown names grant nothing.
 fn permissions(claims: &Map<String, Value>) -> Result<Option<Permissions>, Refused> {
     const CLAIM: Refused = Refused::Claim("permissions");
     match claims.get("permissions") {
@@ -140,8 +140,8 @@ fn permissions(claims: &Map<String, Value>) -> Result<Option<Permissions>, Refus
     }
 }
 
-/// The boundary of `resources`, and of its older homes: a restriction that an issuer wrote is
-/// never dropped because it stands where it used to stand.
+/// The boundary of `resources` and of its older locations. A restriction in an older location is
+/// never ignored.
 fn boundary(claims: &Map<String, Value>, compat: bool) -> Result<Boundary, Refused> {
     let mut boundary = Boundary::parse(claims.get("resources"), compat);
     if let Some(grants) = claims.get("tunnelsGrants") {

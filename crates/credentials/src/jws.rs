@@ -1,4 +1,4 @@
-//! Compact JWS (RFC 7515 section 7.1) in the narrow form that we accept.
+//! Compact JWS (RFC 7515 section 7.1), limited to the accepted forms.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,9 +8,9 @@ use types::json::{self, Limits};
 use crate::token::MAX_TOKEN_BYTES;
 use crate::verify::Refused;
 
-/// A token taken apart, not verified.
+/// A parsed token, not verified.
 pub(crate) struct Compact<'a> {
-    /// What the signature covers: header and payload as they came.
+    /// The signed part: header and payload in their original encoding.
     pub(crate) signed: &'a str,
     pub(crate) header: Map<String, Value>,
     payload: Vec<u8>,
@@ -24,7 +24,7 @@ impl<'a> Compact<'a> {
         }
         let (signed, signature) = token.rsplit_once('.').ok_or(Refused::Form)?;
         let (header, payload) = signed.split_once('.').ok_or(Refused::Form)?;
-        // A further dot stays in the payload, where it is no base64url.
+        // A further dot stays in the payload, where it is invalid base64url.
         let [header, payload, signature] = [header, payload, signature].map(part);
         let (header, payload, signature) = (header?, payload?, signature?);
         Ok(Self {
@@ -35,13 +35,13 @@ impl<'a> Compact<'a> {
         })
     }
 
-    /// The claims. To be read once the signature is known to be good.
+    /// The claims. Only to be read after the signature was verified.
     pub(crate) fn claims(&self) -> Option<Map<String, Value>> {
         object(&self.payload)
     }
 
-    /// The algorithm and the key's id that the header names, once nothing in it could lead us to
-    /// a key or a meaning that is not ours.
+    /// The algorithm and the key id of the header, after checking that the header contains no
+    /// embedded key and no extension.
     pub(crate) fn key_hint(&self) -> Result<(&str, Option<&str>), Refused> {
         // RFC 7519 section 5.1 and RFC 9068 section 2.1; other types are other documents.
         self.key_hint_of(|given| {
@@ -76,8 +76,8 @@ impl<'a> Compact<'a> {
     }
 }
 
-/// Canonical base64url without padding: one byte string has one spelling, or a revocation list of
-/// digests could be walked around.
+/// Canonical base64url without padding: each byte string has one spelling. Otherwise a revocation
+/// list of digests could be bypassed.
 fn part(text: &str) -> Result<Vec<u8>, Refused> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| Refused::Form)?;
     if bytes.is_empty() {
@@ -95,7 +95,7 @@ fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
 }
 
 /// Extensions that must be understood (RFC 7515 section 4.1.11, RFC 7797), keys and addresses of
-/// keys that the token brings along (RFC 7515 section 4.1.2 to 4.1.8), and wrappings (RFC 7516).
+/// keys inside the token (RFC 7515 section 4.1.2 to 4.1.8), and encryption (RFC 7516).
 const FORBIDDEN_IN_HEADER: [&str; 11] = [
     "crit", "b64", "jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256", "enc", "zip", "cty",
 ];

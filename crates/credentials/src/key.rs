@@ -1,4 +1,4 @@
-//! One key and the one algorithm that belongs to it.
+//! One key with its algorithm.
 
 use std::fmt;
 
@@ -59,7 +59,7 @@ impl Algorithm {
     }
 }
 
-/// A key that verifies.
+/// A key that verifies signatures.
 pub(crate) struct VerifyingKey {
     pub(crate) id: Option<String>,
     pub(crate) algorithm: Algorithm,
@@ -72,7 +72,7 @@ pub(crate) enum Material {
 }
 
 impl VerifyingKey {
-    /// Whether this key made the signature.
+    /// True if this key made the signature.
     pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match &self.material {
             Material::Shared(key) => hmac::verify(key, message, signature).is_ok(),

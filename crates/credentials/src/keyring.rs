@@ -18,7 +18,7 @@ use types::json::{self, Limits};
 use crate::key::{Algorithm, Material, VerifyingKey};
 use crate::secret::Secret;
 
-/// The keys that tokens are verified with. Cheap to clone; a rotation makes a new one.
+/// The keys that verify tokens. Cheap to clone; a rotation creates a new one.
 #[derive(Clone, Debug, Default)]
 pub struct Keyring {
     keys: Vec<Arc<VerifyingKey>>,
@@ -26,20 +26,20 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// No key: every token is refused.
+    /// Creates an empty key ring: every token is refused.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads the other brand's spellings in boundaries (`compat.rstream`).
+    /// Accepts rstream's spellings in boundaries (`compat.rstream`).
     #[must_use]
     pub fn with_compat(mut self, compat: bool) -> Self {
         self.compat = compat;
         self
     }
 
-    /// Adds an HS256 secret; two are valid during a rotation. It may not be empty; fewer than
-    /// [`RECOMMENDED_SECRET_BYTES`] deserve a warning.
+    /// Adds an HS256 secret; two are valid during a rotation. It must not be empty; callers should
+    /// warn about fewer than [`RECOMMENDED_SECRET_BYTES`].
     pub fn with_secret(self, secret: &Secret) -> Result<Self, BadKey> {
         if secret.expose().is_empty() {
             return Err(BadKey("the secret is empty"));
@@ -68,8 +68,9 @@ impl Keyring {
         }
     }
 
-    /// Adds the signature keys of a JWKS document (RFC 7517 section 5). Keys of other kinds and
-    /// for other uses are passed over, and so are shared secrets: they do not belong in a document.
+    /// Adds the signature keys of a JWKS document (RFC 7517 section 5). Keys of other kinds and for
+    /// other uses are ignored. Shared secrets are ignored as well, because they do not belong in a
+    /// document.
     pub fn with_jwks(mut self, document: &str) -> Result<Self, BadKey> {
         let document = json::parse(document.as_bytes(), JWKS_LIMITS)
             .map_err(|_| BadKey("not a JSON document"))?;
@@ -88,7 +89,7 @@ impl Keyring {
         Ok(self)
     }
 
-    /// Whether there is no key.
+    /// True if there is no key.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -102,8 +103,8 @@ impl Keyring {
         self.compat
     }
 
-    /// Whether one of the keys with this algorithm made the signature. A key with an id answers
-    /// for a token that names it or names none; one without an id, for every token.
+    /// True if one of the keys with this algorithm made the signature. A key with an id is tried
+    /// for tokens with that id or without one; a key without an id for every token.
     pub(crate) fn verifies(
         &self,
         algorithm: &str,
@@ -128,13 +129,13 @@ impl Keyring {
     }
 }
 
-/// A key that cannot be used. It does not repeat the key.
+/// A key that cannot be used. The message does not repeat the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadKey(pub(crate) &'static str);
 
 fn public_key(spki: &[u8]) -> Option<VerifyingKey> {
-    // The library checks that the key is of the algorithm's kind and curve, so at most one fits.
+    // The library checks the kind and curve of the key, so at most one algorithm fits.
     Algorithm::PUBLIC.into_iter().find_map(|algorithm| {
         let key = ParsedPublicKey::new(algorithm.of_public_key()?, spki).ok()?;
         if algorithm == Algorithm::Rs256 {
@@ -201,11 +202,11 @@ fn jwk(members: &Map<String, Value>) -> Result<Option<VerifyingKey>, BadKey> {
     }))
 }
 
-/// RFC 7518 section 6.3.1. The library judges a key of this form when a signature is verified; an
-/// operator wants to know when it is read.
+/// RFC 7518 section 6.3.1. The library checks a key of this form only when a signature is verified,
+/// but an operator should get an error when it is read.
 fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<ParsedPublicKey> {
     let is_odd = |number: &[u8]| number.last().is_some_and(|last| last % 2 == 1);
-    // RFC 8017 section 3.1; the longest one that the library takes has 33 bits.
+    // RFC 8017 section 3.1; the longest exponent that the library accepts has 33 bits.
     let exponent_fits = exponent != [1] && (1..=5).contains(&exponent.len());
     if !is_odd(modulus) || !is_odd(exponent) || !exponent_fits {
         return None;
@@ -223,14 +224,14 @@ fn has_rsa_size(key: &PublicEncryptingKey) -> Option<()> {
     (2048..=8192).contains(&key.key_size_bits()).then_some(())
 }
 
-/// RFC 7518 section 3.2 wants a key as long as the hash. Shorter secrets work, as they do with
-/// the tools that people mint their tokens with; whoever configures one is told.
+/// RFC 7518 section 3.2 requires a key as long as the hash. Shorter secrets are accepted because
+/// common token tools accept them; the operator gets a warning.
 pub const RECOMMENDED_SECRET_BYTES: usize = 32;
 
-/// Bounds the signatures that one bad token makes us compute.
+/// Limits the number of signature checks that one invalid token can cause.
 const MAX_KEYS: usize = 64;
 
-/// Room for [`MAX_KEYS`] RSA keys with certificates.
+/// Enough for [`MAX_KEYS`] RSA keys with certificates.
 const JWKS_LIMITS: Limits = Limits {
     bytes: 256 * 1024,
     depth: 8,

@@ -2,12 +2,12 @@
 //! and without a clock.
 //!
 //! [`verify`] turns a token and a time into a [`Verified`] value or a [`Refused`] reason for the
-//! log. Cryptography is the library's; what is ours is which key may speak, which form a token
-//! has, and what its claims mean.
+//! log. A library implements the cryptography. This crate decides which keys are accepted, which
+//! form a token must have, and what its claims mean.
 //!
-//! The library is the one that TLS uses too. A JWT crate on top of it was weighed and left out: it
-//! has no ES512, which application tokens are signed with, and the strict forms that we ask for
-//! (duplicate members, integer times, canonical base64url) lie below its surface.
+//! The library is the same as for TLS. A JWT crate on top of it was considered and rejected: it
+//! lacks ES512, which application tokens use, and does not expose the strict checks that are needed
+//! here (duplicate members, integer times, canonical base64url).
 
 mod access;
 mod claims;

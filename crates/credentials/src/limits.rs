@@ -1,9 +1,8 @@
-//! The limits of a token, a credential or a session: its permissions, its boundary, and
-//! when it ends.
+//! The limits of a token, a credential or a session: its permissions, its boundary, and its expiry.
 //!
-//! A token is limited by itself and by everything it was issued from. [`Limits::and`] is the one place
-//! where such limits are intersected: the fields are private, so no caller can combine permissions and
-//! forget the boundary or the end.
+//! A token is limited by itself and by everything that it was issued from. [`Limits::and`] is the
+//! only function that intersects such limits: the fields are private, so no caller can combine
+//! permissions and forget the boundary or the expiry.
 
 #[cfg(test)]
 mod tests;
@@ -21,12 +20,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Every permission, no boundary, no end.
+    /// Every permission, no boundary, no expiry.
     pub fn none() -> Self {
         Self::new(None, Boundary::none(), None)
     }
 
-    /// The limits that a token states itself. `None` stands for every permission and for no end;
+    /// The limits in a token's own claims. `None` stands for every permission and for no expiry;
     /// `expires_at` is in Unix seconds.
     pub fn new(
         permissions: Option<Permissions>,
@@ -40,8 +39,8 @@ impl Limits {
         }
     }
 
-    /// The limits of what is stored: a credential, or a session. A permission that this version does
-    /// not know gives nothing; a boundary that it cannot read refuses everything.
+    /// The limits of a stored credential or session. An unknown permission grants nothing; an
+    /// invalid boundary refuses everything.
     pub fn of_stored<Name: AsRef<str>>(
         permissions: Option<&[Name]>,
         resources: Option<&Value>,
@@ -61,7 +60,7 @@ impl Limits {
         }
     }
 
-    /// The permissions and boundary that both allow, until the earlier end.
+    /// The permissions and boundary that both allow, until the earlier expiry.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -74,7 +73,7 @@ impl Limits {
         }
     }
 
-    /// The permissions, where they are limited.
+    /// The permissions, if they are limited.
     pub fn permissions(&self) -> Option<Permissions> {
         self.permissions
     }
@@ -84,18 +83,18 @@ impl Limits {
         &self.boundary
     }
 
-    /// Unix seconds from which it is no longer valid.
+    /// Expiry in Unix seconds.
     pub fn expires_at(&self) -> Option<i64> {
         self.expires_at
     }
 
-    /// Whether this permission is among its permissions.
+    /// True if this permission is granted.
     pub fn allows(&self, permission: Permission) -> bool {
         self.permissions
             .is_none_or(|held| held.contains(permission))
     }
 
-    /// Whether it has no permission that `other` lacks.
+    /// True if it has no permission that `other` lacks.
     pub fn permissions_are_within(&self, other: &Self) -> bool {
         match (self.permissions, other.permissions) {
             (_, None) => true,
@@ -104,29 +103,29 @@ impl Limits {
         }
     }
 
-    /// Whether it has ended at `now` (Unix seconds).
+    /// True if it has expired at `now` (Unix seconds).
     pub fn is_expired(&self, now: i64) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Whether it is valid for longer than `other`.
+    /// True if it is valid for longer than `other`.
     pub fn outlives(&self, other: &Self) -> bool {
         let ends_later = |end| self.expires_at.is_none_or(|own| own > end);
         other.expires_at.is_some_and(ends_later)
     }
 }
 
-/// The earlier of two ends, where `None` is no end.
+/// The earlier of two expiries; `None` means no expiry.
 fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     one.into_iter().chain(other).min()
 }
 
-/// The `resources` claim that limits to one workspace.
+/// The `resources` claim that limits a token to one workspace.
 pub fn workspace_resources(workspace: &str) -> Value {
     json!({"tunnels": {"workspaces": [workspace]}})
 }
 
-/// The `resources` claim that allows what two of them both allow: the written form of
+/// The `resources` claim that allows the intersection of two claims: the serialised form of
 /// [`Boundary::and`].
 pub fn both_resources(one: Option<Value>, other: Option<Value>) -> Option<Value> {
     match (one, other) {

@@ -1,4 +1,4 @@
-//! Making tokens for one's own engine, and looking into them.
+//! Minting of tokens, and inspection without verification.
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,7 @@ enum Material {
 }
 
 impl SigningKey {
-    /// HS256 with a shared secret, which may not be empty.
+    /// HS256 with a shared secret, which must not be empty.
     pub fn from_secret(secret: &Secret) -> Result<Self, BadKey> {
         if secret.expose().is_empty() {
             return Err(BadKey("the secret is empty"));
@@ -89,20 +89,20 @@ impl SigningKey {
         })
     }
 
-    /// The key with the `kid` that the header of its tokens names.
+    /// Sets the `kid` for the header of its tokens.
     #[must_use]
     pub fn with_kid(mut self, kid: impl Into<String>) -> Self {
         self.id = Some(kid.into());
         self
     }
 
-    /// The `kid` that the header of its tokens names.
+    /// The `kid` in the header of its tokens.
     pub fn kid(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// The public half as a JWK (RFC 8037 section 2) with its `kid`, for Ed25519 keys alone: those
-    /// are what we publish.
+    /// The public key as a JWK (RFC 8037 section 2) with its `kid`. Only for Ed25519 keys, because
+    /// only those are published.
     pub fn public_jwk(&self) -> Option<Value> {
         let Material::Ed25519(pair) = &self.material else {
             return None;
@@ -120,8 +120,8 @@ impl SigningKey {
         Some(jwk)
     }
 
-    /// The thumbprint of the public half (RFC 7638, RFC 8037 section 2): a `kid` that follows from
-    /// the key. For Ed25519 keys alone.
+    /// The thumbprint of the public key (RFC 7638, RFC 8037 section 2): a `kid` derived from the
+    /// key. Only for Ed25519 keys.
     pub fn thumbprint(&self) -> Option<String> {
         let Material::Ed25519(pair) = &self.material else {
             return None;
@@ -132,7 +132,7 @@ impl SigningKey {
         Some(URL_SAFE_NO_PAD.encode(digest.as_ref()))
     }
 
-    /// Signs header and claims as they are given, into a compact JWS.
+    /// Signs header and claims unchanged, into a compact JWS.
     pub(crate) fn sign(&self, header: &str, claims: &str) -> Result<Secret, BadMint> {
         let signed = format!(
             "{}.{}",
@@ -190,27 +190,27 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// What a token is to say.
+/// Properties of a new token.
 #[derive(Clone, Debug)]
 pub struct MintRequest {
     /// Kind of the token.
     pub kind: TokenKind,
-    /// Who it speaks for.
+    /// The identity that the token acts as.
     pub identity: Identity,
-    /// Seconds to live from now, at least one; `None` makes a token without an end.
+    /// Lifetime in seconds from now, at least one; `None` creates a token without expiry.
     pub ttl_seconds: Option<u32>,
-    /// Permissions; `None` is not narrowed.
+    /// Permissions; `None`: not restricted.
     pub permissions: Option<Vec<Permission>>,
     /// The `resources` claim.
     pub resources: Option<Value>,
 }
 
-/// Where a token of a platform comes from: what ties it to the stored credential behind it.
+/// Origin of a token of a platform: its link to the stored credential.
 #[derive(Clone, Debug)]
 pub struct Provenance {
     /// `iss`: the platform's own address.
     pub issuer: String,
-    /// `jti`: two tokens of the same second are two tokens, and have two digests.
+    /// `jti`: makes two tokens of the same second different, with different digests.
     pub id: String,
     /// The stored credential.
     pub source: Source,
@@ -221,14 +221,14 @@ pub struct Provenance {
 pub enum Source {
     /// `token_endpoint`, 8 hex digits: the token is the secret of a personal access token.
     TokenEndpoint(String),
-    /// The same, held by an OAuth client (RFC 9068).
+    /// The same, issued to an OAuth client (RFC 9068).
     AccessToken {
         /// `token_endpoint`.
         endpoint: String,
-        /// What makes it an access token.
+        /// The additional claims of an access token.
         claims: AccessClaims,
     },
-    /// The token was minted from another credential, and dies with it.
+    /// The token was minted from another credential, and is revoked with it.
     Credential {
         /// `sourceCredentialId`.
         id: String,
@@ -237,13 +237,13 @@ pub enum Source {
     },
 }
 
-/// Makes a token at `now` (Unix seconds). Refuses a boundary of a wrong shape, and permissions
-/// that the boundary gives no action to.
+/// Mints a token at `now` (Unix seconds). Refuses an invalid boundary, and permissions whose
+/// actions the boundary never allows.
 pub fn mint(key: &SigningKey, request: &MintRequest, now: i64) -> Result<Secret, BadMint> {
     mint_from(key, request, None, now)
 }
 
-/// [`mint`], for a platform that keeps credentials.
+/// [`mint`], for a platform with stored credentials.
 pub fn mint_from(
     key: &SigningKey,
     request: &MintRequest,
@@ -257,7 +257,8 @@ pub fn mint_from(
         return Err(ParamError::new("identity", "may not be empty").into());
     }
     if let Some(resources) = &request.resources {
-        // In either spelling: the engine that will read the token knows which it takes.
+        // Both spellings are accepted; the engine that reads the token decides which of them it
+        // accepts.
         Boundary::check(resources, true)?;
         let boundary = Boundary::parse(Some(resources), true);
         check_consistency(
@@ -326,11 +327,11 @@ pub fn mint_from(
     Ok(token)
 }
 
-/// Signs a statement that is no token: `kind` is its type (RFC 8725 section 3.11), so that
-/// [`crate::verify`] never takes it for one.
+/// Signs a statement that is not a token: `kind` is its type (RFC 8725 section 3.11), so that
+/// [`crate::verify`] never accepts it as one.
 ///
 /// # Errors
-/// The type is one that tokens have, or the key did not sign.
+/// The type is that of a token, or the key failed to sign.
 pub fn sign_statement(key: &SigningKey, kind: &str, claims: &Value) -> Result<Secret, BadMint> {
     let is = |token: &&str| kind.eq_ignore_ascii_case(token);
     if ["JWT", "at+jwt"].iter().any(is) {
@@ -341,15 +342,15 @@ pub fn sign_statement(key: &SigningKey, kind: &str, claims: &Value) -> Result<Se
     key.sign(&Value::Object(header).to_string(), &claims.to_string())
 }
 
-/// Header and claims of a token, unverified: `{header, claims}`. Nothing may be decided on them.
+/// Header and claims of a token, unverified: `{header, claims}`. Must not be used for decisions.
 pub fn inspect(token: &str) -> Option<Value> {
     let compact = Compact::parse(token).ok()?;
     let claims = compact.claims()?;
     Some(json!({"header": compact.header, "claims": claims}))
 }
 
-/// The application that a token says to be signed by: `clientId` of one whose `type` is `app`,
-/// unverified. It tells which key to ask, and nothing else may follow from it.
+/// The application in the claims of a token: `clientId` of one whose `type` is `app`, unverified.
+/// Only to be used to look up the key.
 pub fn application(token: &str) -> Option<String> {
     let claims = Compact::parse(token).ok()?.claims()?;
     let text = |name| claims.get(name).and_then(Value::as_str);
@@ -357,19 +358,19 @@ pub fn application(token: &str) -> Option<String> {
     text("clientId").map(str::to_owned)
 }
 
-/// A token that cannot be made.
+/// Reason why a token cannot be minted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMint {
-    /// An input at fault.
+    /// An invalid input.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// The key did not sign.
+    /// The key failed to sign.
     #[error("the key did not sign")]
     Signing,
 }
 
-/// Refuses permissions whose action the boundary allows nowhere: they would look granted and be
-/// refused.
+/// Refuses permissions whose action the boundary never allows: they would appear to be granted, but
+/// always be refused.
 pub fn check_consistency(
     permissions: &[Permission],
     boundary: &Boundary,

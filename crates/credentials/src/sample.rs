@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{Keyring, Refused, Secret, SigningKey, Verified, verify};
 
-/// A moment for all tests.
+/// Current time of all tests.
 pub(crate) const NOW: i64 = 1_800_000_000;
 
 pub(crate) fn secret() -> Secret {

@@ -1,21 +1,21 @@
-//! A secret that does not print.
+//! A secret whose value is not printed.
 
 use std::fmt;
 
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// Bytes that nobody may see: silent in `Debug`, cleared on drop, compared in constant time.
+/// Secret bytes: hidden in `Debug`, cleared on drop, compared in constant time.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes the bytes.
+    /// Creates a secret from bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(Zeroizing::new(bytes.into()))
     }
 
-    /// The bytes, for the one call that needs them.
+    /// The bytes, for the call that needs them.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }

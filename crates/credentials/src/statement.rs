@@ -1,5 +1,5 @@
-//! Signed statements that are no tokens: same envelope, another `typ`, so that neither is ever
-//! taken for the other (RFC 8725 section 3.11).
+//! Signed statements that are not tokens. They have the same envelope and another `typ`, so that
+//! neither is ever accepted as the other (RFC 8725 section 3.11).
 
 use serde_json::{Map, Value};
 
@@ -8,8 +8,8 @@ use crate::key::Algorithm;
 use crate::keyring::Keyring;
 use crate::verify::Refused;
 
-/// Verifies what the platform states: `EdDSA`, by the key that the header names, with exactly this
-/// `typ`. What the claims mean, and until when they hold, is the caller's to judge.
+/// Verifies a statement of the platform: `EdDSA`, by the key that the header names, with exactly
+/// this `typ`. The caller interprets the claims and checks their expiry.
 ///
 /// # Errors
 /// [`Refused`], for the log.
@@ -50,7 +50,7 @@ mod tests {
         format!("{text}.{signature}")
     }
 
-    /// ED-2: no token passes for a statement, and no statement for a token.
+    /// ED-2: no token is accepted as a statement, and no statement as a token.
     #[test]
     fn ed_2_a_statement_has_its_own_type_and_a_named_key() {
         let key = Ed25519KeyPair::generate().unwrap();

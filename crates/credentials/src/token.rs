@@ -1,4 +1,4 @@
-//! What a token says of itself.
+//! Kind and identity of a token.
 
 use std::str::FromStr;
 
@@ -37,13 +37,13 @@ impl FromStr for TokenKind {
     }
 }
 
-/// The `type` is none of the three.
+/// The `type` is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected `pat`, `app` or `auth`")]
 pub struct UnknownKind;
 
-/// Who a token speaks for, within its project. Two tokens of one identity may take over each
-/// other's names.
+/// The identity that a token acts as, within its project. Two tokens of one identity may take over
+/// each other's names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Identity {
     /// `userId`.
@@ -61,5 +61,5 @@ impl Identity {
     }
 }
 
-/// Longest token that is looked at: it has to fit into a request's head with everything else.
+/// Maximum length of a token: it has to fit into a request head with everything else.
 pub const MAX_TOKEN_BYTES: usize = 8 * 1024;

@@ -1,4 +1,4 @@
-//! TURN credentials: a username that says what it is, and a password that follows from it.
+//! TURN credentials: self-describing usernames, and passwords derived from them.
 //!
 //! ```text
 //! v1:<exp>:api:<project endpoint>:<user id>         issued by the platform (TU-2)
@@ -6,10 +6,10 @@
 //! v1:<exp>:app:<project endpoint>:<client id>       derived by an application with a key on P-521
 //! ```
 //!
-//! The password is base64 of HMAC-SHA256 over the username, under a key that HKDF-SHA256 (RFC 5869)
-//! makes with the realm as salt of a secret that both sides know: the one that platform and relay
-//! share, the hash of the token, or what ECDH between the application's and the relay's key gives.
-//! So a relay needs no table of users.
+//! The password is base64 of HMAC-SHA256 over the username. HKDF-SHA256 (RFC 5869) derives the key,
+//! with the realm as salt, from a secret that both sides have: the shared secret of platform and
+//! relay, the hash of the token, or the result of ECDH between the application's and the relay's
+//! key. A relay therefore needs no table of users.
 
 use aws_lc_rs::agreement::{ECDH_P521, PrivateKey, UnparsedPublicKey, agree};
 use aws_lc_rs::{hkdf, hmac};
@@ -20,7 +20,7 @@ use rustls_pki_types::pem::PemObject as _;
 
 use crate::secret::Secret;
 
-/// Seconds that a username may have before it ends (TU-4).
+/// Maximum remaining lifetime of a username, in seconds (TU-4).
 pub const MAX_SECONDS_LEFT: i64 = 3600;
 
 /// `v1:<exp>:api:<project endpoint>:<user id>`; `expires_at` in Unix seconds.
@@ -28,20 +28,20 @@ pub fn api_username(expires_at: i64, project_endpoint: &str, user_id: &str) -> S
     format!("v1:{expires_at}:api:{project_endpoint}:{user_id}")
 }
 
-/// The password of an [`api_username`] in a realm, from the secret that platform and relay share.
-/// `None` where the library refuses, which it does for no input that there is.
+/// The password of an [`api_username`] in a realm, from the shared secret of platform and relay.
+/// `None` if the library fails, which does not happen for any actual input.
 pub fn api_password(secret: &Secret, realm: &str, username: &str) -> Option<String> {
     Some(PasswordKey::api(secret, realm)?.password(username))
 }
 
-/// A username of one of the three forms, in its one spelling.
+/// A username of one of the three forms, in its canonical spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Username<'a> {
-    /// The whole of it.
+    /// The whole username.
     pub text: &'a str,
-    /// Unix seconds from which it is not good.
+    /// Expiry in Unix seconds.
     pub expires_at: i64,
-    /// Who made the password.
+    /// Issuer of the password.
     pub kind: Kind,
     /// The project: eight lower-case hexadecimal digits.
     pub project_endpoint: &'a str,
@@ -49,31 +49,31 @@ pub struct Username<'a> {
     pub subject: &'a str,
 }
 
-/// Who made the password of a username.
+/// Issuer of a username's password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The platform.
     Api,
-    /// Who holds a personal access token.
+    /// The holder of a personal access token.
     Pat,
     /// An application.
     App,
 }
 
-/// Why a username is not good now (TU-4).
+/// Reason why a username is not valid now (TU-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfTime {
-    /// It has ended.
+    /// It has expired.
     #[error("the username has expired")]
     Expired,
-    /// It ends later than any that was made by the rules.
+    /// It expires later than the rules allow.
     #[error("the username has more than {MAX_SECONDS_LEFT} seconds left")]
     TooLong,
 }
 
 impl<'a> Username<'a> {
-    /// Reads it. `None` where it is anything else than what the rules make: every username has
-    /// one spelling, because it stands for itself in tables.
+    /// Parses a username. `None` for every text that the rules do not produce: each username has
+    /// only one spelling, because it is used as a key in tables.
     pub fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split(':');
         let (version, expires_at) = (parts.next()?, parts.next()?);
@@ -103,7 +103,7 @@ impl<'a> Username<'a> {
         })
     }
 
-    /// Whether it is good at `now` (Unix seconds).
+    /// Checks that it is valid at `now` (Unix seconds).
     ///
     /// # Errors
     /// [`OutOfTime`]
@@ -116,10 +116,10 @@ impl<'a> Username<'a> {
     }
 }
 
-/// Longer than any id that there is.
+/// Longer than any actual id.
 const MAX_SUBJECT_BYTES: usize = 128;
 
-/// Digits without a sign and without a zero before them.
+/// Digits without a sign and without leading zeros.
 fn seconds(text: &str) -> Option<i64> {
     let is_number = (1..=12).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_digit())
@@ -127,22 +127,22 @@ fn seconds(text: &str) -> Option<i64> {
     is_number.then(|| text.parse().ok()).flatten()
 }
 
-/// What makes the passwords of all usernames of one kind and one holder in one realm.
+/// The key for the passwords of all usernames of one kind and one holder in one realm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PasswordKey(Secret);
 
 impl PasswordKey {
-    /// For usernames that the platform issues, from the secret that it shares with the relay.
+    /// For usernames that the platform issues, from its shared secret with the relay.
     pub fn api(secret: &Secret, realm: &str) -> Option<Self> {
         Self::derive(secret.expose(), realm, b"turn-api-v1")
     }
 
-    /// For usernames that the holder of a token makes; `digest` is SHA-256 of the token's text.
+    /// For usernames that the holder of a token creates; `digest` is SHA-256 of the token's text.
     pub fn pat(digest: &[u8; 32], realm: &str) -> Option<Self> {
         Self::derive(digest, realm, b"turn-pat-v1")
     }
 
-    /// For usernames that an application makes. `None` where its key is on another curve than the
+    /// For usernames that an application creates. `None` if its key is on another curve than the
     /// relay's.
     pub fn app(relay: &RelayPrivateKey, application: &ApplicationKey, realm: &str) -> Option<Self> {
         let peer = UnparsedPublicKey::new(&ECDH_P521, &application.0);
@@ -169,12 +169,12 @@ impl PasswordKey {
     }
 }
 
-/// The private half of a relay's key, on P-521.
+/// A relay's private key, on P-521.
 #[derive(Debug)]
 pub struct RelayPrivateKey(PrivateKey);
 
 impl RelayPrivateKey {
-    /// Reads it from DER (RFC 5915 or PKCS#8).
+    /// Parses DER (RFC 5915 or PKCS#8).
     pub fn from_der(der: &Secret) -> Option<Self> {
         let key = PrivateKey::from_private_key_der(&ECDH_P521, der.expose());
         key.ok().map(Self)
@@ -186,7 +186,7 @@ impl RelayPrivateKey {
 pub struct ApplicationKey(Box<[u8]>);
 
 impl ApplicationKey {
-    /// Takes the first public key (`PUBLIC KEY`) of a PEM text.
+    /// Parses the first public key (`PUBLIC KEY`) of a PEM text.
     pub fn from_pem(pem: &str) -> Option<Self> {
         let key = SubjectPublicKeyInfoDer::from_pem_slice(pem.as_bytes()).ok()?;
         Some(Self(key.as_ref().into()))
@@ -201,7 +201,7 @@ mod tests {
 
     /// TU-2. The expected password was computed with another implementation of HKDF and HMAC.
     #[test]
-    fn tu_2_username_and_password_are_what_another_implementation_says() {
+    fn tu_2_username_and_password_match_another_implementation() {
         let username = api_username(1_767_225_600, "e7e8a732", "usr_1");
         assert_eq!(username, "v1:1767225600:api:e7e8a732:usr_1");
         let secret = Secret::new(*b"0123456789abcdef0123456789abcdef");
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// TU-4: what is not of the form is nobody's.
+    /// TU-4: malformed usernames belong to no user.
     #[test]
     fn tu_4_every_malformed_username_is_refused() {
         let long = format!("v1:1:api:e7e8a732:{}", "a".repeat(MAX_SUBJECT_BYTES + 1));
@@ -287,7 +287,7 @@ mod tests {
 
     /// TU-5: the form of `pat`. Computed with another implementation of HKDF and HMAC.
     #[test]
-    fn tu_5_a_password_of_a_token_is_what_another_implementation_says() {
+    fn tu_5_the_password_of_a_token_matches_another_implementation() {
         let digest = crate::digest("svc_pat_example");
         let key = PasswordKey::pat(&digest, "engine.example.com").unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Verification: a token and a time in, proof or a reason out.
+//! Verification: from a token and a time to verified data or a reason for the refusal.
 
 #[cfg(test)]
 mod tests;
@@ -12,40 +12,42 @@ use crate::keyring::Keyring;
 use crate::limits::Limits;
 use crate::token::{Identity, TokenKind};
 
-/// Proof that a token was good at the time it was verified.
+/// A token that was valid at the time of its verification.
 #[derive(Clone, Debug)]
 pub struct Verified {
     /// Kind of the token.
     pub kind: TokenKind,
-    /// Who it speaks for.
+    /// The identity that it acts as.
     pub identity: Identity,
-    /// `userId`, where it has one.
+    /// `userId`, if present.
     pub user_id: Option<String>,
-    /// `clientId`, where it has one.
+    /// `clientId`, if present.
     pub client_id: Option<String>,
-    /// Its permissions, its boundary and its end, within those of what is behind it.
+    /// Its permissions, its boundary and its expiry, intersected with those of the credential
+    /// behind it.
     pub limits: Limits,
-    /// Unix seconds of its making.
+    /// Time of issue in Unix seconds.
     pub issued_at: Option<i64>,
     /// The stored credential behind it: `token_endpoint`, or `sourceCredentialId` of a delegated
     /// token.
     pub credential_id: Option<String>,
-    /// What stands at the beginning of the chain that the token comes from. Never from claims: here
-    /// it is the token itself, and whoever knows the stored credentials replaces it.
+    /// The root of the chain that the token comes from. It is never read from claims: here it is
+    /// the token itself, and code with access to the stored credentials replaces it.
     pub root: Root,
-    /// `jti`, where it has one: its name in lists of what was revoked.
+    /// `jti`, if present: its key in revocation lists.
     pub id: Option<String>,
-    /// SHA-256 of the token's text: its name in caches and revocation lists.
+    /// SHA-256 of the token's text: its key in caches and revocation lists.
     pub digest: [u8; 32],
 }
 
 impl Verified {
-    /// Whether the permissions hold this one.
+    /// True if the token has this permission.
     pub fn allows(&self, permission: Permission) -> bool {
         self.limits.allows(permission)
     }
 
-    /// Whether the token says when it was made and when it ends, and lives no longer than this.
+    /// True if the token states its time of issue and its expiry, and its lifetime is within this
+    /// limit.
     pub fn lives_at_most(&self, seconds: i64) -> bool {
         let (Some(made), Some(ends)) = (self.issued_at, self.limits.expires_at()) else {
             return false;
@@ -53,8 +55,7 @@ impl Verified {
         (1..=seconds).contains(&ends.saturating_sub(made))
     }
 
-    /// Whether the token is past its time at `now` (Unix seconds). A cache asks this before it
-    /// answers.
+    /// True if the token has expired at `now` (Unix seconds). A cache checks this before each hit.
     pub fn is_expired(&self, now: i64) -> bool {
         self.limits.is_expired(now)
     }
@@ -108,7 +109,7 @@ pub fn digest(token: &str) -> [u8; 32] {
     bytes
 }
 
-/// Why a token was refused. For the log: no caller is told which part failed.
+/// Reason why a token was refused. Only for the log: no caller receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// More than [`MAX_TOKEN_BYTES`](crate::MAX_TOKEN_BYTES).
@@ -120,13 +121,13 @@ pub enum Refused {
     /// A header member that is missing, of a wrong type or not allowed.
     #[error("header: {0}")]
     Header(&'static str),
-    /// No key of ours with this algorithm made the signature.
+    /// The signature was not made by any trusted key with this algorithm.
     #[error("no trusted key made the signature")]
     Signature,
-    /// The payload is no JSON object of the strict form.
+    /// The payload is not a strict JSON object.
     #[error("the payload is no JSON object")]
     Payload,
-    /// The `type` is missing or none of ours.
+    /// The `type` is missing or unknown.
     #[error("unknown token type")]
     UnknownType,
     /// A claim of the wrong type or form.
@@ -143,5 +144,5 @@ pub enum Refused {
     NotYetValid,
 }
 
-/// What the clocks of an issuer and an engine may differ by.
+/// Maximum difference between the clocks of an issuer and an engine.
 const CLOCK_LEEWAY_SECONDS: i64 = 5;

@@ -1,8 +1,8 @@
-//! The watch-token rule: what may stand in the query of a stream (EN-5).
+//! The watch-token rule: tokens that are allowed in the query of a stream (EN-5).
 //!
-//! A query ends up in histories and logs, so what stands there must be short-lived and able to do
-//! nothing but watch. The rule is for the query form alone (EN-3a); that the permission to read is
-//! held is asked of every caller, elsewhere.
+//! A query may end up in histories and logs, so a token in it must be short-lived and only allow
+//! watching. The rule applies only to the query form (EN-3a). The permission to read is checked
+//! elsewhere, for every caller.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use types::permission::Permission;
 use crate::token::TokenKind;
 use crate::verify::Verified;
 
-/// Whether a verified token may open a stream from the query (EN-5a to EN-5d) at `now` (Unix
+/// Checks that a verified token may open a stream from the query (EN-5a to EN-5d) at `now` (Unix
 /// seconds).
 pub fn check(token: &Verified, now: i64) -> Result<(), WatchRefusal> {
     if token.kind == TokenKind::Pat {
@@ -49,22 +49,22 @@ pub fn check(token: &Verified, now: i64) -> Result<(), WatchRefusal> {
     }
 }
 
-/// Why a token is no watch token. For the log.
+/// Reason why a token is not a watch token. For the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchRefusal {
     /// EN-5a: a personal access token.
     #[error("a personal access token is no watch token")]
     Kind,
-    /// EN-5b: no expiry, past it, or too far ahead of it.
+    /// EN-5b: no expiry, expired, or an expiry too far ahead.
     #[error("a watch token has an expiry within an hour and a minute")]
     Lifetime,
     /// EN-5c: the boundary does not allow listing, or allows more.
     #[error("the resources of a watch token allow listing alone")]
     Resources,
-    /// EN-5d: no boundary, and permissions that are not narrowed to reading.
+    /// EN-5d: no boundary, and permissions that are not restricted to reading.
     #[error("without resources, the permissions of a watch token allow reading alone")]
     Permissions,
 }
 
-/// EN-5b: one hour, and one minute for clocks and slow pages.
+/// EN-5b: one hour, and one minute for clock differences and slow pages.
 const MAX_REMAINING_SECONDS: i64 = 3660;

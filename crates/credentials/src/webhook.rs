@@ -1,6 +1,6 @@
-//! Signatures of webhooks, in two forms over the same body: the one of Standard Webhooks
-//! (<https://www.standardwebhooks.com>, version 1), which its libraries verify, and the one that the
-//! SDKs know.
+//! Signatures of webhooks, in two forms over the same body: that of Standard Webhooks
+//! (<https://www.standardwebhooks.com>, version 1), which its libraries verify, and that of the
+//! SDKs.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -13,7 +13,7 @@ use crate::secret::Secret;
 
 /// A signing secret: `whsec_` and base64.
 ///
-/// The SDKs' form takes the text as the key, Standard Webhooks takes what the base64 stands for.
+/// The SDKs' form uses the text as the key, Standard Webhooks uses the decoded base64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookSecret {
     text: Secret,
@@ -21,16 +21,16 @@ pub struct WebhookSecret {
 }
 
 impl WebhookSecret {
-    /// Random bytes that [`WebhookSecret::draw`] takes: twice what it needs, because it leaves
-    /// some out.
+    /// Number of random bytes for [`WebhookSecret::draw`]: twice the needed number, because some
+    /// are skipped.
     pub const DRAWN_BYTES: usize = 2 * CHARACTERS;
 
-    /// A new secret out of random bytes.
+    /// A new secret from random bytes.
     ///
-    /// Its 44 characters are letters and digits alone: so they are base64 and base64url at once,
-    /// 33 bytes without padding, and every library reads them, whichever of the two it expects.
-    /// That leaves 262 random bits. `None` where the bytes do not yield enough characters, which
-    /// random ones do not fail to in the life of the universe.
+    /// Its 44 characters are only letters and digits. They are therefore valid base64 and
+    /// base64url, 33 bytes without padding, and every library can decode them. This leaves 262
+    /// random bits. `None` if the bytes do not yield enough characters, which practically never
+    /// happens with random bytes.
     pub fn draw(random: &[u8; Self::DRAWN_BYTES]) -> Option<Self> {
         let digits = random.iter().map(|byte| byte & 63);
         let characters = digits.filter_map(|digit| LETTERS_AND_DIGITS.get(usize::from(digit)));
@@ -40,8 +40,7 @@ impl WebhookSecret {
         (text.len() == PREFIX.len() + CHARACTERS).then(|| Self::parse(text))?
     }
 
-    /// A secret that was written down: base64 or base64url, with or without padding. `None` for
-    /// anything else.
+    /// Parses a stored secret: base64 or base64url, with or without padding.
     pub fn parse(text: &str) -> Option<Self> {
         let encoded = Zeroizing::new(
             text.strip_prefix(PREFIX)?
@@ -55,32 +54,32 @@ impl WebhookSecret {
         })
     }
 
-    /// The text, for the answer that shows it and for sealing.
+    /// The text, for the response that shows it and for sealing.
     pub fn expose(&self) -> &str {
-        // Made of text and never changed.
+        // The bytes were created from text and never change.
         std::str::from_utf8(self.text.expose()).unwrap_or_default()
     }
 }
 
-/// What is signed, and what is said beside it.
+/// Input of a signature, and further header fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// The event; the same for each attempt, so that a receiver knows it again.
+    /// Id of the event; the same for each attempt, so that a receiver can detect duplicates.
     pub event_id: &'a str,
-    /// Its type.
+    /// Event type.
     pub event_type: &'a str,
-    /// The endpoint that it goes to.
+    /// The receiving endpoint.
     pub webhook_id: &'a str,
     /// The delivery.
     pub delivery_id: &'a str,
-    /// When it is sent, in Unix seconds.
+    /// Time of sending in Unix seconds.
     pub sent_at: i64,
-    /// The body, byte for byte.
+    /// The exact bytes of the body.
     pub body: &'a [u8],
 }
 
 /// The header fields of a request, signed with each of the secrets: during a rotation there are
-/// two, and whoever knows one of them is content. `compat`: under the other brand's names, too.
+/// two, and a receiver only needs one of them. `compat` adds rstream's header names.
 pub fn headers(
     message: &Message<'_>,
     secrets: &[WebhookSecret],
@@ -138,8 +137,7 @@ const CHARACTERS: usize = 44;
 const LETTERS_AND_DIGITS: &[u8; 62] =
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// With or without padding; and the last character may have bits that stand for nothing, as texts
-/// of other tools do.
+/// With or without padding; unused bits of the last character may be set, as some tools do.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new()
@@ -147,7 +145,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Signature, event id, event type, webhook id, delivery id: ours, then those of the SDKs.
+/// Signature, event id, event type, webhook id, delivery id: the names of svc, then those of the
+/// SDKs.
 const BRANDS: [[&str; 5]; 2] = [
     [
         "svc-signature",
@@ -183,9 +182,10 @@ mod tests {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The example of the Standard Webhooks libraries, and the other form as Python's `hmac` has it.
+    /// The example of the Standard Webhooks libraries, and the other form as computed by Python's
+    /// `hmac`.
     #[test]
-    fn both_forms_are_what_other_implementations_say() {
+    fn both_forms_match_other_implementations() {
         let secret = WebhookSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let headers = headers(&MESSAGE, &[secret], false);
         assert_eq!(
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(STANDARD.decode(encoded).unwrap(), drawn.key.expose());
         assert_eq!(WebhookSecret::parse(drawn.expose()), Some(drawn.clone()));
         assert!(!format!("{drawn:?}").contains(encoded));
-        // Nothing but characters that are left out.
+        // Only bytes that are skipped.
         assert_eq!(WebhookSecret::draw(&[63; WebhookSecret::DRAWN_BYTES]), None);
     }
 

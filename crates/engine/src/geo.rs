@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_nowhere() {
+    fn private_addresses_have_no_country() {
         for address in [
             "127.0.0.1",
             "10.1.2.3",
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_leaves_the_old_one_in_service() {
+    fn a_broken_file_leaves_the_old_one_in_use() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("places.mmdb");
         let first = fs::read(PLACES).unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_is_refused() {
+    fn a_file_of_another_format_is_refused() {
         let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
         assert!(matches!(
             Countries::load(path),

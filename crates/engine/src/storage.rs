@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_cannot_be_written_is_a_full_disk() {
+    fn an_unwritable_log_counts_as_a_full_disk() {
         let folder = tempfile::tempdir().unwrap();
         let mut storage = Storage {
             folders: vec![folder.path().to_owned(), folder.path().join("missing")],

@@ -11,11 +11,12 @@ pub struct Authority<'b> {
 }
 
 impl<'b> Authority<'b> {
-    /// Reads `host [":" port]` (RFC 9110 §7.2).
+    /// Parses `host [":" port]` (RFC 9110 §7.2).
     ///
-    /// Narrower than the grammar: names are letters, digits, `-` and `_` in labels of 1 to 63
+    /// Stricter than the grammar: names are letters, digits, `-` and `_` in labels of 1 to 63
     /// bytes, together at most 253; no user information, no percent-encoding, no empty host and no
-    /// empty port. One final dot is cut, because clients cut it from the TLS server name as well.
+    /// empty port. One final dot is removed, because clients remove it from the TLS server name as
+    /// well.
     pub fn parse(value: &'b [u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?;
         let (host, rest) = if let Some(bracketed) = text.strip_prefix('[') {
@@ -34,18 +35,18 @@ impl<'b> Authority<'b> {
         Some(Self { text, host, port })
     }
 
-    /// All of it as sent.
+    /// The complete authority as sent.
     pub fn as_str(self) -> &'b str {
         self.text
     }
 
-    /// A DNS name without a final dot, an IPv4 address, or an IPv6 address in brackets. As sent:
-    /// compare it without regard to case.
+    /// A DNS name without a final dot, an IPv4 address, or an IPv6 address in brackets. It is as
+    /// sent, so ignore case in comparisons.
     pub fn host(self) -> &'b str {
         self.host
     }
 
-    /// The port, where one was sent.
+    /// The port, if one was sent.
     pub fn port(self) -> Option<u16> {
         self.port
     }

@@ -1,4 +1,4 @@
-//! Bodies: where the payload lies and where it ends.
+//! Bodies: the positions of their payload and of their end.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use crate::chunk::ChunkScanner;
 use crate::request::BodyLength;
 use crate::response::ResponseBody;
 
-/// Reads the body that follows a head, whatever its framing.
+/// Reads the body that follows a head, with any framing.
 ///
-/// Call [`advance`](Self::advance) with the unread bytes; take away what was consumed; read more
+/// Call [`advance`](Self::advance) with the unread bytes and remove the consumed ones. Read more
 /// from the peer when it consumed all or nothing and the state is [`BodyState::More`]. At the end
-/// of the connection call [`finish`](Self::finish): a body that broke off is an error, never a
-/// shorter body.
+/// of the connection call [`finish`](Self::finish): a truncated body is an error, never a shorter
+/// body.
 #[derive(Debug, Clone)]
 pub enum BodyReader {
     /// `Content-Length`.
@@ -27,47 +27,49 @@ pub enum BodyReader {
     Done,
 }
 
-/// What [`BodyReader::advance`] found.
+/// The result of [`BodyReader::advance`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advance {
-    /// Bytes of the buffer that are dealt with. Bytes behind them are offered again in the next
-    /// call, together with what arrives later.
+    /// Bytes of the buffer that were processed. Pass the bytes after them again in the next call,
+    /// together with later ones.
     pub consumed: usize,
     /// Payload, a part of the consumed bytes; may be empty.
     pub data: Range<usize>,
-    /// What comes next.
+    /// The state after this step.
     pub state: BodyState,
 }
 
-/// What [`BodyReader::advance_verbatim`] found.
+/// The result of [`BodyReader::advance_verbatim`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verbatim {
-    /// Bytes of the buffer that are dealt with.
+    /// Bytes of the buffer that were processed.
     pub consumed: usize,
-    /// Bytes of the buffer that can be passed on as they are, framing included: all that were
-    /// consumed, but for a trailer section.
+    /// Bytes of the buffer that can be passed on unchanged, including framing: all consumed ones,
+    /// except for a trailer section.
     pub pass: usize,
-    /// What comes next.
+    /// The state after this step.
     pub state: BodyState,
 }
 
-/// How far a body has been read.
+/// The progress of reading a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyState {
-    /// There is more to come.
+    /// More bytes follow.
     More,
-    /// The body ended with a trailer section, which lies here in the buffer with its final empty
-    /// line. It keeps the limits and can be read with [`parse_trailers`](crate::parse_trailers).
-    /// A step of [`BodyReader::advance`] that says so has no payload.
+    /// The body ended with a trailer section, which has this position in the buffer, including its
+    /// final empty line. It is within the limits and can be parsed with
+    /// [`parse_trailers`](crate::parse_trailers). A step of [`BodyReader::advance`] with this state
+    /// has no payload.
     Trailers(Range<usize>),
     /// The body ended.
     Done,
 }
 
-/// Why a body cannot be passed on as whole.
+/// Reasons why a body cannot be passed on as complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadBody {
-    /// The framing is not the one chunk grammar that every reader understands alike.
+    /// The framing does not follow the strict chunk grammar that every reader interprets in the
+    /// same way.
     #[error("malformed body: {0}")]
     Malformed(&'static str),
     /// The connection ended before the body did.
@@ -76,7 +78,7 @@ pub enum BadBody {
 }
 
 impl BodyReader {
-    /// Reads the next stretch of the body from the start of `buf`: at most one run of payload.
+    /// Reads the next part of the body from the start of `buf`: at most one run of payload.
     pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BadBody> {
         let Self::Chunked(scanner) = self else {
             let verbatim = self.advance_verbatim(buf)?;
@@ -94,7 +96,7 @@ impl BodyReader {
         Ok(advance)
     }
 
-    /// Reads as much of the body as `buf` holds, for a peer that gets the same framing.
+    /// Reads as much of the body as `buf` contains, for a peer that gets the same framing.
     pub fn advance_verbatim(&mut self, buf: &[u8]) -> Result<Verbatim, BadBody> {
         let verbatim = match self {
             Self::Length { left } => {
@@ -129,12 +131,12 @@ impl BodyReader {
         Ok(verbatim)
     }
 
-    /// Whether the end has been read.
+    /// Returns true if the end has been read.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done | Self::Length { left: 0 })
     }
 
-    /// Judges the end of the connection. Bytes that were not consumed do not count.
+    /// Checks that the connection may end here. Bytes that were not consumed do not count.
     pub fn finish(&self) -> Result<(), BadBody> {
         if self.is_done() || matches!(self, Self::UntilClose) {
             Ok(())

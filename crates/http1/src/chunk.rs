@@ -1,4 +1,4 @@
-//! The chunked transfer coding (RFC 9112 §7.1), as strictly as it can be read:
+//! The chunked transfer coding (RFC 9112 §7.1), with a strict parser:
 //!
 //! ```text
 //! 1..=16 HEXDIG  CR LF  data  CR LF      any number of chunks that are not empty
@@ -6,22 +6,22 @@
 //! trailer section, CR LF
 //! ```
 //!
-//! Chunk extensions are refused: nobody may use them across an intermediary, and parsers that
-//! skip them differently are how requests are smuggled. Whitespace around the size, line feeds
-//! alone and sizes that a signed 64-bit number does not hold are refused as well, as for
-//! `Content-Length`: a reader that wraps around would find another end.
+//! Chunk extensions are refused: they cannot be used across an intermediary, and parsers that skip
+//! them differently enable request smuggling. Whitespace around the size, bare line feeds and sizes
+//! that do not fit a signed 64-bit number are refused as well, as for `Content-Length`: a reader
+//! whose number overflows would find another end.
 
 use crate::body::{Advance, BadBody, BodyState, Verbatim};
 use crate::fields::Slots;
 use crate::trailers::{TRAILER_BYTES, parse_trailers};
 
-/// Finds the payload in a chunked body, however the bytes are split over the calls.
+/// Finds the payload in a chunked body, for any split of the bytes over the calls.
 #[derive(Debug, Clone)]
 pub struct ChunkScanner {
     at: ChunkState,
 }
 
-/// What the next byte is.
+/// The meaning of the next byte.
 #[derive(Debug, Clone, Copy)]
 enum ChunkState {
     Size {
@@ -36,7 +36,7 @@ enum ChunkState {
     },
     DataReturn,
     DataLineFeed,
-    /// Bytes of the section that have been seen, and not consumed.
+    /// Bytes of the section that were scanned but not consumed.
     Trailers {
         seen: usize,
     },
@@ -45,22 +45,22 @@ enum ChunkState {
 }
 
 impl ChunkScanner {
-    /// Begins before the first chunk.
+    /// Starts before the first chunk.
     pub fn new() -> Self {
         Self { at: AT_SIZE }
     }
 
-    /// Reads the next stretch from the start of `buf`: at most one run of payload, with all the
-    /// framing around it.
+    /// Reads the next part from the start of `buf`: at most one run of payload, with all framing
+    /// around it.
     ///
-    /// A trailer section is consumed in one piece; until `buf` holds all of it, it is left in
-    /// place and must be offered again. So a buffer needs room for
+    /// A trailer section is consumed in one piece. Until `buf` contains all of it, it stays in the
+    /// buffer and must be passed again, so the buffer needs space for
     /// [`TRAILER_BYTES`](crate::TRAILER_BYTES).
     pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BadBody> {
         self.scan(buf).inspect_err(|_| self.at = ChunkState::Broken)
     }
 
-    /// Reads as much as `buf` holds.
+    /// Reads as much as `buf` contains.
     pub(crate) fn advance_verbatim(&mut self, buf: &[u8]) -> Result<Verbatim, BadBody> {
         let mut consumed = 0;
         loop {
@@ -109,7 +109,7 @@ impl ChunkScanner {
                 ChunkState::SizeLineFeed { .. } => {
                     return Err(BadBody::Malformed("a chunk size ends with a bare return"));
                 }
-                // A second run of payload waits for the next call.
+                // A second run of payload is left for the next call.
                 ChunkState::Data { .. } if !data.is_empty() => break,
                 ChunkState::Data { left } => {
                     let here = buf.len() - position;
@@ -141,8 +141,8 @@ impl ChunkScanner {
                         break;
                     };
                     if len > EMPTY_SECTION && !data.is_empty() {
-                        // Trailers come in a step of their own, so that nobody overlooks them
-                        // behind data.
+                        // Trailers are a separate step, so that callers do not miss them after
+                        // data.
                         break;
                     }
                     self.at = ChunkState::Done;
@@ -197,8 +197,8 @@ fn read_size_byte(byte: u8, digits: u8, size: u64) -> Result<ChunkState, BadBody
     }
 }
 
-/// Length of the trailer section at the start of `section` with its final empty line, once it is
-/// there. `seen` bytes of it are known not to hold the end.
+/// Length of the trailer section at the start of `section`, including its final empty line, once it
+/// is complete. The first `seen` bytes are known not to contain the end.
 fn section_len(section: &[u8], seen: usize) -> Result<Option<usize>, BadBody> {
     match section {
         [b'\r', b'\n', ..] => return Ok(Some(EMPTY_SECTION)),
@@ -222,7 +222,7 @@ fn section_len(section: &[u8], seen: usize) -> Result<Option<usize>, BadBody> {
 
 const AT_SIZE: ChunkState = ChunkState::Size { digits: 0, size: 0 };
 
-/// As many as 64 bits need.
+/// Enough for 64 bits.
 const SIZE_DIGITS: u8 = 16;
 
 const MAX_SIZE: u64 = i64::MAX.unsigned_abs();

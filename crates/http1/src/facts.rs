@@ -1,4 +1,4 @@
-//! The one pass over the fields of a head: index them, and learn what frames the message.
+//! The single pass over the fields of a head: it indexes them and determines the message framing.
 
 use httparse::Header;
 
@@ -7,7 +7,7 @@ use crate::kind::FieldKind;
 use crate::protocol::Protocols;
 use crate::value::is_token_byte;
 
-/// What the fields say about the message itself.
+/// Properties of the message that its fields determine.
 #[derive(Default)]
 pub(crate) struct Facts<'b> {
     pub(crate) host: Option<&'b [u8]>,
@@ -17,15 +17,15 @@ pub(crate) struct Facts<'b> {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     pub(crate) expect_continue: bool,
-    /// The value of `Upgrade`, whether or not `Connection` names it.
+    /// The value of `Upgrade`, even if `Connection` does not name it.
     pub(crate) upgrade: Option<Protocols<'b>>,
     /// `Connection` names `upgrade`.
     pub(crate) upgrade_named: bool,
 }
 
 impl<'b> Facts<'b> {
-    /// Reads the fields that the tokenizer found in `head`, which is a whole head. The error is a
-    /// reason that may be shown to the peer.
+    /// Evaluates the fields that the tokenizer found in `head`, which is a complete head. The error
+    /// is a reason that may be shown to the peer.
     pub(crate) fn gather(
         head: &'b [u8],
         headers: &[Header<'b>],
@@ -77,7 +77,7 @@ impl<'b> Facts<'b> {
     }
 }
 
-/// Keeps the value of a field that may be there once.
+/// Stores the value of a field that may occur only once.
 fn once<T>(place: &mut Option<T>, value: T, repeated: &'static str) -> Result<(), &'static str> {
     if place.replace(value).is_some() {
         Err(repeated)
@@ -86,9 +86,9 @@ fn once<T>(place: &mut Option<T>, value: T, repeated: &'static str) -> Result<()
     }
 }
 
-/// Finds a field's place in the head and checks that its line follows CR LF: the tokenizer takes a
-/// line feed alone for the end of a line. Only the `first` line of a trailer section has none
-/// before it.
+/// Returns a field's position in the head and checks that its line follows CR LF, because the
+/// tokenizer accepts a bare line feed as the end of a line. Only the `first` line of a trailer
+/// section has none before it.
 pub(crate) fn locate(head: &[u8], header: &Header<'_>, first: bool) -> Result<Slot, &'static str> {
     let name = header.name.as_bytes();
     let name_at = offset(head, name);
@@ -110,13 +110,13 @@ pub(crate) fn locate(head: &[u8], header: &Header<'_>, first: bool) -> Result<Sl
     })
 }
 
-/// Distance of `part` from the start of `whole`, of which it is a part.
+/// Offset of `part` from the start of `whole`, which contains it.
 fn offset(whole: &[u8], part: &[u8]) -> usize {
     part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr())
 }
 
-/// Digits alone (RFC 9110 §8.6). Some receivers count in signed 64 bits, so more than fits there
-/// is refused too.
+/// Accepts digits only (RFC 9110 §8.6). Some receivers use signed 64-bit numbers, so a value that
+/// does not fit is refused as well.
 fn content_length(value: &[u8]) -> Result<u64, &'static str> {
     if !value.iter().all(u8::is_ascii_digit) {
         return Err("Content-Length is not a number");
@@ -168,7 +168,8 @@ fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Marks the fields that `Connection` names.
 ///
-/// `Host` and `Content-Length` stay: no peer may take away what routes or frames the message.
+/// `Host` and `Content-Length` stay: a peer must not remove the fields that route or frame the
+/// message.
 fn mark_named(head: &[u8], slots: &mut Slots) {
     let slots = slots.filled_mut();
     for index in 0..slots.len() {
@@ -191,5 +192,5 @@ fn mark_named(head: &[u8], slots: &mut Slots) {
 /// A reason shared by heads and trailers.
 pub(crate) const BARE_LINE_FEED: &str = "a line ends with a line feed alone";
 
-/// Nobody has need of more, and each is compared with every field.
+/// No client needs more, and each option is compared with every field.
 const CONNECTION_OPTIONS: usize = 16;

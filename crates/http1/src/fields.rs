@@ -5,20 +5,20 @@ use std::fmt;
 use crate::kind::FieldKind;
 use crate::value::{FieldName, FieldValue};
 
-/// The largest number of fields in a head, whatever the limits say. More than a visitor may send
-/// ([`Limits::default`](crate::Limits)), so that a head to which the edge has added its own fields
-/// can be read again; still small enough for [`Slots`] of their own in each connection.
+/// The largest number of fields in a head, regardless of the limits. It is more than a visitor may
+/// send ([`Limits::default`](crate::Limits)), so that a head to which the edge has added its own
+/// fields can be parsed again, and small enough for separate [`Slots`] in each connection.
 pub const MAX_FIELDS: usize = 160;
 
-/// Room for the index of one head. Make one per connection or per core and use it for every
-/// message; its content is written anew by each parse.
+/// Space for the index of one head. Create one per connection or per core and use it for every
+/// message; each parse overwrites its content.
 pub struct Slots {
     slots: [Slot; MAX_FIELDS],
     len: usize,
 }
 
 impl Slots {
-    /// Makes an empty index.
+    /// Creates an empty index.
     pub const fn new() -> Self {
         Self {
             slots: [Slot::EMPTY; MAX_FIELDS],
@@ -30,7 +30,7 @@ impl Slots {
         self.len = 0;
     }
 
-    /// Adds a field; false where there is no room.
+    /// Adds a field; false if there is no space.
     pub(crate) fn push(&mut self, slot: Slot) -> bool {
         let Some(free) = self.slots.get_mut(self.len) else {
             return false;
@@ -66,7 +66,7 @@ impl fmt::Debug for Slots {
     }
 }
 
-/// Where a field lies in the buffer. Positions fit 16 bits, see `Limits::head_bytes`.
+/// Position of a field in the buffer. Positions fit in 16 bits, see `Limits::head_bytes`.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     pub(crate) name_at: u16,
@@ -98,22 +98,22 @@ impl Slot {
 
 /// One field of a head or of a trailer section.
 ///
-/// `Debug` shows the name alone: values may be credentials.
+/// `Debug` prints only the name: values may be credentials.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Field<'b> {
     /// The name as sent.
     pub name: FieldName<'b>,
     /// The value as sent without the whitespace around it.
     pub value: FieldValue<'b>,
-    /// What the name means.
+    /// The meaning of the name.
     pub kind: FieldKind,
-    /// Whether it ends here: by its kind or because `Connection` names it (RFC 9110 §7.6.1).
-    /// `Host` and `Content-Length` never do, whatever `Connection` says.
+    /// True if it must not be forwarded: by its kind, or because `Connection` names it (RFC 9110
+    /// §7.6.1). `Host` and `Content-Length` are always forwarded, regardless of `Connection`.
     pub hop_by_hop: bool,
 }
 
 impl Field<'_> {
-    /// Whether the field has this name, without regard to case.
+    /// Returns true if the field has this name, ignoring case.
     pub fn is(&self, name: &str) -> bool {
         self.name.is(name)
     }
@@ -138,7 +138,7 @@ impl<'b> Fields<'b> {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -154,7 +154,7 @@ impl<'b> Fields<'b> {
         })
     }
 
-    /// The fields that travel on. `Content-Length` is among them.
+    /// The fields that are forwarded, including `Content-Length`.
     pub fn end_to_end(&self) -> impl Iterator<Item = Field<'b>> + use<'b> {
         self.iter().filter(|field| !field.hop_by_hop)
     }
@@ -164,7 +164,7 @@ impl<'b> Fields<'b> {
         self.iter().filter(move |field| field.kind == kind)
     }
 
-    /// The value of the first field with this name, without regard to case.
+    /// The value of the first field with this name, ignoring case.
     pub fn get(&self, name: &str) -> Option<FieldValue<'b>> {
         self.iter()
             .find(|field| field.is(name))

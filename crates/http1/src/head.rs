@@ -1,17 +1,18 @@
-//! What the heads of requests and responses have in common.
+//! Common parts of request heads and response heads.
 
 use crate::fields::MAX_FIELDS;
 
-/// How large a message head may be. The defaults are those of the engine.
+/// Size limits of a message head. The defaults are those of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the whole head with its final empty line. 32 KiB: four times what common servers
-    /// accept for a single field, so that large cookies pass. At most 65,535 count.
+    /// Bytes of the complete head, including its final empty line. 32 KiB: four times the limit of
+    /// common servers for a single field, so that large cookies fit. Values above 65,535 have no
+    /// effect.
     pub head_bytes: usize,
     /// Bytes of the request target as sent. 8 KiB: RFC 9112 §3 recommends at least 8,000.
     pub target_bytes: usize,
-    /// Number of fields. 128: browsers send about 20, and chains of proxies add some. At most
-    /// [`MAX_FIELDS`] counts.
+    /// Number of fields. 128: browsers send about 20, and chains of proxies add some. Values above
+    /// [`MAX_FIELDS`] have no effect.
     pub headers: usize,
 }
 
@@ -26,7 +27,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The part of `buf` in which a head that keeps the limits must end.
+    /// The part of `buf` that must contain the end of a head within the limits.
     pub(crate) fn window<'b>(&self, buf: &'b [u8]) -> &'b [u8] {
         buf.get(..self.head_limit()).unwrap_or(buf)
     }
@@ -40,10 +41,10 @@ impl Limits {
     }
 }
 
-/// Result of reading a head from a buffer that may not hold all of it yet.
+/// Result of parsing a head from a buffer that may not contain all of it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress<H> {
-    /// Nothing wrong so far; more bytes are needed. The whole buffer is read again next time.
+    /// No error so far; more bytes are needed. The next call parses the complete buffer again.
     Partial,
     /// The head is complete.
     Complete {
@@ -73,12 +74,12 @@ impl Version {
     }
 }
 
-/// Whether parsing `buf` again can have another result than [`Progress::Partial`], which it had
-/// when the buffer held its first `seen` bytes.
+/// Returns true if parsing `buf` again can have another result than the [`Progress::Partial`] that
+/// it had when the buffer contained only its first `seen` bytes.
 ///
-/// A peer that sends its head byte by byte would otherwise have the whole of it parsed for every
-/// byte. This looks at new bytes alone: for an empty line, and for the points at which a limit is
-/// exceeded.
+/// A peer that sends its head byte by byte would otherwise cause the complete head to be parsed for
+/// every byte. This only checks the new bytes: for an empty line, and for the positions at which a
+/// limit is exceeded.
 pub fn may_complete(buf: &[u8], seen: usize, limits: &Limits) -> bool {
     let crosses = |bound: usize| seen < bound && buf.len() >= bound;
     if seen == 0 || buf.len() >= limits.head_limit() {
@@ -91,12 +92,12 @@ pub fn may_complete(buf: &[u8], seen: usize, limits: &Limits) -> bool {
     fresh.windows(2).any(|pair| pair == b"\n\n") || fresh.windows(3).any(|three| three == b"\n\r\n")
 }
 
-/// The longest method that is read (RFC 9110 registers none above 17 bytes). A longer one is none
-/// that this edge or an upstream implements.
+/// The longest method that is parsed (RFC 9110 registers none above 17 bytes). Neither this edge
+/// nor an upstream implements a longer one.
 pub const METHOD_BYTES: usize = 32;
 
-/// With this many bytes and a whole target's more in the buffer, a target that has not ended is
-/// too long: an ignored empty line, the method, a space, and one byte of excess.
+/// With this many bytes plus those of the longest target in the buffer, a target that has not ended
+/// is too long: an ignored empty line, the method, a space, and one byte of excess.
 const LONGEST_BEFORE_TARGET: usize = 2 + METHOD_BYTES + 1 + 1;
 
 const DEFAULT_FIELDS: usize = 128;

@@ -1,4 +1,4 @@
-//! What a field means to an intermediary, decided once while the head is read.
+//! The meaning of a field for an intermediary, determined once during parsing.
 
 /// Fields that the edge treats specially; everything else is [`FieldKind::Other`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,9 +27,9 @@ pub enum FieldKind {
     Host,
     /// `Keep-Alive`
     KeepAlive,
-    /// A name that applications believe as a proxy's word about the request: `X-Original-URL`,
-    /// `X-Rewrite-URL`, `X-Forwarded-Port`, `X-Forwarded-Prefix`, `X-Client-Cert`,
-    /// `True-Client-IP`, `CF-Connecting-IP`.
+    /// A name that applications trust as information of a proxy about the request:
+    /// `X-Original-URL`, `X-Rewrite-URL`, `X-Forwarded-Port`, `X-Forwarded-Prefix`,
+    /// `X-Client-Cert`, `True-Client-IP`, `CF-Connecting-IP`.
     OfProxies,
     /// `Proxy-Authenticate`
     ProxyAuthenticate,
@@ -45,7 +45,7 @@ pub enum FieldKind {
     SecWebSocketKey,
     /// `Set-Cookie`
     SetCookie,
-    /// Any name that begins with `svc-` or `x-svc-`: ours alone to send.
+    /// Any name that starts with `svc-` or `x-svc-`: only the edge may send it.
     SvcReserved,
     /// `TE`
     Te,
@@ -68,10 +68,10 @@ pub enum FieldKind {
 impl FieldKind {
     /// Classifies a field name.
     ///
-    /// Names that only the edge may send (`svc-*`, `X-Forwarded-*`, `Forwarded`, `X-Real-IP`) are
-    /// recognised with underscores for dashes too, and so are those of [`Self::OfProxies`]: gateways
-    /// of the CGI family hand both to the application under one name, so `svc_user_id` would pass for
-    /// `svc-user-id`.
+    /// Names that only the edge may send (`svc-*`, `X-Forwarded-*`, `Forwarded`, `X-Real-IP`) and
+    /// those of [`Self::OfProxies`] are also recognised with underscores instead of dashes.
+    /// Gateways of the CGI family pass both to the application under one name, so `svc_user_id`
+    /// would be taken for `svc-user-id`.
     pub fn of(name: &[u8]) -> Self {
         let first = name.first().map_or(0, u8::to_ascii_lowercase);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
@@ -114,7 +114,8 @@ impl FieldKind {
         }
     }
 
-    /// Whether the field belongs to one connection and must not be passed on (RFC 9110 §7.6.1).
+    /// Returns true if the field belongs to one connection and must not be passed on (RFC 9110
+    /// §7.6.1).
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
             self,
@@ -130,8 +131,8 @@ impl FieldKind {
         )
     }
 
-    /// Whether only the edge may send the field to an upstream: what a visitor sent under this
-    /// name is dropped, whether or not the edge writes its own.
+    /// Returns true if only the edge may send the field to an upstream: a visitor's field with this
+    /// name is removed, even if the edge does not write its own.
     pub fn is_set_by_edge(self) -> bool {
         matches!(
             self,
@@ -166,7 +167,7 @@ mod tests {
     use super::FieldKind;
 
     #[test]
-    fn names_are_known_in_any_case() {
+    fn names_are_recognised_in_any_case() {
         for (name, kind) in [
             ("Host", FieldKind::Host),
             ("hOST", FieldKind::Host),
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_the_edge_are_known_with_underscores_too() {
+    fn names_of_the_edge_are_recognised_with_underscores() {
         for name in [
             "svc-user-id",
             "SVC_USER_ID",

@@ -1,24 +1,24 @@
 //! Strict HTTP/1.1 message heads and bodies, without IO.
 //!
-//! The engine reads requests of visitors and responses of upstreams with this crate. Both may be
-//! hostile, and both are followed by another parser that reads the same bytes: whatever two
-//! parsers could understand differently is refused here (RFC 9112 §11.2, "request smuggling").
-//! The tokenizer underneath is `httparse`; what it accepts beyond the grammar (bare line feeds,
-//! any byte in a target, repeated framing fields) is refused on top of it.
+//! The engine parses requests of visitors and responses of upstreams with this crate. Both may be
+//! hostile, and another parser reads the same bytes afterwards: input that two parsers could
+//! understand differently is refused here (RFC 9112 §11.2, "request smuggling"). The tokenizer is
+//! `httparse`; input that it accepts beyond the grammar (bare line feeds, any byte in a target,
+//! repeated framing fields) is refused by additional checks.
 //!
-//! Nothing is copied and nothing is allocated while reading: a head borrows from the caller's
-//! buffer, and [`Slots`] holds its index, made once and used for every message.
+//! Parsing copies nothing and allocates nothing: a head borrows from the caller's buffer, and
+//! [`Slots`] has its index, which is created once and used for every message.
 //!
 //! * [`parse_request`], [`parse_response`]: a head from the start of a buffer. [`may_complete`]
-//!   tells whether it is worth calling again after more bytes arrived.
-//! * [`BodyReader`]: where the payload lies in the bytes that follow the head, and where it ends.
-//! * [`write_request_line`], [`write_status_line`], [`write_field`], [`write_chunk_head`]: the
-//!   way out. It takes [`Method`], [`Target`], [`FieldName`] and [`FieldValue`] alone, which cannot
-//!   hold a line ending.
-//! * [`Target::parse`], [`Authority::parse`]: the same rules for what HTTP/2 carries in pseudo
-//!   fields.
+//!   tells if calling again after more bytes arrived is worthwhile.
+//! * [`BodyReader`]: the positions of payload and end in the bytes that follow the head.
+//! * [`write_request_line`], [`write_status_line`], [`write_field`], [`write_chunk_head`]:
+//!   serialization. They only accept [`Method`], [`Target`], [`FieldName`] and [`FieldValue`],
+//!   which cannot contain a line ending.
+//! * [`Target::parse`], [`Authority::parse`]: the same rules for the pseudo-header fields of
+//!   HTTP/2.
 //!
-//! This crate does not know sockets, tunnels, credentials or problem documents.
+//! This crate has no sockets, tunnels, credentials or problem documents.
 
 mod authority;
 mod body;

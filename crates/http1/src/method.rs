@@ -28,21 +28,21 @@ pub enum Method<'b> {
     Other(OtherMethod<'b>),
 }
 
-/// A method without a name of its own here: a token, never `CONNECT`.
+/// A method without a variant here: a token, never `CONNECT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OtherMethod<'b>(&'b str);
 
-/// Why a method is not served.
+/// Reasons why a method is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadMethod {
     /// It is not a token.
     Malformed,
-    /// `CONNECT`, or longer than any that is registered ([`METHOD_BYTES`]).
+    /// `CONNECT`, or longer than any registered method ([`METHOD_BYTES`]).
     NotImplemented,
 }
 
 impl<'b> Method<'b> {
-    /// Reads a method.
+    /// Parses a method.
     pub fn parse(token: &'b str) -> Result<Self, BadMethod> {
         Ok(match token {
             "GET" => Self::Get,
@@ -75,12 +75,12 @@ impl<'b> Method<'b> {
         }
     }
 
-    /// Whether the client asks for nothing but reading (RFC 9110 §9.2.1).
+    /// Returns true if the client only requests to read (RFC 9110 §9.2.1).
     pub fn is_safe(&self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
     }
 
-    /// Whether the request may be sent again after a failure that leaves open whether it was
+    /// Returns true if the request may be sent again after a failure, when it is unknown if it was
     /// processed (RFC 9110 §9.2.2).
     pub fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Self::Put | Self::Delete)

@@ -1,20 +1,20 @@
-//! Protocols that a connection changes to.
+//! Protocols for upgrading a connection.
 
 use std::fmt;
 
 use crate::value::is_token;
 
-/// The name of a protocol, and its version where there is one (RFC 9110 §7.8): a member of
-/// `Upgrade`, or the `:protocol` of an extended CONNECT (RFC 8441 §4).
+/// The name of a protocol, and its version if there is one (RFC 9110 §7.8): a member of `Upgrade`,
+/// or the `:protocol` of an extended CONNECT (RFC 8441 §4).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Protocol<'b>(&'b str);
 
-/// The value of `Upgrade`: one protocol, or several of which the other side chooses.
+/// The value of `Upgrade`: one protocol, or several from which the peer chooses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Protocols<'b>(&'b str);
 
 impl<'b> Protocol<'b> {
-    /// Reads `token ["/" token]`.
+    /// Parses `token ["/" token]`.
     pub fn parse(bytes: &'b [u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (name, version) = split(text);
@@ -28,14 +28,14 @@ impl<'b> Protocol<'b> {
         self.0
     }
 
-    /// Without the version. Names are compared without regard to case.
+    /// The name without the version. Names are compared ignoring case.
     pub fn name(self) -> &'b str {
         split(self.0).0
     }
 }
 
 impl<'b> Protocols<'b> {
-    /// Reads a list with at least one member; empty members do not count (RFC 9110 §5.6.1.2).
+    /// Parses a list with at least one member; empty members do not count (RFC 9110 §5.6.1.2).
     pub fn parse(bytes: &'b [u8]) -> Option<Self> {
         let all = Self(std::str::from_utf8(bytes).ok()?);
         let mut members = all.members().peekable();
@@ -45,7 +45,7 @@ impl<'b> Protocols<'b> {
             .then_some(all)
     }
 
-    /// The protocol, where it is the only one.
+    /// The protocol, if it is the only one.
     pub fn only(self) -> Option<Protocol<'b>> {
         let mut members = self.members();
         let only = members.next()?;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_protocol_is_a_token_with_a_version_perhaps() {
+    fn a_protocol_is_a_token_with_an_optional_version() {
         for text in ["websocket", "IRC/6.9", "x!"] {
             assert_eq!(Protocol::parse(text.as_bytes()).unwrap().as_str(), text);
         }

@@ -12,10 +12,10 @@ use crate::method::{BadMethod, Method};
 use crate::protocol::Protocols;
 use crate::target::Target;
 
-/// The head of a request that can be understood in one way only.
+/// The head of a request that has only one interpretation.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'b> {
-    /// The method; `CONNECT` is refused before.
+    /// The method; `CONNECT` is refused earlier.
     pub method: Method<'b>,
     /// Path and query; the absolute form is already reduced to them.
     pub target: Target<'b>,
@@ -23,20 +23,20 @@ pub struct RequestHead<'b> {
     pub authority: Authority<'b>,
     /// The client's version.
     pub version: Version,
-    /// All fields, those of this connection included.
+    /// All fields, including those of this connection.
     pub fields: Fields<'b>,
-    /// What follows the head.
+    /// Framing of the body.
     pub body: BodyLength,
-    /// Whether the client expects to use the connection again (RFC 9112 §9.3).
+    /// True if the client expects to reuse the connection (RFC 9112 §9.3).
     pub keep_alive: bool,
-    /// The value of `Upgrade` where `Connection` names it and the version is 1.1 (RFC 9110 §7.8).
-    /// The body, if there is one, comes before the other protocol begins.
+    /// The value of `Upgrade` if `Connection` names it and the version is 1.1 (RFC 9110 §7.8). If
+    /// there is a body, it precedes the start of the other protocol.
     pub upgrade: Option<Protocols<'b>>,
-    /// The client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
+    /// True if the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
     pub expect_continue: bool,
 }
 
-/// How the body of a request is framed (RFC 9112 §6.3).
+/// Framing of a request body (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
     /// Neither framing field: there is no body.
@@ -47,8 +47,8 @@ pub enum BodyLength {
     Chunked,
 }
 
-/// Why a request is not served. The connection is closed after the answer: where the next request
-/// would begin is not known.
+/// The refusal of a request. The connection is closed after the response, because the start of the
+/// next request is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{status} {code}: {reason}")]
 pub struct Refusal {
@@ -56,7 +56,7 @@ pub struct Refusal {
     pub status: u16,
     /// The stable code for the problem document.
     pub code: &'static str,
-    /// What is wrong, for people. Never has bytes of the request in it.
+    /// Description of the error. It never contains bytes of the request.
     pub reason: &'static str,
 }
 
@@ -102,7 +102,7 @@ impl Refusal {
     }
 }
 
-/// Reads the head of a request from the start of `buf`.
+/// Parses the head of a request from the start of `buf`.
 ///
 /// One empty line before the request line is ignored (RFC 9112 §2.2). A head or a target that is
 /// too large is refused as soon as that is certain, not when it is complete.
@@ -153,7 +153,7 @@ pub fn parse_request<'b>(
     })
 }
 
-/// Takes a complete head apart.
+/// Interprets a complete head.
 fn understand<'b>(
     message: &'b [u8],
     tokens: &httparse::Request<'_, 'b>,
@@ -197,7 +197,7 @@ fn understand<'b>(
     })
 }
 
-/// Refuses a method or target that is too long, as far as the request line has arrived.
+/// Refuses a method or target that is too long, even in an incomplete request line.
 fn check_lengths(
     message: &[u8],
     tokens: &httparse::Request<'_, '_>,
@@ -223,8 +223,8 @@ fn check_lengths(
     Ok(())
 }
 
-/// The tokenizer did not find a version that it knows: another version is 505, and none is 400.
-/// It gives up at the first wrong byte, when it may be too early to tell the two apart.
+/// The tokenizer did not find a supported version: another version gets 505, and a missing one 400.
+/// The tokenizer stops at the first wrong byte, when it may be too early to distinguish the two.
 fn refuse_version<H>(message: &[u8]) -> Result<Progress<H>, Refusal> {
     let line_end = message
         .iter()

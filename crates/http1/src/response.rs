@@ -10,29 +10,30 @@ use crate::head::{Limits, Progress, Version};
 use crate::protocol::Protocols;
 use crate::value::FieldValue;
 
-/// The head of a response that can be understood in one way only.
+/// The head of a response that has only one interpretation.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseHead<'b> {
     /// 100 to 999. Below 200 another head follows, except after 101.
     pub status: u16,
-    /// The reason phrase; empty where there is none or where it is not ASCII.
+    /// The reason phrase; empty if there is none or if it is not ASCII.
     pub reason: FieldValue<'b>,
     /// The server's version.
     pub version: Version,
-    /// All fields, those of this connection included.
+    /// All fields, including those of this connection.
     pub fields: Fields<'b>,
-    /// What follows the head.
+    /// Framing of the body.
     pub body: ResponseBody,
-    /// `Content-Length` as sent: for a response to `HEAD` and a 304 it is not the body's.
+    /// `Content-Length` as sent: for a response to `HEAD` and a 304 it is not the length of the
+    /// body.
     pub content_length: Option<u64>,
-    /// Whether the connection can be used again once the body has been read (RFC 9112 §9.3).
+    /// True if the connection can be reused after the body has been read (RFC 9112 §9.3).
     pub keep_alive: bool,
-    /// The value of `Upgrade` whose `Connection` names it: what a 101 changes to (RFC 9110
-    /// §15.2.2), or what a 426 asks for (§15.5.22).
+    /// The value of `Upgrade` if `Connection` names it: the protocol that a 101 changes to (RFC
+    /// 9110 §15.2.2), or that a 426 requires (§15.5.22).
     pub upgrade: Option<Protocols<'b>>,
 }
 
-/// How the body of a response is framed (RFC 9112 §6.3).
+/// Framing of a response body (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseBody {
     /// There is no body: `HEAD`, 1xx, 204 and 304.
@@ -41,20 +42,20 @@ pub enum ResponseBody {
     Length(u64),
     /// `Transfer-Encoding: chunked`.
     Chunked,
-    /// Neither: it ends with the connection, and nobody can tell whether it is whole.
+    /// Neither: it ends with the connection, so a truncated body cannot be detected.
     UntilClose,
 }
 
-/// A response that is not passed on, because its reader could understand it in another way. The
-/// visitor gets a 502 and the connection to the upstream is closed.
+/// A response that is not passed on, because its reader could interpret it differently. The visitor
+/// gets a 502 and the connection to the upstream is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("bad response: {reason}")]
 pub struct BadResponse {
-    /// What is wrong, for people. Never has bytes of the response in it.
+    /// Description of the error. It never contains bytes of the response.
     pub reason: &'static str,
 }
 
-/// Reads the head of a response from the start of `buf`. `to_head`: it answers a `HEAD` request.
+/// Parses the head of a response from the start of `buf`. `to_head`: the request was a `HEAD`.
 ///
 /// Limits: `head_bytes` and `headers`. No empty line is ignored before a response.
 pub fn parse_response<'b>(
@@ -89,7 +90,7 @@ pub fn parse_response<'b>(
     Ok(Progress::Complete { head, head_len })
 }
 
-/// Takes a complete head apart.
+/// Interprets a complete head.
 fn understand<'b>(
     message: &'b [u8],
     tokens: &httparse::Response<'_, 'b>,
@@ -112,12 +113,12 @@ fn understand<'b>(
     let framed = facts.chunked || facts.content_length.is_some_and(|length| length > 0);
     let mut keep_alive = !facts.close && (modern || facts.keep_alive);
     let body = match status {
-        // Another head follows on this connection; bytes between the two would be taken for it.
+        // Another head follows on this connection; bytes between the two would be parsed as it.
         100..200 if framed => return Err("an interim response announces a body"),
         100..200 => ResponseBody::Empty,
         204 => {
-            // Some servers send the body they announce here, some do not. Reading none and
-            // closing the connection is right in both cases.
+            // Some servers send the body that they announce here, some do not. Reading none and
+            // closing the connection is correct in both cases.
             keep_alive &= !framed;
             ResponseBody::Empty
         }

@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! Request targets.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::method::Method;
 
 /// Path and query of a request.
 ///
-/// `Debug` shows the path alone: a query may carry a credential.
+/// `Debug` prints only the path: a query may contain a credential.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Target<'b> {
     path: &'b str,
@@ -15,11 +15,11 @@ pub struct Target<'b> {
 }
 
 impl<'b> Target<'b> {
-    /// Reads an origin-form target or `*` (RFC 9112 §3.2.1, §3.2.4), such as the `:path` of an
+    /// Parses an origin-form target or `*` (RFC 9112 §3.2.1, §3.2.4), such as the `:path` of an
     /// HTTP/2 request. The error is a reason that may be shown to the client.
     ///
-    /// Every visible ASCII byte but `#` passes: browsers send several that RFC 3986 would have
-    /// encoded.
+    /// Every visible ASCII byte except `#` is allowed: browsers send several that RFC 3986 requires
+    /// to be encoded.
     pub fn parse(method: Method<'_>, raw: &'b [u8]) -> Result<Self, &'static str> {
         let raw = visible_ascii(raw)?;
         if raw == "*" {
@@ -38,9 +38,9 @@ impl<'b> Target<'b> {
         Ok(Self::split(raw))
     }
 
-    /// Reads the target of an HTTP/1.1 request, which may also be in absolute form (RFC 9112
-    /// §3.2.2). `host` is the value of the `Host` field; another authority is refused, since
-    /// parsers disagree about which of the two counts.
+    /// Parses the target of an HTTP/1.1 request, which may also be in absolute form (RFC 9112
+    /// §3.2.2). `host` is the value of the `Host` field. A target with another authority is
+    /// refused, because parsers disagree about which of the two is used.
     pub(crate) fn parse_http1(
         method: Method<'_>,
         raw: &'b [u8],
@@ -66,7 +66,7 @@ impl<'b> Target<'b> {
             return Err("the authority of the target is not the Host");
         }
         if target.is_empty() && method == Method::Options {
-            // RFC 9112 §3.2.4: without a path it asks for the server as a whole.
+            // RFC 9112 §3.2.4: without a path the request is for the server as a whole.
             return Ok(Self {
                 path: "*",
                 query: None,
@@ -81,17 +81,17 @@ impl<'b> Target<'b> {
         Ok(Self { path, ..target })
     }
 
-    /// Begins with `/`, or is `*` for a server-wide `OPTIONS`. Byte for byte as sent.
+    /// The path as sent. It starts with `/`, or is `*` for a server-wide `OPTIONS`.
     pub fn path(self) -> &'b str {
         self.path
     }
 
-    /// What follows the first `?`, which may be nothing.
+    /// The part after the first `?`, which may be empty.
     pub fn query(self) -> Option<&'b str> {
         self.query
     }
 
-    /// The target with another path; `None` where that is none.
+    /// The target with another path; `None` if the path is invalid.
     pub fn with_path(self, path: &'b str) -> Option<Self> {
         let valid = path.starts_with('/') && !path.contains('?') && is_visible(path.as_bytes());
         valid.then_some(Self { path, ..self })
@@ -106,7 +106,7 @@ impl<'b> Target<'b> {
         }
     }
 
-    /// The target with another query; `None` where that is none.
+    /// The target with another query; `None` if the query is invalid.
     pub fn with_query(self, query: &'b str) -> Option<Self> {
         let query = is_visible(query.as_bytes()).then_some(query)?;
         Some(Self {

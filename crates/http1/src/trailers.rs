@@ -7,15 +7,15 @@ use crate::facts::{BARE_LINE_FEED, locate};
 use crate::fields::{Fields, Slots};
 use crate::kind::FieldKind;
 
-/// The largest trailer section, with its final empty line. Trailers are checksums and states;
-/// 8 KiB is what servers allow a whole head.
+/// The largest trailer section, including its final empty line. Trailers are checksums and states;
+/// 8 KiB is the usual limit of servers for a complete head.
 pub const TRAILER_BYTES: usize = 8 * 1024;
 
-/// Reads a trailer section with its final empty line, as [`BodyState::Trailers`] names it.
+/// Parses a trailer section with its final empty line, as returned in [`BodyState::Trailers`].
 ///
 /// Fields that must not be sent as trailers are left out: those that frame or route the message,
-/// authenticate, control the recipient or describe the content (RFC 9110 §6.5.1), those of one
-/// connection, and those that only the edge may send.
+/// authenticate, control the recipient or describe the content (RFC 9110 §6.5.1), those that belong
+/// to one connection, and those that only the edge may send.
 ///
 /// [`BodyState::Trailers`]: crate::BodyState::Trailers
 pub fn parse_trailers<'b>(section: &'b [u8], slots: &'b mut Slots) -> Result<Fields<'b>, BadBody> {
@@ -40,8 +40,8 @@ pub fn parse_trailers<'b>(section: &'b [u8], slots: &'b mut Slots) -> Result<Fie
     Ok(slots.view(section))
 }
 
-/// Whether a field may be passed on as a trailer, see [`parse_trailers`]. The one rule for all
-/// versions of HTTP, and both directions.
+/// Returns true if a field may be passed on as a trailer, see [`parse_trailers`]. The rule is the
+/// same for all versions of HTTP and both directions.
 pub fn may_be_trailer(name: &[u8]) -> bool {
     FieldKind::of(name) == FieldKind::Other
         && !FORBIDDEN
@@ -78,5 +78,5 @@ const FORBIDDEN: [&str; 25] = [
     "www-authenticate",
 ];
 
-/// More than any protocol that uses trailers sends.
+/// More than any protocol with trailers sends.
 const TRAILER_FIELDS: usize = 32;

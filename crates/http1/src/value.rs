@@ -1,9 +1,9 @@
 //! Names and values of fields that are valid by type.
 //!
-//! A line of a head is written from these types alone ([`write_field`](crate::write_field)), in
-//! every build. They are made by the parsers of this crate, from the types of the `http` crate,
-//! which have the same grammar, from literals that the compiler checks
-//! ([`field_name!`](crate::field_name), [`field_value!`](crate::field_value)), or by looking at
+//! The lines of a head are only written from these types ([`write_field`](crate::write_field)), in
+//! every build. Values of them come from the parsers of this crate, from the types of the `http`
+//! crate, which have the same grammar, from literals that the compiler checks
+//! ([`field_name!`](crate::field_name), [`field_value!`](crate::field_value)), or from a check of
 //! every byte ([`FieldValue::parse`]).
 
 use std::fmt;
@@ -19,25 +19,24 @@ pub struct FieldName<'b>(&'b [u8]);
 
 /// The value of a field, or a reason phrase: visible ASCII, spaces, tabs, and bytes from 0x80
 /// (RFC 9110 §5.5).
-///
-/// `Debug` shows nothing of it: values may be credentials.
+/// `Debug` prints nothing of it: values may be credentials.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct FieldValue<'b>(&'b [u8]);
 
-/// A value that is put together.
+/// A value that is assembled from parts.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct FieldValueBuf(Vec<u8>);
 
 impl<'b> FieldName<'b> {
-    /// Reads a name.
+    /// Parses a name.
     pub fn parse(bytes: &'b [u8]) -> Option<Self> {
         is_token(bytes).then_some(Self(bytes))
     }
 
-    /// A name of the program's own, see [`field_name!`](crate::field_name).
+    /// A name in the program's source, see [`field_name!`](crate::field_name).
     ///
     /// # Panics
-    /// It is not a token. In a constant, that is an error of the compiler.
+    /// If it is not a token. In a constant, that is a compile error.
     pub const fn from_static(name: &'static str) -> Self
     where
         'static: 'b,
@@ -46,7 +45,7 @@ impl<'b> FieldName<'b> {
         Self(name.as_bytes())
     }
 
-    /// Bytes that the tokenizer has checked, or that lie in a head where it did.
+    /// Bytes that the tokenizer has checked, or that are in a head that it has checked.
     pub(crate) fn parsed(bytes: &'b [u8]) -> Self {
         Self(bytes)
     }
@@ -56,22 +55,22 @@ impl<'b> FieldName<'b> {
         self.0
     }
 
-    /// Whether it is this name, without regard to case.
+    /// Returns true if it is this name, ignoring case.
     pub fn is(self, name: &str) -> bool {
         self.0.eq_ignore_ascii_case(name.as_bytes())
     }
 }
 
 impl<'b> FieldValue<'b> {
-    /// Reads a value. Whitespace around it stays.
+    /// Parses a value. Whitespace around it stays.
     pub fn parse(bytes: &'b [u8]) -> Option<Self> {
         is_value(bytes).then_some(Self(bytes))
     }
 
-    /// A value of the program's own, see [`field_value!`](crate::field_value).
+    /// A value in the program's source, see [`field_value!`](crate::field_value).
     ///
     /// # Panics
-    /// It has a control character. In a constant, that is an error of the compiler.
+    /// If it has a control character. In a constant, that is a compile error.
     pub const fn from_static(value: &'static str) -> Self
     where
         'static: 'b,
@@ -80,12 +79,12 @@ impl<'b> FieldValue<'b> {
         Self(value.as_bytes())
     }
 
-    /// Bytes that the tokenizer has checked, or that lie in a head where it did.
+    /// Bytes that the tokenizer has checked, or that are in a head that it has checked.
     pub(crate) fn parsed(bytes: &'b [u8]) -> Self {
         Self(bytes)
     }
 
-    /// A part of this value, which is one too. `None` for bytes that lie elsewhere.
+    /// A part of this value, which is a valid value as well. `None` for bytes outside it.
     pub fn part(self, part: &[u8]) -> Option<Self> {
         let start = part.as_ptr().addr().checked_sub(self.0.as_ptr().addr())?;
         let end = start.checked_add(part.len())?;
@@ -99,23 +98,23 @@ impl<'b> FieldValue<'b> {
 }
 
 impl FieldValueBuf {
-    /// Begins with nothing.
+    /// An empty value.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Reads a value.
+    /// Parses a value.
     pub fn parse(bytes: Vec<u8>) -> Option<Self> {
         is_value(&bytes).then_some(Self(bytes))
     }
 
-    /// Adds a value behind what there is.
+    /// Appends a value.
     pub fn push(&mut self, value: FieldValue<'_>) -> &mut Self {
         self.0.extend_from_slice(value.0);
         self
     }
 
-    /// Adds an address, an IPv6 one without brackets.
+    /// Appends an address, an IPv6 one without brackets.
     pub fn push_ip(&mut self, address: IpAddr) -> &mut Self {
         use std::io::Write as _;
         // Writing to memory cannot fail.
@@ -123,7 +122,7 @@ impl FieldValueBuf {
         self
     }
 
-    /// Adds a number in decimal digits.
+    /// Appends a number in decimal digits.
     pub fn push_number(&mut self, number: u64) -> &mut Self {
         use std::io::Write as _;
         // Writing to memory cannot fail.
@@ -131,7 +130,7 @@ impl FieldValueBuf {
         self
     }
 
-    /// Forgets what there is and keeps the memory.
+    /// Clears the value and keeps the allocation.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -141,7 +140,7 @@ impl FieldValueBuf {
         FieldValue(&self.0)
     }
 
-    /// Whether there is nothing yet.
+    /// Returns true if it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -287,9 +286,9 @@ const fn is_value(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// The types of the `http` crate are taken as they are, so they must not know more bytes.
+    /// Values of the `http` crate are not checked again, so it must not accept more bytes.
     #[test]
-    fn every_byte_is_judged_as_by_the_http_crate() {
+    fn every_byte_is_classified_like_the_http_crate() {
         for byte in 0..=u8::MAX {
             let bytes = [b'a', byte, b'b'];
             let value = http::HeaderValue::from_bytes(&bytes);
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_value_is_one_and_other_bytes_are_not() {
+    fn a_part_of_a_value_is_a_value_and_other_bytes_are_not() {
         let whole = FieldValue::parse(b"a=1; b=2").unwrap();
         let part = whole.part(&whole[5..]).unwrap();
         assert_eq!(part.as_bytes(), b"b=2");
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_put_together() {
+    fn values_are_concatenated() {
         let mut value = FieldValueBuf::new();
         let v6 = "2001:db8::1".parse().unwrap();
         value.push(field_value!("for=")).push_ip(v6);

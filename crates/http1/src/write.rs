@@ -1,8 +1,8 @@
-//! The way out: first lines, fields and chunk heads, written into the caller's buffer.
+//! Serialization of first lines, fields and chunk heads into the caller's buffer.
 //!
-//! A head is a first line, fields and [`HEAD_END`]. Whatever is written has a type that cannot hold
-//! a line ending, in every build: a value that came over the network is one of these types, or it
-//! cannot be written.
+//! A head consists of a first line, fields and [`HEAD_END`]. Every written value has a type that
+//! cannot contain a line ending, in every build: a value from the network has one of these types,
+//! or it cannot be written.
 
 use crate::method::Method;
 use crate::target::Target;
@@ -36,7 +36,7 @@ pub fn write_status_line(out: &mut Vec<u8>, status: u16, reason: FieldValue<'_>)
     for unit in [100, 10, 1] {
         out.push(decimal_digit(status / unit % 10));
     }
-    // The space stays where there is no reason (RFC 9112 §4).
+    // The space stays if there is no reason (RFC 9112 §4).
     out.push(b' ');
     out.extend_from_slice(&reason);
     out.extend_from_slice(b"\r\n");

@@ -1,4 +1,4 @@
-//! Where the platform is, and how this process shows who it is.
+//! Address of the platform, and authentication of this process.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -18,18 +18,18 @@ pub struct Endpoint {
     client: Client,
 }
 
-/// Why an address, or what goes with it, cannot be used.
+/// Reason why an address, or its secret or certificates, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadEndpoint {
-    /// The address is none that a secret may go to.
+    /// The secret must not be sent to this address.
     #[error("{0}")]
     Address(&'static str),
-    /// The file of authorities.
+    /// The file of certificate authorities is unusable.
     #[error("{}: {problem}", .path.display())]
     Authorities {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         problem: String,
     },
     /// The TLS library refuses its configuration.
@@ -38,7 +38,7 @@ pub enum BadEndpoint {
 }
 
 impl Endpoint {
-    /// Checks an address: https, or http on loopback, and nothing behind the host and port.
+    /// Checks an address: https, or http on loopback, and nothing after the host and port.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -46,9 +46,9 @@ impl Endpoint {
         base(address).map(drop)
     }
 
-    /// Takes the address, the file that holds the enrolment secret, which is read whenever a
-    /// connection is made, and the authorities that the platform's certificate is checked against
-    /// (PEM; without them the system's).
+    /// Creates an endpoint from the address, the file of the enrolment secret, which is read for
+    /// each connection, and the authorities for the platform's certificate (PEM; without them the
+    /// system's).
     ///
     /// # Errors
     /// [`BadEndpoint`]
@@ -60,9 +60,9 @@ impl Endpoint {
         let base = base(address).map_err(BadEndpoint::Address)?;
         let mut builder = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
-            // Whoever answers with another place is not asked there with our secret.
+            // The secret must not be sent to the target of a redirect.
             .redirect(redirect::Policy::none())
-            // What a process takes from its environment is in its configuration.
+            // All settings come from the configuration, none from the environment.
             .no_proxy();
         if let Some(path) = ca_file {
             builder = builder.tls_certs_only(authorities(path)?);
@@ -74,12 +74,12 @@ impl Endpoint {
         })
     }
 
-    /// The address, as it tells platforms apart.
+    /// The address, which identifies the platform.
     pub fn address(&self) -> &str {
         self.base.as_str()
     }
 
-    /// Whether the file holds a secret now.
+    /// Checks that the file contains a secret now.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -87,10 +87,10 @@ impl Endpoint {
         self.request(Method::GET, CHANGES).map(drop)
     }
 
-    /// A request to this path, with the secret as it is in the file now.
+    /// A request to this path, with the current secret of the file.
     ///
     /// # Errors
-    /// A sentence for the operator: the file holds no secret.
+    /// A sentence for the operator: the file contains no secret.
     pub(crate) fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, String> {
         let refused = |problem: String| format!("{}: {problem}", self.token_file.display());
         let read = read_bounded(&self.token_file, MAX_TOKEN_BYTES);
@@ -163,9 +163,9 @@ fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 pub(crate) const LINK_VERSION: &str = "svc-link-version";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A secret is some 50 bytes.
+/// A secret has about 50 bytes.
 const MAX_TOKEN_BYTES: u64 = 4096;
-/// All authorities of a system are some 200 KiB.
+/// All authorities of a system have about 200 KiB.
 const MAX_CA_BYTES: u64 = 1024 * 1024;
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_goes_over_tls_or_stays_on_this_machine() {
+    fn a_secret_is_sent_only_over_tls_or_loopback() {
         for good in [
             "https://platform.example",
             "https://platform.example:8443/",
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_is_what_the_file_holds_now_and_is_not_printed() {
+    fn the_secret_is_read_from_the_file_and_not_printed() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
         let endpoint = Endpoint::new("http://127.0.0.1:1", file.clone(), None).unwrap();

@@ -1,23 +1,23 @@
-//! A directory that is this process's alone, and files that are whole or not there.
+//! A directory for exclusive use by one process, with atomically written files.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// A directory (0700) with files (0600) that one process at a time uses.
+/// A directory (0700) with files (0600), used by one process at a time.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Locked for as long as this lives.
+    /// Locked until this value is dropped.
     _lock: File,
 }
 
 impl Folder {
-    /// Makes the directory where it is missing, and takes it.
+    /// Creates the directory if it is missing, and locks it.
     ///
     /// # Errors
-    /// It cannot be made or written, or another process has it ([`io::ErrorKind::WouldBlock`]).
+    /// It cannot be created or written, or another process uses it ([`io::ErrorKind::WouldBlock`]).
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         fs::set_permissions(path, Permissions::from_mode(0o700))?;
@@ -35,7 +35,7 @@ impl Folder {
         })
     }
 
-    /// The whole file; `None` where there is none.
+    /// The whole file; `None` if it does not exist.
     ///
     /// # Errors
     /// It cannot be read, or is longer than `limit` bytes.
@@ -52,8 +52,8 @@ impl Folder {
         Ok(Some(bytes))
     }
 
-    /// Puts a file there, durable when this returns. Whatever happens on the way, the old one or
-    /// the new one is there, and whole.
+    /// Writes a file, which is durable when this returns. After a crash either the old or the new
+    /// version exists, complete.
     ///
     /// # Errors
     /// Those of the file system.
@@ -66,17 +66,17 @@ impl Folder {
             fs::rename(&fresh, self.path.join(name))
         });
         if renamed.is_err() {
-            // What is left of it takes room that the next one may need.
+            // The partial file uses space that the next attempt may need.
             fs::remove_file(&fresh).ok();
         }
         renamed?;
         File::open(&self.path)?.sync_all()
     }
 
-    /// Removes a file. After a crash it may be there again.
+    /// Removes a file. After a crash it may exist again.
     ///
     /// # Errors
-    /// Those of the file system; a file that is not there is none.
+    /// Those of the file system; a missing file is not an error.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         match fs::remove_file(self.path.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -84,16 +84,16 @@ impl Folder {
         }
     }
 
-    /// Removes a file for good: when this returns it is gone, also after a crash.
+    /// Removes a file durably: it stays removed after a crash.
     ///
     /// # Errors
-    /// Those of the file system; a file that is not there is none.
+    /// Those of the file system; a missing file is not an error.
     pub(crate) fn remove_durably(&self, name: &str) -> io::Result<()> {
         self.remove(name)?;
         File::open(&self.path)?.sync_all()
     }
 
-    /// Names of the files that are whole, with their sizes. What was not finished is removed.
+    /// Names and sizes of the complete files. Incomplete ones are removed.
     ///
     /// # Errors
     /// Those of the file system.
@@ -115,7 +115,7 @@ impl Folder {
 }
 
 const LOCK: &str = "lock";
-/// Ends the name of a file that is being written.
+/// Suffix of a file that is being written.
 const FRESH: &str = ".new";
 
 fn private() -> OpenOptions {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_reads_it_and_no_other_process_uses_it() {
+    fn a_folder_is_private_and_used_by_one_process() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("a/b");
         let folder = Folder::open(&path).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_whole_and_leftovers_are_no_files() {
+    fn a_file_is_replaced_atomically_and_leftovers_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::open(parent.path()).unwrap();
         assert_eq!(folder.read("file", 10).unwrap(), None);

@@ -1,4 +1,4 @@
-//! Following the platform: one connection after the other, for as long as the process runs.
+//! The reading half of the link: it reconnects to the platform for the lifetime of the process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::state::State;
 use crate::status::Status;
 use crate::storage::Storage;
 
-/// What is done with what the platform says. Called from one task, in order; it must not block.
+/// Receiver of the platform's updates. Called from one task, in order; it must not block.
 pub trait Handler: Send + Sync + 'static {
-    /// Puts everything in force. What is not in it is no more.
+    /// Applies a full snapshot. Items missing from it no longer exist.
     ///
     /// # Errors
-    /// A sentence for the operator: this is not what the process was configured for. What was in
-    /// force stays, and the platform is asked again later.
+    /// A sentence for the operator: the snapshot contradicts the configuration of the process. The
+    /// previous state stays effective, and the platform is asked again later.
     fn snapshot(&self, platform: Platform, items: Vec<Item>) -> Result<(), String>;
 
-    /// Puts changes in force, in their order.
+    /// Applies changes, in their order.
     fn change(&self, items: Vec<Item>);
 }
 
@@ -40,7 +40,7 @@ pub struct Link {
     known: Arc<Storage>,
 }
 
-/// Why a connection ended, or was not made.
+/// Reason why a connection ended, or could not be opened.
 #[derive(Debug, thiserror::Error)]
 enum Disconnect {
     #[error("{0}")]
@@ -59,13 +59,13 @@ enum Disconnect {
     Ended,
     #[error(transparent)]
     Garbled(#[from] StreamError),
-    /// What the [`Handler`] said.
+    /// The error of the [`Handler`].
     #[error("{0}")]
     Unfit(String),
 }
 
 impl Link {
-    /// Takes `folder` for what is known. Reads nothing of it yet.
+    /// Opens `folder` for the replicated state, without reading it.
     ///
     /// # Errors
     /// The folder cannot be used, or another process uses it.
@@ -84,13 +84,13 @@ impl Link {
         })
     }
 
-    /// How the link does.
+    /// Status of the link.
     pub fn status(&self) -> Arc<Status> {
         Arc::clone(&self.status)
     }
 
-    /// Puts in force what an earlier process knew, where its file is whole and of this platform:
-    /// then there is something to serve with before the platform answers. Reads a file.
+    /// Applies the state of an earlier process, if its file is intact and belongs to this platform.
+    /// The process can then serve before the platform responds. Reads a file.
     pub fn restore(&self, handler: &impl Handler) {
         let Some(read) = self.known.load().transpose() else {
             return;
@@ -111,7 +111,7 @@ impl Link {
         }
     }
 
-    /// Follows the platform until `stop`; then what is known is written once more.
+    /// Follows the platform until `stop`, and then saves the state once more.
     pub async fn run<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
         let saving = Arc::clone(&self.known).keep_saved(&self.pace, &stop);
         tokio::join!(self.follow(&*handler, &stop), saving);
@@ -119,7 +119,8 @@ impl Link {
 
     async fn follow<H: Handler>(&self, handler: &H, stop: &CancellationToken) {
         let mut retry = self.pace.retry.clone();
-        // The first failure of several is a warning; a platform that is away fills no log.
+        // Only the first of several failures is logged as a warning, so that a long outage does not
+        // fill the log.
         let mut told = false;
         loop {
             let begun = Instant::now();
@@ -145,7 +146,7 @@ impl Link {
                 }
                 _ => {}
             }
-            // What cannot be read on is not asked for again.
+            // Invalid data is not requested again from the same cursor.
             if matches!(lost, Disconnect::Garbled(_)) {
                 self.known.forget_cursor();
             }
@@ -156,7 +157,7 @@ impl Link {
         }
     }
 
-    /// Makes a connection and reads it to its end.
+    /// Opens a connection and reads it until its end.
     async fn connection<H: Handler>(&self, handler: &H) -> Disconnect {
         match self.read(handler).await {
             Ok(never) => match never {},
@@ -181,8 +182,8 @@ impl Link {
             while let Some(step) = reader.next()? {
                 self.status.hear();
                 self.take(step, handler)?;
-                // What was asked for after a cursor is whole with the first thing that is said;
-                // what is told from the beginning, with the end of the snapshot.
+                // A stream that continues after a cursor is complete with its first message; one
+                // from the start, with the end of the snapshot.
                 if reader.is_grounded() && !self.status.is_connected() {
                     info!("connected to the platform");
                     self.status.set_connected(true);

@@ -1,13 +1,12 @@
 //! The engine link, as seen from an engine (or a relay).
 //!
-//! [`Link`] follows the platform: it reads the stream of [`api::link`], hands it to a [`Handler`],
-//! comes back whenever the connection is lost, and keeps what is known on disk, so that a process
-//! that starts while the platform is away serves at once.
+//! [`Link`] follows the platform: it reads the stream of [`api::link`], passes it to a [`Handler`]
+//! and reconnects after each loss of the connection. It also stores the state on disk, so that a
+//! process that starts while the platform is unreachable can serve immediately.
 //!
-//! [`reports`] takes what there is to report ([`Records`]) and sends it ([`Reporter`]), each record
-//! once.
+//! [`reports`] queues records ([`Records`]) and sends them ([`Reporter`]), each exactly once.
 //!
-//! This crate does not know what any of it means: that is its user's matter.
+//! This crate does not interpret the items and records; its users do.
 
 mod endpoint;
 mod folder;

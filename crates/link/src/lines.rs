@@ -1,23 +1,23 @@
-//! Lines of a byte stream that comes in pieces.
+//! Lines of a byte stream that arrives in pieces.
 
 use bytes::{Bytes, BytesMut};
 
-/// Cuts a stream into lines that end with LF. Where the pieces begin and end does not matter.
+/// Splits a stream into lines that end with LF, independent of its segmentation.
 #[derive(Debug)]
 pub struct Lines {
     waiting: BytesMut,
-    /// How much of `waiting` is known to hold no LF.
+    /// Number of bytes of `waiting` that contain no LF.
     searched: usize,
     limit: usize,
 }
 
-/// A line is longer than it may be. The stream is of no use after it.
+/// A line is too long. The stream cannot be used after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a line is longer than {0} bytes")]
 pub struct TooLong(pub usize);
 
 impl Lines {
-    /// Takes lines of at most `limit` bytes, the LF not counted.
+    /// Creates a splitter for lines of at most `limit` bytes, without the LF.
     pub fn new(limit: usize) -> Self {
         Self {
             waiting: BytesMut::new(),
@@ -26,13 +26,13 @@ impl Lines {
         }
     }
 
-    /// Takes the next piece. Call [`Lines::next`] until it gives nothing before the next one:
-    /// then no more than one line and one piece are held.
+    /// Adds the next piece. Call [`Lines::next`] until it returns `None` before the next call: then
+    /// at most one line and one piece are buffered.
     pub fn push(&mut self, piece: &[u8]) {
         self.waiting.extend_from_slice(piece);
     }
 
-    /// The next line, without its LF; `None` until it is whole.
+    /// The next line, without its LF; `None` until it is complete.
     ///
     /// # Errors
     /// [`TooLong`], as soon as it is certain.
@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// All lines of these pieces, and whether one was too long.
+    /// All lines of these pieces, and true if one was too long.
     fn lines<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, limit: usize) -> (Vec<Bytes>, bool) {
         let mut lines = Lines::new(limit);
         let mut out = Vec::new();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_whole_with_its_end() {
+    fn a_line_is_complete_with_its_line_feed() {
         assert_eq!(lines([&b"a\n\nbc"[..]], 9).0, ["a", ""]);
         assert_eq!(lines([&b"a\n\nbc"[..], b"d\n"], 9).0, ["a", "", "bcd"]);
     }

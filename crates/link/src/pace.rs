@@ -1,28 +1,28 @@
-//! How long things take.
+//! Time limits and intervals of a link.
 
 use std::time::Duration;
 
 use api::link::ALIVE_SECONDS;
 use types::backoff::Backoff;
 
-/// The waits of a link. Tests shorten them.
+/// Time limits and intervals. Tests shorten them.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    /// From the request to the first line of the answer.
+    /// From the request to the first line of the response.
     pub first_contact: Duration,
-    /// A link that says nothing for so long is broken.
+    /// A link without a message for this time counts as broken.
     pub silence: Duration,
-    /// Between attempts.
+    /// Delay between attempts.
     pub retry: Backoff,
-    /// After the platform refused the secret: nothing changes until somebody changes it.
+    /// Delay after the platform refused the secret, which has to be fixed by an operator.
     pub refused: Duration,
-    /// A link that stood for so long begins with short waits again when it is lost.
+    /// After a link was connected for this time, its loss starts with short delays again.
     pub proven: Duration,
-    /// Between two writings of the state, at least.
+    /// Minimum time between two saves of the state.
     pub save: Duration,
-    /// How long a record waits for others to share its batch.
+    /// Time that a record waits for others to share its batch.
     pub batch: Duration,
-    /// From a batch to its receipt.
+    /// Time limit from a batch to its receipt.
     pub receipt: Duration,
 }
 
@@ -34,7 +34,7 @@ impl Default for Pace {
             retry: Backoff::default(),
             refused: Duration::from_secs(30),
             proven: Duration::from_secs(10),
-            // What a restart without the platform may lack.
+            // A restart without the platform may lack the changes of this time.
             save: Duration::from_secs(2),
             batch: Duration::from_secs(1),
             receipt: Duration::from_secs(30),
@@ -42,8 +42,8 @@ impl Default for Pace {
     }
 }
 
-/// 64 even bits. A system without randomness could not have opened a TLS connection either; the
-/// middle of the range is then as good as any.
+/// 64 uniform bits. A system without randomness could not have opened a TLS connection either, so
+/// the fallback is the middle of the range.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     match aws_lc_rs::rand::fill(&mut bytes) {
@@ -52,7 +52,8 @@ pub(crate) fn random() -> u64 {
     }
 }
 
-/// Evenly between a half and one and a half: engines that were refused together come back apart.
+/// Uniform between a half and one and a half, so that engines that were refused at the same time
+/// reconnect at different times.
 pub(crate) fn spread() -> f64 {
     let whole = Duration::from_secs(1);
     let drawn = Backoff::new(whole, whole).next_wait(random());

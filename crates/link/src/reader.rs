@@ -1,57 +1,57 @@
-//! What the lines of the stream mean together.
+//! Interpretation of the lines of the stream.
 
 use api::link::{Cursor, Down, Item, MAX_LINE_BYTES, Platform};
 use bytes::Bytes;
 
 use crate::lines::{Lines, TooLong};
 
-/// Reads one connection's stream. Pure: bytes in, [`LinkEvent`]s out.
+/// Reads one connection's stream. It does no I/O: bytes in, [`LinkEvent`]s out.
 #[derive(Debug)]
 pub struct Reader {
     lines: Lines,
-    /// Something is known that changes can come on top of.
+    /// True if there is a state that changes can be applied to.
     grounded: bool,
     snapshot: Option<(Platform, Vec<Item>)>,
-    /// Bytes of the lines of the snapshot that is under way.
+    /// Bytes of the lines of the current snapshot.
     gathered: usize,
 }
 
-/// What a line completed.
+/// The event that a line completed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkEvent {
-    /// Everything that there is. What is not in it is no more.
+    /// The complete state. Items missing from it no longer exist.
     Snapshot {
-        /// What holds for the whole cluster.
+        /// Settings of the whole cluster.
         platform: Platform,
         /// All items.
         items: Vec<Item>,
-        /// How far it goes.
+        /// Cursor after the snapshot.
         cursor: Cursor,
     },
-    /// What changed in one step.
+    /// One atomic change.
     Change {
-        /// What is so now, in the order of the changes.
+        /// The new items, in the order of the changes.
         items: Vec<Item>,
-        /// How far it goes.
+        /// Cursor after the change.
         cursor: Cursor,
     },
-    /// Nothing that anybody has to know.
+    /// A line without an event.
     Nothing,
 }
 
-/// Why a stream is not read on. The text never holds what the stream held.
+/// Reason why a stream cannot be read further. The text never contains data of the stream.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// See [`TooLong`].
     #[error(transparent)]
     TooLong(#[from] TooLong),
-    /// A line is not a message. At this line and column of it.
+    /// A line is not a message. The error is at this line and column of it.
     #[error("a line is not a message of the link (column {0})")]
     Malformed(usize),
-    /// A message where it has no place.
+    /// A message in an invalid position.
     #[error("a message where it has no place: {0}")]
     Misplaced(&'static str),
-    /// A snapshot that does not end.
+    /// A snapshot that is too large.
     #[error("a snapshot is larger than {MAX_SNAPSHOT_BYTES} bytes")]
     Endless,
 }
@@ -60,8 +60,8 @@ pub enum StreamError {
 pub const MAX_SNAPSHOT_BYTES: usize = 1024 * 1024 * 1024;
 
 impl Reader {
-    /// For a new connection. `grounded`: it was asked for what comes after a cursor, so changes
-    /// may come without a snapshot before them.
+    /// Creates a reader for a new connection. `grounded`: the request contained a cursor, so
+    /// changes may arrive without a snapshot before them.
     pub fn new(grounded: bool) -> Self {
         Self {
             lines: Lines::new(MAX_LINE_BYTES),
@@ -71,20 +71,20 @@ impl Reader {
         }
     }
 
-    /// Whether everything has come that was known when the connection was made.
+    /// True if the stream has caught up with the state at the time of the request.
     pub fn is_grounded(&self) -> bool {
         self.grounded && self.snapshot.is_none()
     }
 
-    /// Takes the next piece of the stream. Call [`Reader::next`] until it gives nothing.
+    /// Adds the next piece of the stream. Call [`Reader::next`] until it returns `None`.
     pub fn push(&mut self, piece: &[u8]) {
         self.lines.push(piece);
     }
 
-    /// What the next whole line completes; `None` where there is none.
+    /// The event of the next complete line; `None` if there is none.
     ///
     /// # Errors
-    /// [`StreamError`]: the connection is of no use any more.
+    /// [`StreamError`]: the connection cannot be used any more.
     #[expect(
         clippy::should_implement_trait,
         reason = "`None` means later, not the end"
@@ -101,7 +101,7 @@ impl Reader {
             serde_json::from_slice(line).map_err(|error| StreamError::Malformed(error.column()))?;
         match message {
             Down::SnapshotBegin { platform } => {
-                // One that was broken off on the platform's side begins anew.
+                // The platform may abort a snapshot and start again.
                 self.snapshot = Some((platform, Vec::new()));
                 self.gathered = 0;
                 Ok(LinkEvent::Nothing)
@@ -160,7 +160,7 @@ mod tests {
     const CHANGE: &str = r#"{"type":"change","cursor":"4.a","items":[]}"#;
 
     #[test]
-    fn a_snapshot_is_handed_over_whole_and_changes_follow() {
+    fn a_snapshot_is_delivered_complete_before_changes() {
         let mut reader = Reader::new(false);
         let early = read(&mut reader, &format!("{BEGIN}\n{GONE}\n{GONE}\n")).unwrap();
         assert!(early.iter().all(|step| *step == LinkEvent::Nothing));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_begins_anew_forgets_what_came_before() {
+    fn a_restarted_snapshot_discards_earlier_items() {
         let mut reader = Reader::new(false);
         let steps = read(&mut reader, &format!("{BEGIN}\n{GONE}\n{BEGIN}\n{END}\n"));
         let Some(LinkEvent::Snapshot { items, .. }) = steps.unwrap().pop() else {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_place_ends_the_connection() {
+    fn misplaced_messages_end_the_connection() {
         for (grounded, text) in [
             (true, format!("{GONE}\n")),
             (true, format!("{END}\n")),
@@ -201,22 +201,22 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_says_is_passed_over() {
+    fn messages_of_later_versions_are_ignored() {
         let later = "{\"type\":\"song\",\"verse\":1}\n{\"type\":\"alive\",\"mood\":\"good\"}\n";
         let steps = read(&mut Reader::new(true), later).unwrap();
         assert_eq!(steps, [LinkEvent::Nothing, LinkEvent::Nothing]);
     }
 
-    /// Bytes that were gathered before are set, as a gibibyte takes a while to be read.
+    /// Sets the byte count directly, because reading a gibibyte takes a while.
     #[test]
-    fn a_snapshot_has_a_size() {
+    fn a_snapshot_is_limited_in_size() {
         let mut reader = Reader::new(false);
         read(&mut reader, &format!("{BEGIN}\n")).unwrap();
         reader.gathered = (1 << 30) - GONE.len();
         read(&mut reader, &format!("{GONE}\n")).unwrap();
         let beyond = read(&mut reader, &format!("{GONE}\n"));
         assert!(matches!(beyond, Err(StreamError::Endless)), "{beyond:?}");
-        // One that begins anew has all of it.
+        // A new snapshot starts with the full limit.
         let mut reader = Reader::new(false);
         reader.gathered = 1 << 30;
         read(&mut reader, &format!("{BEGIN}\n{GONE}\n{END}\n")).unwrap();

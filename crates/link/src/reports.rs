@@ -1,9 +1,10 @@
 //! Reports: records in memory, batches on disk, each of which the platform counts once.
 //!
-//! A record that was taken reaches the platform exactly once, whatever happens to the connection
-//! and, once its batch is written, to this process: a batch is written before it is sent, goes out
-//! again until there is a receipt, and the platform knows it by its reporter and number. What has
-//! no room is dropped and counted, in memory as on disk: nobody waits for a report.
+//! An accepted record reaches the platform exactly once, even if the connection fails or, once its
+//! batch is written, the process crashes. A batch is written before it is sent, and is sent again
+//! until a receipt arrives. The platform recognises it by its reporter and number. Records above
+//! the capacity in memory or on disk are dropped and counted, so that no caller has to wait for a
+//! report.
 
 use std::io;
 use std::path::Path;
@@ -23,11 +24,12 @@ use crate::endpoint::{Endpoint, LINK_VERSION};
 use crate::pace::{Pace, random, spread};
 use crate::spool::{Batch, Kind, Spool, SpoolLimits};
 
-/// Where records are put. Cheap to clone; never waits.
+/// Queue for new records. Cheap to clone; never waits.
 #[derive(Clone, Debug)]
 pub struct Records {
     visits: mpsc::Sender<Record>,
-    /// Apart from visits, of which there are as many as strangers make.
+    /// Records other than visits. They have their own queue, because anybody can cause any number
+    /// of visits.
     rest: mpsc::Sender<Record>,
     counts: Arc<Counts>,
 }
@@ -47,42 +49,42 @@ pub struct Reporter {
 #[derive(Debug)]
 struct ReporterState {
     spool: Spool,
-    /// There is a batch to send.
+    /// Notified of a new batch.
     put: Notify,
     counts: Arc<Counts>,
 }
 
-/// Records, by what became of them.
+/// Records, by state.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Those that wait on disk.
+    /// Records that wait on disk.
     spooled: AtomicU64,
     dropped: AtomicU64,
     sent: AtomicU64,
 }
 
-/// How reporting does, for metrics: records.
+/// Counters of records, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportCounts {
-    /// Those that wait, in memory and on disk.
+    /// Records that wait, in memory and on disk.
     pub waiting: u64,
-    /// Those that the platform has.
+    /// Records that the platform has received.
     pub sent: u64,
-    /// Those that had no room, or that the platform could not read.
+    /// Records that exceeded the capacity, or that the platform could not read.
     pub dropped: u64,
 }
 
-/// Why a batch has no receipt.
+/// Reason why a batch has no receipt.
 #[derive(Debug, thiserror::Error)]
 enum SendError {
     #[error("{0}")]
     Token(String),
     #[error("the platform refuses the enrolment secret ({0})")]
     Refused(StatusCode),
-    /// Sent again it would be answered the same.
+    /// Sending it again would have the same result.
     #[error("the platform does not take the report ({0})")]
     Rejected(StatusCode),
-    /// One of the two is older: after its upgrade the report is taken.
+    /// One of the two has an older version; after an upgrade the report will be accepted.
     #[error("the platform speaks another version of the link than this program ({VERSION})")]
     Version,
     #[error("the platform answered {0}")]
@@ -137,17 +139,17 @@ pub fn reports(
     Ok((records, reporter))
 }
 
-/// Records of each kind that wait for their batch: some seconds of a busy engine while the disk is slow.
+/// Queued records of each kind: some seconds of a busy engine while the disk is slow.
 const QUEUE: usize = 8192;
-/// Bytes of one record: a visit with everything that is said of it takes two kilobytes.
+/// Maximum size of one record: a visit with all details has about two kilobytes.
 const MAX_RECORD_BYTES: usize = 64 * 1024;
-/// Bytes of a receipt.
+/// Maximum size of a receipt.
 const MAX_RECEIPT_BYTES: usize = 4096;
-/// Between two attempts to write a batch.
+/// Delay between two attempts to write a batch.
 const DISK_RETRY: Duration = Duration::from_secs(1);
 
 impl Records {
-    /// Takes a record, or drops and counts it where there is no room.
+    /// Queues a record, or drops and counts it if the queue is full.
     pub fn push(&self, record: Record) {
         let queue = match record {
             Record::Stream(_) => &self.visits,
@@ -158,7 +160,7 @@ impl Records {
         }
     }
 
-    /// How reporting does.
+    /// Counters of records.
     pub fn counts(&self) -> ReportCounts {
         let queues = [&self.visits, &self.rest];
         let queued: usize = queues
@@ -184,7 +186,7 @@ impl ReporterState {
         self.counts.drop_records(count);
     }
 
-    /// Brings the count up to date after something was put or removed.
+    /// Updates the counter after a batch was added or removed.
     fn count_spooled(&self) {
         let records = self.spool.records();
         self.counts.spooled.store(records, Ordering::Relaxed);
@@ -192,8 +194,8 @@ impl ReporterState {
 }
 
 impl Reporter {
-    /// Reports until `stop`. Then what was taken is written and, as far as the platform takes it
-    /// without a pause, sent; the rest is for the next process.
+    /// Reports until `stop`. Then queued records are written and, as long as the platform accepts
+    /// them without a pause, sent. The next process sends the rest.
     pub async fn run(self, stop: CancellationToken) {
         let Self {
             endpoint,
@@ -238,7 +240,7 @@ impl Reporter {
     }
 }
 
-/// Makes batches of one kind.
+/// Collects batches of one kind.
 struct Collector {
     shared: Arc<ReporterState>,
     kind: Kind,
@@ -246,17 +248,17 @@ struct Collector {
     drafts: mpsc::Sender<(Kind, Draft)>,
 }
 
-/// Numbers batches and writes them, one after the other, so that they are on disk in the order of
-/// their numbers: the platform takes one that comes behind a later one for known.
+/// Numbers batches and writes them one after the other, so that they are on disk in the order of
+/// their numbers. The platform would treat a batch that follows a later one as a duplicate.
 struct Writer {
     shared: Arc<ReporterState>,
     generation: u64,
     id: String,
-    /// Number of the batch that was made last.
+    /// Number of the last batch.
     sequence: u64,
 }
 
-/// A report in the making: its records as they will be sent.
+/// A report in preparation, with its records in their serialised form.
 #[derive(Default)]
 struct Draft {
     text: Vec<u8>,
@@ -264,7 +266,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// Adds a record. `false`: it is none that can be sent.
+    /// Adds a record. `false`: the record cannot be sent.
     fn add(&mut self, record: &Record) -> bool {
         let Ok(text) = serde_json::to_vec(record) else {
             return false;
@@ -281,7 +283,7 @@ impl Draft {
     }
 
     fn is_full(&self) -> bool {
-        // One more record and what is around them always fit.
+        // One more record and the surrounding text always fit.
         self.records >= MAX_RECORDS || self.text.len() > MAX_REPORT_BYTES - 2 * MAX_RECORD_BYTES
     }
 
@@ -318,7 +320,7 @@ impl Collector {
                 self.add(&mut draft, &record);
             }
             if draft.records > 0 {
-                // The writer lives until nobody has anything for it.
+                // The writer runs until all collectors have ended.
                 self.drafts.send((self.kind, draft)).await.ok();
             }
         }
@@ -331,8 +333,8 @@ impl Collector {
     }
 }
 
-/// Whether a record does not wait for others to share its batch: what has ended here ends at all
-/// engines.
+/// True if a record does not wait for others to share its batch, because the end of a session has
+/// to reach all engines.
 fn is_urgent(record: &Record) -> bool {
     matches!(record, Record::SessionEnded(_))
 }
@@ -344,8 +346,8 @@ impl Writer {
         }
     }
 
-    /// Writes a batch, however often it takes: while the disk takes nothing, the queues in memory
-    /// are all there is, and what they cannot hold is counted.
+    /// Writes a batch, with any number of retries. While the disk is unusable only the queues in
+    /// memory remain, and records that they cannot take are counted.
     async fn write(&mut self, kind: Kind, draft: &Draft, stop: &CancellationToken) {
         self.sequence += 1;
         let (generation, sequence) = (self.generation, self.sequence);
@@ -394,7 +396,7 @@ impl Sender {
         let mut retry = self.pace.retry.clone();
         let mut told = false;
         loop {
-            // Asked first: what was put before it was said is seen below.
+            // Checked first: batches written before the cancellation are seen below.
             let last = collected.is_cancelled();
             let Some(batch) = self.shared.spool.oldest() else {
                 if last {
@@ -408,7 +410,7 @@ impl Sender {
             };
             let unsent = match self.send(&batch).await {
                 Ok(taken) => {
-                    // What has given way instead was counted then.
+                    // Evicted batches have already been counted.
                     let sent = if taken { batch.records } else { 0 };
                     self.shared.counts.sent.fetch_add(sent, Ordering::Relaxed);
                     self.forget(&batch).await;
@@ -456,7 +458,7 @@ impl Sender {
         self.shared.count_spooled();
     }
 
-    /// Sends one batch, and waits for its receipt. `false`: it has given way meanwhile.
+    /// Sends one batch, and waits for its receipt. `false`: it was evicted meanwhile.
     async fn send(&self, batch: &Batch) -> Result<bool, SendError> {
         let (shared, wanted) = (Arc::clone(&self.shared), *batch);
         let reading = tokio::task::spawn_blocking(move || shared.spool.read(&wanted));
@@ -511,8 +513,9 @@ async fn body(response: &mut reqwest::Response) -> Result<Vec<u8>, SendError> {
     Ok(body)
 }
 
-/// Why a report is refused. Only a problem of the platform is about the report: a proxy before the
-/// platform that answers with the same status is repaired, and the report is sent again.
+/// The error for a refused report. Only a problem response of the platform refers to the report
+/// itself. A proxy in front of the platform that responds with the same status will be repaired, so
+/// the report is sent again.
 fn refusal(status: StatusCode, body: &[u8]) -> SendError {
     let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let member = |name| problem.get(name).and_then(serde_json::Value::as_str);
@@ -538,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_is_a_report_within_its_bounds() {
+    fn a_draft_becomes_a_report_within_its_limits() {
         let mut draft = Draft::default();
         while !draft.is_full() {
             assert!(draft.add(&record(7)));
@@ -552,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn large_records_fill_a_report_by_their_size_and_a_huge_one_is_none() {
+    fn reports_are_limited_in_size_and_huge_records_are_refused() {
         let large = |bytes: usize| {
             Record::Inventory(InventoryRecord {
                 project_id: "x".repeat(bytes),

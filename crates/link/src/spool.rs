@@ -1,4 +1,4 @@
-//! Batches on disk, from when they are made until the platform has them.
+//! Batches on disk, until the platform has received them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,8 +10,8 @@ use tracing::warn;
 
 use crate::folder::Folder;
 
-/// A queue of files, oldest first. Each is one report, whole: a process that finds it later sends
-/// it as it is, under the number and the reporter that it was made with.
+/// A queue of files, oldest first. Each is one complete report: a later process sends it unchanged,
+/// with its original number and reporter.
 #[derive(Debug)]
 pub(crate) struct Spool {
     folder: Folder,
@@ -19,7 +19,7 @@ pub(crate) struct Spool {
     index: Mutex<Index>,
 }
 
-/// What is on disk.
+/// The files on disk.
 #[derive(Debug, Default)]
 struct Index {
     waiting: VecDeque<Batch>,
@@ -27,17 +27,17 @@ struct Index {
     records: u64,
 }
 
-/// How much waits on disk at most; then the oldest gives way.
+/// Capacity of the spool. Above it, the oldest batches are evicted.
 #[derive(Clone, Copy, Debug)]
 pub struct SpoolLimits {
-    /// All batches together.
+    /// Size of all batches in bytes.
     pub bytes: u64,
-    /// Files.
+    /// Number of files.
     pub batches: usize,
 }
 
 impl Default for SpoolLimits {
-    /// Hours of a busy engine, and no burden to any disk.
+    /// Enough for hours of a busy engine, and small compared to any disk.
     fn default() -> Self {
         Self {
             bytes: 64 * 1024 * 1024,
@@ -46,23 +46,23 @@ impl Default for SpoolLimits {
     }
 }
 
-/// What a batch holds. Visits are as many as strangers make, so they alone give way to each other:
-/// what is counted and what happened to tunnels has a share that they cannot take.
+/// Kind of records in a batch. Anybody can cause visits, so visits evict only other visits. Usage
+/// and tunnel events have a reserved share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Visits,
     Rest,
 }
 
-/// One file: `<generation>-<sequence>-<records>`, and `-rest` where it holds no visits.
+/// One file: `<generation>-<sequence>-<records>`, with the suffix `-rest` if it contains no visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Batch {
-    /// Counts the processes that used the folder: each is a reporter of its own, so no number is
-    /// ever given twice, whatever a crash left behind.
+    /// Counts the processes that used the folder. Each is a separate reporter, so no number is used
+    /// twice, whatever files a crash left.
     pub(crate) generation: u64,
     /// Number of the batch, from 1.
     pub(crate) sequence: u64,
-    /// Records in it.
+    /// Number of records.
     pub(crate) records: u64,
     kind: Kind,
     size: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Batch {
 
 const REST: &str = "-rest";
 
-/// The part of the spool that what is no visit has for itself.
+/// The reserved share of batches without visits, as a fraction of the spool.
 const RESTS_SHARE: u64 = 4;
 
 impl Batch {
@@ -109,7 +109,7 @@ impl Batch {
 }
 
 impl Spool {
-    /// Takes a folder, with what an earlier process left in it.
+    /// Opens a folder, including the batches that an earlier process left in it.
     ///
     /// # Errors
     /// The folder cannot be used, or another process uses it.
@@ -136,17 +136,17 @@ impl Spool {
         })
     }
 
-    /// A generation that has no file yet.
+    /// A generation without files.
     pub(crate) fn next_generation(&self) -> u64 {
         let index = self.index.lock();
         index.waiting.back().map_or(1, |last| last.generation + 1)
     }
 
-    /// Puts a batch at the end, durable when this returns. Gives how many records had to give way
-    /// to it. Blocks.
+    /// Appends a batch, which is durable when this returns. Returns the number of records that were
+    /// evicted. Blocks.
     ///
     /// # Errors
-    /// Those of the file system; the batch is not there then.
+    /// Those of the file system; the batch was not added in this case.
     pub(crate) fn put(
         &self,
         (generation, sequence): (u64, u64),
@@ -179,12 +179,12 @@ impl Spool {
         Ok(gone.iter().map(|batch| batch.records).sum())
     }
 
-    /// The batch that is next.
+    /// The oldest batch.
     pub(crate) fn oldest(&self) -> Option<Batch> {
         self.index.lock().waiting.front().copied()
     }
 
-    /// The report, as it was put; `None` where it has given way meanwhile. Blocks.
+    /// The report as it was added; `None` if it was evicted meanwhile. Blocks.
     ///
     /// # Errors
     /// Those of the file system.
@@ -192,10 +192,11 @@ impl Spool {
         self.folder.read(&batch.name(), MAX_REPORT_BYTES)
     }
 
-    /// Removes a batch that is done with. Blocks.
+    /// Removes a finished batch. Blocks.
     ///
     /// # Errors
-    /// Those of the file system; the batch may come again in a later process, and is known then.
+    /// Those of the file system. A later process may send the batch again, which the platform then
+    /// recognises.
     pub(crate) fn remove(&self, batch: &Batch) -> io::Result<()> {
         {
             let mut index = self.index.lock();
@@ -206,7 +207,7 @@ impl Spool {
         self.folder.remove(&batch.name())
     }
 
-    /// Records that wait on disk.
+    /// Number of records on disk.
     pub(crate) fn records(&self) -> u64 {
         self.index.lock().records
     }
@@ -224,7 +225,7 @@ impl Index {
         Some(batch)
     }
 
-    /// The oldest of those that have more than their share; never the newest of all.
+    /// Evicts the oldest batch of the kind that exceeds its share, but never the newest of all.
     fn give_way(&mut self, limits: SpoolLimits) -> Option<Batch> {
         let rest = self.waiting.iter().filter(|batch| batch.kind == Kind::Rest);
         let (count, bytes) = rest.fold((0, 0), |(count, bytes), batch| {
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_is_there_for_the_next_process_in_order() {
+    fn batches_are_kept_in_order_for_the_next_process() {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::open(folder.path(), SpoolLimits::default()).unwrap();
         assert_eq!(spool.next_generation(), 1);
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_give_way_and_are_counted() {
+    fn the_oldest_batches_are_evicted_and_counted() {
         let folder = tempfile::tempdir().unwrap();
         let limits = SpoolLimits {
             bytes: 10,
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn visits_leave_the_rest_its_share() {
+    fn visits_do_not_use_the_share_of_other_records() {
         let folder = tempfile::tempdir().unwrap();
         let limits = SpoolLimits {
             bytes: 1000,
@@ -324,7 +325,7 @@ mod tests {
         }
         let kept = [1, 2, 15, 16, 17, 18, 19, 20].map(|sequence| (1, sequence));
         assert_eq!(sequences(&spool), kept);
-        // Nor does the rest take what is beyond it; and a later process knows them apart.
+        // Other records do not exceed their share either, and a later process recognises the kinds.
         drop(spool);
         let spool = Spool::open(folder.path(), limits).unwrap();
         for sequence in 1..=5 {
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_gave_way_while_it_was_sent_is_no_trouble() {
+    fn a_batch_can_be_evicted_while_it_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         let limits = SpoolLimits {
             bytes: 100,

@@ -1,4 +1,4 @@
-//! Everything that the platform has told, folded: the last snapshot with all changes after it.
+//! The replicated state: the last snapshot with all later changes applied.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::reader::MAX_SNAPSHOT_BYTES;
 
-/// What is known. Items are kept as the lines that they are written as.
+/// The replicated state. Items are kept in their serialised form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     platform: Platform,
-    /// How far it goes; `None` where the platform has to tell everything again.
+    /// Current cursor; `None` if the platform has to send everything again.
     cursor: Option<Cursor>,
     items: BTreeMap<Key, SavedState>,
     bytes: usize,
 }
 
-/// What names an item: a later one with the same name replaces it.
+/// Key of an item: a later item with the same key replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Keys,
@@ -35,12 +35,12 @@ enum Key {
 #[derive(Clone, Debug, PartialEq)]
 struct SavedState {
     line: Bytes,
-    /// Unix seconds from which nobody needs it.
+    /// Expiry in Unix seconds, after which the item can be deleted.
     until: Option<i64>,
 }
 
 impl State {
-    /// What a snapshot says.
+    /// Creates the state of a snapshot.
     pub fn new(platform: Platform, items: &[Item], cursor: Cursor) -> Self {
         let mut state = Self {
             platform,
@@ -54,8 +54,8 @@ impl State {
         state
     }
 
-    /// Puts a change on top. True where the change may take something away that was allowed
-    /// before: everything does but an item of a name that was not known.
+    /// Applies a change. Returns true if the change may revoke an earlier permission. This is the
+    /// case for all items except those with a new key.
     pub fn fold(&mut self, items: &[Item], cursor: Cursor) -> bool {
         let mut restricts = false;
         for item in items {
@@ -65,8 +65,8 @@ impl State {
         restricts
     }
 
-    /// Whether this state may allow less than `before`: an item of it is missing or different, or
-    /// something has ended since.
+    /// True if this state may allow less than `before`: an item is missing or different, or
+    /// something was revoked since.
     pub fn restricts(&self, before: &Self) -> bool {
         let changed = |(key, item): (&Key, &SavedState)| {
             self.items.get(key).is_none_or(|now| now.line != item.line)
@@ -77,22 +77,22 @@ impl State {
             || self.items.keys().any(ended)
     }
 
-    /// What holds for the whole cluster.
+    /// Settings of the whole cluster.
     pub fn platform(&self) -> &Platform {
         &self.platform
     }
 
-    /// How far it goes.
+    /// Current cursor.
     pub fn cursor(&self) -> Option<&Cursor> {
         self.cursor.as_ref()
     }
 
-    /// Forgets how far it goes: the platform is asked for everything.
+    /// Removes the cursor, so that the platform is asked for everything.
     pub fn forget_cursor(&mut self) {
         self.cursor = None;
     }
 
-    /// Size of all items as they are written, in bytes.
+    /// Serialised size of all items, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -100,12 +100,12 @@ impl State {
     /// All items.
     pub fn items(&self) -> Vec<Item> {
         let kept = self.items.values();
-        // Each line was an item when it was put in.
+        // Each line was serialised from an item.
         kept.filter_map(|kept| serde_json::from_slice(&kept.line).ok())
             .collect()
     }
 
-    /// Forgets what was ended and is past its time, at `now` (Unix seconds).
+    /// Deletes revocations that have expired at `now` (Unix seconds).
     pub fn forget_ended(&mut self, now: i64) {
         let first = Bound::Included(Key::Ended(String::new()));
         let past: Vec<Key> = self
@@ -119,11 +119,12 @@ impl State {
         }
     }
 
-    /// True where the item may take something away that was allowed before.
+    /// True if the item may revoke an earlier permission.
     fn put(&mut self, item: &Item) -> bool {
         let (key, until) = match item {
             Item::Keys(_) => (Key::Keys, None),
-            // In a folder that its owner alone can read: a relay starts without the platform, too.
+            // Stored in a folder that only its owner can read, so that a relay can start without
+            // the platform.
             Item::RelayKeys(_) => (Key::RelayKeys, None),
             Item::Project(project) => (Key::Project(project.id.clone()), None),
             Item::Person(person) => (Key::Person(person.id.clone()), None),
@@ -138,7 +139,7 @@ impl State {
         };
         let ends = matches!(key, Key::Ended(_));
         let replaces = self.remove(&key);
-        // Items came as JSON, so they can be written as JSON.
+        // Items were parsed from JSON, so they can be serialised.
         if let Ok(line) = serde_json::to_vec(item) {
             self.bytes += line.len() + 1;
             let line = line.into();
@@ -147,7 +148,7 @@ impl State {
         replaces || ends
     }
 
-    /// Whether there was one.
+    /// True if the item existed.
     fn remove(&mut self, key: &Key) -> bool {
         let gone = self.items.remove(key);
         if let Some(gone) = &gone {
@@ -157,16 +158,16 @@ impl State {
     }
 }
 
-/// Why a file is not taken for a state.
+/// Reason why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BadState {
-    /// It was cut short, or changed.
+    /// The file is truncated or was changed.
     #[error("it is broken: {0}")]
     Broken(&'static str),
-    /// It was written by a version whose form this one does not know.
+    /// The file was written by a version with another file format.
     #[error("its form is of another version")]
     Version,
-    /// It is of another platform.
+    /// The file belongs to another platform.
     #[error("it is of another platform")]
     Foreign,
 }
@@ -176,10 +177,10 @@ pub enum BadState {
 struct Header {
     format: String,
     version: u32,
-    /// Version of the program that wrote it. One that knows other kinds of items has to be told
-    /// everything again.
+    /// Version of the program that wrote it. A program that supports other kinds of items has to
+    /// request everything again.
     program: String,
-    /// The address that the program was given, to know the file of another platform.
+    /// The configured address, to recognise the file of another platform.
     address: String,
     platform: Platform,
     cursor: Option<Cursor>,
@@ -196,11 +197,12 @@ struct Trailer {
 const FORMAT: &str = "svc-link-state";
 const VERSION: u32 = 1;
 
-/// Largest file that is read: a state as large as it may be, with what is around it.
+/// Maximum size of a file: the largest state, with header and trailer.
 pub(crate) const MAX_FILE_BYTES: usize = MAX_SNAPSHOT_BYTES + 2 * MAX_LINE_BYTES;
 
 impl State {
-    /// The file: one line of what it is, one for each item, one to know that it is whole.
+    /// The file: one header line, one line for each item, one trailer line that proves that the
+    /// file is complete.
     pub fn to_file(&self, address: &str) -> Vec<u8> {
         let header = Header {
             format: FORMAT.to_owned(),
@@ -226,10 +228,10 @@ impl State {
         file
     }
 
-    /// What a file holds.
+    /// Parses a file.
     ///
     /// # Errors
-    /// [`BadState`]; nothing of the file is used then.
+    /// [`BadState`]; nothing of the file is used in this case.
     pub fn from_file(file: &[u8], address: &str) -> Result<Self, BadState> {
         let body = file
             .strip_suffix(b"\n")

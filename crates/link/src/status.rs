@@ -1,4 +1,4 @@
-//! How a link does, for metrics and readiness.
+//! Status of a link, for metrics and readiness.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -7,11 +7,11 @@ use api::link::Cursor;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// How a link does. Shared; counters only grow.
+/// Status of a link. Shared; counters only grow.
 #[derive(Debug)]
 pub struct Status {
     connected: watch::Sender<bool>,
-    /// When the platform said something last, or when this process began to ask.
+    /// Time of the last message of the platform, or of the first request of this process.
     heard: Mutex<Instant>,
     snapshots: AtomicU64,
     changes: AtomicU64,
@@ -31,14 +31,14 @@ impl Status {
         }
     }
 
-    /// False while the state that is in force cannot be written to disk. It is tried again.
+    /// False while the effective state cannot be written to disk. Writing is retried.
     pub fn is_saved(&self) -> bool {
         *self.saved.borrow()
     }
 
-    /// Waits until writing the state succeeds, or fails.
+    /// Waits until writing the state succeeds or fails, as given.
     pub async fn becomes_saved(&self, saved: bool) {
-        // Its sender is in this very value.
+        // The sender is a field of this value, so it is never closed.
         self.saved
             .subscribe()
             .wait_for(|now| *now == saved)
@@ -46,19 +46,19 @@ impl Status {
             .ok();
     }
 
-    /// Gives what was set before.
+    /// Returns the previous value.
     pub(crate) fn set_saved(&self, saved: bool) -> bool {
         self.saved.send_replace(saved)
     }
 
-    /// Whether the link stands and everything that was known when it was made has come.
+    /// True if the link is connected and has caught up.
     pub fn is_connected(&self) -> bool {
         *self.connected.borrow()
     }
 
-    /// Waits until the link stands, or until it does not.
+    /// Waits until the link is connected or disconnected, as given.
     pub async fn becomes(&self, connected: bool) {
-        // Its sender is in this very value.
+        // The sender is a field of this value, so it is never closed.
         self.connected
             .subscribe()
             .wait_for(|now| *now == connected)
@@ -66,29 +66,29 @@ impl Status {
             .ok();
     }
 
-    /// When the platform said something last; before it ever did, when it was first asked.
+    /// Time of the last message of the platform, or of the first request if there was none.
     pub fn heard(&self) -> Instant {
         *self.heard.lock()
     }
 
-    /// Snapshots that were put in force.
+    /// Number of applied snapshots.
     pub fn snapshots(&self) -> u64 {
         self.snapshots.load(Ordering::Relaxed)
     }
 
-    /// Changes that were put in force.
+    /// Number of applied changes.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// The version that is in force, as the platform counts; 0 before the first.
+    /// The effective version; 0 before the first.
     pub fn version(&self) -> u64 {
         *self.version.borrow()
     }
 
-    /// Waits until this version, or a later one, is in force.
+    /// Waits until this version, or a later one, is effective.
     pub async fn reaches(&self, version: u64) {
-        // Its sender is in this very value.
+        // The sender is a field of this value, so it is never closed.
         self.version
             .subscribe()
             .wait_for(|reached| *reached >= version)
@@ -114,7 +114,7 @@ impl Status {
         self.reached(cursor);
     }
 
-    /// The number in front of the mark is for people who compare engines; nothing is decided by it.
+    /// The number before the mark lets operators compare engines; the program does not use it.
     pub(crate) fn reached(&self, cursor: &Cursor) {
         let version = cursor
             .0

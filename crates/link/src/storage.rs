@@ -1,7 +1,7 @@
 //! The state in memory and its file.
 //!
-//! A restart without the platform serves from the file, so a file that allows what was revoked
-//! since is worse than none. A save that fails is retried for as long as the process runs; a file
+//! A restart without the platform serves from the file, so a file that still allows something
+//! revoked is worse than none. A failed save is retried for the lifetime of the process; a file
 //! that lacks a revocation is deleted.
 
 use std::io;
@@ -20,7 +20,7 @@ use crate::reader::MAX_SNAPSHOT_BYTES;
 use crate::state::{MAX_FILE_BYTES, State};
 use crate::status::Status;
 
-/// The state that is in force, and the file that a restart begins with.
+/// The effective state, and the file with which a restart begins.
 #[derive(Debug)]
 pub(crate) struct Storage {
     folder: Folder,
@@ -28,32 +28,32 @@ pub(crate) struct Storage {
     address: String,
     status: Arc<Status>,
     memory: Mutex<Memory>,
-    /// The state changed.
+    /// The state has changed.
     changed: Notify,
-    /// The state changed so that something is allowed no longer.
+    /// The state has changed and allows less than before.
     restricted: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
     state: Option<State>,
-    /// The file may allow what this state does not.
+    /// The file may allow more than this state.
     restricted: bool,
 }
 
 /// Name of the file.
 const STATE: &str = "state";
-/// Writing takes one part of time in so many.
+/// Writing may take one part of this many parts of the time.
 const WRITING_SHARE: u32 = 20;
-/// The least time between two saves if the second one holds a revocation. Saving a large state
+/// Minimum time between two saves if the second one contains a revocation. Saving a large state
 /// takes longer than that; then it takes half of the time.
 const REVOCATION_PAUSE: Duration = Duration::from_millis(100);
 
-/// What became of a save.
+/// Result of a save.
 #[derive(Debug)]
 enum Save {
     Written,
-    /// The file is as it was: all that it allows is allowed still.
+    /// The file is unchanged, and everything that it allows is still allowed.
     Failed(io::Error),
     /// The file lacked a revocation and was deleted.
     Deleted(io::Error),
@@ -73,7 +73,7 @@ impl Storage {
         }
     }
 
-    /// The state of the file; `None` where there is no file. Blocks.
+    /// The state of the file; `None` if there is no file. Blocks.
     ///
     /// # Errors
     /// A sentence for the operator: the file is not used.
@@ -88,16 +88,16 @@ impl Storage {
         Ok(Some(state))
     }
 
-    /// Takes the state of the file for the one in force.
+    /// Makes the state of the file the effective one.
     pub(crate) fn restored(&self, state: State) {
         self.memory.lock().state = Some(state);
     }
 
-    /// Takes the state of a snapshot for the one in force.
+    /// Makes the state of a snapshot the effective one.
     pub(crate) fn replace(&self, state: State) {
         let restricts = {
             let mut memory = self.memory.lock();
-            // Without a state in force the file, if there is one, could not be used.
+            // Without a previous state, the existing file could not be used.
             let before = memory.state.replace(state);
             let now = memory.state.as_ref();
             let restricts = match (&before, now) {
@@ -110,7 +110,7 @@ impl Storage {
         self.notify(restricts);
     }
 
-    /// Puts a change on top of the state in force.
+    /// Applies a change to the effective state.
     pub(crate) fn fold(&self, items: &[Item], cursor: &Cursor) {
         let restricts = {
             let mut memory = self.memory.lock();
@@ -131,26 +131,26 @@ impl Storage {
         }
     }
 
-    /// How far the state in force goes.
+    /// Cursor of the effective state.
     pub(crate) fn cursor(&self) -> Option<Cursor> {
         let memory = self.memory.lock();
         memory.state.as_ref()?.cursor().cloned()
     }
 
-    /// Forgets how far it goes: the platform is asked for everything.
+    /// Removes the cursor: the platform is asked for everything.
     pub(crate) fn forget_cursor(&self) {
         if let Some(state) = &mut self.memory.lock().state {
             state.forget_cursor();
         }
     }
 
-    /// Saves the state whenever it changed, until `stop`, and then once more if it has to.
+    /// Saves the state after each change until `stop`, and then once more if necessary.
     pub(crate) async fn keep_saved(self: Arc<Self>, pace: &Pace, stop: &CancellationToken) {
         let mut backoff = pace.retry.clone();
         let mut retry: Option<Duration> = None;
         loop {
             let stopped = tokio::select! {
-                // A change is saved first: the end waits for it.
+                // A change is saved first, and delays the stop.
                 biased;
                 () = self.changed.notified() => false,
                 () = stop.cancelled() => true,
@@ -165,7 +165,7 @@ impl Storage {
             let save = match saving.await {
                 Ok(save) => save,
                 Err(error) => {
-                    // It panicked, and may have forgotten a revocation.
+                    // The task panicked, and may have lost the flag of a revocation.
                     self.memory.lock().restricted = true;
                     Save::Failed(io::Error::other(error))
                 }
@@ -183,8 +183,8 @@ impl Storage {
         }
     }
 
-    /// Waits before the next save: a large state that changes all the time must not keep the disk
-    /// busy. A revocation waits for less.
+    /// Waits before the next save, so that a large state with frequent changes does not keep the
+    /// disk busy. A revocation shortens the wait.
     async fn pause(&self, pace: &Pace, writing: Duration, stop: &CancellationToken) {
         let urgent = async {
             self.restricted.notified().await;
@@ -197,14 +197,14 @@ impl Storage {
         }
     }
 
-    /// Writes the state of this moment. Blocks.
+    /// Writes the current state. Blocks.
     fn save(&self) -> Save {
         let (state, restricted) = {
             let mut memory = self.memory.lock();
             if let Some(state) = &mut memory.state {
                 state.forget_ended(unix_seconds());
             }
-            // A copy of references: nobody waits while it is written.
+            // Clones only references, so the lock is not held during the write.
             let Some(state) = memory.state.clone() else {
                 return Save::Written;
             };
@@ -222,7 +222,7 @@ impl Storage {
             return Save::Failed(error);
         }
         match self.folder.remove_durably(STATE) {
-            // What is deleted allows nothing: the next change begins anew.
+            // A deleted file allows nothing, so the flag is cleared.
             Ok(()) => Save::Deleted(error),
             Err(undeleted) => {
                 self.memory.lock().restricted = true;
@@ -231,8 +231,8 @@ impl Storage {
         }
     }
 
-    /// Tells the operator once that saving fails, and once that it succeeds again. True where the
-    /// state is saved.
+    /// Logs once that saving fails, and once that it succeeds again. Returns true if the state is
+    /// saved.
     fn report(&self, save: &Save) -> bool {
         let saved = matches!(save, Save::Written);
         let before = self.status.set_saved(saved);

@@ -12,12 +12,12 @@ use serde_json::{Map, Value};
 use crate::schema::{Argument, Place, arguments};
 use crate::tools::{Call, Tool};
 
-/// Why arguments are not taken.
+/// Reason why arguments are refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadArgument {
-    /// The argument at fault.
+    /// The invalid argument.
     pub(crate) name: String,
-    /// What is wrong.
+    /// Description of the error.
     pub(crate) message: &'static str,
 }
 
@@ -30,7 +30,7 @@ impl BadArgument {
     }
 }
 
-/// The operation that is meant: of two, the one all of whose path parameters are there.
+/// Chooses one of two operations: the one whose path parameters are all present.
 pub(crate) fn choose(
     tool: &Tool,
     given: &Map<String, Value>,
@@ -59,9 +59,9 @@ pub(crate) fn choose(
     }
 }
 
-/// The request that carries the arguments to the operation.
+/// Builds the request with the arguments of the operation.
 ///
-/// Only what decides the address is checked here; everything else is the operation's to judge.
+/// Only arguments in the address are checked here; the operation validates all others.
 pub(crate) fn request(
     tool: &Tool,
     operation: &Operation,
@@ -122,7 +122,7 @@ pub(crate) fn request(
         .map_err(|_| BadArgument::new("arguments", "they make no address"))
 }
 
-/// The argument that an operation calls `field`, as far as it is one.
+/// Returns the argument for `field` of an operation, if there is one.
 pub(crate) fn argument_of(tool: &Tool, operation: &Operation, field: &str) -> String {
     let (first, rest) = field.split_at(field.find('.').unwrap_or(field.len()));
     let known = arguments(tool, operation);
@@ -141,8 +141,8 @@ fn is_known(known: &[Argument], name: &str) -> bool {
     known.iter().any(|argument| argument.name == name)
 }
 
-/// The same creation has the same key, so that an answer that was lost is asked for again without
-/// creating twice (CP-4a).
+/// Identical creations have the same key, so that a lost response can be requested again without a
+/// second creation (CP-4a).
 fn derived_key(address: &str, members: &Map<String, Value>) -> Value {
     let text = format!("{address}\n{}", Value::Object(members.clone()));
     let hash = digest(&SHA256, text.as_bytes());
@@ -151,7 +151,7 @@ fn derived_key(address: &str, members: &Map<String, Value>) -> Value {
 
 const IDEMPOTENCY_KEY: &str = "idempotencyKey";
 
-/// A value that may stand in a path: no separator, no dot segment, nothing to be encoded.
+/// A value that is safe in a path: no separator, no dot segment, nothing to be encoded.
 pub(crate) fn segment(value: &Value) -> Option<&str> {
     let text = value.as_str()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -159,7 +159,7 @@ pub(crate) fn segment(value: &Value) -> Option<&str> {
     fits.then_some(text)
 }
 
-/// Ids have 30 characters or so, endpoints eight.
+/// Ids have about 30 characters, endpoints eight.
 const MAX_SEGMENT: usize = 128;
 
 fn plain(value: &Value) -> Option<String> {
@@ -170,7 +170,7 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// Percent-encodes what is not unreserved (RFC 3986 section 2.3).
+/// Percent-encodes reserved characters (RFC 3986 section 2.3).
 pub(crate) fn push_encoded(address: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -8,14 +8,14 @@ use crate::local::LocalTool;
 use crate::schema::{CONTROL_PLANE, ENGINE};
 use crate::tools::TOOLS;
 
-/// What a client tells its model of this server.
+/// Description of this server for the model of a client.
 pub(crate) const INSTRUCTIONS: &str = "svc publishes private services through tunnels. Call \
      svc_discovery first: it says which tools exist and which permissions each needs. Ask the \
      person for a bundle of permissions, not for single ones. Before you create a project, show \
      the billing impact of svc_project_creation_options to the person and ask. Tokens and TURN \
      credentials are secrets: use them, do not show them.";
 
-/// What is here, in few words; tools of this machine stand apart, where there are some.
+/// A short overview of the server; local tools are listed separately, if there are any.
 pub(crate) fn discovery(base_url: &str, local: &[LocalTool]) -> Value {
     let tools: Vec<Value> = TOOLS
         .iter()
@@ -74,7 +74,7 @@ fn beside(local: &[LocalTool]) -> Value {
     })
 }
 
-/// The bundle that holds these scopes and little else; `None` where nothing is needed.
+/// The smallest bundle with these scopes; `None` if none is needed.
 fn smallest_bundle(scopes: &[Permission]) -> Option<&'static str> {
     let fits = CONTROL_PLANE_BUNDLES.iter().filter(|bundle| {
         scopes
@@ -87,7 +87,8 @@ fn smallest_bundle(scopes: &[Permission]) -> Option<&'static str> {
         .map(|bundle| bundle.name)
 }
 
-/// A list of operations, or one of them with what it refers to: whole documents are long.
+/// A list of operations, or one of them with the components that it refers to. Whole documents are
+/// too long.
 pub(crate) fn openapi(arguments: &Map<String, Value>) -> Result<Value, BadArgument> {
     if let Some(name) = arguments
         .keys()

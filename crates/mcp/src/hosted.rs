@@ -1,8 +1,8 @@
-//! The endpoint on the platform: Streamable HTTP (MC-1), one request, one answer, no session.
+//! The endpoint on the platform: Streamable HTTP (MC-1), one request, one response, no session.
 //!
-//! The door comes first: a bearer that is there has to be good (MC-7), cookies are never looked at
-//! (MC-5), and a foreign `Origin` or `Host` is refused. Behind it the SDK speaks the protocol, and
-//! calls go to the API's own router in this process, as the caller that was identified.
+//! Access is checked first: a bearer token must be valid if present (MC-7), cookies are ignored
+//! (MC-5), and a foreign `Origin` or `Host` is refused. After that the SDK implements the protocol,
+//! and calls go to the API's own router in this process, as the identified caller.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -31,36 +31,36 @@ use crate::server::{Backend, ListIsWritten, MAX_REQUEST_BYTES, ResponseFuture, S
 use crate::terminals::TerminalAsk;
 use crate::tools;
 
-/// What the endpoint stands on.
+/// Dependencies of the endpoint.
 pub struct HostedEndpoint<I, E> {
-    /// Where people and programs reach the platform, without a slash at the end.
+    /// Public address of the platform, without a trailing slash.
     pub base_url: String,
     /// The API.
     pub api: Router,
-    /// Who knows callers by their credentials.
+    /// Identifies callers by their credentials.
     pub identify: I,
-    /// What brings requests to the engines of projects.
+    /// Sends requests to the engines of projects.
     pub engines: E,
 }
 
-/// Who knows callers by their credentials.
+/// Identifies callers by their credentials.
 pub trait Identify: Send + Sync + 'static {
-    /// Looks at the `Authorization` of a request, and at nothing else of it.
+    /// Checks only the `Authorization` of a request.
     fn identify(&self, headers: HeaderMap) -> CallerFuture;
 }
 
-/// Among the extensions of a caller: the permissions of a credential that is narrowed.
+/// Extension of a caller: the permissions of a restricted credential.
 #[derive(Debug, Clone, Copy)]
 pub struct HeldPermissions(pub Permissions);
 
-/// The caller, as extensions by which the API knows it; `None` where no credential was sent; the
-/// answer to a bad one.
+/// The extensions that identify the caller to the API; `None` without a credential; an error
+/// response for an invalid one.
 pub type CallerFuture = Pin<Box<dyn Future<Output = Result<Option<Extensions>, Response>> + Send>>;
 
-/// What brings requests to the engines of projects.
+/// Sends requests to the engines of projects.
 pub trait Engines: Send + Sync + 'static {
-    /// Carries a request out as [`Backend::carry_to_engine`] says. The request has the
-    /// `Authorization` of the caller, who is known by the extensions that [`Identify`] gave.
+    /// Sends a request as [`Backend::carry_to_engine`] describes. The request has the
+    /// `Authorization` of the caller, which is identified by the extensions from [`Identify`].
     fn carry(
         &self,
         project: ProjectName,
@@ -69,7 +69,7 @@ pub trait Engines: Send + Sync + 'static {
         caller: &Extensions,
     ) -> ResponseFuture;
 
-    /// Does something that takes a stream of a terminal, as [`Backend::carry_to_terminal`] says, with
+    /// Performs an action on a terminal stream as [`Backend::carry_to_terminal`] describes, with
     /// the `Authorization` of the caller.
     fn terminal(
         &self,
@@ -81,7 +81,7 @@ pub trait Engines: Send + Sync + 'static {
     ) -> ResponseFuture;
 }
 
-/// Where the endpoint is (MC-1).
+/// Path of the endpoint (MC-1).
 pub const PATH: &str = "/api/mcp";
 
 /// The endpoint at [`PATH`].
@@ -114,19 +114,19 @@ pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
         ))
 }
 
-/// Enough for the largest body over a slow line; one that never ends would keep its connection's
-/// place for good.
+/// Enough for the largest body over a slow line. A body without an end would otherwise occupy a
+/// connection slot forever.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest answer is a page of a list, or the list of tools.
+/// The longest response is a page of a list, or the list of tools.
 const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
-/// Whoever was identified.
+/// The identified caller.
 #[derive(Clone)]
 struct Caller {
     extensions: Extensions,
-    /// The `Authorization` of whoever is signed in.
+    /// The `Authorization` of the caller.
     credential: Option<HeaderValue>,
-    /// Where the caller is, as far as proxies say.
+    /// Client addresses, as proxies report them.
     forwarded_for: Vec<HeaderValue>,
 }
 
@@ -136,7 +136,7 @@ async fn door<I: Identify>(
     next: Next,
 ) -> Response {
     let headers = request.headers_mut();
-    // Before anybody is told what their credential is worth.
+    // Checked before the caller can find out if a credential is valid.
     if !is_from_here(headers, &base_url) {
         let foreign = Problem::new(403, "forbidden", "This is refused.");
         return problem(&foreign.with_detail("Origin is not allowed."));
@@ -175,7 +175,7 @@ async fn door<I: Identify>(
     finished(response, is_list).await
 }
 
-/// Whether the request has no `Origin` (RFC 6454 section 7), or the platform's own.
+/// True if the request has no `Origin` (RFC 6454 section 7), or the platform's own.
 fn is_from_here(headers: &HeaderMap, base_url: &str) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(first) = origins.next() else {
@@ -190,7 +190,7 @@ fn is_from_here(headers: &HeaderMap, base_url: &str) -> bool {
         let (Some(scheme), Some(authority), path) = parts else {
             return false;
         };
-        // The parser gives an origin, which has no path, the root.
+        // For an origin, which has no path, the parser returns the root path.
         let is_bare = path.is_none_or(|path| path == "/") && !first.as_bytes().ends_with(b"/");
         is_bare
             && origin(&format!("{scheme}://{authority}")).eq_ignore_ascii_case(&origin(base_url))
@@ -198,9 +198,9 @@ fn is_from_here(headers: &HeaderMap, base_url: &str) -> bool {
     is_own && origins.next().is_none()
 }
 
-/// The request, if its body is one message: what is no JSON and what is a batch is refused here,
-/// since the SDK takes both for a wrong media type. The body of other methods is not read. Beside
-/// it stands whether the message asks for the list of tools.
+/// Returns the request if its body is a single message, and a flag if it requests the list of
+/// tools. Invalid JSON and batches are refused here, because the SDK reports both as a wrong media
+/// type. The body of other methods is not read.
 async fn single(request: Request) -> Result<(Request, bool), Response> {
     if request.method() != Method::POST {
         return Ok((request, false));
@@ -235,8 +235,8 @@ async fn single(request: Request) -> Result<(Request, bool), Response> {
     Err((StatusCode::BAD_REQUEST, kind, body.to_string()).into_response())
 }
 
-/// Whether an object is a request, a notification or a response of JSON-RPC 2.0 (sections 4 and 5): the
-/// SDK takes what is none for a wrong media type.
+/// True if an object is a request, a notification or a response of JSON-RPC 2.0 (sections 4 and 5).
+/// The SDK would report other objects as a wrong media type.
 fn is_message(message: &Map<String, Value>) -> bool {
     let id = message.get("id");
     let is_version = message.get("jsonrpc").and_then(Value::as_str) == Some("2.0");
@@ -250,8 +250,8 @@ fn is_message(message: &Map<String, Value>) -> bool {
     is_version && is_id && (is_call || is_answer)
 }
 
-/// What the SDK's answers lack: the list of tools, since its type has no room for the security
-/// schemes beside `_meta`, and the form that refusals have everywhere else.
+/// Adds to the SDK's responses: the list of tools, because the SDK's type has no field for security
+/// schemes next to `_meta`, and the common form of error responses.
 async fn finished(response: Response, is_list: bool) -> Response {
     let (mut parts, body) = response.into_parts();
     let is_json = parts
@@ -278,9 +278,9 @@ async fn finished(response: Response, is_list: bool) -> Response {
     Response::from_parts(parts, Body::from(bytes))
 }
 
-/// Puts the list of tools where the SDK left it empty; an error has no such place.
+/// Inserts the list of tools where the SDK left it empty; an error has no such member.
 fn with_tools(bytes: Bytes) -> Bytes {
-    // A quotation mark in a string is escaped, so this is a member and no text.
+    // Quotation marks in strings are escaped, so this always matches the member.
     const EMPTY: &[u8] = b"\"tools\":[]";
     let mut windows = bytes.windows(EMPTY.len());
     let Some(at) = windows.position(|window| window == EMPTY) else {
@@ -299,7 +299,7 @@ fn problem(problem: &Problem) -> Response {
     (status, kind, problem.to_json()).into_response()
 }
 
-/// The SDK refuses in plain words; the API in problems.
+/// The SDK's refusals are plain text; the API's are problems.
 fn refusal(status: StatusCode, said: &[u8]) -> String {
     let said: String = String::from_utf8_lossy(said)
         .chars()
@@ -316,7 +316,7 @@ fn refusal(status: StatusCode, said: &[u8]) -> String {
     problem.with_detail(said).to_json()
 }
 
-/// One sentence.
+/// Limit of one sentence.
 const MAX_SAID: usize = 300;
 const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -399,7 +399,7 @@ impl<E: Engines> Backend for InProcess<E> {
         let caller = caller.get::<Caller>();
         let known = caller.and_then(|caller| Some((caller, caller.credential.clone()?)));
         let Some((caller, mut credential)) = known else {
-            // Who has none is asked to sign in before this.
+            // A caller without a credential was asked to sign in before.
             return Box::pin(async {
                 let mut response = http::Response::new(Bytes::new());
                 *response.status_mut() = StatusCode::UNAUTHORIZED;
@@ -412,7 +412,7 @@ impl<E: Engines> Backend for InProcess<E> {
     }
 }
 
-/// Names by which the platform is called: its own, and on loopback all names of loopback.
+/// Host names of the platform: its own, and on loopback all names of loopback.
 fn hosts(base_url: &str) -> Vec<String> {
     let authority = base_url
         .split_once("://")
@@ -451,18 +451,18 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_message_that_never_ends_is_given_up() {
+    async fn an_endless_message_times_out() {
         let never = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
         let request = http::Request::post(PATH).body(never).unwrap();
         let began = Instant::now();
         let read = timeout(Duration::from_mins(5), single(request)).await;
-        let refused = read.expect("it is given up").err().unwrap();
+        let refused = read.expect("the read times out").err().unwrap();
         assert_eq!(refused.status(), 400);
         assert_eq!(began.elapsed().as_secs(), 30);
     }
 
     #[tokio::test]
-    async fn an_answer_has_a_size() {
+    async fn a_response_is_limited_in_size() {
         let status = async |bytes: usize| {
             let kind = [(CONTENT_TYPE, "application/json")];
             let answer = (kind, vec![b' '; bytes]).into_response();

@@ -1,15 +1,15 @@
 //! The API as tools for AI clients: the Model Context Protocol over an HTTP API.
 //!
-//! A tool is an operation of the control plane's document: its input is made of the operation's
-//! parameters and body, its output schema is the operation's answer, the scopes that it declares
-//! are the permission that the operation checks. A call becomes a request to that operation, so
-//! there is no second way to any function and no second place where a permission is asked for.
-//! What carries the request out is a [`Backend`]: the platform's own router in the same process
-//! ([`hosted`]), or the network. What is live in a project is asked of its engine in the same way,
-//! which is an operation of the Engine API. [`stdio`] adds tools of the machine that it runs on.
+//! A tool is an operation of the control plane's document. Its input consists of the operation's
+//! parameters and body, its output schema is the operation's response, and its scopes are the
+//! permission that the operation checks. A call becomes a request to that operation, so there is no
+//! second implementation of any function, and no second permission check. A [`Backend`] sends the
+//! request: to the platform's own router in the same process ([`hosted`]), or over the network. The
+//! live state of a project is requested in the same way from its engine, as an operation of the
+//! Engine API. [`stdio`] adds tools of the local machine.
 //!
-//! This is the only crate that sees the MCP SDK, whose versions follow each other quickly. It knows
-//! neither the control plane nor its database. Start with [`tools`](mod@tools), the table.
+//! This is the only crate that depends on the MCP SDK, which has frequent new versions. It does not
+//! depend on the control plane or its database. Start reading with [`tools`](mod@tools), the table.
 
 mod call;
 mod discovery;

@@ -1,7 +1,7 @@
 //! The transport on standard input and output: each message is a line (MCP, "stdio").
 //!
-//! The SDK has one, but it says nothing when it leaves a line out that is too long, so that the
-//! client waits for an answer that never comes.
+//! The SDK's own transport ignores lines that are too long without a response, so that the client
+//! waits forever.
 
 use std::io;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::tools;
 pub(crate) struct Lines<R, W> {
     read: FramedRead<R, BoundedLines>,
     write: Arc<Mutex<FramedWrite<W, LinesCodec>>>,
-    /// What is to be answered to a line before the next one is read. It is kept here because the
-    /// service gives up waiting for a message whenever something else is to be done.
+    /// The error response to send before the next line is read. It is stored here because the
+    /// service cancels waiting for a message whenever it has something else to do.
     refusal: Option<String>,
 }
 
 impl<R: AsyncRead, W: AsyncWrite + Unpin> Lines<R, W> {
     pub(crate) fn new(read: R, write: W) -> Self {
-        // As long as the endpoint of the platform takes: every call goes there, or is shorter.
+        // The same limit as on the platform's endpoint, which receives most calls.
         let codec = LinesCodec::new_with_max_length(MAX_REQUEST_BYTES);
         Self {
             read: FramedRead::new(read, BoundedLines(codec)),
@@ -39,7 +39,7 @@ impl<R: AsyncRead, W: AsyncWrite + Unpin> Lines<R, W> {
         }
     }
 
-    /// Sends a refusal that waits, once.
+    /// Sends a pending refusal, once.
     async fn refuse(&mut self) -> Result<(), LinesCodecError> {
         if let Some(answer) = self.refusal.clone() {
             let mut write = self.write.lock().await;
@@ -76,9 +76,10 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            // Where standard input or output breaks, it ends.
+            // A broken standard input or output ends the transport.
             self.refuse().await.ok()?;
-            // Who does not read answers is not read either: they would pile up here.
+            // No input is read from a client that does not read responses, because they would
+            // accumulate here.
             drop(self.write.lock().await);
             self.refusal = match self.read.next().await?.ok()? {
                 Line::Text(text) => match read(&text) {
@@ -97,9 +98,9 @@ where
     }
 }
 
-/// A message; or what to answer to what is none, if anything.
+/// Parses a message. The error is the response to an invalid one, if it gets any.
 fn read(text: &str) -> Result<RxJsonRpcMessage<RoleServer>, Option<String>> {
-    // An empty line between messages does no harm.
+    // Empty lines between messages are ignored.
     if text.trim().is_empty() {
         return Err(None);
     }
@@ -110,7 +111,8 @@ fn read(text: &str) -> Result<RxJsonRpcMessage<RoleServer>, Option<String>> {
         .get("id")
         .filter(|id| id.is_string() || id.is_number());
     let id = id.cloned().unwrap_or_default();
-    // Nobody answers notifications, and nobody answers answers: two that did would never stop.
+    // Notifications and responses get no response: two peers that respond to responses would never
+    // stop.
     let is_notification = value.get("method").is_some() && id.is_null();
     let is_answer = value.get("error").is_some() || value.get("result").is_some();
     serde_json::from_value(value).map_err(|_| {
@@ -119,14 +121,13 @@ fn read(text: &str) -> Result<RxJsonRpcMessage<RoleServer>, Option<String>> {
     })
 }
 
-/// The answer to what is no message (JSON-RPC 2.0 section 5.1).
+/// The response to an invalid message (JSON-RPC 2.0 section 5.1).
 fn refusal(id: &Value, code: i32, message: &str) -> String {
     let error = json!({"code": code, "message": message});
     json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string()
 }
 
-/// Lines of a bounded length. One that is none ends nothing: the next is read as if it were not
-/// there.
+/// Lines of limited length. An invalid line does not end the stream: reading continues after it.
 struct BoundedLines(LinesCodec);
 
 enum Line {
@@ -169,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// What is answered to a text, line by line, and the messages that the service gets of it.
+    /// Returns the responses to a text, line by line, and the messages that the service receives.
     async fn told(text: &[u8]) -> (Vec<Value>, Vec<Value>) {
         let (theirs, ours) = tokio::io::duplex(1 << 20);
         let (read, write) = split(ours);
@@ -217,12 +218,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_without_an_end_is_given_up_before_it_fills_memory() {
+    async fn an_endless_line_is_refused_before_it_fills_memory() {
         let (mut theirs, ours) = tokio::io::duplex(4096);
         let (read, write) = split(ours);
         let mut lines = Lines::new(read, write);
         let service = tokio::spawn(async move { lines.receive().await });
-        // Nobody ends this line; the answer comes while it is being written.
+        // This line has no end; the response arrives while it is being written.
         theirs
             .write_all(&vec![b'x'; MAX_REQUEST_BYTES + 8192])
             .await
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_read_answers_is_not_read() {
+    async fn input_waits_until_responses_are_read() {
         let (theirs, ours) = tokio::io::duplex(128);
         let (read, write) = split(ours);
         let mut lines = Lines::new(read, write);
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_message_is_told_so_under_its_id() {
+    async fn invalid_messages_are_refused_with_their_id() {
         for (line, code, id) in [
             (&b"{"[..], -32700, Value::Null),
             (b"\xff", -32700, Value::Null),
@@ -277,9 +278,9 @@ mod tests {
         }
     }
 
-    /// A client that sends back what it gets keeps nobody busy.
+    /// A client that sends back every response causes no loop.
     #[tokio::test]
-    async fn nobody_answers_an_answer() {
+    async fn responses_get_no_response() {
         for line in [
             refusal(&Value::Null, -32600, TOO_LONG),
             r#"{"jsonrpc":"2.0","result":5}"#.to_owned(),

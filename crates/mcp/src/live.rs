@@ -1,4 +1,4 @@
-//! What is live in a project: lists of the Engine API, asked of the project's engine.
+//! Live state of a project: lists of the Engine API, requested from the project's engine.
 
 use api::engine::{self, Access};
 use bytes::Bytes;
@@ -13,15 +13,15 @@ use crate::schema;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LiveList {
     path: &'static str,
-    /// The component that its filters are.
+    /// The component of its filters.
     filter: &'static str,
-    /// The component that its items are.
+    /// The component of its items.
     item: &'static str,
-    /// What the list is called in the answer of the tool.
+    /// Key of the list in the tool's response.
     key: &'static str,
 }
 
-/// Agents that are connected (EN-1).
+/// Connected agents (EN-1).
 pub(crate) const CLIENTS: &LiveList = &LiveList {
     path: engine::CLIENTS,
     filter: "ClientFilter",
@@ -29,7 +29,7 @@ pub(crate) const CLIENTS: &LiveList = &LiveList {
     key: "clients",
 };
 
-/// Tunnels that they hold (EN-1).
+/// Their tunnels (EN-1).
 pub(crate) const TUNNELS: &LiveList = &LiveList {
     path: engine::TUNNELS,
     filter: "TunnelFilter",
@@ -37,7 +37,7 @@ pub(crate) const TUNNELS: &LiveList = &LiveList {
     key: "tunnels",
 };
 
-/// A project as its callers name it.
+/// A project, by id or endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProjectName {
     /// By its id.
@@ -52,7 +52,7 @@ impl LiveList {
         engine::OPERATIONS.iter().find(|one| one.path == self.path)
     }
 
-    /// The permission that the engine asks for.
+    /// The permission that the engine requires.
     pub(crate) fn permission(&self) -> Option<Permission> {
         match self.operation()?.access {
             Access::Permitted(permission, _) => Some(permission),
@@ -79,7 +79,7 @@ impl LiveList {
         }))
     }
 
-    /// JSON Schema of the answer.
+    /// JSON Schema of the response.
     pub(crate) fn output(&self) -> Value {
         schema::of_engine(json!({
             "type": "object",
@@ -90,8 +90,7 @@ impl LiveList {
         }))
     }
 
-    /// The project that is meant, and the request to its engine. What the list is narrowed to is
-    /// the engine's to judge.
+    /// The project, and the request to its engine. The engine validates the filters.
     pub(crate) fn request(
         &self,
         mut arguments: Map<String, Value>,
@@ -112,15 +111,15 @@ impl LiveList {
         Ok((project, request))
     }
 
-    /// The answer of the tool: the engine's list under its key. `None`: the engine answered
-    /// something else.
+    /// The tool's response: the engine's list under its key. `None`: the engine's response is not a
+    /// list.
     pub(crate) fn answer(&self, response: &Response<Bytes>) -> Option<Value> {
         let list: Vec<Value> = serde_json::from_slice(response.body()).ok()?;
         Some(json!({ self.key: list }))
     }
 }
 
-/// JSON Schemas of the arguments that name a project.
+/// JSON Schemas of the arguments that identify a project.
 pub(crate) fn project_properties() -> Map<String, Value> {
     let name = |about: &str| json!({"description": about, "type": "string", "minLength": 1, "maxLength": 128});
     let by_id = name("The project by its id; or give its endpoint.");
@@ -131,7 +130,7 @@ pub(crate) fn project_properties() -> Map<String, Value> {
         .collect()
 }
 
-/// Takes the project out of the arguments.
+/// Removes the project from the arguments.
 pub(crate) fn project(arguments: &mut Map<String, Value>) -> Result<ProjectName, BadArgument> {
     let mut named = |name: &str| {
         let value = arguments.remove(name);

@@ -1,5 +1,5 @@
-//! The tools on standard input and output, for clients of this machine: those of the platform, and
-//! those that only a program beside them can have.
+//! The tools on standard input and output, for clients on this machine: those of the platform, and
+//! local tools.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::tools::{Effect, annotations, schemes};
 
 /// Tools that act on this machine.
 pub trait Local: Send + Sync + 'static {
-    /// The tools, in the order in which they are listed.
+    /// The tools, in display order.
     fn tools(&self) -> Vec<LocalTool>;
 
-    /// Calls a tool; `None` where there is none of this name.
+    /// Calls a tool; `None` if there is none of this name.
     fn call(&self, name: &str, arguments: Map<String, Value>) -> Option<LocalAnswer>;
 }
 
@@ -26,25 +26,25 @@ pub trait Local: Send + Sync + 'static {
 pub struct LocalTool {
     /// Name, with the prefix `svc_`.
     pub name: &'static str,
-    /// Name for people.
+    /// Display name.
     pub title: &'static str,
-    /// What it does and when to use it, for models.
+    /// Purpose and usage, for models.
     pub description: &'static str,
-    /// What it does to the world.
+    /// Effect of a call.
     pub effect: Effect,
-    /// The least that the token of the context has to hold.
+    /// Permissions that the token of the context needs at least.
     pub scopes: &'static [Permission],
     /// JSON Schema of the arguments.
     pub input: Value,
-    /// JSON Schema of the answer.
+    /// JSON Schema of the response.
     pub output: Value,
 }
 
-/// The answer of a local tool, later, or what the model is told of its failure.
+/// The future response of a local tool, or an error message for the model.
 pub type LocalAnswer = Pin<Box<dyn Future<Output = Result<Value, String>> + Send>>;
 
 impl LocalTool {
-    /// The tool as it is listed, in the form of [`Tool::document`](crate::Tool::document).
+    /// The tool's list entry, in the form of [`Tool::document`](crate::Tool::document).
     pub fn document(&self) -> Value {
         let schemes = schemes(Some(self.scopes));
         json!({
@@ -63,7 +63,7 @@ impl LocalTool {
 /// Serves the tools of the platform and of this machine until standard input ends.
 ///
 /// # Errors
-/// When what comes in begins no conversation of the protocol.
+/// The input does not start a conversation of the protocol.
 pub async fn stdio<B: Backend, L: Local>(server: Server<B>, local: L) -> Result<(), StdioError> {
     let server = server.beside(Arc::new(local));
     let lines = Lines::new(tokio::io::stdin(), tokio::io::stdout());
@@ -76,7 +76,7 @@ pub async fn stdio<B: Backend, L: Local>(server: Server<B>, local: L) -> Result<
         .map_err(|error| StdioError(error.to_string()))
 }
 
-/// The conversation could not be begun, or broke.
+/// The conversation could not be started, or broke.
 #[derive(Debug)]
 pub struct StdioError(String);
 
@@ -103,7 +103,7 @@ mod tests {
     use crate::server::ResponseFuture;
     use crate::terminals::TerminalAsk;
 
-    /// A platform that is never asked.
+    /// A platform without any requests.
     struct Nobody;
 
     impl Backend for Nobody {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_calls_run_at_once() {
+    async fn concurrent_calls_are_limited() {
         let (calls, mut begun) = watch::channel(0);
         let server = Server::new(Nobody).beside(Arc::new(Hanging(calls)));
         let (theirs, ours) = tokio::io::duplex(1 << 20);
@@ -188,6 +188,6 @@ mod tests {
         service.abort();
     }
 
-    /// It passes at once where nobody has anything to do.
+    /// Expires immediately when the runtime is idle.
     const PATIENCE: Duration = Duration::from_mins(1);
 }

@@ -1,4 +1,4 @@
-//! From what an operation answered to the result of a tool.
+//! Conversion of an operation's response to the result of a tool.
 
 use bytes::Bytes;
 use http::header::WWW_AUTHENTICATE;
@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::call::BadArgument;
 
-/// The result of a call that went well: the answer as structured content, and as text for clients
-/// that read no other.
+/// The result of a successful call: the response as structured content, and as text for clients
+/// that do not read structured content.
 pub(crate) fn structured(answer: Value) -> CallToolResult {
     let mut result = CallToolResult::default();
     result.content = vec![ContentBlock::text(answer.to_string())];
@@ -18,7 +18,7 @@ pub(crate) fn structured(answer: Value) -> CallToolResult {
     result
 }
 
-/// A failure that the model can do something about.
+/// A failure that the model can react to.
 pub(crate) fn failure(text: impl Into<String>) -> CallToolResult {
     let mut result = CallToolResult::default();
     result.content = vec![ContentBlock::text(text.into())];
@@ -26,22 +26,22 @@ pub(crate) fn failure(text: impl Into<String>) -> CallToolResult {
     result
 }
 
-/// An argument that is not taken.
+/// An invalid argument.
 pub(crate) fn bad_argument(error: &BadArgument) -> CallToolResult {
     failure(format!("{}: {}", error.name, error.message))
 }
 
-/// What was missing at the door: who is asked to sign in, and for what (MC-6).
+/// Missing access, for which the user is asked to sign in (MC-6).
 #[derive(Debug)]
 pub(crate) enum MissingAccess<'a> {
-    /// Nobody is signed in.
+    /// The user is not signed in.
     Login,
-    /// The credential does not hold these scopes.
+    /// The credential lacks these scopes.
     Scope(&'a str),
 }
 
-/// The result that has a client begin the OAuth flow: a challenge in the terms of RFC 6750, with
-/// the address of the metadata (RFC 9728 section 5.1).
+/// The result that makes a client start the OAuth flow: a challenge as in RFC 6750, with the
+/// address of the metadata (RFC 9728 section 5.1).
 pub(crate) fn challenge(
     missing: &MissingAccess<'_>,
     scopes: &str,
@@ -74,7 +74,7 @@ pub(crate) fn challenge(
     result
 }
 
-/// The result of an operation's answer.
+/// The result for an operation's response.
 pub(crate) fn of_response(
     response: &Response<Bytes>,
     scopes: &str,
@@ -103,7 +103,7 @@ pub(crate) fn of_response(
     problem(status, &body, name_of)
 }
 
-/// The scopes that a refusal names.
+/// The scopes in a refusal.
 pub(crate) fn missing_scope(response: &Response<Bytes>) -> Option<&str> {
     if response.status() != StatusCode::FORBIDDEN {
         return None;

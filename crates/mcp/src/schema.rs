@@ -1,4 +1,4 @@
-//! Input and output schemas, made of the document of the API.
+//! Input and output schemas, derived from the document of the API.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -8,31 +8,31 @@ use serde_json::{Map, Value, json};
 
 use crate::tools::{Call, TOOLS, Tool};
 
-/// An argument of a tool, and where it goes in the request.
+/// An argument of a tool, and its place in the request.
 #[derive(Debug, Clone)]
 pub(crate) struct Argument {
     /// Name among the arguments, in `snake_case`.
     pub(crate) name: String,
-    /// Where it goes, under which name.
+    /// Place and name in the request.
     pub(crate) place: Place,
     pub(crate) required: bool,
     schema: Value,
 }
 
-/// Where an argument goes.
+/// Place of an argument in the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Into the path, in place of `{name}`.
+    /// In the path, replacing `{name}`.
     Path(String),
-    /// Into the query.
+    /// In the query.
     Query(String),
-    /// Into the body, as a member.
+    /// A member of the body.
     Member(String),
-    /// It is the body.
+    /// The whole body.
     Body,
 }
 
-/// The arguments that a tool takes for one of its operations. They are made once: each call asks.
+/// The arguments of a tool for one of its operations. They are cached because each call needs them.
 pub(crate) fn arguments(tool: &Tool, operation: &Operation) -> &'static [Argument] {
     static ALL: LazyLock<HashMap<(&str, &str), Vec<Argument>>> = LazyLock::new(|| {
         let pairs = TOOLS.iter().flat_map(|tool| {
@@ -109,7 +109,7 @@ fn made(tool: &Tool, operation: &Operation) -> Vec<Argument> {
     arguments
 }
 
-/// What a tool takes.
+/// Input schema of a tool.
 pub(crate) fn input(tool: &Tool) -> Value {
     match tool.call {
         Call::Live(list) => return list.input(),
@@ -126,7 +126,8 @@ pub(crate) fn input(tool: &Tool) -> Value {
             }
             properties.insert(argument.name.clone(), argument.schema.clone());
         }
-        // Of two operations, only what both need is required; which is meant, the rest says.
+        // With two operations, only arguments that both require are required. The other arguments
+        // decide between them.
         required = Some(match required {
             None => needed,
             Some(others) => others.intersection(&needed).cloned().collect(),
@@ -152,7 +153,7 @@ pub(crate) fn input(tool: &Tool) -> Value {
     }))
 }
 
-/// What a tool answers as structured content.
+/// Schema of a tool's structured content.
 pub(crate) fn output(tool: &Tool) -> Value {
     match tool.call {
         Call::Live(list) => return list.output(),
@@ -201,7 +202,7 @@ pub(crate) fn output(tool: &Tool) -> Value {
     }
 }
 
-/// The argument by which a creation is confirmed.
+/// The argument that confirms a creation.
 pub(crate) const CONFIRMED: &str = "confirmed";
 
 fn confirmed() -> Value {
@@ -239,12 +240,12 @@ fn component<'a>(document: &'a Value, name: &str) -> &'a Value {
         .unwrap_or(&Value::Null)
 }
 
-/// What [`of_engine`] replaces by the component of this name.
+/// A placeholder that [`of_engine`] replaces by the component of this name.
 pub(crate) fn reference(schema: &str) -> Value {
     json!({"$ref": format!("{IN_DOCUMENT}{schema}")})
 }
 
-/// A schema that refers to components of the engine's document, on its own.
+/// A self-contained schema that refers to components of the engine's document.
 pub(crate) fn of_engine(schema: Value) -> Value {
     with_definitions_of(&ENGINE, schema)
 }
@@ -253,7 +254,7 @@ fn with_definitions(schema: Value) -> Value {
     with_definitions_of(&CONTROL_PLANE, schema)
 }
 
-/// The schema on its own: what it refers to comes along, under `$defs`.
+/// A self-contained schema: the referenced components are added under `$defs`.
 fn with_definitions_of(document: &Value, mut schema: Value) -> Value {
     let mut definitions = Map::new();
     let mut waiting = Vec::new();
@@ -274,7 +275,7 @@ fn with_definitions_of(document: &Value, mut schema: Value) -> Value {
     schema
 }
 
-/// Points references into `$defs`, and notes their names.
+/// Rewrites references to `$defs`, and collects their names.
 fn relocate(value: &mut Value, names: &mut Vec<String>) {
     match value {
         Value::Object(members) => {

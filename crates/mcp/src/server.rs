@@ -1,4 +1,4 @@
-//! The server: it lists the tools and calls them. It holds no state of its own.
+//! The MCP server: it lists the tools and calls them. It has no state of its own.
 
 use std::sync::Arc;
 
@@ -28,31 +28,31 @@ use crate::terminals::{Agent, TerminalAsk, TerminalTool, Way};
 use crate::tools::{Call, Tool};
 use crate::{discovery, tools};
 
-/// What carries requests to the API.
+/// Sends requests to the API.
 pub trait Backend: Send + Sync + 'static {
-    /// Where the platform is that requests go to now, without a slash at the end.
+    /// Current address of the platform, without a trailing slash.
     fn base_url(&self) -> Arc<str>;
 
-    /// Whether there is a credential to call with: without one, no request is made.
+    /// True if there is a credential for calls: without one, no request is sent.
     fn has_credential(&self, caller: &Extensions) -> bool;
 
-    /// The permissions of the credential, as far as they are known without asking anybody; `None`:
-    /// not, or it is not narrowed.
+    /// The permissions of the credential, if they are known locally; `None`: unknown, or not
+    /// restricted.
     fn held(&self, _caller: &Extensions) -> Option<Permissions> {
         None
     }
 
-    /// Carries a request out for a caller, who is known by the extensions of the request that
-    /// brought the call. Failures of the way are answers too: a status and a problem.
+    /// Sends a request for a caller, which is identified by the extensions of the MCP request.
+    /// Failures are responses as well: a status and a problem.
     fn carry(&self, request: Request<Bytes>, caller: &Extensions) -> ResponseFuture;
 
-    /// Carries a request out to the Engine API of a project, with the credential of the caller and
-    /// nothing else of theirs. The permission is the one that the engine will ask for.
+    /// Sends a request to the Engine API of a project, with only the credential of the caller.
+    /// `permission` is the one that the engine will check.
     ///
-    /// A project that the caller has no part in answers 404, a permission that is missing 403 with
-    /// a challenge, and 401 means that the person has to sign in. An engine that is not reached
-    /// within seconds, answers at length, or does not take a credential that the platform takes is
-    /// an answer too: 502 and a problem whose `detail` says what to do next.
+    /// A project that the caller has no access to results in 404, a missing permission in 403 with
+    /// a challenge, and 401 means that the user has to sign in. If the engine cannot be reached
+    /// within seconds, if its response is too long, or if it refuses a credential that the platform
+    /// accepts, the result is a 502 and a problem whose `detail` states what to do next.
     fn carry_to_engine(
         &self,
         project: ProjectName,
@@ -61,8 +61,8 @@ pub trait Backend: Send + Sync + 'static {
         caller: &Extensions,
     ) -> ResponseFuture;
 
-    /// Does something that takes a stream of a terminal, in a project, with the credential of the
-    /// caller. The answer is that of a request: 200 and the JSON of the tool, or a problem.
+    /// Performs an action on a terminal stream in a project, with the credential of the caller. The
+    /// result is a response: 200 and the JSON of the tool, or a problem.
     fn carry_to_terminal(
         &self,
         project: ProjectName,
@@ -72,28 +72,27 @@ pub trait Backend: Send + Sync + 'static {
     ) -> ResponseFuture;
 }
 
-/// Among the extensions of a request: the list of tools is left empty, for whoever brought the
-/// request writes it.
+/// Extension of a request: the list of tools is left empty, because the transport inserts it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ListIsWritten;
 
-/// The longest request. Arguments are short; nobody sends files here.
+/// Maximum size of a request. Arguments are short; files are never sent here.
 pub(crate) const MAX_REQUEST_BYTES: usize = 256 * 1024;
 
-/// The answer, later.
+/// The future response.
 pub type ResponseFuture = std::pin::Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
 
-/// The tools over a backend, and on a machine of its own those beside them.
+/// The tools of a backend, and local tools if it runs on the user's machine.
 pub struct Server<B> {
     backend: Arc<B>,
     beside: Option<Beside>,
 }
 
-/// What one client on this machine has beside the platform's tools.
+/// The local tools of one client.
 #[derive(Clone)]
 struct Beside {
     local: Arc<dyn Local>,
-    /// Calls that may still begin. Over HTTP, connections are what is counted.
+    /// Permits for concurrent calls. Over HTTP, connections are limited instead.
     places: Arc<Semaphore>,
 }
 
@@ -107,7 +106,7 @@ impl<B> Clone for Server<B> {
 }
 
 impl<B: Backend> Server<B> {
-    /// A server of the platform's tools.
+    /// Creates a server with the platform's tools.
     pub fn new(backend: B) -> Self {
         Self {
             backend: Arc::new(backend),
@@ -115,7 +114,7 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    /// The same, with tools of this machine.
+    /// Adds tools of this machine.
     pub(crate) fn beside(self, local: Arc<dyn Local>) -> Self {
         let places = Arc::new(Semaphore::new(MOST_CALLS));
         Self {
@@ -149,12 +148,12 @@ impl<B: Backend> Server<B> {
             }
             _ => {}
         }
-        // Nobody learns what is wrong with arguments before signing in: 401 comes first.
+        // Arguments are not validated before sign-in: 401 comes first.
         if tool.scopes().is_some() && !self.backend.has_credential(caller) {
             return self.challenge(tool, &MissingAccess::Login);
         }
-        // Nor before it is known that the credential may do it at all: then comes 403, for all that
-        // is missing at once (MC-6).
+        // If the credential is known to lack a permission, 403 comes next, for all missing
+        // permissions together (MC-6).
         if let Some(held) = self.backend.held(caller)
             && let Some(missing) = missing(tool, held)
         {
@@ -164,14 +163,14 @@ impl<B: Backend> Server<B> {
         match performed {
             Ok(result) => result,
             Err(error) => match self.lacked(tool, caller).await {
-                // The credential's permissions were not known here before (MC-6).
+                // The credential's permissions were not known locally (MC-6).
                 Some(missing) => self.challenge(tool, &MissingAccess::Scope(&missing)),
                 None => result::bad_argument(&error),
             },
         }
     }
 
-    /// Carries a call out whose caller may make it, as far as is known here.
+    /// Performs a call that is permitted as far as known locally.
     async fn perform(
         &self,
         tool: &Tool,
@@ -240,7 +239,7 @@ impl<B: Backend> Server<B> {
             &response,
             &scopes(tool),
             &self.resource_metadata(),
-            // The engine calls the parts of `params` as the tool calls its arguments.
+            // The engine's names for the parts of `params` equal the tool's argument names.
             str::to_owned,
         ))
     }
@@ -292,7 +291,7 @@ impl<B: Backend> Server<B> {
         ))
     }
 
-    /// CP-4g: nothing is created; the answer says what the person has to see.
+    /// CP-4g: nothing is created; the response contains the information that the user has to see.
     async fn unconfirmed(&self, arguments: &Map<String, Value>, caller: &Extensions) -> CallFuture {
         let Some(preview) = Tool::find("svc_project_creation_options") else {
             return Ok(result::failure(UNCONFIRMED));
@@ -304,7 +303,7 @@ impl<B: Backend> Server<B> {
         let shown = self
             .operate(preview, plans::PLAN_CONFIGURATION, &asked, caller)
             .await?;
-        // Who may not even look is told that.
+        // A caller that may not even read the options gets that refusal.
         let Some(options) = shown.structured_content else {
             return Ok(shown);
         };
@@ -324,8 +323,9 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    /// MC-6: whoever refuses names what it looked at, and a tool may need more. What else the
-    /// credential lacks is asked of the platform, so that the person is asked once.
+    /// MC-6: a refusal names only the permission that was checked, but a tool may need more. The
+    /// other missing permissions are requested from the platform, so that the user is asked only
+    /// once.
     async fn lacks_more(
         &self,
         tool: &Tool,
@@ -337,20 +337,20 @@ impl<B: Backend> Server<B> {
             return None;
         }
         let held = self.permissions(caller).await?;
-        // What was refused is missing where the person's role lacks it, too.
+        // The refused permission counts as missing even if only the user's role lacks it.
         let refused = first.split(' ').filter_map(|name| name.parse().ok());
         let all = missing_of(tool, held).chain(refused);
         let all: Permissions = all.collect();
         Some(self.challenge(tool, &MissingAccess::Scope(&all.to_string())))
     }
 
-    /// The permissions that the tool needs and the credential lacks, as the platform knows them.
+    /// The permissions that the tool needs and the credential lacks, according to the platform.
     async fn lacked(&self, tool: &Tool, caller: &Extensions) -> Option<String> {
         tool.scopes()?;
         missing(tool, self.permissions(caller).await?)
     }
 
-    /// The permissions of the credential; `None` where the platform does not answer.
+    /// The permissions of the credential; `None` if the platform does not respond.
     async fn permissions(&self, caller: &Extensions) -> Option<Permissions> {
         let request = Request::get(whoami::WHOAMI.path).body(Bytes::new()).ok()?;
         let answer = self.backend.carry(request, caller).await;
@@ -372,7 +372,7 @@ impl<B: Backend> Server<B> {
     }
 }
 
-/// The result of a call, unless an argument is wrong.
+/// The result of a call, or an invalid argument.
 type CallFuture = Result<CallToolResult, BadArgument>;
 
 const UNCONFIRMED: &str = "Nothing was created. Show the billing impact of this plan to the \
@@ -382,7 +382,8 @@ const UNCONFIRMED: &str = "Nothing was created. Show the billing impact of this 
 const NO_LIST: &str = "The engine of this project answered with something else. Tell the \
      person: whoever runs the platform has to look at it.";
 
-/// What a tool needs and a credential with these permissions lacks; `None`: nothing.
+/// The permissions that a tool needs and a credential with these permissions lacks; `None` if there
+/// are none.
 fn missing(tool: &Tool, held: Permissions) -> Option<String> {
     let missing: Permissions = missing_of(tool, held).collect();
     let missing = missing.to_string();
@@ -460,8 +461,8 @@ impl<B: Backend> ServerHandler for Server<B> {
         Ok(self.call(tool, arguments, caller, agent).await.into())
     }
 
-    // Prompts and resources are declared, and there are none: clients ask everybody for the lists, and
-    // the SDK answers with empty ones. What is not declared is not there (-32601).
+    // Prompts and resources are declared but empty: clients request the lists from every server,
+    // and the SDK returns empty ones. Undeclared methods do not exist (-32601).
 
     async fn complete(
         &self,
@@ -472,8 +473,8 @@ impl<B: Backend> ServerHandler for Server<B> {
     }
 }
 
-/// The AI client, as it says: with the request, in the handshake of a connection, or in the field that
-/// HTTP has for it, where there is no handshake.
+/// The name of the AI client: from the request, from the handshake of a connection, or without a
+/// handshake from the HTTP header field.
 fn agent(context: &RequestContext<RoleServer>, parts: Option<&Parts>) -> Agent {
     let said = context.meta.client_info();
     let greeted = || Some(context.peer.peer_info()?.client_info.clone());
@@ -496,15 +497,16 @@ fn agent(context: &RequestContext<RoleServer>, parts: Option<&Parts>) -> Agent {
     }
 }
 
-/// A name as others are shown it.
+/// A name, shortened for display.
 fn cut(text: &str) -> String {
     let shown = text.chars().filter(|c| !c.is_control());
     shown.take(MAX_NAME_SHOWN).collect()
 }
 
-/// More than a model has in hand at once; each waits for the network for half a minute at most.
+/// More calls than a model has in progress at a time; each waits for the network for at most half a
+/// minute.
 const MOST_CALLS: usize = 24;
-/// Of the codes that JSON-RPC leaves to servers (section 5.1).
+/// One of the codes that JSON-RPC reserves for servers (section 5.1).
 const BUSY: ErrorCode = ErrorCode(-32000);
-/// Long enough for every name of ours.
+/// Long enough for every real name.
 const MAX_NAME_SHOWN: usize = 64;

@@ -1,8 +1,8 @@
-//! Terminals: servers, managed sessions, and who may type into them.
+//! Terminals: servers, managed sessions, and control of their input.
 //!
-//! Most tools are operations of the Engine API, asked as the lists of what is live are. What takes a
-//! stream of a terminal (running a command, watching a screen, typing) is done by whoever has such
-//! streams: [`TerminalAsk`].
+//! Most tools are operations of the Engine API, like the lists of live state. Actions that need a
+//! terminal stream (running a command, watching a screen, typing) are performed by the owner of
+//! such streams: [`TerminalAsk`].
 
 use api::webtty;
 use bytes::Bytes;
@@ -25,33 +25,33 @@ pub(crate) use table::{
     SESSION_TYPE, SESSIONS_LIST,
 };
 
-/// What is done with streams of terminals.
+/// An action on terminal streams.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TerminalAsk {
-    /// What.
+    /// The action.
     pub act: TerminalAct,
-    /// The arguments of the tool, but for the project. They are not checked yet.
+    /// The unchecked arguments of the tool, without the project.
     pub arguments: Map<String, Value>,
-    /// The AI client that asks.
+    /// The AI client.
     pub agent: Agent,
 }
 
-/// What can be done with streams of terminals.
+/// Kind of action on terminal streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminalAct {
     /// Lists the servers among the tunnels of the project.
     List,
-    /// Runs a command to its end.
+    /// Runs a command and waits for its exit.
     Exec,
-    /// Takes part as a spectator, and shows the screen.
+    /// Attaches as a spectator and returns the screen.
     Screen,
-    /// Asks for control, for who takes part.
+    /// Requests control for an attached participant.
     RequestControl,
-    /// Types, where control was given.
+    /// Types, if control was granted.
     Type,
 }
 
-/// An AI client, as it calls itself.
+/// An AI client, as it identifies itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agent {
     /// Its name.
@@ -60,41 +60,41 @@ pub struct Agent {
     pub version: String,
 }
 
-/// How a tool about terminals is carried out.
+/// Implementation of a terminal tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TerminalTool {
     pub(crate) way: Way,
-    /// The least that a credential has to hold; the first is what a project is found with.
+    /// Permissions that a credential needs at least. The first is also used to look up a project.
     pub(crate) scopes: &'static [Permission],
     pub(crate) arguments: &'static [Argument],
-    /// What the answer has beside what is always there.
+    /// Properties of the output in addition to the common ones.
     pub(crate) output: fn() -> Value,
 }
 
-/// What carries it out.
+/// Implementation of the tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Way {
     /// An operation of the Engine API: method and path.
     Operation(Verb, &'static str, Answer),
-    /// Whoever has streams.
+    /// An action on terminal streams.
     Stream(TerminalAct),
 }
 
-/// The methods.
+/// HTTP methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
     Post,
 }
 
-/// What the operation answers.
+/// Body of the operation's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// An object, which is the answer of the tool.
+    /// An object, which is the tool's response.
     Object,
-    /// A list, which stands under this name.
+    /// A list, which is returned under this name.
     List(&'static str),
-    /// Text, which stands under this name.
+    /// Text, which is returned under this name.
     Text(&'static str),
 }
 
@@ -108,35 +108,35 @@ pub(crate) struct Argument {
     pub(crate) required: bool,
 }
 
-/// Where an argument goes.
+/// Place of an argument in the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum To {
-    /// Into the path, in place of `{name}`.
+    /// In the path, replacing `{name}`.
     Path(&'static str),
-    /// Into `params`.
+    /// In `params`.
     Param(&'static str),
-    /// Into the filters of `params`.
+    /// In the filters of `params`.
     Filter(&'static str),
-    /// Into the query, by itself.
+    /// A query parameter of its own.
     Query(&'static str),
-    /// Into the body.
+    /// In the body.
     Body(&'static str),
-    /// To whoever has streams, as it is called.
+    /// Passed to the terminal action under its own name.
     Stream,
 }
 
-/// What it is.
+/// Type of an argument.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape {
     Text,
     Time,
     Flag,
     OneOf(&'static [&'static str]),
-    /// From, to, and what it is where it is absent.
+    /// Minimum, maximum and default.
     Number(u64, u64, Option<u64>),
     /// A list of texts.
     Texts,
-    /// Texts by their names.
+    /// Texts by name.
     Named,
 }
 
@@ -157,7 +157,7 @@ impl TerminalTool {
         })
     }
 
-    /// The project that is meant, and the other arguments; those that there are not are refused.
+    /// The project and the other arguments. Unknown ones are refused.
     pub(crate) fn read(
         &self,
         mut given: Map<String, Value>,
@@ -181,7 +181,7 @@ impl TerminalTool {
         Ok((project, given))
     }
 
-    /// The request to the engine. What the arguments say is the engine's to judge.
+    /// The request to the engine, which validates the arguments.
     pub(crate) fn request(
         &self,
         (verb, path): (Verb, &str),
@@ -201,7 +201,7 @@ impl TerminalTool {
                     address = address.replace(&format!("{{{name}}}"), id);
                 }
                 To::Param("from_seq") => {
-                    // A number that JavaScript may not hold is text on the wire.
+                    // A number that JavaScript cannot represent exactly is text on the wire.
                     params.insert("from_seq".to_owned(), value.to_string().into());
                 }
                 To::Param(name) => drop(params.insert(name.to_owned(), value.clone())),
@@ -238,7 +238,7 @@ impl TerminalTool {
         request.map_err(|_| BadArgument::new("arguments", "they are too long for an address"))
     }
 
-    /// What the engine calls the arguments is what the tool calls them, but for some.
+    /// The engine's names equal the tool's argument names, with some exceptions.
     pub(crate) fn name_of(&self, field: &str) -> String {
         let last = field.rsplit('.').next().unwrap_or(field);
         let is_meant = |argument: &&Argument| match argument.to {
@@ -255,7 +255,7 @@ impl TerminalTool {
 }
 
 impl Answer {
-    /// The answer of the tool; `None`: the engine answered something else.
+    /// The tool's response; `None`: the engine's response has another form.
     pub(crate) fn of(self, response: &Response<Bytes>) -> Option<Value> {
         match self {
             Self::Object => {

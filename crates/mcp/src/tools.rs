@@ -16,55 +16,55 @@ use crate::terminals::{self, TerminalTool};
 pub struct Tool {
     /// Name, with the prefix `svc_`.
     pub name: &'static str,
-    /// Name for people.
+    /// Display name.
     pub title: &'static str,
-    /// What it does and when to use it, for models.
+    /// Purpose and usage, for models.
     pub description: &'static str,
-    /// What it does to the world.
+    /// Effect of a call.
     pub(crate) effect: Effect,
-    /// How it is carried out.
+    /// Implementation of the tool.
     pub(crate) call: Call,
 }
 
-/// What a tool does to the world; the hints of MCP follow from it.
+/// Effect of a tool call, from which the MCP hints are derived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// It changes nothing.
     Reads,
-    /// Something more is there afterwards; once more adds once more.
+    /// It adds an object; a repeated call adds another one.
     Adds,
-    /// Something more is there afterwards; the same call once more adds nothing.
+    /// It adds an object; a repeated call adds nothing.
     AddsOnce,
-    /// Something is different afterwards; the same call once more changes nothing.
+    /// It changes an object; a repeated call changes nothing.
     Changes,
-    /// Something is gone afterwards.
+    /// It deletes an object.
     Destroys,
-    /// Nobody can say: it runs what somebody wrote.
+    /// The effect is unknown, because it runs commands of the user.
     Acts,
 }
 
-/// How a tool is carried out.
+/// Implementation of a tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Call {
-    /// What is here, and what to ask for.
+    /// Overview of the server.
     Discovery,
     /// A document, or one operation of it.
     OpenApi,
-    /// An operation; the fields of its body are arguments.
+    /// An operation whose body fields are arguments.
     Operation(&'static Operation),
-    /// An operation; its body is the argument of this name.
+    /// An operation whose body is the argument of this name.
     WithBody(&'static Operation, &'static str),
-    /// Either operation: the one whose path parameters are among the arguments.
+    /// One of two operations: the one whose path parameters are among the arguments.
     Either(&'static Operation, &'static Operation),
-    /// A creation, once the person has confirmed what it costs (CP-4g).
+    /// A creation, once the user has confirmed its cost (CP-4g).
     CreateProject,
-    /// A list of the Engine API, of the project's engine.
+    /// A list of the Engine API of the project's engine.
     Live(&'static LiveList),
-    /// Something about terminals.
+    /// A terminal tool.
     Terminal(&'static TerminalTool),
 }
 
-/// Every tool, in the order in which they are listed.
+/// Every tool, in display order.
 pub const TOOLS: &[Tool] = &[
     Tool {
         name: "svc_discovery",
@@ -406,12 +406,12 @@ pub const TOOLS: &[Tool] = &[
 ];
 
 impl Tool {
-    /// The tool of a name.
+    /// Finds a tool by name.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         TOOLS.iter().find(|tool| tool.name == name)
     }
 
-    /// The operations of the control plane that it may become.
+    /// The operations of the control plane that it may call.
     pub(crate) fn operations(&self) -> Vec<&'static Operation> {
         match self.call {
             Call::Discovery | Call::OpenApi | Call::Live(_) | Call::Terminal(_) => Vec::new(),
@@ -421,7 +421,7 @@ impl Tool {
         }
     }
 
-    /// Ids of the operations that it may become.
+    /// Ids of the operations that it may call.
     pub fn operation_ids(&self) -> impl Iterator<Item = &'static str> {
         let preview = matches!(self.call, Call::CreateProject).then_some(plans::PLAN_CONFIGURATION);
         let operations = self.operations().into_iter().chain(preview);
@@ -434,7 +434,7 @@ impl Tool {
             .chain(of_engine.map(|operation| operation.id))
     }
 
-    /// The least that a credential has to hold; `None`: no credential is needed (MC-2).
+    /// Permissions that a credential needs at least; `None`: no credential is needed (MC-2).
     pub fn scopes(&self) -> Option<Vec<Permission>> {
         let mut scopes = Vec::new();
         match self.call {
@@ -458,7 +458,7 @@ impl Tool {
         schemes(self.scopes().as_deref())
     }
 
-    /// The tool as it is listed.
+    /// The tool's list entry.
     pub fn document(&self) -> Value {
         json!({
             "name": self.name,
@@ -480,7 +480,7 @@ pub(crate) fn annotations(title: &str, effect: Effect) -> Value {
         "readOnlyHint": effect == Effect::Reads,
         "destructiveHint": matches!(effect, Effect::Destroys | Effect::Acts),
         "idempotentHint": !matches!(effect, Effect::Adds | Effect::Acts),
-        // All else is about this platform alone.
+        // All other tools affect only this platform.
         "openWorldHint": effect == Effect::Acts,
     })
 }
@@ -493,8 +493,8 @@ pub(crate) fn schemes(scopes: Option<&[Permission]>) -> Value {
     }
 }
 
-/// Puts the security schemes beside `_meta` in an answer that lists tools: the SDK's type of a tool
-/// has no room for them.
+/// Adds the security schemes next to `_meta` in a response that lists tools, because the SDK's type
+/// of a tool has no field for them.
 pub(crate) fn add_schemes(message: &mut Value) {
     let tools = message.pointer_mut("/result/tools");
     for tool in tools.and_then(Value::as_array_mut).into_iter().flatten() {
@@ -506,12 +506,12 @@ pub(crate) fn add_schemes(message: &mut Value) {
     }
 }
 
-/// Every tool as it is listed.
+/// The list entries of all tools.
 pub fn documents() -> Vec<Value> {
     TOOLS.iter().map(Tool::document).collect()
 }
 
-/// Every tool as JSON, made once: the list is the same for everybody, and long.
+/// All tools as JSON, cached because the list is long and the same for all callers.
 #[cfg(feature = "hosted")]
 pub(crate) fn written() -> &'static str {
     static WRITTEN: std::sync::LazyLock<String> =
@@ -519,12 +519,12 @@ pub(crate) fn written() -> &'static str {
     &WRITTEN
 }
 
-/// Every tool in the SDK's type, which has no room for the security schemes beside `_meta`.
+/// All tools in the SDK's type, which has no field for the security schemes next to `_meta`.
 pub(crate) fn listed() -> Vec<rmcp::model::Tool> {
     static LISTED: std::sync::LazyLock<Vec<rmcp::model::Tool>> = std::sync::LazyLock::new(|| {
         let documents = documents().into_iter();
         let tools = documents.map(serde_json::from_value);
-        // The documents are ours, and a test reads each.
+        // The documents are constant, and a test parses each.
         tools.filter_map(Result::ok).collect()
     });
     LISTED.clone()

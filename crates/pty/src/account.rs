@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Uid, User, geteuid};
 
-/// An account, as the host's database of accounts has it.
+/// An account from the account database of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     name: String,
@@ -15,16 +15,16 @@ pub struct Account {
     shell: PathBuf,
 }
 
-/// Why an account cannot be used.
+/// Reasons for which an account cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    /// Nobody is called so, or has this number.
+    /// No account has this name or number.
     #[error("there is no account `{0}`")]
     Unknown(String),
-    /// The database of accounts could not be asked.
+    /// The account database could not be read.
     #[error("the accounts cannot be read: {0}")]
     Unreadable(#[source] std::io::Error),
-    /// Only root becomes somebody else.
+    /// Only root can use another account.
     #[error("only root can run commands as `{0}`")]
     NotRoot(String),
 }
@@ -33,7 +33,7 @@ impl Account {
     /// The account of this process.
     ///
     /// # Errors
-    /// It has none, as some containers have it, or the database cannot be read.
+    /// The process has no account, which happens in containers, or the database cannot be read.
     pub fn own() -> Result<Self, AccountError> {
         let uid = geteuid();
         found(User::from_uid(uid), || uid.to_string())
@@ -42,7 +42,7 @@ impl Account {
     /// The account with this name.
     ///
     /// # Errors
-    /// There is none, or the database cannot be read.
+    /// The account does not exist, or the database cannot be read.
     pub fn named(name: &str) -> Result<Self, AccountError> {
         found(User::from_name(name), || name.to_owned())
     }
@@ -50,37 +50,37 @@ impl Account {
     /// The account with this number.
     ///
     /// # Errors
-    /// There is none, or the database cannot be read.
+    /// The account does not exist, or the database cannot be read.
     pub fn numbered(uid: u32) -> Result<Self, AccountError> {
         found(User::from_uid(Uid::from_raw(uid)), || uid.to_string())
     }
 
-    /// Its name.
+    /// Name of the account.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its number.
+    /// Number of the account.
     pub fn uid(&self) -> u32 {
         self.uid.as_raw()
     }
 
-    /// Its home.
+    /// Home directory of the account.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// What it logs in with; `/bin/sh` where its entry names nothing.
+    /// Login shell; `/bin/sh` if its entry names none.
     pub fn shell(&self) -> &Path {
         &self.shell
     }
 
-    /// Whether this process runs as it.
+    /// True if this process runs as this account.
     pub fn is_own(&self) -> bool {
         self.uid == geteuid()
     }
 
-    /// Whether commands can be run as it from here.
+    /// Checks that this process can run commands as this account.
     ///
     /// # Errors
     /// It is another account, and this process is not root.
@@ -92,8 +92,8 @@ impl Account {
         }
     }
 
-    /// What a process takes on to be this account. Looked up here, not in the new process: there,
-    /// no memory may be asked for.
+    /// The ids that a process needs to become this account. They are looked up here, because the
+    /// new process must not allocate memory.
     pub(crate) fn identity(&self) -> std::io::Result<Identity> {
         let name = CString::new(self.name.as_bytes())?;
         Ok(Identity {
@@ -104,7 +104,7 @@ impl Account {
     }
 }
 
-/// Numbers that a process takes on.
+/// Ids for a process.
 pub(crate) struct Identity {
     pub(crate) uid: Uid,
     gid: Gid,
@@ -112,7 +112,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Becomes it: first the groups, for which the right to change them is still needed.
+    /// Changes the ids of this process: first the groups, because changing them needs the previous
+    /// user.
     pub(crate) fn take_on(&self) -> nix::Result<()> {
         nix::unistd::setgid(self.gid)?;
         set_groups(&self.groups)?;
@@ -130,7 +131,8 @@ fn set_groups(groups: &[Gid]) -> nix::Result<()> {
     nix::unistd::setgroups(groups)
 }
 
-/// There, groups beyond the first are a directory service's, which a new process cannot ask.
+/// On these systems, a directory service provides the groups beyond the first, and a new process
+/// cannot query it.
 #[cfg(target_vendor = "apple")]
 fn groups(_name: &std::ffi::CStr, _gid: Gid) -> nix::Result<Vec<Gid>> {
     Err(nix::Error::ENOTSUP)

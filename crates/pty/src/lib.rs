@@ -1,9 +1,9 @@
-//! Terminals and processes of this host: the one place with unsafe code.
+//! Terminals and processes of this host. The unsafe code of the project is concentrated here.
 //!
-//! [`Spec::start`] starts a command in a session of its own, with a terminal or with pipes, as this
-//! account or as another; [`Process`] is what runs. Nothing here knows what a client is: bytes,
-//! sizes and signals come in, bytes and an exit come out. A [`Process`] that is dropped takes all
-//! that it started with it.
+//! [`Spec::start`] starts a command in its own session, with a terminal or with pipes, as this
+//! account or as another. [`Process`] is the running command. This crate is independent of clients:
+//! its inputs are bytes, sizes and signals, its outputs are bytes and an exit. Dropping a
+//! [`Process`] kills everything that it started.
 
 #![cfg(unix)]
 
@@ -16,10 +16,10 @@ pub use account::{Account, AccountError};
 pub use process::{Exit, Output, Process};
 pub use start::{Directory, Size, Spec, StartError};
 
-/// The signals that [`Process::signal`] takes.
+/// The signals for [`Process::signal`].
 pub use nix::sys::signal::Signal;
 
-/// The name of this host and the release of its kernel, as uname(2) tells them.
+/// The name of this host and the release of its kernel, from uname(2).
 pub fn host() -> Option<(String, String)> {
     let told = nix::sys::utsname::uname().ok()?;
     let text = |part: &std::ffi::OsStr| part.to_string_lossy().into_owned();

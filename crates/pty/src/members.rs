@@ -1,9 +1,9 @@
-//! Who belongs to a session of processes.
+//! Members of a process session.
 
 use nix::unistd::Pid;
 
-/// The processes of a session. A shell gives each of its jobs a group of its own, so a group is not
-/// all that was started; only the kernel knows, and only Linux lists it.
+/// The processes of a session. A shell gives each of its jobs its own group, so a group does not
+/// contain everything that was started. Only the kernel has this list, and only Linux exposes it.
 #[cfg(target_os = "linux")]
 pub(crate) fn of(session: Pid) -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
@@ -20,13 +20,14 @@ pub(crate) fn of(session: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// Elsewhere its leader's group and the one in the foreground have to do.
+/// On other systems, only the group of the leader and the one in the foreground are signalled.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn of(_session: Pid) -> Vec<Pid> {
     Vec::new()
 }
 
-/// The field `session` of `proc_pid_stat(5)`. The second field is a name, with anything in it.
+/// The field `session` of `proc_pid_stat(5)`. The second field is a name, which may contain any
+/// character.
 #[cfg(target_os = "linux")]
 fn session_of(stat: &str) -> Option<Pid> {
     let (_name, rest) = stat.rsplit_once(')')?;
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_anything_in_it_does_not_confuse() {
+    fn names_with_special_characters_are_parsed() {
         let stat = "12 (a) S 1 2) R 1 12 34 0 -1 4194560";
         assert_eq!(session_of(stat), Some(Pid::from_raw(34)));
         assert_eq!(session_of("12 (x"), None);

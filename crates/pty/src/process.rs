@@ -1,4 +1,4 @@
-//! A process that runs, with its terminal or its pipes.
+//! A running process, with its terminal or its pipes.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -14,33 +14,33 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 use crate::{Size, members};
 
-/// A command that was started, and all that it starts.
+/// A started command, and all processes that it starts.
 ///
-/// It has one owner, who polls it. Dropped, everything that is left of its session is killed.
+/// It has one owner, which polls it. Dropping it kills all remaining processes of its session.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// The session, its leader, and the leader's group, by one number.
+    /// Id of the session, its leader and the leader's group.
     leader: Option<Pid>,
     streams: Streams,
     exit: Option<Exit>,
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// With a code.
+    /// Exit code.
     Code(i32),
-    /// By a signal: its number, and its name without `SIG` (empty where it has none).
+    /// Signal: its number, and its name without `SIG` (empty if it has none).
     Signal(i32, &'static str),
 }
 
-/// What a process writes to.
+/// Output streams of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Its terminal, or its standard output.
+    /// Its terminal, or its standard output with pipes.
     Main,
-    /// Its standard error, where it has pipes.
+    /// Its standard error, with pipes.
     Errors,
 }
 
@@ -67,23 +67,23 @@ impl Process {
         let leader = child.id().and_then(|id| i32::try_from(id).ok());
         Self {
             child,
-            // Never a number that means everybody, or this process's own group.
+            // Ids that mean all processes, or this process's own group, are excluded.
             leader: leader.filter(|id| *id > 1).map(Pid::from_raw),
             streams,
             exit: None,
         }
     }
 
-    /// Its number.
+    /// Id of the process.
     pub fn id(&self) -> Option<u32> {
         self.leader.and_then(|pid| u32::try_from(pid.as_raw()).ok())
     }
 
-    /// Reads what it wrote: as much as there is, up to the whole of `buffer`; 0 is the end. The
-    /// kernel hands out a terminal's bytes in small pieces, so it is asked until it has no more.
+    /// Reads output: as much as is available, up to the size of `buffer`; 0 is the end. The kernel
+    /// returns a terminal's bytes in small pieces, so this reads until there are no more.
     ///
     /// # Errors
-    /// Reading failed, which is an end as well.
+    /// Reading failed, which also means the end.
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -116,7 +116,8 @@ impl Process {
             let filled = buffer.filled().len();
             match polled {
                 Poll::Ready(Ok(())) if filled > before && buffer.remaining() > 0 => {}
-                // What was read before the end or the error is told first; those come again.
+                // Bytes that were read before the end or the error are returned first; the next
+                // call returns the end or the error again.
                 Poll::Ready(Err(error)) if filled == 0 => return Poll::Ready(Err(error)),
                 Poll::Pending if filled == 0 => return Poll::Pending,
                 _ => return Poll::Ready(Ok(filled)),
@@ -124,10 +125,10 @@ impl Process {
         }
     }
 
-    /// Writes to it. How much was taken; 0 where it does not read any more.
+    /// Writes input. Returns the number of written bytes; 0 if the process does not read any more.
     ///
     /// # Errors
-    /// It does not read any more.
+    /// The process does not read any more.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.streams {
             Streams::Terminal(pty) => Pin::new(pty.as_mut()).poll_write(cx, bytes),
@@ -138,17 +139,17 @@ impl Process {
         }
     }
 
-    /// Closes what it reads. In a terminal the end of input is a key, so there it does nothing.
+    /// Closes the input. With a terminal it does nothing, because there the end of input is a key.
     pub fn end_input(&mut self) {
         if let Streams::Pipes { input, .. } = &mut self.streams {
             *input = None;
         }
     }
 
-    /// Waits for its end. What it wrote may still be there to be read.
+    /// Waits for the end of the process. Unread output may remain.
     ///
     /// # Errors
-    /// The system cannot say.
+    /// The system does not provide the exit status.
     pub fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Exit>> {
         if let Some(exit) = self.exit {
             return Poll::Ready(Ok(exit));
@@ -159,12 +160,12 @@ impl Process {
         Poll::Ready(Ok(exit))
     }
 
-    /// Whether it has a terminal.
+    /// True if the process has a terminal.
     pub fn has_terminal(&self) -> bool {
         matches!(self.streams, Streams::Terminal(_))
     }
 
-    /// Gives its terminal another size; who is in the foreground is told.
+    /// Changes the size of its terminal, which notifies the foreground processes.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -176,8 +177,8 @@ impl Process {
             .map_err(|error| io::Error::other(error.to_string()))
     }
 
-    /// Whether it hides what is typed: lines are read and not shown, as for a password. A program
-    /// that reads keys one by one shows them by itself, and hides nothing.
+    /// True if the terminal hides input: it reads lines without an echo, as for a password. A
+    /// program that reads single keys echoes them itself, and hides nothing.
     pub fn hides_input(&self) -> bool {
         let Streams::Terminal(pty) = &self.streams else {
             return false;
@@ -188,8 +189,9 @@ impl Process {
         })
     }
 
-    /// Sends a signal: to who is in the foreground of its terminal, as a key would, or with pipes to
-    /// its group. A signal that ends goes to all that it started ([`signal_all`](Self::signal_all)).
+    /// Sends a signal to the foreground processes of its terminal, as a key would, or with pipes to
+    /// its group. A signal that ends processes is sent to everything that it started
+    /// ([`signal_all`](Self::signal_all)).
     pub fn signal(&self, signal: Signal) {
         if matches!(
             signal,
@@ -203,10 +205,10 @@ impl Process {
         }
     }
 
-    /// Sends a signal to everything in its session, stopped jobs as well.
+    /// Sends a signal to everything in its session, including stopped jobs.
     pub fn signal_all(&self, signal: Signal) {
         let Some(leader) = self.leader else { return };
-        // What starts others while it is being killed is found the second time.
+        // A process may start others while it is being killed. The second round finds them.
         let rounds = if signal == Signal::SIGKILL { 2 } else { 1 };
         for _ in 0..rounds {
             let members = members::of(leader);
@@ -218,7 +220,7 @@ impl Process {
             }
             for member in members {
                 send(kill(member, signal));
-                // Who is stopped does not see that it shall end.
+                // A stopped process does not handle the signal until it continues.
                 if matches!(signal, Signal::SIGHUP | Signal::SIGTERM) {
                     send(kill(member, Signal::SIGCONT));
                 }
@@ -226,7 +228,7 @@ impl Process {
         }
     }
 
-    /// The group that the keys of its terminal signal.
+    /// The group that receives the signals of its terminal's keys.
     fn foreground(&self) -> Option<Pid> {
         let Streams::Terminal(pty) = &self.streams else {
             return None;
@@ -255,7 +257,7 @@ impl Exit {
     }
 }
 
-/// A signal's name without `SIG`; those of the real-time range have none.
+/// A signal's name without `SIG`; real-time signals have none.
 fn name(number: i32) -> &'static str {
     Signal::try_from(number)
         .ok()
@@ -263,12 +265,13 @@ fn name(number: i32) -> &'static str {
         .unwrap_or_default()
 }
 
-/// Whoever is gone already needs no signal.
+/// A process that is already gone needs no signal.
 fn send(sent: nix::Result<()>) {
     sent.unwrap_or_default();
 }
 
-/// Linux says `EIO` once nobody has the other side of a terminal open: it is the end.
+/// Linux reports `EIO` once no process has the other side of a terminal open: it is the end of the
+/// output.
 fn end_of_terminal(polled: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
     polled.map(|read| match read {
         Err(error) if error.raw_os_error() == Some(nix::libc::EIO) => Ok(()),

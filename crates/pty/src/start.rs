@@ -1,4 +1,4 @@
-//! From what is wanted to a process that runs.
+//! Starting a process.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -12,31 +12,31 @@ use tokio::process::Command;
 use crate::account::{Account, AccountError, Identity};
 use crate::process::{Process, Streams};
 
-/// A command that is to be started.
+/// A command to start.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// The program: a path, or a name that is looked for in the `PATH` of `environment`.
+    /// The program: a path, or a name to search in the `PATH` of `environment`.
     pub program: OsString,
-    /// What it is told to be called, where that is not `program`: `-sh` makes a login shell.
+    /// Its `argv[0]`, if it is not `program`: `-sh` makes a login shell.
     pub arg0: Option<OsString>,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Its whole environment: nothing is inherited.
+    /// Its whole environment: it inherits no variables.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it starts.
+    /// Its working directory.
     pub directory: Directory,
-    /// As whom it runs; `None` is as this process.
+    /// Its account; `None` for that of this process.
     pub account: Option<Account>,
-    /// How large its terminal is; `None` gives it pipes.
+    /// Size of its terminal; `None` gives it pipes.
     pub terminal: Option<Size>,
 }
 
-/// Where a command starts.
+/// Working directory of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Directory {
-    /// There, or nowhere.
+    /// This directory; if it cannot be entered, the start fails.
     Exactly(PathBuf),
-    /// There if it can be entered, else at `/`, as login(1) does it.
+    /// This directory if it can be entered, else `/`, as with login(1).
     OrRoot(PathBuf),
 }
 
@@ -49,38 +49,38 @@ pub struct Size {
     pub cols: u16,
 }
 
-/// Why nothing was started.
+/// Reasons for which a command could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// It would have to run as somebody that it cannot run as.
+    /// The account cannot be used.
     #[error(transparent)]
     Account(#[from] AccountError),
-    /// There is no terminal to be had.
+    /// No terminal is available.
     #[error("there is no terminal for it: {0}")]
     Terminal(#[source] io::Error),
-    /// It cannot start where it should.
+    /// The working directory cannot be entered.
     #[error("{}: {error}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         error: io::Error,
     },
-    /// The system refused.
+    /// The system could not start the program.
     #[error("{}: {error}", Path::new(program).display())]
     Program {
         /// The program.
         program: OsString,
-        /// What is wrong with it.
+        /// The cause.
         error: io::Error,
     },
 }
 
 impl Spec {
-    /// Starts it, in a session of its own. Must be called on a tokio runtime.
+    /// Starts the command in its own session. Must be called on a tokio runtime.
     ///
     /// # Errors
-    /// Everything that [`StartError`] lists.
+    /// All errors of [`StartError`].
     pub fn start(&self) -> Result<Process, StartError> {
         if let Some(account) = &self.account {
             account.check()?;
@@ -113,7 +113,7 @@ impl Spec {
         let (pty, pts) = pty_process::open().map_err(no_terminal)?;
         pty.resize(pty_process::Size::new(size.rows, size.cols))
             .map_err(no_terminal)?;
-        // Programs open their terminal by its name, too, as the account that they run as.
+        // Programs also open their terminal by its name, as the account that they run as.
         if let Some(identity) = &child.identity {
             nix::unistd::fchown(&pts, Some(identity.uid), None)
                 .map_err(|error| StartError::Terminal(error.into()))?;
@@ -123,8 +123,8 @@ impl Spec {
             unsafe_code,
             reason = "what a new process does before its program is told only so"
         )]
-        // SAFETY: `Child::prepare` makes system calls alone: it takes no lock and no memory, which
-        // is what may be done between fork and exec.
+        // SAFETY: `Child::prepare` only makes system calls. It takes no locks and allocates no
+        // memory, so it is allowed between fork and exec.
         let command = unsafe { command.pre_exec(move || child.prepare()) };
         let started = command.spawn(pts).map_err(|error| StartError::Program {
             program: self.program.clone(),
@@ -133,8 +133,8 @@ impl Spec {
         Ok(Process::new(started, Streams::Terminal(Box::new(pty))))
     }
 
-    /// The new process can tell that something failed, but not what. So what a person is likely to
-    /// get wrong is looked at before; as another account it may still turn out otherwise.
+    /// Checks the directory before the start, because the new process can report that it failed,
+    /// but not the reason. For another account the start may still fail.
     fn check_directory(&self) -> Result<(), StartError> {
         let Directory::Exactly(path) = &self.directory else {
             return Ok(());
@@ -162,7 +162,7 @@ fn start_in_pipes(mut command: Command, child: Child) -> io::Result<Process> {
         unsafe_code,
         reason = "what a new process does before its program is told only so"
     )]
-    // SAFETY: setsid(2) is a system call, and of `Child::prepare` see above.
+    // SAFETY: setsid(2) is a system call; for `Child::prepare` see above.
     unsafe {
         command.pre_exec(move || {
             nix::unistd::setsid()?;
@@ -178,7 +178,7 @@ fn start_in_pipes(mut command: Command, child: Child) -> io::Result<Process> {
     Ok(Process::new(started, streams))
 }
 
-/// What the new process does before it becomes the program.
+/// Preparations of the new process before it becomes the program.
 struct Child {
     identity: Option<Identity>,
     directory: CString,
@@ -191,7 +191,7 @@ impl Child {
             Directory::Exactly(path) => (path, false),
             Directory::OrRoot(path) => (path, true),
         };
-        // Root gives up what it is; whoever is that account already has nothing to take on.
+        // Root drops its ids; a process that already runs as the account has nothing to change.
         let identity = match &spec.account {
             Some(account) if !account.is_own() => Some(account.identity()?),
             _ => None,
@@ -206,7 +206,7 @@ impl Child {
     fn prepare(&self) -> io::Result<()> {
         for signal in INHERITED {
             #[expect(unsafe_code, reason = "signal(2) is unsafe for its handlers")]
-            // SAFETY: the default is no handler of ours, and signal(2) is a system call.
+            // SAFETY: the default is not a handler of ours, and signal(2) is a system call.
             unsafe {
                 nix::sys::signal::signal(signal, SigHandler::SigDfl)?;
             }
@@ -214,7 +214,8 @@ impl Child {
         if let Some(identity) = &self.identity {
             identity.take_on()?;
         }
-        // As the account that it is now, so that nobody enters what is not theirs.
+        // This comes after the change of ids, so that the account's permissions apply to the
+        // directory.
         match nix::unistd::chdir(self.directory.as_c_str()) {
             Err(_nowhere) if self.or_root => Ok(nix::unistd::chdir(c"/")?),
             entered => Ok(entered?),
@@ -222,8 +223,8 @@ impl Child {
     }
 }
 
-/// Signals that this process may have been told to ignore (nohup(1) does), which a program would
-/// inherit: a terminal that cannot be hung up, a job that cannot be stopped.
+/// Signals that this process may ignore (nohup(1) does this), which a program would inherit: its
+/// terminal could then not be hung up, and its jobs not stopped.
 const INHERITED: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -235,7 +236,7 @@ const INHERITED: [Signal; 8] = [
     Signal::SIGTTOU,
 ];
 
-/// What the library for terminals says went wrong.
+/// Converts an error of the terminal library.
 fn plain(error: pty_process::Error) -> io::Error {
     match error {
         pty_process::Error::Io(error) => error,

@@ -1,7 +1,8 @@
 //! Reserved TCP ports of projects.
 //!
-//! A port that was given back rests: its row stays, without being anybody's address, until nobody
-//! is likely to dial it for what was there. Only the project that had it may have it again before.
+//! A released port is quarantined: its row stays without an owner until clients of the previous
+//! owner are unlikely to dial it. Before that, only the project that released it may reserve it
+//! again.
 
 use jiff::Timestamp;
 use types::id::{AddressId, ProjectId};
@@ -17,13 +18,13 @@ record! {
     pub struct Address from "addresses" {
         /// Id.
         pub id: AddressId,
-        /// Whose it is.
+        /// The project that owns it.
         pub project_id: ProjectId,
-        /// The cluster on which the port is.
+        /// The cluster that has the port.
         pub cluster_domain: String,
         /// 1 to 65535.
         pub port: i64,
-        /// When it was reserved.
+        /// Time of the reservation.
         pub created_at: Timestamp,
     }
 }
@@ -32,7 +33,8 @@ statements! {
     INSERT = "INSERT INTO addresses (id, project_id, cluster_domain, port, created_at) VALUES ($1, $2, $3, $4, $5)";
     OF_PROJECT = "SELECT id, project_id, cluster_domain, port, created_at FROM addresses \
         WHERE project_id = $1 AND released_at IS NULL ORDER BY id";
-    // The lowest free port of a range: the first itself, or one after a port that is taken or rests.
+    // The lowest free port of a range: the first itself, or one after a port that is reserved or
+    // quarantined.
     FREE = "SELECT CAST($2 AS BIGINT) AS n WHERE NOT EXISTS \
         (SELECT 1 FROM addresses WHERE cluster_domain = $1 AND port = $2) \
         UNION ALL SELECT MIN(a.port) + 1 AS n FROM addresses a WHERE a.cluster_domain = $1 \
@@ -52,7 +54,7 @@ statements! {
 /// Reserves a port.
 ///
 /// # Errors
-/// [`crate::Conflict::PortTaken`]: the caller takes the next one in another transaction.
+/// [`crate::Conflict::PortTaken`]: the caller tries the next one in another transaction.
 pub async fn insert(tx: &mut Tx, address: &Address) -> Result<(), Error> {
     sql(INSERT)
         .bind(address.id)
@@ -66,7 +68,7 @@ pub async fn insert(tx: &mut Tx, address: &Address) -> Result<(), Error> {
     Ok(())
 }
 
-/// The lowest port of a range that nobody has and that does not rest.
+/// The lowest port of a range that is neither reserved nor quarantined.
 pub async fn lowest_free(
     conn: &mut Conn,
     cluster_domain: &str,
@@ -82,8 +84,8 @@ pub async fn lowest_free(
     Ok(free.flatten().and_then(|port| u16::try_from(port).ok()))
 }
 
-/// Ends the rest of the lowest port of a range that this project gave back. It is free then, for
-/// the caller's own transaction to reserve.
+/// Ends the quarantine of the lowest port of a range that this project released. The port is then
+/// free, and the caller's transaction can reserve it.
 pub async fn take_back(
     tx: &mut Tx,
     cluster_domain: &str,
@@ -106,7 +108,7 @@ pub async fn of_project(conn: &mut Conn, project: ProjectId) -> Result<Vec<Addre
     sql(OF_PROJECT).bind(project).all(conn).await
 }
 
-/// Gives a port back; it rests from now on. Returns the port, or `None` where it is not the
+/// Releases a port, which starts its quarantine. Returns the port, or `None` if it is not the
 /// project's.
 pub async fn release(
     tx: &mut Tx,
@@ -124,13 +126,13 @@ pub async fn release(
     Ok(port.and_then(|port| u16::try_from(port).ok()))
 }
 
-/// Gives all ports of a project back; they rest from now on. Returns how many.
+/// Releases all ports of a project, which starts their quarantine. Returns their number.
 pub async fn release_all(tx: &mut Tx, project: ProjectId, now: Timestamp) -> Result<u64, Error> {
     tx.note(Change::project(project), now);
     sql(RELEASE_ALL).bind(project).bind(now).execute(tx).await
 }
 
-/// Frees the ports of a cluster that have rested since then. Returns how many.
+/// Frees the ports of a cluster whose quarantine started before this time. Returns their number.
 pub async fn free_rested(
     tx: &mut Tx,
     cluster_domain: &str,
@@ -143,7 +145,7 @@ pub async fn free_rested(
         .await
 }
 
-/// Forgets at most `limit` ports that were given back by this time. Returns how many.
+/// Deletes at most `limit` ports that were released by this time. Returns their number.
 pub async fn purge(tx: &mut Tx, released_by: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(released_by).bind(limit).execute(tx).await
 }

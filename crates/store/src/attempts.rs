@@ -1,4 +1,4 @@
-//! Attempts to prove who one is, counted for each account and kind of proof, by every process of the
+//! Authentication attempts, counted per account and kind of proof over all processes of the
 //! platform.
 
 use jiff::Timestamp;
@@ -21,22 +21,22 @@ words! {
 }
 
 record! {
-    /// Attempts that are not forgotten.
+    /// Attempts that have not expired.
     pub struct Attempts from "attempts" {
-        /// How many.
+        /// Number of attempts.
         pub count: i64,
-        /// When the latest began.
+        /// Start of the latest attempt.
         pub last_at: Timestamp,
     }
 }
 
 statements! {
     FIND = "SELECT count, last_at FROM attempts WHERE kind = $1 AND key = $2 AND expires_at > $3";
-    // Of several that begin at once, one is the first.
+    // If several start at the same moment, one of them is the first.
     BEGIN = "INSERT INTO attempts (kind, key, count, last_at, expires_at) VALUES ($1, $2, 1, $3, $4) \
         ON CONFLICT (kind, key) DO UPDATE SET count = 1, last_at = $3, expires_at = $4 \
         WHERE attempts.expires_at <= $3";
-    // Compared with the count that the wait was computed of.
+    // Conditional on the count from which the delay was computed.
     NEXT = "UPDATE attempts SET count = count + 1, last_at = $3, expires_at = $4 \
         WHERE kind = $1 AND key = $2 AND count = $5";
     FORGET = "DELETE FROM attempts WHERE kind = $1 AND key = $2";
@@ -44,7 +44,7 @@ statements! {
         (SELECT kind, key FROM attempts WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
-/// The attempts of a key that are not forgotten by now.
+/// The attempts of a key that have not expired by `now`.
 pub async fn find(
     conn: &mut Conn,
     kind: Kind,
@@ -54,8 +54,8 @@ pub async fn find(
     sql(FIND).bind(kind).bind(key).bind(now).one(conn).await
 }
 
-/// Counts an attempt after `before` others. False when somebody else counted meanwhile: the caller
-/// looks again.
+/// Counts an attempt after `before` others. False if another attempt was counted meanwhile: the
+/// caller then reads the count again.
 pub async fn count(
     tx: &mut Tx,
     (kind, key): (Kind, &str),
@@ -71,12 +71,12 @@ pub async fn count(
     counted.changed(tx).await
 }
 
-/// Forgets the attempts of a key.
+/// Deletes the attempts of a key.
 pub async fn forget(tx: &mut Tx, kind: Kind, key: &str) -> Result<bool, Error> {
     sql(FORGET).bind(kind).bind(key).changed(tx).await
 }
 
-/// Forgets at most `limit` keys whose time has come. Returns how many.
+/// Deletes at most `limit` expired keys. Returns their number.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(now).bind(limit).execute(tx).await
 }

@@ -1,5 +1,6 @@
-//! Who issued, revoked and changed what. Rows are added and never changed; the database refuses.
-//! It lets go of what is older than the horizon, which only [`purge`] moves, and only on.
+//! The audit log: which actor issued, revoked or changed an object. Rows are never changed, which
+//! the database enforces. Rows can be deleted only if they are older than the horizon, which only
+//! [`purge`] moves, and only forward.
 
 use jiff::Timestamp;
 use types::id::{AuditId, CredentialId, UserId, WorkspaceId};
@@ -17,21 +18,21 @@ record! {
         pub id: AuditId,
         /// The workspace that it concerns; none: a person, or the installation.
         pub workspace_id: Option<WorkspaceId>,
-        /// Who; none: the platform itself.
+        /// The acting user; none: the platform itself.
         pub actor_user_id: Option<UserId>,
-        /// With which credential; none: in a browser.
+        /// The credential that was used; none: a browser session.
         pub actor_credential_id: Option<CredentialId>,
-        /// What was done, for example `credential.revoked`.
+        /// The action, for example `credential.revoked`.
         pub action: String,
-        /// To what kind of thing.
+        /// Kind of the object.
         pub target_kind: String,
-        /// To which.
+        /// Id of the object.
         pub target_id: String,
-        /// More, a JSON object without secrets.
+        /// Further details, a JSON object without secrets.
         pub details: serde_json::Value,
-        /// From which address.
+        /// Client address.
         pub ip: Option<String>,
-        /// When.
+        /// Time of the action.
         pub created_at: Timestamp,
     }
 }
@@ -57,7 +58,7 @@ statements! {
     LIST_OF_ALL = concat!("SELECT ", columns!(), " FROM audit ORDER BY id DESC LIMIT $1 OFFSET $2");
 }
 
-/// Adds an entry, in the transaction that does what it tells of.
+/// Adds an entry, in the transaction of the action itself.
 pub async fn insert(tx: &mut Tx, entry: &Entry) -> Result<(), Error> {
     sql(INSERT)
         .bind(entry.id)
@@ -91,7 +92,7 @@ pub async fn of_workspace(
     Ok(Page { items, total })
 }
 
-/// What a person did, newest first.
+/// The actions of a person, newest first.
 pub async fn of_user(conn: &mut Conn, user: UserId, paging: Paging) -> Result<Page<Entry>, Error> {
     let total = sql(COUNT_OF_USER).bind(user).count(conn).await?;
     let items = sql(LIST_OF_USER)
@@ -114,8 +115,8 @@ pub async fn list_all(conn: &mut Conn, paging: Paging) -> Result<Page<Entry>, Er
     Ok(Page { items, total })
 }
 
-/// Forgets at most `limit` entries from before `kept_from`, and lets no later call keep less.
-/// Returns how many.
+/// Deletes at most `limit` entries from before `kept_from`, and moves the horizon so that no later
+/// call can lower it. Returns their number.
 pub async fn purge(tx: &mut Tx, kept_from: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(MOVE_HORIZON).bind(kept_from).execute(tx).await?;
     sql(PURGE).bind(kept_from).bind(limit).execute(tx).await

@@ -1,4 +1,4 @@
-//! The local ledger: subscriptions, their changes, invoices. Amounts are in the currency's
+//! The local ledger: subscriptions, their changes, and invoices. Amounts are in the currency's
 //! smallest unit.
 
 use jiff::Timestamp;
@@ -11,33 +11,33 @@ use crate::row::record;
 use crate::sql::{sql, statements};
 
 record! {
-    /// What a workspace pays for, month by month.
+    /// The monthly subscription of a workspace.
     pub struct Subscription from "subscriptions" {
         /// Id.
         pub id: SubscriptionId,
-        /// Who pays.
+        /// The paying workspace.
         pub workspace_id: WorkspaceId,
-        /// How it stands, for example `active`.
+        /// Status, for example `active`.
         pub status: String,
         /// ISO 4217 code.
         pub currency: String,
-        /// What a month costs now.
+        /// Current price per month.
         pub monthly_amount: i64,
-        /// What is in it, as the ledger writes it.
+        /// Its items, as the ledger writes them.
         pub items: serde_json::Value,
-        /// When it began.
+        /// Start of the subscription.
         pub started_at: Timestamp,
-        /// When it last changed.
+        /// Time of the last change.
         pub updated_at: Timestamp,
-        /// When it ended.
+        /// End of the subscription.
         pub ended_at: Option<Timestamp>,
-        /// When the period ends that was invoiced last; none: not known.
+        /// End of the period that was invoiced last; none: unknown.
         pub renews_at: Option<Timestamp>,
     }
 }
 
 record! {
-    /// Whose subscription is due.
+    /// A workspace whose subscription is due for renewal.
     pub struct Due from "subscriptions" {
         /// The workspace.
         pub workspace_id: WorkspaceId,
@@ -49,19 +49,19 @@ record! {
     pub struct Change from "subscription_changes" {
         /// Id.
         pub id: SubscriptionChangeId,
-        /// Of which subscription.
+        /// The subscription.
         pub subscription_id: SubscriptionId,
-        /// Whose.
+        /// The workspace.
         pub workspace_id: WorkspaceId,
-        /// The project that it was made for.
+        /// The project that caused it.
         pub project_id: Option<ProjectId>,
-        /// What was done, for example `project_added`.
+        /// Kind of change, for example `project_added`.
         pub kind: String,
-        /// What it cost at once.
+        /// Immediate charge.
         pub amount: i64,
-        /// More, as the ledger writes it.
+        /// Further details, as the ledger writes them.
         pub details: serde_json::Value,
-        /// When.
+        /// Time of the change.
         pub created_at: Timestamp,
     }
 }
@@ -71,23 +71,23 @@ record! {
     pub struct Invoice from "invoices" {
         /// Id.
         pub id: InvoiceId,
-        /// Who pays.
+        /// The paying workspace.
         pub workspace_id: WorkspaceId,
-        /// For which subscription.
+        /// The subscription.
         pub subscription_id: SubscriptionId,
-        /// How it stands, for example `open`.
+        /// Status, for example `open`.
         pub status: String,
         /// ISO 4217 code.
         pub currency: String,
-        /// The whole.
+        /// Total amount.
         pub amount: i64,
         /// Its lines, as the ledger writes them.
         pub lines: serde_json::Value,
-        /// From when.
+        /// Start of the period.
         pub period_start: Timestamp,
-        /// Until when.
+        /// End of the period.
         pub period_end: Timestamp,
-        /// When it was written.
+        /// Time of the invoice.
         pub created_at: Timestamp,
     }
 }
@@ -116,12 +116,13 @@ statements! {
     SUBSCRIBE = concat!("INSERT INTO subscriptions (", subscription!(), ") \
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)");
     OPEN = concat!("SELECT ", subscription!(), " FROM subscriptions WHERE workspace_id = $1 AND ended_at IS NULL");
-    // Compared with the amount that the caller decided on.
+    // Conditional on the amount that the caller based its decision on.
     UPDATE = "UPDATE subscriptions SET status = $3, monthly_amount = $4, items = $5, updated_at = $6 \
         WHERE id = $1 AND monthly_amount = $2 AND ended_at IS NULL";
     DUE = "SELECT workspace_id FROM subscriptions WHERE ended_at IS NULL \
         AND (renews_at IS NULL OR renews_at <= $1) ORDER BY renews_at, id LIMIT $2";
-    // Compared with what was read: of several that renew one period, one does.
+    // Conditional on the value that was read: of several concurrent renewals of a period, one
+    // succeeds.
     RENEW = "UPDATE subscriptions SET renews_at = $3, updated_at = $4 \
         WHERE id = $1 AND COALESCE(renews_at, 0) = COALESCE(CAST($2 AS BIGINT), 0) AND ended_at IS NULL";
     END = "UPDATE subscriptions SET status = $2, ended_at = $3, updated_at = $3 WHERE id = $1 AND ended_at IS NULL";
@@ -136,7 +137,7 @@ statements! {
         ORDER BY id DESC LIMIT $2 OFFSET $3");
 }
 
-/// Begins a subscription.
+/// Starts a subscription.
 ///
 /// # Errors
 /// [`crate::Conflict::AlreadySubscribed`].
@@ -157,12 +158,13 @@ pub async fn subscribe(tx: &mut Tx, subscription: &Subscription) -> Result<(), E
     Ok(())
 }
 
-/// The workspace's subscription, if it has one that has not ended.
+/// The workspace's current subscription, if there is one.
 pub async fn open(conn: &mut Conn, workspace: WorkspaceId) -> Result<Option<Subscription>, Error> {
     sql(OPEN).bind(workspace).one(conn).await
 }
 
-/// Writes the subscription's new state. False when it does not cost `was` (any more) or has ended.
+/// Writes the subscription's new state. False if its price is not `was` any more, or if it has
+/// ended.
 pub async fn update(tx: &mut Tx, was: i64, new: &Subscription) -> Result<bool, Error> {
     sql(UPDATE)
         .bind(new.id)
@@ -175,13 +177,13 @@ pub async fn update(tx: &mut Tx, was: i64, new: &Subscription) -> Result<bool, E
         .await
 }
 
-/// Workspaces whose subscription has come to the end of a period, at most `limit`.
+/// Workspaces whose subscription has reached the end of a period, at most `limit`.
 pub async fn due(conn: &mut Conn, now: Timestamp, limit: u32) -> Result<Vec<Due>, Error> {
     sql(DUE).bind(now).bind(limit).all(conn).await
 }
 
-/// Moves a subscription on to the end of its next period. False when it does not end its period
-/// at `was` (any more), or has ended.
+/// Moves a subscription to the end of its next period. False if its period does not end at `was`
+/// any more, or if it has ended.
 pub async fn renew(
     tx: &mut Tx,
     id: SubscriptionId,
@@ -208,7 +210,7 @@ pub async fn end(
     sql(END).bind(id).bind(status).bind(now).changed(tx).await
 }
 
-/// Writes down a change.
+/// Records a change.
 pub async fn add_change(tx: &mut Tx, change: &Change) -> Result<(), Error> {
     sql(ADD_CHANGE)
         .bind(change.id)
@@ -224,8 +226,8 @@ pub async fn add_change(tx: &mut Tx, change: &Change) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many changes the workspace's subscriptions have had. It only grows, also when a subscription
-/// ends and another one begins, so two equal numbers mean that nothing was changed in between.
+/// Number of changes of the workspace's subscriptions. It only grows, even if a subscription ends
+/// and another one starts, so two equal numbers mean that nothing changed in between.
 pub async fn revision(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Error> {
     sql(COUNT_CHANGES).bind(workspace).count(conn).await
 }
@@ -264,7 +266,7 @@ pub async fn add_invoice(tx: &mut Tx, invoice: &Invoice) -> Result<(), Error> {
     Ok(())
 }
 
-/// Moves an invoice from one status to another. False when it does not have the first.
+/// Changes the status of an invoice. False if its status is not the expected one.
 pub async fn set_invoice_status(
     tx: &mut Tx,
     id: InvoiceId,

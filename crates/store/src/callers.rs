@@ -1,5 +1,5 @@
-//! What a request's credential means at this moment: the credential, its owner and whatever ended
-//! either of them, in one statement. Nothing of it is kept between two requests.
+//! Validity of a request's credential: the credential, its owner and all kinds of revocation, in
+//! one statement. Nothing is cached between two requests.
 
 use jiff::Timestamp;
 use types::id::{CredentialId, SessionId};
@@ -12,38 +12,38 @@ use crate::secret::SecretHash;
 use crate::sql::{sql, statements};
 use crate::users::User;
 
-/// A credential as a caller shows it.
+/// A caller's credential.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfCredential {
-    /// The credential, in force or not.
+    /// The credential, active or not.
     pub credential: Credential,
-    /// Its owner, in whatever status.
+    /// Its owner, in any status.
     pub user: User,
-    /// Whether the owner is an active member of the workspace that it is for; true where it is
-    /// for no single one.
+    /// True if the owner is an active member of the workspace that the credential is for, or if it
+    /// is not limited to a workspace.
     pub is_member: bool,
-    /// Whether the token itself was ended, by its `jti`.
+    /// True if the token itself was revoked, by its `jti`.
     pub is_revoked: bool,
 }
 
-/// A session that a caller's token was minted from.
+/// The session that a caller's token was minted from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionCaller {
     /// The session, ended or not.
     pub session: SessionId,
-    /// When its cookie was last replaced.
+    /// Time of the last rotation of its cookie.
     pub rotated_at: Timestamp,
-    /// When it was last used, roughly.
+    /// Approximate time of last use.
     pub last_seen_at: Timestamp,
-    /// When it ends.
+    /// Expiry.
     pub expires_at: Timestamp,
-    /// Permissions; none: not narrowed.
+    /// Permissions; none: not restricted.
     pub permissions: Option<Vec<String>>,
     /// Boundaries, the `resources` object; none: no boundary.
     pub resources: Option<serde_json::Value>,
-    /// Who is signed in, in whatever status.
+    /// The signed-in user, in any status.
     pub user: User,
-    /// Whether the token itself was ended, by its `jti`.
+    /// True if the token itself was revoked, by its `jti`.
     pub is_revoked: bool,
 }
 
@@ -84,7 +84,7 @@ statements! {
         " FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.id = $1");
 }
 
-/// Whose personal token this is, by the hash of its text.
+/// The credential of a personal token, found by the hash of its text.
 pub async fn by_token(
     conn: &mut Conn,
     hash: SecretHash,
@@ -93,7 +93,7 @@ pub async fn by_token(
     sql(BY_TOKEN).bind(hash).bind(jti).one(conn).await
 }
 
-/// Whose credential this is: one that signed a token, or from which one was minted.
+/// The credential that signed a token, or from which a token was minted.
 pub async fn by_credential(
     conn: &mut Conn,
     id: CredentialId,
@@ -102,7 +102,7 @@ pub async fn by_credential(
     sql(BY_CREDENTIAL).bind(id).bind(jti).one(conn).await
 }
 
-/// Whose session this is, from which a token was minted.
+/// The session from which a token was minted.
 pub async fn by_session(
     conn: &mut Conn,
     id: SessionId,
@@ -153,5 +153,5 @@ fn user(row: &Row) -> Result<User, Bug> {
     })
 }
 
-/// For errors.
+/// Table name in errors.
 const TABLE: &str = "callers";

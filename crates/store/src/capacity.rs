@@ -1,4 +1,4 @@
-//! How many projects of a plan a region has room for.
+//! Capacity of the regions for projects of each plan.
 
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::row::record;
 use crate::sql::{sql, statements};
 
 record! {
-    /// Room of one plan in one region.
+    /// Capacity for one plan in one region.
     pub struct Capacity from "capacity" {
         /// Provider.
         pub provider: String,
@@ -14,15 +14,15 @@ record! {
         pub region: String,
         /// Plan.
         pub plan: String,
-        /// How many there may be; none: any number.
+        /// Maximum number of projects; none: unlimited.
         pub total: Option<i64>,
-        /// How many there are.
+        /// Current number of projects.
         pub used: i64,
     }
 }
 
 impl Capacity {
-    /// Whether one more fits.
+    /// True if there is capacity for one more.
     pub fn has_room(&self) -> bool {
         self.total.is_none_or(|total| self.used < total)
     }
@@ -37,13 +37,13 @@ statements! {
     GIVE_BACK = "UPDATE capacity SET used = used - 1 WHERE provider = $1 AND region = $2 AND plan = $3 AND used > 0";
 }
 
-/// All that is configured.
+/// All configured capacities.
 pub async fn all(conn: &mut Conn) -> Result<Vec<Capacity>, Error> {
     sql(ALL).all(conn).await
 }
 
-/// Sets the limit, at start, from the configuration; what is used stays. A limit below what is
-/// used takes nothing from anybody.
+/// Sets the limit from the configuration at start; the current number stays. A limit below the
+/// current number does not remove any project.
 pub async fn set(
     tx: &mut Tx,
     provider: &str,
@@ -61,7 +61,8 @@ pub async fn set(
     Ok(())
 }
 
-/// Takes one. False when there is none left, or the place is not configured.
+/// Reserves capacity for one project. False if there is none left, or if the region is not
+/// configured.
 pub async fn take(tx: &mut Tx, provider: &str, region: &str, plan: &str) -> Result<bool, Error> {
     sql(TAKE)
         .bind(provider)
@@ -71,7 +72,7 @@ pub async fn take(tx: &mut Tx, provider: &str, region: &str, plan: &str) -> Resu
         .await
 }
 
-/// Gives one back.
+/// Releases the capacity of one project.
 pub async fn give_back(
     tx: &mut Tx,
     provider: &str,

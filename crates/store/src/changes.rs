@@ -1,11 +1,13 @@
-//! The log of what changed for engines, and who waits for it.
+//! The log of changes for engines, and the wake-up of its readers.
 //!
-//! The functions of this crate that change what an engine knows note it ([`Tx::note`]), so that no
-//! caller can forget to. [`Tx::commit`] writes the notes of a transaction as its last statements,
-//! all under one version: the row with the newest version is locked from then on, so versions are
-//! committed in their order, and whoever has read up to one never misses an earlier one.
+//! The functions of this crate that change data for engines record it themselves ([`Tx::note`]), so
+//! that no caller can forget to. [`Tx::commit`] writes the notes of a transaction as its last
+//! statements, all under one version. It locks the row with the newest version until the end of the
+//! transaction. Versions are therefore committed in order, and a reader that has read up to one
+//! version never misses an earlier one.
 //!
-//! A note names what changed and not how: the state is read when it is told ([`crate::directory`]).
+//! A note names the changed object, not the change: the state is read when it is sent
+//! ([`crate::directory`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,34 +23,34 @@ use crate::row::{Record, Row, record, words};
 use crate::sql::{sql, statements};
 
 words! {
-    /// What a note is about.
+    /// Kind of a changed object.
     pub enum Kind {
         /// The keys that verify the platform's tokens.
         Keys = "keys",
-        /// A project: its settings, its place, its ports, whether it is there.
+        /// A project: its settings, its region, its ports, its existence.
         Project = "project",
-        /// All projects of a workspace, because something of it holds for each.
+        /// All projects of a workspace, because a property of the workspace applies to each.
         Workspace = "workspace",
-        /// The members of a workspace that a project came to or left: they may have a part in the
-        /// cluster of that project now, or none any more.
+        /// The members of a workspace that a project was moved to or from. They may have gained or
+        /// lost access to the cluster of that project.
         Members = "members",
-        /// A person, where the person belongs, and the person's credentials.
+        /// A person, including memberships and credentials.
         Person = "person",
         /// A credential.
         Credential = "credential",
         /// A registered `WebTTY` server.
         WebttyServer = "webtty_server",
-        /// A token, or a session, that was ended before its time.
+        /// A token or a session that was revoked before its expiry.
         Ended = "ended",
     }
 }
 
-/// One thing that changed.
+/// One changed object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Change {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Its id; empty where there is only one.
+    /// Its id; empty if there is only one.
     pub key: String,
 }
 
@@ -103,13 +105,13 @@ impl Record for Change {
 }
 
 record! {
-    /// A place in the log.
+    /// A position in the log.
     #[derive(Eq, Hash)]
     pub struct Version from "link_head" {
-        /// Counts transactions that changed something for engines.
+        /// Counts the transactions that changed data for engines.
         pub version: i64,
-        /// Random, with each version: a database that was restored comes to the same numbers again
-        /// and never to the same marks.
+        /// Random for each version: a restored database reaches the same numbers again, but never
+        /// with the same marks.
         pub mark: String,
     }
 }
@@ -123,18 +125,18 @@ statements! {
     APPEND = "INSERT INTO link_changes (version, mark, kind, key, at) \
         SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), value, CAST($5 AS BIGINT) \
         FROM EACH_OF($4)";
-    // From the beginning on: where a version is kept, all after it are.
+    // From the start: if a version is kept, all later ones are kept as well.
     PURGE = "DELETE FROM link_changes WHERE version <= (SELECT MAX(version) FROM \
         (SELECT version FROM link_changes WHERE at <= $1 ORDER BY at LIMIT $2) AS old)";
 }
 
-/// Where the log ends.
+/// The end of the log.
 pub async fn head(conn: &mut Conn) -> Result<Version, Error> {
     let head = sql(HEAD).one(conn).await?;
     head.ok_or_else(|| Bug::Schema("the log of changes has no head".to_owned()).into())
 }
 
-/// Whether the log goes on from here without a gap: the place is in it or is its end.
+/// True if the log continues from here without a gap: the position is in the log or is its end.
 pub async fn is_kept(conn: &mut Conn, at: &Version) -> Result<bool, Error> {
     if head(conn).await? == *at {
         return Ok(true);
@@ -143,12 +145,12 @@ pub async fn is_kept(conn: &mut Conn, at: &Version) -> Result<bool, Error> {
     Ok(kept.count(conn).await? > 0)
 }
 
-/// What changed after this version, each thing once, at most `limit` of them.
+/// The objects that changed after this version, each once, at most `limit` of them.
 pub async fn since(conn: &mut Conn, version: i64, limit: u32) -> Result<Vec<Change>, Error> {
     sql(SINCE).bind(version).bind(limit).all(conn).await
 }
 
-/// When the oldest of what changed after this version did, for measuring how late it is told.
+/// Time of the oldest change after this version, to measure the replication delay.
 pub async fn oldest_since(conn: &mut Conn, version: i64) -> Result<Option<Timestamp>, Error> {
     let oldest: Option<Option<i64>> = sql(OLDEST_SINCE).bind(version).one(conn).await?;
     Ok(oldest
@@ -156,12 +158,12 @@ pub async fn oldest_since(conn: &mut Conn, version: i64) -> Result<Option<Timest
         .and_then(|at| Timestamp::from_microsecond(at).ok()))
 }
 
-/// Forgets about `limit` entries that are as old as this; whole versions, oldest first.
+/// Deletes about `limit` entries that are at least this old; whole versions, oldest first.
 pub async fn purge(tx: &mut Tx, before: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(before).bind(limit).execute(tx).await
 }
 
-/// What a transaction has changed so far.
+/// The changes of a transaction so far.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(BTreeMap<Change, Timestamp>);
 
@@ -174,7 +176,7 @@ impl Notes {
         self.0.is_empty()
     }
 
-    /// Writes them under the next version, and wakes whoever listens when they are committed.
+    /// Writes them under the next version, and wakes the listeners when they are committed.
     pub(crate) async fn write(self, tx: &mut Tx) -> Result<(), Error> {
         let mut mark = [0; 8];
         aws_lc_rs::rand::fill(&mut mark)
@@ -210,9 +212,9 @@ impl Notes {
     }
 }
 
-/// Tells that something was committed: by this process at once, and by others as far as the
-/// database says so ([`crate::Store::listen`]). Whoever must not miss anything looks at the
-/// [`head`] from time to time as well.
+/// Notifies of commits: of this process immediately, and of other processes as far as the database
+/// supports notifications ([`crate::Store::listen`]). Readers that must not miss anything also have
+/// to check the [`head`] from time to time.
 #[derive(Clone, Debug)]
 pub(crate) struct Wake(Arc<watch::Sender<()>>);
 
@@ -231,13 +233,13 @@ impl Wake {
         self.0.subscribe()
     }
 
-    /// Passes on what other processes tell, until the connection fails.
+    /// Forwards the notifications of other processes, until the connection fails.
     pub(crate) async fn pass_on(&self, mut listener: PgListener) -> Result<(), Error> {
         listener.listen(CHANNEL).await?;
-        // Something may have been told before we listened.
+        // A notification may have been sent before the listener started.
         self.wake();
         loop {
-            // None: it was cut and is there again, and what was told meanwhile is lost.
+            // `None`: the connection broke and was restored, and notifications in between are lost.
             let _told = listener.try_recv().await?;
             self.wake();
         }

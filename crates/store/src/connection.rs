@@ -1,4 +1,4 @@
-//! Transactions and reading connections of either database.
+//! Transactions and reading connections for both databases.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::error::{Bug, Error, Reason};
 pub(crate) use crate::lease::Db;
 use crate::lease::Lease;
 
-/// A connection that can be read from; what every reading function takes.
+/// A connection that can be read from; every reading function takes one.
 ///
-/// It is for one piece of work: all that is asked of it has to be answered within
-/// [`Conn::LONGEST`], so that a database that has fallen silent holds nobody for longer.
+/// It is for one piece of work, in which all queries have to be answered within [`Conn::LONGEST`].
+/// A database that no longer responds therefore blocks no caller for longer.
 pub struct Conn {
     lease: Lease,
-    /// When whoever waits for an answer gives up.
+    /// Time limit of all queries.
     deadline: Instant,
-    /// Whether the database has ended the transaction before its time.
+    /// True if the database has aborted the transaction.
     aborted: bool,
-    /// Plans of the queries so far, once they are recorded.
+    /// Query plans so far, if they are recorded.
     plans: Option<Vec<String>>,
 }
 
 impl Conn {
-    /// How long one connection works for its taker: several times what the slowest request needs
-    /// of a busy database, and still within the patience of a client.
+    /// Time limit for one piece of work: several times the duration of the slowest request on a
+    /// busy database, and still shorter than clients wait.
     pub const LONGEST: Duration = Duration::from_secs(15);
 
     fn new(lease: Lease) -> Self {
@@ -39,8 +39,8 @@ impl Conn {
         }
     }
 
-    /// When this connection is given up. The server's own limit on a statement does not help
-    /// when it is the network that has fallen silent.
+    /// Deadline of this connection. The server's own limit on a statement does not help if the
+    /// network no longer responds.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -50,8 +50,8 @@ impl Conn {
     }
 
     /// # Errors
-    /// [`Bug::Aborted`]: on SQLite a statement after the end of its transaction would be one of
-    /// its own, and committed.
+    /// [`Bug::Aborted`]: on SQLite a statement after the end of its transaction would run in a
+    /// transaction of its own, and be committed.
     pub(crate) fn db(&mut self) -> Result<Db<'_>, Error> {
         if self.aborted {
             return Err(Bug::Aborted.into());
@@ -59,7 +59,7 @@ impl Conn {
         Ok(self.lease.db()?)
     }
 
-    /// What became of a statement; a failure may have been the end of the transaction.
+    /// Handles the result of a statement: a failure may have aborted the transaction.
     pub(crate) fn after<T>(&mut self, done: Result<T, Error>) -> Result<T, Error> {
         match &done {
             Err(Error::Unavailable { reason, .. }) => {
@@ -67,9 +67,9 @@ impl Conn {
                 if matches!(reason, Reason::Connection | Reason::Silent) {
                     self.lease.was_dead();
                 }
-                // PostgreSQL keeps a session read-only that began so, whatever became of the
-                // server since: the next change needs a session of its own. And who is silent
-                // hears no rollback either.
+                // PostgreSQL keeps a session read-only that started so, even if the server is
+                // writable again: the next change needs a new session. A server that does not
+                // respond cannot execute a rollback either.
                 if matches!(reason, Reason::ReadOnly | Reason::Silent) {
                     self.lease.close_on_drop();
                 }
@@ -82,13 +82,13 @@ impl Conn {
         done
     }
 
-    /// From now on asks the database, before each query that reads, how it means to run it. For
-    /// tests and benchmarks that hold queries to their indexes.
+    /// From now on requests the query plan from the database before each reading query. For tests
+    /// and benchmarks that check the use of indexes.
     pub fn record_plans(&mut self) {
         self.plans = Some(Vec::new());
     }
 
-    /// The lines of the plans that were recorded, in the database's own words.
+    /// The lines of the recorded plans, as the database prints them.
     pub fn plans(&self) -> &[String] {
         self.plans.as_deref().unwrap_or_default()
     }
@@ -104,7 +104,7 @@ impl Conn {
     }
 }
 
-/// A connection for reading. Each statement sees what is committed when it begins.
+/// A connection for reading. Each statement sees the data that is committed when it starts.
 pub struct ReadConnection(Conn);
 
 impl ReadConnection {
@@ -113,9 +113,9 @@ impl ReadConnection {
     }
 }
 
-/// A connection for reading on which everything is as it was at the first statement, for whoever
-/// reads a lot in many pages. It is to be read without long breaks: while it lasts, databases keep
-/// what others change.
+/// A connection for reading that sees the data as of the first statement, for callers that read a
+/// lot in many pages. Read it without long breaks: during its lifetime, databases keep data that
+/// other transactions replace.
 pub struct Snapshot(Conn);
 
 impl Snapshot {
@@ -126,21 +126,21 @@ impl Snapshot {
         Ok(Self(conn))
     }
 
-    /// The next page has [`Conn::LONGEST`] for itself.
+    /// Restarts the time limit [`Conn::LONGEST`] for the next page.
     pub fn next_page(&mut self) {
         self.0.deadline = Instant::now() + Conn::LONGEST;
     }
 }
 
-/// A write transaction. Dropped without [`Tx::commit`], nothing of it happened.
+/// A write transaction. Dropping it without [`Tx::commit`] rolls it back.
 ///
-/// On SQLite there is one at a time, from its beginning; on PostgreSQL they run side by side and
-/// each statement sees what others committed before it (READ COMMITTED). So whoever reads,
-/// decides and then writes either lets one conditional statement do all three, or takes the lock
-/// of the workspace first ([`crate::workspaces::lock`]).
+/// On SQLite only one exists at a time, from its start. On PostgreSQL they run concurrently, and
+/// each statement sees the data that other transactions committed before it (READ COMMITTED). A
+/// caller that reads, decides and then writes must therefore do all three in one conditional
+/// statement, or first take the lock of the workspace ([`crate::workspaces::lock`]).
 pub struct Tx {
     conn: Conn,
-    /// What it changed for engines.
+    /// The changes for engines.
     notes: Notes,
     wake: Wake,
 }
@@ -157,8 +157,8 @@ impl Tx {
         })
     }
 
-    /// Locks the row that `statement` selects by `id`, on PostgreSQL: SQLite has no such words, and
-    /// one writer alone.
+    /// Locks the row that `statement` selects by `id`, on PostgreSQL. SQLite has no such statement,
+    /// and only one writer.
     pub(crate) async fn lock(&mut self, statement: &'static str, id: &str) -> Result<(), Error> {
         let deadline = self.deadline();
         if let Db::Postgres(connection) = self.db()? {
@@ -169,19 +169,19 @@ impl Tx {
         Ok(())
     }
 
-    /// Notes that something changed that engines know. What is committed is told; saying it once
-    /// too often costs a line on the wire, forgetting it lets a revoked credential in.
+    /// Records a change of data for engines, which is sent after the commit. A superfluous note
+    /// costs a line on the wire. A missing one lets a revoked credential work.
     pub(crate) fn note(&mut self, change: Change, at: Timestamp) {
         self.notes.add(change, at);
     }
 
-    /// Makes everything of this transaction durable and visible at once.
+    /// Makes the changes of this transaction durable and visible atomically.
     ///
     /// # Errors
-    /// When the database fails here, whether it was committed is not known on PostgreSQL: the
-    /// caller asks again under the same idempotency key.
+    /// After an error of PostgreSQL it is unknown if the transaction was committed. The caller
+    /// retries with the same idempotency key.
     pub async fn commit(mut self) -> Result<(), Error> {
-        // PostgreSQL would answer to this with a rollback, and call it done.
+        // PostgreSQL would respond to this commit with a rollback, and report success.
         if self.conn.aborted {
             return Err(Bug::Aborted.into());
         }
@@ -199,7 +199,7 @@ impl Tx {
     }
 }
 
-/// What the database answers, if it does so in time.
+/// The response of the database, within the time limit.
 pub(crate) async fn within<T>(
     deadline: Instant,
     answer: impl Future<Output = Result<T, sqlx::Error>>,

@@ -12,21 +12,21 @@ use crate::secret::SecretHash;
 use crate::sql::{sorted, sql, statements};
 
 record! {
-    /// A credential. What it may do at most is what its user may do.
+    /// A credential. It never allows more than its user may do.
     pub struct Credential from "credentials" {
         /// Id.
         pub id: CredentialId,
-        /// Whose it is.
+        /// The user that owns it.
         pub user_id: UserId,
-        /// The one workspace that it is for; none: wherever its user may go.
+        /// The only workspace that it is valid for; none: all workspaces of its user.
         pub workspace_id: Option<WorkspaceId>,
         /// Kind.
         pub kind: Kind,
-        /// Name that its owner gave it.
+        /// Display name, chosen by its owner.
         pub name: String,
         /// Hash of a personal token.
         pub token_hash: Option<SecretHash>,
-        /// Eight hex digits that name a personal token in TURN user names.
+        /// Eight hex digits that identify a personal token in TURN user names.
         pub token_endpoint: Option<String>,
         /// An application's public key, PEM.
         pub public_key: Option<String>,
@@ -36,30 +36,30 @@ record! {
         pub certificate: Option<String>,
         /// SHA-256 of the authority's certificate.
         pub issuer_fingerprint: Option<Vec<u8>>,
-        /// Permissions; none: not narrowed.
+        /// Permissions; none: not restricted.
         pub permissions: Option<Vec<String>>,
         /// Boundaries, the `resources` object; none: no boundary.
         pub resources: Option<serde_json::Value>,
-        /// When it was made.
+        /// Creation time.
         pub created_at: Timestamp,
-        /// When it last changed; tokens that were minted before know it by this.
+        /// Time of the last change; tokens that were minted earlier are recognised by it.
         pub updated_at: Timestamp,
-        /// When it ends by itself.
+        /// Expiry.
         pub expires_at: Option<Timestamp>,
-        /// When it was revoked.
+        /// Time of the revocation.
         pub revoked_at: Option<Timestamp>,
-        /// When it was last used, roughly.
+        /// Approximate time of last use.
         pub last_used_at: Option<Timestamp>,
-        /// Where that use came from.
+        /// Client address of the last use.
         pub last_used_ip: Option<String>,
         /// `kid` of the key that signed a personal token.
         pub signing_key: Option<String>,
-        /// Its successor, once it was rotated.
+        /// The credential that replaced this one, after a rotation.
         pub rotated_to: Option<CredentialId>,
-        /// The OAuth client that holds the token; none: its owner issued it by hand.
+        /// The OAuth client that uses the token; none: its owner issued it directly.
         pub oauth_client: Option<String>,
-        /// The credential that was shown when this one was issued: itself, or a token that was
-        /// minted from it. None: a person in a browser, or the operator.
+        /// The credential that authorised the issue of this one, directly or through a token minted
+        /// from it. None: a person in a browser, or the operator.
         pub issued_by: Option<CredentialId>,
         /// The first credential of that chain; none: this one. See [`Credential::root`].
         pub root_id: Option<CredentialId>,
@@ -67,13 +67,13 @@ record! {
 }
 
 impl Credential {
-    /// Whether it is in force.
+    /// True if the credential is active at `now`.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| end > now)
     }
 
-    /// The first credential of the chain in which each issued the next: two credentials of one
-    /// root are in the same hands.
+    /// The first credential of the chain in which each issued the next. Two credentials with the
+    /// same root belong to the same party.
     pub fn root(&self) -> CredentialId {
         self.root_id.unwrap_or(self.id)
     }
@@ -84,7 +84,7 @@ words! {
     pub enum Kind {
         /// Personal access token.
         Pat = "pat",
-        /// An application with a key of its own.
+        /// An application with its own key.
         App = "app",
         /// A client certificate.
         Mtls = "mtls",
@@ -103,27 +103,27 @@ macro_rules! written {
     };
 }
 
-// An older process beside this one still writes the column of before.
+// An older process that runs at the same time still writes the old column.
 macro_rules! columns {
     () => {
         written!("COALESCE(certificate_sha256, certificate_fingerprint) AS certificate_fingerprint")
     };
 }
 
-/// Which of a person's credentials a list is about. Those that were revoked never are.
+/// Filter of a person's credential list. Revoked credentials are never included.
 #[derive(Clone, Copy, Debug)]
 pub struct List<'a> {
-    /// Whose.
+    /// The person.
     pub user: UserId,
-    /// Of this kind alone.
+    /// Only this kind.
     pub kind: Option<Kind>,
-    /// Those that are good at this time.
+    /// Only those that are active at this time.
     pub good_at: Option<Timestamp>,
-    /// Those that had ended by this time.
+    /// Only those that had expired by this time.
     pub ended_by: Option<Timestamp>,
-    /// Part of the name, in any case.
+    /// Part of the name, ignoring case.
     pub search: Option<&'a str>,
-    /// By age.
+    /// Direction, by age.
     pub order: Order,
     /// Page.
     pub paging: Paging,
@@ -161,13 +161,14 @@ statements! {
     RELEASE_CERTIFICATE = "UPDATE credentials SET certificate_sha256 = NULL, certificate_fingerprint = NULL \
         WHERE certificate_sha256 = $1 AND user_id = $3 AND (revoked_at IS NOT NULL OR expires_at <= $2)";
     ROOT = "SELECT COALESCE(root_id, id) AS id FROM credentials WHERE id = $1";
-    // Only one successor, however many ask at once. The old one ends when the overlap does, or
-    // before if it would have.
+    // Only one successor is accepted, however many concurrent requests there are. The old
+    // credential ends with the overlap, or at its own expiry if that is earlier.
     ROTATE = "UPDATE credentials SET rotated_to = $3, expires_at = CASE WHEN expires_at < $4 \
         THEN expires_at ELSE $4 END, updated_at = $5 WHERE user_id = $1 AND id = $2 \
         AND rotated_to IS NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $5)";
     REVOKE = "UPDATE credentials SET revoked_at = $3, updated_at = $3 WHERE user_id = $1 AND id = $2 AND revoked_at IS NULL";
-    // Through those that have ended as well: what they issued has not.
+    // Includes expired credentials in the chain, because credentials that they issued may still be
+    // active.
     REVOKE_CHAIN = "WITH RECURSIVE chain (id) AS (\
         SELECT id FROM credentials WHERE user_id = $1 AND id = $2 \
         UNION SELECT c.id FROM credentials c JOIN chain ON c.issued_by = chain.id WHERE c.user_id = $1) \
@@ -181,8 +182,9 @@ statements! {
     USED = "UPDATE credentials SET last_used_at = $2, last_used_ip = $3 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
 }
 
-/// Whether the credential with which its user issues another one is in force. Until the transaction
-/// ends nobody revokes it together with what it issued, so that nothing is issued behind that.
+/// True if the credential with which its user issues another one is active. It stays locked until
+/// the transaction ends, so that a concurrent revocation of it and its descendants cannot miss the
+/// new credential.
 pub async fn lock_issuer(
     tx: &mut Tx,
     user: UserId,
@@ -194,8 +196,8 @@ pub async fn lock_issuer(
     Ok(issuer.is_some_and(|issuer| issuer.is_live(now)))
 }
 
-/// Adds a credential; where another one issued it, after [`lock_issuer`]. Its certificate is taken
-/// from one of the same person that has ended.
+/// Adds a credential; if another credential issued it, after [`lock_issuer`]. Its certificate is
+/// taken from an ended credential of the same person.
 ///
 /// # Errors
 /// [`crate::Conflict::CertificateTaken`], [`crate::Conflict::TokenEndpointTaken`].
@@ -205,7 +207,7 @@ pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
         .as_ref()
         .map(|permissions| serde_json::json!(permissions));
     if let Some(fingerprint) = &new.certificate_fingerprint {
-        // What has ended holds no certificate: it may be wanted again.
+        // An ended credential must not block its certificate, which may be registered again.
         sql(RELEASE_CERTIFICATE)
             .bind(fingerprint.as_slice())
             .bind(new.created_at)
@@ -245,12 +247,12 @@ pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
     Ok(())
 }
 
-/// The credential, in force or not: for verifying what was signed by it or minted from it.
+/// The credential, active or not: for verifying tokens that were signed by it or minted from it.
 pub async fn by_id(conn: &mut Conn, id: CredentialId) -> Result<Option<Credential>, Error> {
     sql(BY_ID).bind(id).one(conn).await
 }
 
-/// A person's credential, in force or not.
+/// A person's credential, active or not.
 pub async fn of_user_by_id(
     conn: &mut Conn,
     user: UserId,
@@ -259,12 +261,12 @@ pub async fn of_user_by_id(
     sql(OF_USER_BY_ID).bind(user).bind(id).one(conn).await
 }
 
-/// The credential of a personal token, in force or not.
+/// The credential of a personal token, active or not.
 pub async fn by_token(conn: &mut Conn, hash: SecretHash) -> Result<Option<Credential>, Error> {
     sql(BY_TOKEN).bind(hash).one(conn).await
 }
 
-/// The credential that a TURN user name means (TU-5), in force or not.
+/// The credential that a TURN user name refers to (TU-5), active or not.
 pub async fn by_token_endpoint(
     conn: &mut Conn,
     token_endpoint: &str,
@@ -272,18 +274,18 @@ pub async fn by_token_endpoint(
     sql(BY_ENDPOINT).bind(token_endpoint).one(conn).await
 }
 
-/// The credentials of a client certificate, in force or not: several people can register one, and
-/// each of them lets its holder in as themselves alone. A hundred at most.
+/// The credentials of a client certificate, active or not. Several people can register one, and
+/// each credential authenticates its holder only as its own user. At most a hundred.
 pub async fn by_certificate(conn: &mut Conn, fingerprint: &[u8]) -> Result<Vec<Credential>, Error> {
     sql(BY_CERTIFICATE).bind(fingerprint).all(conn).await
 }
 
-/// The first credential of the chain that this one is in; none where it is not known.
+/// The first credential of the chain that this one is in; none if it is unknown.
 pub async fn root_of(conn: &mut Conn, id: CredentialId) -> Result<Option<CredentialId>, Error> {
     sql(ROOT).bind(id).one(conn).await
 }
 
-/// The credentials that accept certificates of this authority, in force or not.
+/// The credentials that accept certificates of this authority, active or not.
 pub async fn by_issuer(conn: &mut Conn, fingerprint: &[u8]) -> Result<Vec<Credential>, Error> {
     sql(BY_ISSUER).bind(fingerprint).all(conn).await
 }
@@ -308,15 +310,16 @@ pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Page<Credential>, 
     Ok(Page { items, total })
 }
 
-/// How many of a person's credentials are good at `now`. Until the transaction ends nobody else
-/// adds one who asks here first, so that a limit can be held.
+/// Number of a person's credentials that are active at `now`. Until the transaction ends, no other
+/// transaction that calls this first can add one, so that a limit can be enforced.
 pub async fn count_good(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64, Error> {
     crate::users::lock(tx, user).await?;
     sql(COUNT_GOOD).bind(user).bind(now).count(tx).await
 }
 
-/// Gives a credential its successor, which the caller adds in the same transaction, and an end:
-/// `ends_at`, or its own if that is earlier. False when it is not in force or has a successor.
+/// Sets a credential's successor, which the caller adds in the same transaction, and its end:
+/// `ends_at`, or its own expiry if that is earlier. False if it is not active or already has a
+/// successor.
 pub async fn rotate(
     tx: &mut Tx,
     user: UserId,
@@ -336,7 +339,7 @@ pub async fn rotate(
         .await
 }
 
-/// Revokes a person's credential. False when there is none that is not.
+/// Revokes a person's credential. False if there is no unrevoked one.
 pub async fn revoke(
     tx: &mut Tx,
     user: UserId,
@@ -347,15 +350,16 @@ pub async fn revoke(
     sql(REVOKE).bind(user).bind(id).bind(now).changed(tx).await
 }
 
-/// Revokes a person's credential, in force or not, and every credential that was issued with it or
-/// with one of those. Returns which were in force or had ended by themselves.
+/// Revokes a person's credential, active or not, and every credential that was issued with it,
+/// directly or indirectly. Returns those that were active or had expired.
 pub async fn revoke_chain(
     tx: &mut Tx,
     user: UserId,
     id: CredentialId,
     now: Timestamp,
 ) -> Result<Vec<CredentialId>, Error> {
-    // Before the statement looks: whoever is issuing has committed, or finds the issuer revoked.
+    // Before the statement reads: a concurrent issue has either committed, or will find the issuer
+    // revoked.
     crate::users::lock(tx, user).await?;
     let ask = sql(REVOKE_CHAIN).bind(user).bind(id).bind(now);
     let revoked: Vec<CredentialId> = ask.all(tx).await?;
@@ -365,7 +369,7 @@ pub async fn revoke_chain(
     Ok(revoked)
 }
 
-/// Revokes all of a person's credentials. Returns how many.
+/// Revokes all of a person's credentials. Returns their number.
 pub async fn revoke_all(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64, Error> {
     let revoked: Vec<CredentialId> = sql(REVOKE_ALL).bind(user).bind(now).all(tx).await?;
     for id in &revoked {
@@ -374,7 +378,7 @@ pub async fn revoke_all(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64
     Ok(u64::try_from(revoked.len()).unwrap_or(u64::MAX))
 }
 
-/// Notes a use and where it came from; the caller does so at most every minute.
+/// Records a use and its client address; the caller does so at most once a minute.
 pub async fn used(
     tx: &mut Tx,
     id: CredentialId,
@@ -384,8 +388,8 @@ pub async fn used(
     sql(USED).bind(id).bind(now).bind(ip).changed(tx).await
 }
 
-/// Forgets at most `limit` credentials that were revoked or had expired by this time. Returns how
-/// many. Engines are told that they are gone, as they would keep those that expired.
+/// Deletes at most `limit` credentials that were revoked or had expired by this time. Returns their
+/// number. Engines are notified, because they would keep expired ones.
 pub async fn purge(
     tx: &mut Tx,
     ended_by: Timestamp,

@@ -1,4 +1,4 @@
-//! Projects that were deleted, until they are purged.
+//! Deleted projects until they are purged.
 
 use jiff::Timestamp;
 use types::id::ProjectId;
@@ -9,7 +9,7 @@ use crate::row::record;
 use crate::sql::{sql, statements};
 
 record! {
-    /// A deleted project that nothing refers to any more.
+    /// A deleted project without any references.
     pub struct Purgeable from "projects" {
         /// Id.
         pub id: ProjectId,
@@ -19,7 +19,7 @@ record! {
 }
 
 statements! {
-    // Of what refers to a project, all but its terminal servers has a time of its own.
+    // Every reference to a project except its terminal servers has its own retention time.
     PURGEABLE = "SELECT id, endpoint FROM projects p WHERE deleted_at <= $1 \
         AND NOT EXISTS (SELECT 1 FROM webhooks WHERE project_id = p.id) \
         AND NOT EXISTS (SELECT 1 FROM addresses WHERE project_id = p.id) \
@@ -31,8 +31,9 @@ statements! {
     PURGE = "DELETE FROM projects WHERE id = $1";
 }
 
-/// Forgets at most `limit` projects that were deleted by then, with their terminal servers, once their
-/// records, webhooks and ports are gone. Their endpoints are never given out again. Returns how many.
+/// Deletes at most `limit` projects that were deleted by then, with their terminal servers, once
+/// their records, webhooks and ports are gone. Their endpoints are never assigned again. Returns
+/// their number.
 pub async fn purge(tx: &mut Tx, deleted_by: Timestamp, limit: u32) -> Result<u64, Error> {
     let due: Vec<Purgeable> = sql(PURGEABLE).bind(deleted_by).bind(limit).all(tx).await?;
     let count = u64::try_from(due.len()).unwrap_or(u64::MAX);

@@ -1,9 +1,10 @@
 //! Deliveries of events to webhooks, and their attempts.
 //!
-//! Transactions that change deliveries of a webhook have one order: first the webhook
-//! ([`crate::webhooks::lock`]), then its deliveries. A claim takes deliveries of many webhooks, so it
-//! locks none of those and waits for no delivery: it leaves out what others are at, and they leave
-//! out what it has. Whoever has claimed a delivery asks for its webhook before sending.
+//! Transactions that change deliveries of a webhook lock in a fixed order: first the webhook
+//! ([`crate::webhooks::lock`]), then its deliveries. A claim covers deliveries of many webhooks, so
+//! it locks none of the webhooks and waits for no delivery: it skips locked deliveries, and other
+//! transactions skip its deliveries. After claiming a delivery, the caller reads its webhook again
+//! before sending.
 
 use jiff::Timestamp;
 use types::id::{AttemptId, DeliveryId, EventId, ProjectId, WebhookId};
@@ -16,31 +17,31 @@ use crate::sql::{sorted, sql, statements};
 use crate::timeline::Period;
 
 record! {
-    /// One event on its way to one webhook.
+    /// Delivery of one event to one webhook.
     pub struct Delivery from "deliveries" {
         /// Id; the same for all attempts.
         pub id: DeliveryId,
-        /// To which webhook.
+        /// The webhook.
         pub webhook_id: WebhookId,
-        /// Of which project.
+        /// The project.
         pub project_id: ProjectId,
-        /// Which event.
+        /// The event.
         pub event_id: EventId,
-        /// Its type.
+        /// Event type.
         pub event_type: String,
-        /// The body, byte for byte what is signed.
+        /// The body, with exactly the signed bytes.
         pub payload: String,
-        /// How it stands.
+        /// Status.
         pub status: Status,
-        /// Attempts that were begun.
+        /// Number of started attempts.
         pub attempts: i64,
-        /// When it is due; while it is being delivered, when that is given up.
+        /// Time of the next attempt; during an attempt, the end of its lease.
         pub next_attempt_at: Timestamp,
-        /// When it was made.
+        /// Creation time.
         pub created_at: Timestamp,
-        /// When it last changed.
+        /// Time of the last change.
         pub updated_at: Timestamp,
-        /// When it ended.
+        /// Time of completion.
         pub completed_at: Option<Timestamp>,
     }
 }
@@ -50,19 +51,19 @@ record! {
     pub struct Attempt from "delivery_attempts" {
         /// Id.
         pub id: AttemptId,
-        /// Of which delivery.
+        /// The delivery.
         pub delivery_id: DeliveryId,
         /// `succeeded`, `failed`, `timeout` or `network_error`.
         pub status: String,
-        /// What was answered.
+        /// Response status.
         pub http_status: Option<i64>,
-        /// What went wrong.
+        /// Error.
         pub error: Option<String>,
-        /// The beginning of what was answered.
+        /// Start of the response body.
         pub response_body: Option<String>,
-        /// How long it took.
+        /// Duration.
         pub duration_ms: i64,
-        /// When it began.
+        /// Start time.
         pub created_at: Timestamp,
     }
 }
@@ -72,27 +73,27 @@ record! {
     pub struct Due from "deliveries" {
         /// Id.
         pub id: DeliveryId,
-        /// To which webhook.
+        /// The webhook.
         pub webhook_id: WebhookId,
-        /// Of which project.
+        /// The project.
         pub project_id: ProjectId,
     }
 }
 
 words! {
-    /// How a delivery stands.
+    /// Status of a delivery.
     pub enum Status {
-        /// It was not tried yet.
+        /// No attempt was made yet.
         Pending = "pending",
-        /// Somebody has it.
+        /// A worker has claimed it.
         Delivering = "delivering",
-        /// It failed and will be tried again.
+        /// An attempt failed, and another one will follow.
         Retrying = "retrying",
-        /// It arrived.
+        /// The receiver accepted it.
         Succeeded = "succeeded",
-        /// It was given up.
+        /// All attempts failed.
         Failed = "failed",
-        /// Its webhook is gone.
+        /// Its webhook was disabled or deleted.
         Canceled = "canceled",
     }
 }
@@ -108,22 +109,22 @@ statements! {
     INSERT = "INSERT INTO deliveries (id, webhook_id, project_id, event_id, event_type, payload, status, attempts, \
         next_attempt_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, 'pending', 0, $7, $7, $7) \
         ON CONFLICT (webhook_id, event_id) DO NOTHING";
-    // The condition stands in the update too: on PostgreSQL it is judged again for a row that a
-    // parallel claim held, and then that claim has it.
+    // The condition is repeated in the update: on PostgreSQL it is evaluated again for a row that a
+    // concurrent claim locked, which then belongs to that claim.
     CLAIM = concat!("UPDATE deliveries SET status = 'delivering', attempts = attempts + 1, next_attempt_at = $2, \
         updated_at = $1 WHERE completed_at IS NULL AND next_attempt_at <= $1 AND id IN \
         (SELECT id FROM deliveries WHERE completed_at IS NULL AND next_attempt_at <= $1 AND id IN_LIST($3) \
         ORDER BY id SKIP_LOCKED) RETURNING ", columns!());
     DUE = "SELECT id, webhook_id, project_id FROM deliveries WHERE completed_at IS NULL AND next_attempt_at <= $1 \
         AND NOT (webhook_id IN_LIST($2)) AND NOT (project_id IN_LIST($3)) ORDER BY next_attempt_at LIMIT $4";
-    // Only whoever made the latest attempt says how it ended.
+    // Only the latest attempt may write its outcome.
     FINISH = "UPDATE deliveries SET status = $3, next_attempt_at = $4, completed_at = $5, updated_at = $6 \
         WHERE id = $1 AND attempts = $2 AND status = 'delivering'";
     ADD_ATTEMPT = "INSERT INTO delivery_attempts (id, delivery_id, status, http_status, error, response_body, \
         duration_ms, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
     ATTEMPTS = "SELECT id, delivery_id, status, http_status, error, response_body, duration_ms, created_at \
         FROM delivery_attempts WHERE delivery_id = $1 ORDER BY id LIMIT 100";
-    // Ids sort by time, so the greatest of a delivery is its latest.
+    // Ids sort by time, so the greatest id of a delivery is its latest attempt.
     LATEST_ATTEMPTS = "SELECT id, delivery_id, status, http_status, error, response_body, duration_ms, created_at \
         FROM delivery_attempts WHERE id IN \
         (SELECT MAX(id) FROM delivery_attempts WHERE delivery_id IN_LIST($1) GROUP BY delivery_id)";
@@ -131,7 +132,7 @@ statements! {
         ORDER BY next_attempt_at LIMIT 1";
     COUNT_OPEN = "SELECT COUNT(*) AS n FROM \
         (SELECT 1 FROM deliveries WHERE webhook_id = $1 AND completed_at IS NULL LIMIT $2) AS counted";
-    // What is under way keeps its lease.
+    // Deliveries in progress keep their lease.
     POSTPONE = "UPDATE deliveries SET next_attempt_at = $2 WHERE id IN \
         (SELECT id FROM deliveries WHERE webhook_id = $1 AND completed_at IS NULL \
         AND status <> 'delivering' AND next_attempt_at < $2 ORDER BY id SKIP_LOCKED)";
@@ -158,7 +159,7 @@ macro_rules! listed {
 
 pub(crate) const COUNT: &str = concat!("SELECT COUNT(*) AS n ", listed!());
 
-/// With a direction where it says `{sort}`.
+/// `{sort}` is replaced by the direction.
 pub(crate) const LIST: &str = concat!(
     "SELECT ",
     columns!(),
@@ -167,10 +168,10 @@ pub(crate) const LIST: &str = concat!(
     " ORDER BY {sort} LIMIT $7 OFFSET $8"
 );
 
-/// What a list asks for.
+/// Filter of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct List<'a> {
-    /// The project, which the caller may see.
+    /// The project, which the caller has been authorised for.
     pub project: ProjectId,
     /// The webhook.
     pub webhook: WebhookId,
@@ -178,45 +179,45 @@ pub struct List<'a> {
     pub status: Option<Status>,
     /// Only events of this type.
     pub kind: Option<&'a str>,
-    /// Made from when until when.
+    /// Only those created in this period.
     pub period: Period,
-    /// By age.
+    /// Direction, by age.
     pub order: Order,
     /// Page.
     pub paging: Paging,
 }
 
-/// A delivery to be; it is due at once.
+/// A new delivery, which is due immediately.
 #[derive(Clone, Debug)]
 pub struct NewDelivery {
-    /// Id, made by the caller.
+    /// Id, generated by the caller.
     pub id: DeliveryId,
-    /// To which webhook.
+    /// The webhook.
     pub webhook_id: WebhookId,
-    /// Of which project.
+    /// The project.
     pub project_id: ProjectId,
-    /// Which event; one delivery of it per webhook.
+    /// The event; each webhook has one delivery of it.
     pub event_id: EventId,
-    /// Its type.
+    /// Event type.
     pub event_type: String,
     /// The body.
     pub payload: String,
-    /// Now.
+    /// Current time.
     pub now: Timestamp,
 }
 
-/// How an attempt ended.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It arrived.
+    /// The receiver accepted the delivery.
     Succeeded,
-    /// It will be tried again.
+    /// Another attempt will follow at this time.
     RetryAt(Timestamp),
-    /// It is given up.
+    /// No further attempt follows.
     Failed,
 }
 
-/// Adds a delivery. False when the webhook has one of this event already.
+/// Adds a delivery. False if the webhook already has one for this event.
 pub async fn insert(tx: &mut Tx, new: &NewDelivery) -> Result<bool, Error> {
     sql(INSERT)
         .bind(new.id)
@@ -230,7 +231,7 @@ pub async fn insert(tx: &mut Tx, new: &NewDelivery) -> Result<bool, Error> {
         .await
 }
 
-/// What is due, longest due first, at most `limit`, but for what belongs to these.
+/// The due deliveries, longest overdue first, at most `limit`, except those of the given webhooks.
 pub async fn due(
     conn: &mut Conn,
     now: Timestamp,
@@ -246,8 +247,8 @@ pub async fn due(
         .await
 }
 
-/// Takes those of these that are due, so that nobody else has them until `lease_ends_at`. What a
-/// process that died had taken is due again then.
+/// Claims those of the given deliveries that are due, exclusively until `lease_ends_at`. Claims of
+/// a crashed process become due again at that time.
 pub async fn claim(
     tx: &mut Tx,
     now: Timestamp,
@@ -262,7 +263,7 @@ pub async fn claim(
         .await
 }
 
-/// Writes how the attempt of a claimed delivery ended. False when another claim came after it.
+/// Records the outcome of the attempt of a claimed delivery. False if another claim followed it.
 pub async fn finish(
     tx: &mut Tx,
     claimed: &Delivery,
@@ -285,7 +286,7 @@ pub async fn finish(
         .await
 }
 
-/// Writes an attempt down.
+/// Records an attempt.
 pub async fn add_attempt(tx: &mut Tx, attempt: &Attempt) -> Result<(), Error> {
     sql(ADD_ATTEMPT)
         .bind(attempt.id)
@@ -306,28 +307,28 @@ pub async fn attempts(conn: &mut Conn, id: DeliveryId) -> Result<Vec<Attempt>, E
     sql(ATTEMPTS).bind(id).all(conn).await
 }
 
-/// The latest attempt of each of these deliveries, of those that have one.
+/// The latest attempt of each of these deliveries, if it has one.
 pub async fn latest_attempts(conn: &mut Conn, of: &[DeliveryId]) -> Result<Vec<Attempt>, Error> {
     sql(LATEST_ATTEMPTS).bind(of).all(conn).await
 }
 
-/// When the next delivery is due, or the lease of one ends that is under way.
+/// The time when the next delivery is due, or when the next lease ends.
 pub async fn next_due(conn: &mut Conn) -> Result<Option<Timestamp>, Error> {
     let due: Option<i64> = sql(NEXT_DUE).one(conn).await?;
     Ok(due.and_then(|micros| Timestamp::from_microsecond(micros).ok()))
 }
 
-/// How many deliveries to a webhook have not ended, counted up to `most`.
+/// Number of unfinished deliveries to a webhook, counted up to `most`.
 pub async fn count_open(conn: &mut Conn, webhook: WebhookId, most: u32) -> Result<u64, Error> {
     sql(COUNT_OPEN).bind(webhook).bind(most).count(conn).await
 }
 
-/// Lets the deliveries of a webhook wait until then, where they were due before.
+/// Postpones the deliveries of a webhook that would be due earlier until this time.
 pub async fn postpone(tx: &mut Tx, webhook: WebhookId, until: Timestamp) -> Result<u64, Error> {
     sql(POSTPONE).bind(webhook).bind(until).execute(tx).await
 }
 
-/// Makes a delivery that was given up due again, once more. False when it was not given up.
+/// Makes a failed delivery due again for one more attempt. False if it has not failed.
 pub async fn retry(
     tx: &mut Tx,
     webhook: WebhookId,
@@ -342,12 +343,12 @@ pub async fn retry(
         .await
 }
 
-/// Ends the open deliveries of all webhooks of a project. Returns how many.
+/// Cancels the open deliveries of all webhooks of a project. Returns their number.
 pub async fn cancel_all(tx: &mut Tx, project: ProjectId, now: Timestamp) -> Result<u64, Error> {
     sql(CANCEL_ALL).bind(project).bind(now).execute(tx).await
 }
 
-/// Ends the open deliveries of a webhook. Returns how many.
+/// Cancels the open deliveries of a webhook. Returns their number.
 pub async fn cancel(tx: &mut Tx, webhook: WebhookId, now: Timestamp) -> Result<u64, Error> {
     sql(CANCEL).bind(webhook).bind(now).execute(tx).await
 }
@@ -390,7 +391,7 @@ pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Delivery>, Err
     Ok(Page { items, total })
 }
 
-/// Forgets at most `limit` deliveries that ended by this time. Returns how many.
+/// Deletes at most `limit` deliveries that were completed by this time. Returns their number.
 pub async fn purge(tx: &mut Tx, ended_by: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(ended_by).bind(limit).execute(tx).await
 }

@@ -1,4 +1,4 @@
-//! Devices that ask to be let in (RFC 8628): each is decided once and redeemed once (OA-4).
+//! Device authorization grants (RFC 8628): each is decided once and redeemed once (OA-4).
 
 use jiff::Timestamp;
 use types::id::{CredentialId, SessionId, UserId};
@@ -10,43 +10,43 @@ use crate::secret::SecretHash;
 use crate::sql::{sql, statements};
 
 record! {
-    /// A device that asks.
+    /// The request of a device.
     pub struct DeviceGrant from "oauth_device_grants" {
-        /// Hash of the code that the device has.
+        /// Hash of the device code.
         pub hash: SecretHash,
-        /// Keyed hash of the code that a person types.
+        /// Keyed hash of the user code.
         pub user_code_hash: SecretHash,
         /// The client.
         pub client_id: String,
-        /// What it asks for, and once it is approved what it gets.
+        /// The requested permissions; after approval the granted ones.
         pub permissions: Vec<String>,
-        /// The boundary of the session that approved; none: no boundary.
+        /// The boundary of the approving session; none: no boundary.
         pub resources: Option<serde_json::Value>,
-        /// What the device says of itself.
+        /// The device's description of itself.
         pub source: Option<serde_json::Value>,
-        /// Where it asked from.
+        /// Client address of the device.
         pub ip: String,
-        /// When it asked.
+        /// Time of the request.
         pub created_at: Timestamp,
-        /// Until when it waits.
+        /// Expiry.
         pub expires_at: Timestamp,
-        /// Seconds that it has to let pass between two polls.
+        /// Minimum seconds between two polls.
         pub interval_seconds: i64,
-        /// Where it stands.
+        /// Status.
         pub status: Status,
-        /// Who decided.
+        /// The deciding user.
         pub user_id: Option<UserId>,
-        /// In which session.
+        /// The session of the decision.
         pub session_id: Option<SessionId>,
     }
 }
 
 words! {
-    /// Where a device's request stands.
+    /// Status of a device's request.
     pub enum Status {
-        /// Nobody has decided.
+        /// Not decided yet.
         Pending = "pending",
-        /// Approved, and not redeemed yet.
+        /// Approved, but not redeemed yet.
         Approved = "approved",
         /// Denied.
         Denied = "denied",
@@ -55,12 +55,12 @@ words! {
     }
 }
 
-/// What a person approved.
+/// A person's approval.
 #[derive(Clone, Copy, Debug)]
 pub struct Approval<'a> {
-    /// What the device gets.
+    /// The granted permissions.
     pub permissions: &'a [String],
-    /// Where that reaches; none: no boundary.
+    /// The boundary of the grant; none: no boundary.
     pub resources: Option<&'a serde_json::Value>,
 }
 
@@ -79,7 +79,7 @@ statements! {
         WHERE user_code_hash = $1 AND status = 'pending' AND expires_at > $2");
     COUNT = "SELECT COUNT(*) AS n FROM oauth_device_grants WHERE expires_at > $1";
     COUNT_OF_NETWORK = "SELECT COUNT(*) AS n FROM oauth_device_grants WHERE network = $1 AND expires_at > $2";
-    // The oldest of the network that has most of them.
+    // The oldest requests of the network with the most requests.
     MAKE_ROOM = "DELETE FROM oauth_device_grants WHERE hash IN (SELECT hash FROM oauth_device_grants \
         WHERE status = 'pending' AND expires_at > $1 AND network = (SELECT network FROM oauth_device_grants \
         WHERE status = 'pending' AND expires_at > $1 GROUP BY network ORDER BY COUNT(*) DESC, network LIMIT 1) \
@@ -89,7 +89,7 @@ statements! {
         WHERE user_code_hash = $1 AND status = 'pending' AND expires_at > $2";
     DENY = "UPDATE oauth_device_grants SET status = 'denied', user_id = $3, session_id = $4, decided_at = $2 \
         WHERE user_code_hash = $1 AND status = 'pending' AND expires_at > $2";
-    // Of several polls at once, one is in time.
+    // Of several concurrent polls, one succeeds.
     POLL = "UPDATE oauth_device_grants SET last_polled_at = $2 WHERE hash = $1 \
         AND (last_polled_at IS NULL OR last_polled_at + interval_seconds * 1000000 <= $2)";
     SLOW_DOWN = "UPDATE oauth_device_grants SET last_polled_at = $2, interval_seconds = interval_seconds + $3 \
@@ -100,7 +100,7 @@ statements! {
         (SELECT hash FROM oauth_device_grants WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
-/// Notes a device that asks from this network.
+/// Records the request of a device from this network.
 ///
 /// # Errors
 /// [`crate::Conflict::UserCodeTaken`].
@@ -125,12 +125,12 @@ pub async fn insert(tx: &mut Tx, grant: &DeviceGrant, network: &str) -> Result<(
     Ok(())
 }
 
-/// The request that a device's code belongs to, whatever its state and age.
+/// The request of a device code, in any state and of any age.
 pub async fn by_code(conn: &mut Conn, hash: SecretHash) -> Result<Option<DeviceGrant>, Error> {
     sql(BY_CODE).bind(hash).one(conn).await
 }
 
-/// The request that waits for a decision under the code that a person typed.
+/// The pending request of a user code.
 pub async fn pending(
     conn: &mut Conn,
     user_code: SecretHash,
@@ -139,12 +139,12 @@ pub async fn pending(
     sql(PENDING).bind(user_code).bind(now).one(conn).await
 }
 
-/// How many codes there are that a guess could meet.
+/// Number of pending codes that a guess could match.
 pub async fn count(conn: &mut Conn, now: Timestamp) -> Result<u64, Error> {
     sql(COUNT).bind(now).count(conn).await
 }
 
-/// How many of them devices of one network wait with.
+/// Number of them that were requested from one network.
 pub async fn count_of_network(
     conn: &mut Conn,
     network: &str,
@@ -157,13 +157,13 @@ pub async fn count_of_network(
         .await
 }
 
-/// Forgets the oldest requests that wait for a decision, `limit` at most, of the network that has
-/// most of them.
+/// Deletes the oldest pending requests, at most `limit`, of the network with the most requests.
 pub async fn make_room(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(MAKE_ROOM).bind(now).bind(limit).execute(tx).await
 }
 
-/// Approves. False when there is nothing (any more) that waits: of two that decide, one does.
+/// Approves a request. False if it is not pending any more: of two concurrent decisions, one
+/// succeeds.
 pub async fn approve(
     tx: &mut Tx,
     user_code: SecretHash,
@@ -182,7 +182,7 @@ pub async fn approve(
         .await
 }
 
-/// Denies. False when there is nothing (any more) that waits.
+/// Denies a request. False if it is not pending any more.
 pub async fn deny(
     tx: &mut Tx,
     user_code: SecretHash,
@@ -198,8 +198,8 @@ pub async fn deny(
         .await
 }
 
-/// Notes a poll. False when it came too soon: then the device has to wait `more_seconds` longer
-/// from here on (RFC 8628 section 3.5).
+/// Records a poll. False if it came too soon: the device then has to wait `more_seconds` longer
+/// from now on (RFC 8628 section 3.5).
 pub async fn poll(
     tx: &mut Tx,
     hash: SecretHash,
@@ -218,8 +218,8 @@ pub async fn poll(
     Ok(false)
 }
 
-/// Uses an approval up for a credential that this transaction adds. `None`: it is not approved,
-/// not this client's, too old, or was used.
+/// Redeems an approval for a credential that this transaction adds. `None`: it is not approved,
+/// belongs to another client, has expired, or was already redeemed.
 pub async fn redeem(
     tx: &mut Tx,
     hash: SecretHash,
@@ -236,7 +236,7 @@ pub async fn redeem(
         .await
 }
 
-/// Forgets requests that had ended by this time, so many at most. Returns how many.
+/// Deletes at most `limit` requests that had ended by this time. Returns their number.
 pub async fn purge(tx: &mut Tx, ended_by: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(ended_by).bind(limit).execute(tx).await
 }

@@ -1,8 +1,9 @@
-//! What the engines of a cluster are told: its projects, and who may do what with them.
+//! Data that is replicated to the engines of a cluster: its projects, and the people and
+//! credentials with access to them.
 //!
-//! Everything here is asked for with the [`Cluster`], and nothing of another one comes back: an
-//! engine learns of a person or a credential only where it serves a project that these reach.
-//! Lists that can be long are read in pages by id, on a [`crate::Snapshot`].
+//! All queries take the [`Cluster`] and return nothing of other clusters. An engine receives a
+//! person or a credential only if it serves a project that these have access to. Long lists are
+//! read in pages by id, on a [`crate::Snapshot`].
 
 use jiff::Timestamp;
 use types::id::{CredentialId, ProjectId, UserId, WebttyServerId, WorkspaceId};
@@ -15,21 +16,21 @@ use crate::row::record;
 use crate::sql::{Query, sql, statements};
 use crate::webtty_servers::WebttyServer;
 
-/// Which projects a cluster serves: those of its regions.
+/// The projects that a cluster serves: those of its regions.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     /// `provider/region` of each region that it serves.
     pub regions: Vec<String>,
-    /// Where it also serves what is in none of the regions that there are: all of those.
+    /// If the cluster also serves projects outside of all known regions: the list of all regions.
     pub others_than: Option<Vec<String>>,
 }
 
 record! {
-    /// A project as engines know it.
+    /// A project, as it is replicated to engines.
     pub struct Project from "projects" {
         /// Id.
         pub id: ProjectId,
-        /// The workspace that it belongs to.
+        /// The workspace that owns it.
         pub workspace_id: WorkspaceId,
         /// Eight hex digits: the label of its host name.
         pub endpoint: String,
@@ -41,7 +42,7 @@ record! {
         pub region: Option<String>,
         /// Settings that differ from their defaults, a JSON object.
         pub settings: serde_json::Value,
-        /// Whether it or its workspace is suspended.
+        /// True if the project or its workspace is suspended.
         pub is_suspended: bool,
     }
 }
@@ -51,7 +52,7 @@ record! {
     pub struct Port from "addresses" {
         /// Id.
         pub id: types::id::AddressId,
-        /// Whose it is.
+        /// The project that owns it.
         pub project_id: ProjectId,
         /// 1 to 65535.
         pub port: i64,
@@ -59,41 +60,41 @@ record! {
 }
 
 record! {
-    /// Somebody who may use the platform and has a part in the cluster.
+    /// A user of the platform with access to a project of the cluster.
     pub struct Person from "users" {
         /// Id.
         pub id: UserId,
-        /// Name to show.
+        /// Display name.
         pub name: String,
-        /// Browser sessions that began before are over.
+        /// Browser sessions that started earlier have ended.
         pub sessions_after: Timestamp,
     }
 }
 
 record! {
-    /// A person's part in a workspace with a project of the cluster.
+    /// A person's membership in a workspace with a project of the cluster.
     pub struct Part from "members" {
-        /// Who.
+        /// The user.
         pub user_id: UserId,
-        /// Where.
+        /// The workspace.
         pub workspace_id: WorkspaceId,
-        /// As what.
+        /// The role.
         pub role: Role,
     }
 }
 
 record! {
-    /// What was ended before its time.
+    /// A token or session that was revoked before its expiry.
     pub struct EndedObject from "revoked_tokens" {
         /// `jti` of a token, or id of a session.
         pub jti: String,
-        /// When nothing can come of it anyway.
+        /// Expiry, after which the entry is not needed.
         pub expires_at: Timestamp,
     }
 }
 
-// A cluster is the first three arguments of each statement: its regions, whether it serves others
-// too, and then all regions.
+// The first three arguments of each statement describe the cluster: its regions, a flag for serving
+// other regions, and the list of all regions.
 macro_rules! is_there {
     () => {
         "(p.provider || '/' || COALESCE(p.region, '') IN_LIST($1) \
@@ -120,10 +121,9 @@ macro_rules! project {
     };
 }
 
-// Whether user `u` is an active member of a workspace with a project of the cluster. The offset
-// keeps PostgreSQL from making a join of it, which would look at everybody there is for each page
-// (at 100,000 credentials, three hundred milliseconds): asked of one row, it is a few look-ups in
-// indexes.
+// True if user `u` is an active member of a workspace with a project of the cluster. The offset
+// keeps PostgreSQL from turning it into a join, which would read all users for each page (with
+// 100,000 credentials, three hundred milliseconds). For a single row it is a few index look-ups.
 macro_rules! has_part {
     ($and:literal) => {
         concat!(
@@ -215,7 +215,7 @@ impl Cluster {
             .bind(self.others_than.clone().unwrap_or_default())
     }
 
-    /// The projects that come after this id, at most `limit`.
+    /// The projects after this id, at most `limit`.
     pub async fn projects_after(
         &self,
         conn: &mut Conn,
@@ -226,7 +226,7 @@ impl Cluster {
         page.bind(limit).all(conn).await
     }
 
-    /// Those of these projects that it serves.
+    /// Those of these projects that the cluster serves.
     pub async fn projects(
         &self,
         conn: &mut Conn,
@@ -235,7 +235,7 @@ impl Cluster {
         self.ask(PROJECTS).bind(ids).all(conn).await
     }
 
-    /// Those of these projects that it serves, or did before they were deleted.
+    /// Those of these projects that the cluster serves, or served before they were deleted.
     pub async fn ever_served(
         &self,
         conn: &mut Conn,
@@ -244,7 +244,7 @@ impl Cluster {
         self.ask(EVER).bind(ids).all(conn).await
     }
 
-    /// The projects that it serves of these workspaces, at most `limit`.
+    /// The projects of these workspaces that the cluster serves, at most `limit`.
     pub async fn projects_of(
         &self,
         conn: &mut Conn,
@@ -255,7 +255,7 @@ impl Cluster {
         asked.bind(limit).all(conn).await
     }
 
-    /// Whether it serves a project of the workspace beside these.
+    /// True if the cluster serves a project of the workspace other than these.
     pub async fn serves_other(
         &self,
         conn: &mut Conn,
@@ -266,7 +266,7 @@ impl Cluster {
         Ok(other.count(conn).await? > 0)
     }
 
-    /// The people who come after this id, at most `limit`.
+    /// The people after this id, at most `limit`.
     pub async fn people_after(
         &self,
         conn: &mut Conn,
@@ -277,17 +277,18 @@ impl Cluster {
         page.bind(limit).all(conn).await
     }
 
-    /// Those of these people who have a part in it.
+    /// Those of these people that have access to the cluster.
     pub async fn people(&self, conn: &mut Conn, ids: &[UserId]) -> Result<Vec<Person>, Error> {
         self.ask(PEOPLE).bind(ids).all(conn).await
     }
 
-    /// Where these people have a part in it, in the order of their ids.
+    /// The memberships of these people in the cluster, in the order of their ids.
     pub async fn parts(&self, conn: &mut Conn, people: &[UserId]) -> Result<Vec<Part>, Error> {
         self.ask(PARTS).bind(people).all(conn).await
     }
 
-    /// The credentials in force that come after this id and reach a project of it, at most `limit`.
+    /// The active credentials after this id that have access to a project of the cluster, at most
+    /// `limit`.
     pub async fn credentials_after(
         &self,
         conn: &mut Conn,
@@ -299,7 +300,7 @@ impl Cluster {
         page.bind(now).bind(limit).all(conn).await
     }
 
-    /// Those of these credentials that are in force and reach a project of it.
+    /// Those of these credentials that are active and have access to a project of the cluster.
     pub async fn credentials(
         &self,
         conn: &mut Conn,
@@ -309,7 +310,7 @@ impl Cluster {
         self.ask(CREDENTIALS).bind(ids).bind(now).all(conn).await
     }
 
-    /// The registered servers of its projects that come after this id, at most `limit`.
+    /// The registered servers of its projects after this id, at most `limit`.
     pub async fn webtty_servers_after(
         &self,
         conn: &mut Conn,
@@ -320,7 +321,7 @@ impl Cluster {
         page.bind(limit).all(conn).await
     }
 
-    /// Those of these registered servers that are of its projects.
+    /// Those of these registered servers that belong to its projects.
     pub async fn webtty_servers(
         &self,
         conn: &mut Conn,
@@ -340,7 +341,7 @@ pub async fn ports(
     ports.all(conn).await
 }
 
-/// The members of a workspace, in force or not, at most `limit`.
+/// The members of a workspace, active or not, at most `limit`.
 pub async fn members(
     conn: &mut Conn,
     workspace: WorkspaceId,
@@ -349,7 +350,7 @@ pub async fn members(
     sql(MEMBERS).bind(workspace).bind(limit).all(conn).await
 }
 
-/// The credentials of these people that were not revoked, at most `limit`.
+/// The unrevoked credentials of these people, at most `limit`.
 pub async fn credentials_of(
     conn: &mut Conn,
     people: &[UserId],
@@ -359,7 +360,7 @@ pub async fn credentials_of(
     keys.all(conn).await
 }
 
-/// What was ended before its time and would be good at `now`, after this id, at most `limit`.
+/// Revoked tokens and sessions that would still be valid at `now`, after this id, at most `limit`.
 pub async fn ended_after(
     conn: &mut Conn,
     after: Option<&str>,
@@ -370,12 +371,12 @@ pub async fn ended_after(
     page.bind(now).bind(limit).all(conn).await
 }
 
-/// What was ended, of these ids.
+/// The revoked tokens and sessions among these ids.
 pub async fn ended(conn: &mut Conn, ids: Vec<String>) -> Result<Vec<EndedObject>, Error> {
     sql(ENDED).bind(ids).all(conn).await
 }
 
-/// Every id comes after the empty text.
+/// Every id sorts after the empty text.
 fn start<T: AsRef<str>>(after: Option<&T>) -> &str {
     after.map_or("", AsRef::as_ref)
 }

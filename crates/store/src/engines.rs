@@ -1,4 +1,4 @@
-//! Engines as the platform sees them: who is linked, what has been reported, what is online.
+//! State of the engines: their links, their reports, and the number of online clients and tunnels.
 
 use jiff::Timestamp;
 use types::id::ProjectId;
@@ -15,35 +15,35 @@ record! {
         pub id: String,
         /// Its cluster.
         pub cluster_domain: String,
-        /// Where it links from.
+        /// Address from which the engine is linked.
         pub address: String,
-        /// Since when.
+        /// Time when the link was established.
         pub linked_at: Timestamp,
-        /// How far it was told: [`crate::changes::Version::version`].
+        /// Version that was sent to the engine: [`crate::changes::Version::version`].
         pub version: i64,
-        /// When it was last seen to read.
+        /// Time when the engine last read from the stream.
         pub seen_at: Timestamp,
     }
 }
 
 record! {
-    /// Who reported, and how far the reports have come.
+    /// A reporting engine and its last batch.
     pub struct Reporter from "link_reporters" {
         /// The cluster.
         pub cluster_domain: String,
         /// Id of the engine's spool.
         pub reporter: String,
-        /// The newest batch.
+        /// Number of the newest batch.
         pub through: i64,
-        /// When the first came.
+        /// Time of the first batch.
         pub first_at: Timestamp,
-        /// When the newest did.
+        /// Time of the newest batch.
         pub last_at: Timestamp,
     }
 }
 
 record! {
-    /// What is online in a cluster.
+    /// Clients and tunnels that are online in a cluster.
     #[derive(Eq)]
     pub struct Inventory from "link_inventory" {
         /// The cluster.
@@ -56,7 +56,8 @@ record! {
 }
 
 statements! {
-    // A batch that came before changes nothing. Of two that come at once, the second waits here.
+    // A batch that was already recorded changes nothing. Of two concurrent ones, the second waits
+    // here.
     ARRIVED = "INSERT INTO link_reporters (cluster_domain, reporter, through, first_at, last_at) \
         VALUES ($1, $2, $3, $4, $4) ON CONFLICT (cluster_domain, reporter) DO UPDATE SET \
         through = excluded.through, last_at = excluded.last_at \
@@ -82,7 +83,8 @@ statements! {
     FORGET_LINKED = "DELETE FROM link_engines WHERE seen_at <= $1";
 }
 
-/// Notes that a batch of reports arrives. False when it did before: then nothing of it counts.
+/// Records the arrival of a batch of reports. False if it had already arrived: then the caller must
+/// ignore it.
 pub async fn arrived(
     tx: &mut Tx,
     cluster_domain: &str,
@@ -103,7 +105,7 @@ pub async fn through(conn: &mut Conn, cluster_domain: &str, reporter: &str) -> R
         .await
 }
 
-/// Who reported of a cluster, the newest first, at most `limit`.
+/// The reporters of a cluster, the newest first, at most `limit`.
 pub async fn reporters(
     conn: &mut Conn,
     cluster_domain: &str,
@@ -113,12 +115,12 @@ pub async fn reporters(
     reporters.all(conn).await
 }
 
-/// Forgets reporters of which nothing came since.
+/// Deletes reporters without a batch since this time.
 pub async fn forget_reporters(tx: &mut Tx, since: Timestamp) -> Result<u64, Error> {
     sql(FORGET_REPORTERS).bind(since).execute(tx).await
 }
 
-/// Notes what is online in a project.
+/// Records the clients and tunnels of a project that are online.
 pub async fn set_inventory(
     tx: &mut Tx,
     project: ProjectId,
@@ -137,7 +139,7 @@ pub async fn set_inventory(
     Ok(())
 }
 
-/// What is online in a cluster, by what was reported since.
+/// The clients and tunnels of a cluster that are online, from reports since this time.
 pub async fn inventory(
     conn: &mut Conn,
     cluster_domain: &str,
@@ -152,12 +154,12 @@ pub async fn inventory(
     }))
 }
 
-/// Forgets what was online where nothing was reported since.
+/// Deletes the entries of projects without a report since this time.
 pub async fn forget_inventory(tx: &mut Tx, since: Timestamp) -> Result<u64, Error> {
     sql(FORGET_INVENTORY).bind(since).execute(tx).await
 }
 
-/// Notes that an engine is linked, or still is.
+/// Records that an engine is linked, or still is.
 pub async fn seen(tx: &mut Tx, link: &LinkedEngine) -> Result<(), Error> {
     sql(SEEN)
         .bind(&link.id)
@@ -171,12 +173,13 @@ pub async fn seen(tx: &mut Tx, link: &LinkedEngine) -> Result<(), Error> {
     Ok(())
 }
 
-/// Notes that a link has ended.
+/// Records the end of a link.
 pub async fn gone(tx: &mut Tx, id: &str) -> Result<bool, Error> {
     sql(GONE).bind(id).changed(tx).await
 }
 
-/// The engines of a cluster that were seen since, the longest linked first, at most `limit`.
+/// The engines of a cluster that were seen since this time, the longest linked first, at most
+/// `limit`.
 pub async fn linked(
     conn: &mut Conn,
     cluster_domain: &str,
@@ -187,7 +190,7 @@ pub async fn linked(
     linked.bind(limit).all(conn).await
 }
 
-/// Forgets links that were not seen since: their process ended without a word.
+/// Deletes links that were not seen since this time, because their process ended without a message.
 pub async fn forget_linked(tx: &mut Tx, since: Timestamp) -> Result<u64, Error> {
     sql(FORGET_LINKED).bind(since).execute(tx).await
 }

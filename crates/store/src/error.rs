@@ -1,40 +1,40 @@
-//! What can go wrong, by what a caller can do about it.
+//! Errors, grouped by possible reactions of a caller.
 
 use std::fmt;
 use std::io::ErrorKind;
 
-/// An operation that did not happen. Nothing of its transaction is kept once the `Tx` is dropped.
+/// A failed operation. Its transaction is rolled back once the `Tx` is dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The database cannot be used now; the same call may work later.
     #[error("the database is not available: {reason}")]
     Unavailable {
-        /// Why, for the operator and for the answer's status.
+        /// The reason, for the operator and for the response status.
         reason: Reason,
-        /// What the driver said.
+        /// The error of the driver.
         #[source]
         source: Option<sqlx::Error>,
     },
-    /// The data that is there forbids it; the caller has to ask for something else.
+    /// The stored data does not allow the operation; the caller has to change the request.
     #[error(transparent)]
     Conflict(Conflict),
-    /// The program or the stored data is wrong. The text is for the operator alone.
+    /// A defect of the program or of the stored data. The text is only for the operator.
     #[error(transparent)]
     Bug(#[from] Bug),
 }
 
-/// Why the database cannot be used.
+/// Reason why the database cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No connection, or it broke.
     Connection,
-    /// It does not answer.
+    /// It does not respond.
     Silent,
-    /// Another writer holds it for longer than we wait, or the two were in each other's way.
+    /// Another writer locks it for longer than the time limit, or there was a deadlock.
     Busy,
-    /// The disk, or the size that the database may have, is used up.
+    /// The disk is full, or the database has reached its size limit.
     Full,
-    /// It may be read and not written.
+    /// The database is read-only.
     ReadOnly,
 }
 
@@ -56,36 +56,36 @@ pub enum Bug {
     /// A row that this version cannot read.
     #[error("{table}.{column} of row {row}: {message}")]
     Row {
-        /// Table, or the name of the query where it joins several.
+        /// Table, or the name of the query if it joins several.
         table: &'static str,
         /// Column.
         column: &'static str,
-        /// Key of the row, where it has a readable one.
+        /// Key of the row, if it has a readable one.
         row: String,
-        /// What is wrong. It never repeats the value: columns hold secrets.
+        /// Description of the error. It never repeats the value, because columns contain secrets.
         message: String,
     },
     /// A statement that the database refuses.
     #[error("the database refused a statement")]
     Statement(#[source] sqlx::Error),
-    /// Something was asked of a transaction after a statement of it had failed.
+    /// A statement was attempted in a transaction after an earlier one had failed.
     #[error("the transaction has ended before")]
     Aborted,
-    /// The schema is not one that this version can work with.
+    /// This version does not support the schema.
     #[error("schema: {0}")]
     Schema(String),
-    /// An address of a database that is none.
+    /// The address of the database is invalid.
     #[error("database address: {0}")]
     Address(String),
-    /// A file of the embedded database that is in use, damaged, or not what it should be.
+    /// A file of the embedded database is in use, damaged, or of another kind.
     #[error("{0}")]
     File(String),
 }
 
-/// Rules that the database holds, by the name of their constraint.
+/// Constraints of the database, by name.
 macro_rules! conflicts {
     ($($(#[doc = $doc:literal])* $name:ident $postgres:literal $sqlite:literal $says:literal)+) => {
-        /// A rule that the data holds and that the call would have broken.
+        /// A constraint that the operation would have violated.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
         pub enum Conflict {
             $($(#[doc = $doc])* #[error($says)] $name,)+
@@ -95,15 +95,15 @@ macro_rules! conflicts {
         }
 
         impl Conflict {
-            /// Every unique constraint: its name on PostgreSQL, its columns as SQLite lists
-            /// them, and the rule that it keeps.
+            /// Every unique constraint: its name on PostgreSQL, its columns as SQLite lists them,
+            /// and the variant.
             pub(crate) const UNIQUE: &[(&str, &str, Self)] = &[$(($postgres, $sqlite, Self::$name)),+];
         }
     };
 }
 
 conflicts! {
-    /// Another user has this email address, in whatever case.
+    /// Another user has this email address, ignoring case.
     EmailTaken "users_email_key_unique" "users.email_key" "the email address is taken"
     /// The external identity belongs to another user.
     IdentityTaken "identities_pkey" "identities.issuer, identities.subject" "the identity is linked already"
@@ -111,17 +111,17 @@ conflicts! {
     PasskeyTaken "passkeys_credential_unique" "passkeys.credential_id" "the passkey is registered already"
     /// The user is a member of the workspace already.
     AlreadyMember "members_pkey" "members.workspace_id, members.user_id" "the user is a member already"
-    /// Another project has, or had, this endpoint; the caller makes a new one.
+    /// Another project has, or had, this endpoint; the caller generates a new one.
     EndpointTaken "projects_endpoint_unique" "projects.endpoint" "the project endpoint is taken"
     /// The workspace has a subscription already.
     AlreadySubscribed "subscriptions_one_open" "subscriptions.workspace_id" "the workspace has a subscription already"
     /// Another credential of the same person has this certificate.
     CertificateTaken "credentials_certificate_of_user" "credentials.certificate_sha256, credentials.user_id" "the certificate is registered already"
-    /// Another credential has this token endpoint; the caller makes a new one.
+    /// Another credential has this token endpoint; the caller generates a new one.
     TokenEndpointTaken "credentials_endpoint_unique" "credentials.token_endpoint" "the token endpoint is taken"
     /// The port is reserved already.
     PortTaken "addresses_port_unique" "addresses.cluster_domain, addresses.port" "the port is reserved already"
-    /// Another device waits under this code; the caller makes a new one.
+    /// Another device waits with this code; the caller generates a new one.
     UserCodeTaken "oauth_device_grants_user_code_unique" "oauth_device_grants.user_code_hash" "the code is taken"
     /// The project has a `WebTTY` server of this name.
     ServerNameTaken "webtty_servers_name_unique" "webtty_servers.project_id, webtty_servers.name" "a server of this name exists already"
@@ -141,12 +141,12 @@ impl From<sqlx::Error> for Error {
 }
 
 impl Error {
-    /// Whether the same call may work later without anybody changing anything else.
+    /// True if the same call may work later without any other change.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 
-    /// The rule that was in the way, if one was.
+    /// The violated constraint, if any.
     pub fn conflict(&self) -> Option<Conflict> {
         match self {
             Self::Conflict(conflict) => Some(*conflict),
@@ -169,7 +169,8 @@ fn classify(error: &sqlx::Error) -> Class {
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Reason::ReadOnly,
             _ => Reason::Connection,
         }),
-        // `Protocol`: what came over the connection makes no sense, so it is of no more use.
+        // `Protocol`: the bytes on the connection were invalid, so the connection cannot be used
+        // any more.
         sqlx::Error::Tls(_)
         | sqlx::Error::Protocol(_)
         | sqlx::Error::BeginFailed
@@ -197,18 +198,18 @@ fn postgres(code: &str, constraint: Option<&str>) -> Class {
             .iter()
             .find(|(name, ..)| Some(*name) == constraint)
             .map_or(Class::Bug, |(.., conflict)| Class::Conflict(*conflict)),
-        // Lost against a parallel transaction, a lock or its time limit.
-        // 25P03: we kept it waiting within a transaction, for want of a core.
+        // Aborted because of a concurrent transaction, a lock or a time limit. 25P03: this process
+        // kept the server waiting within a transaction, because it was short of CPU time.
         "40001" | "40P01" | "55P03" | "57014" | "25P03" => Class::Unavailable(Reason::Busy),
         "25006" => Class::Unavailable(Reason::ReadOnly),
         "53100" => Class::Unavailable(Reason::Full),
         // Out of memory, out of connections.
         "53200" | "53300" => Class::Unavailable(Reason::Busy),
-        // The database takes no connections for now (`ALLOW_CONNECTIONS false`); nothing else of ours
-        // needs a state that an object may not be in.
+        // The database accepts no connections for now (`ALLOW_CONNECTIONS false`). No other
+        // statement of this crate causes this code.
         "55000" => Class::Unavailable(Reason::Connection),
-        // 08: the connection. 57P: an operator or a crash ended it. 58: its machine failed it. 28,
-        // 3D: it does not let us in any more, which an operator is just changing.
+        // 08: the connection. 57P: an operator or a crash ended it. 58: its machine failed. 28, 3D:
+        // access was revoked, which an operator can change.
         _ if ["08", "57P", "58", "28", "3D"]
             .iter()
             .any(|class| code.starts_with(class)) =>
@@ -242,7 +243,8 @@ fn sqlite(code: i32, message: &str) -> Class {
             8 | 3 => Class::Unavailable(Reason::ReadOnly),
             // FULL
             13 => Class::Unavailable(Reason::Full),
-            // IOERR, CANTOPEN; out of space in the shared memory of the WAL is an IOERR too.
+            // IOERR, CANTOPEN. Running out of space in the shared memory of the WAL is also an
+            // IOERR.
             10 | 14 => Class::Unavailable(Reason::Connection),
             _ => Class::Bug,
         },
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_or_time_can_mend_is_no_defect() {
+    fn operational_errors_are_not_defects() {
         for (code, wanted) in [
             ("08006", Reason::Connection),
             ("57P01", Reason::Connection),
@@ -296,7 +298,7 @@ mod tests {
         for code in ["42P01", "42601", "22P02", "23514", "XX001"] {
             assert_eq!(reason(postgres(code, None)), None, "{code}");
         }
-        // A file that is damaged, or no database at all.
+        // A damaged file, or one that is not a database.
         for code in [1, 11, 26] {
             assert_eq!(reason(sqlite(code, "")), None, "{code}");
         }

@@ -24,31 +24,31 @@ record! {
         pub workspace_id: WorkspaceId,
         /// The project.
         pub project_id: ProjectId,
-        /// The cluster that it happened on.
+        /// The cluster that reported it.
         pub cluster_id: Option<String>,
-        /// Whose client or tunnel it is about, in the words of the token.
+        /// User that the client or tunnel belongs to, as in the token.
         pub user_id: Option<String>,
         /// The event's object.
         pub payload: serde_json::Value,
-        /// When it happened.
+        /// Time of the event.
         pub created_at: Timestamp,
-        /// When it is forgotten.
+        /// Expiry.
         pub expires_at: Timestamp,
     }
 }
 
-/// What a list asks for.
+/// Filter of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct List<'a> {
-    /// The project, which the caller may see.
+    /// The project, which the caller has been authorised for.
     pub project: ProjectId,
-    /// From when until when.
+    /// Only events in this period.
     pub period: Period,
     /// Only events of this type.
     pub kind: Option<&'a str>,
-    /// Only events that come after this one in the list's order.
+    /// Only events after this one in the list's order.
     pub after: Option<EventId>,
-    /// By time.
+    /// Direction, by time.
     pub order: Order,
     /// Page.
     pub paging: Paging,
@@ -58,12 +58,12 @@ const COLUMNS: &str = "id, kind, category, workspace_id, project_id, cluster_id,
      created_at, expires_at";
 
 statements! {
-    // Engines report again what they do not know to have arrived.
+    // Engines repeat reports that were not acknowledged.
     INSERT = "INSERT INTO events (id, kind, category, workspace_id, project_id, cluster_id, user_id, payload, \
         created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING";
 }
 
-/// Adds an event. False when it is there already.
+/// Adds an event. False if it already exists.
 pub async fn insert(tx: &mut Tx, event: &Event) -> Result<bool, Error> {
     sql(INSERT)
         .bind(event.id)
@@ -88,7 +88,7 @@ pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Event>, Error>
         .await
 }
 
-/// Forgets at most `limit` events whose time has come. Returns how many; the caller goes on until
+/// Deletes at most `limit` expired events. Returns their number. The caller repeats this until
 /// there are fewer, with other transactions in between.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     stored_records::purge(tx, Table::Events, now, limit).await

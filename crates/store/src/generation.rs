@@ -1,10 +1,10 @@
-//! Which write-ahead log belongs to which SQLite file, and who has the file open.
+//! Assignment of write-ahead logs to SQLite files, and locks on files in use.
 //!
-//! SQLite replays whatever log it finds beside a file. Where a process was killed and the file was
-//! then replaced, that is the log of another database, and replaying it destroys the new one. So
-//! each database has a number in its header, the generation. It is another one in every backup, and
-//! a new one whenever a single process opens the file; beside the file stands the generation that
-//! its log was written for.
+//! SQLite replays any log that it finds beside a file. If a process was killed and the file was
+//! then replaced, that log belongs to another database, and replaying it destroys the new one. Each
+//! database therefore has a number in its header, the generation. Every backup gets another
+//! generation, and so does a database whenever a single process opens it. A file beside the
+//! database records the generation for which its log was written.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use crate::error::{Bug, Error};
 
-/// A lock on the use of a database file. Every process that has it open holds one that is shared;
-/// whoever replaces the file needs it alone. It ends with the process.
+/// A lock on the use of a database file. Every process that has the file open holds a shared lock;
+/// replacing the file needs an exclusive one. It ends with the process.
 #[derive(Debug)]
 pub(crate) struct UseLock {
     file: File,
@@ -27,16 +27,18 @@ pub(crate) struct UseLock {
 }
 
 impl UseLock {
-    /// The exclusive lock if nobody uses the file, else a shared one.
+    /// Takes the exclusive lock if the file is not in use, else a shared one.
     ///
     /// # Errors
-    /// Somebody has it alone for longer than a start takes: the file is being replaced.
+    /// Another process has the exclusive lock for longer than a start takes: the file is being
+    /// replaced.
     pub(crate) async fn of_user(database: &Path) -> Result<Self, Error> {
         let file = lock_file(database)?;
         Self::of_one_of_many(file).await
     }
 
-    /// The lock of somebody who reads the database beside its platform, and makes no file there.
+    /// Takes the lock for a process that reads the database while the platform runs. It creates no
+    /// file.
     pub(crate) async fn of_reader(database: &Path) -> Result<Option<Self>, Error> {
         match File::open(beside(database, ".lock")) {
             Ok(file) => {
@@ -79,10 +81,10 @@ impl UseLock {
         }
     }
 
-    /// The exclusive lock.
+    /// Takes the exclusive lock.
     ///
     /// # Errors
-    /// Somebody uses the file.
+    /// The file is in use.
     pub(crate) fn of_restorer(database: &Path) -> Result<Self, Error> {
         let file = lock_file(database)?;
         match file.try_lock() {
@@ -95,15 +97,15 @@ impl UseLock {
         }
     }
 
-    /// Whether nobody else has the file open.
+    /// True if no other process has the file open.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.is_exclusive
     }
 
-    /// Lets others use the file too.
+    /// Changes the lock to a shared one.
     pub(crate) fn share(&mut self) -> Result<(), Error> {
         if self.is_exclusive {
-            // The change is no single step; a restore that comes between has the lock to itself.
+            // The change is not atomic; a restore in between gets the exclusive lock.
             self.file.try_lock_shared().map_err(|error| match error {
                 TryLockError::WouldBlock => being_replaced(),
                 TryLockError::Error(error) => Error::from(sqlx::Error::Io(error)),
@@ -120,7 +122,7 @@ pub(crate) async fn check(database: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let Some(known) = recorded(database)? else {
-        // A version that kept no account of it wrote the log.
+        // The log was written by a version that did not record generations.
         return Ok(());
     };
     if known.contains(&in_header(database).await?) {
@@ -135,13 +137,13 @@ pub(crate) async fn check(database: &Path) -> Result<(), Error> {
     Err(Bug::File(message).into())
 }
 
-/// Gives the database a new generation; by its only user, before anything else is written.
+/// Sets a new generation; called by the only user of the database, before anything else is written.
 pub(crate) async fn renew(connection: &mut SqliteConnection, database: &Path) -> Result<(), Error> {
     let old: i32 = sqlx::query_scalar("PRAGMA user_version")
         .fetch_one(&mut *connection)
         .await?;
     let new = draw()?;
-    // Whichever of the two the header has after a crash, the log is its own.
+    // After a crash the header has one of the two, and the log belongs to it in both cases.
     record(database, &[old, new])?;
     set(connection, new).await?;
     let (is_busy, ..): (i64, i64, i64) = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -162,24 +164,23 @@ pub(crate) async fn set(connection: &mut SqliteConnection, generation: i32) -> R
     Ok(())
 }
 
-/// A generation that no other database has.
+/// Draws a random generation.
 pub(crate) fn draw() -> Result<i32, Error> {
     let mut bytes = [0; 4];
     aws_lc_rs::rand::fill(&mut bytes)
         .map_err(|_| Bug::File("the system has no randomness".to_owned()))?;
-    // 0 is that of databases that were never given one.
+    // 0 is the generation of databases that were never assigned one.
     Ok(match i32::from_be_bytes(bytes) {
         0 => 1,
         drawn => drawn,
     })
 }
 
-/// The generation of a database as it is without its log. SQLite reads it, because to close any
-/// descriptor of the file would end the locks that another store of this process holds on it
-/// (`fcntl(2)`).
+/// The generation of a database file without its log. It is read by SQLite, because closing any
+/// descriptor of the file would release the locks of another store of this process (`fcntl(2)`).
 ///
-/// A process that folds its log into the file writes the header first, and the pages that it counts after
-/// it. Until they are there, SQLite takes the file for damaged: it is read again.
+/// During a checkpoint the header is written first, and new pages that it counts after it. Until
+/// they are written, SQLite reports the file as damaged, so it is read again.
 pub(crate) async fn in_header(database: &Path) -> Result<i32, Error> {
     let deadline = Instant::now() + FOLDED_WITHIN;
     loop {
@@ -207,12 +208,12 @@ async fn read_header(database: &Path) -> Result<i32, sqlx::Error> {
     generation
 }
 
-/// Longer than a log of the usual size takes.
+/// Longer than a checkpoint of the usual size takes.
 const FOLDED_WITHIN: Duration = Duration::from_secs(1);
-/// Between two readings of a header.
+/// Delay between two reads of a header.
 const READ_AGAIN: Duration = Duration::from_millis(10);
 
-/// Whether there is a write-ahead log with something in it.
+/// True if there is a non-empty write-ahead log.
 pub(crate) fn has_log(database: &Path) -> Result<bool, Error> {
     match fs::metadata(beside(database, "-wal")) {
         Ok(log) => Ok(log.len() > 0),
@@ -221,7 +222,7 @@ pub(crate) fn has_log(database: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Notes for which generations the log beside a database is written, durably and whole.
+/// Records the generations for which the log beside a database is written, durably and atomically.
 pub(crate) fn record(database: &Path, generations: &[i32]) -> Result<(), Error> {
     let lines: Vec<_> = generations.iter().map(i32::to_string).collect();
     let lines = lines.join("\n");
@@ -240,7 +241,7 @@ pub(crate) fn record(database: &Path, generations: &[i32]) -> Result<(), Error> 
 
 fn recorded(database: &Path) -> Result<Option<Vec<i32>>, Error> {
     match fs::read_to_string(beside(database, ".generation")) {
-        // What cannot be read is no generation, so that a log beside it is refused.
+        // Unreadable text results in no generation, so that a log beside it is refused.
         Ok(text) => Ok(Some(
             text.lines().filter_map(|line| line.parse().ok()).collect(),
         )),
@@ -249,14 +250,14 @@ fn recorded(database: &Path) -> Result<Option<Vec<i32>>, Error> {
     }
 }
 
-/// A file whose name is that of the database and something behind it.
+/// A file whose name is that of the database with a suffix.
 pub(crate) fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(ending);
     name.into()
 }
 
-/// Makes new names in the directory of the database durable.
+/// Makes new file names in the directory of the database durable.
 pub(crate) fn sync_directory(database: &Path) -> io::Result<()> {
     let directory = database.parent().filter(|path| *path != Path::new(""));
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
@@ -272,7 +273,8 @@ fn being_replaced() -> Error {
     Bug::File(message.to_owned()).into()
 }
 
-/// To lock a file, reading is enough: whoever made it need not be whoever locks it.
+/// Read access is enough to lock a file, because the lock may be taken by another account than the
+/// file's owner.
 fn lock_file(database: &Path) -> Result<File, Error> {
     let path = beside(database, ".lock");
     let opened = match File::open(&path) {
@@ -290,8 +292,9 @@ fn lock_file(database: &Path) -> Result<File, Error> {
     opened.map_err(|error| sqlx::Error::Io(error).into())
 }
 
-/// Gives a file to the owner of its directory: an operator restores as root what another account
-/// serves. Whoever may not do that is that account already, or left to its permissions.
+/// Changes the owner of a file to that of its directory, because an operator may restore as root a
+/// database that another account serves. A process without that right is either that account
+/// already, or depends on the file's permissions.
 pub(crate) fn own_as_directory(path: &Path) {
     let directory = path.parent().filter(|path| *path != Path::new(""));
     let Ok(owner) = fs::metadata(directory.unwrap_or(Path::new("."))) else {
@@ -300,9 +303,9 @@ pub(crate) fn own_as_directory(path: &Path) {
     std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid())).ok();
 }
 
-/// As long as SQLite waits for a writer: a start gives the lock back within milliseconds.
+/// As long as SQLite waits for a writer. A start releases the lock within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A start takes about as long.
+/// About the duration of a start.
 const RETRY: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -313,7 +316,7 @@ mod tests {
 
     #[test]
     fn generations_are_told_apart() {
-        // Two of so few are the same once in two million runs.
+        // The probability that two of so few are equal is one in two million.
         let drawn: HashSet<i32> = (0..64).map(|_| draw().unwrap()).collect();
         assert_eq!(drawn.len(), 64);
     }

@@ -11,29 +11,29 @@ use crate::sql::{sql, statements};
 use crate::workspaces;
 
 record! {
-    /// What a key stands for.
+    /// The result of a key's first use.
     pub struct Key from "idempotency_keys" {
-        /// Hash of the body that came with it.
+        /// Hash of the request body.
         pub body_hash: SecretHash,
-        /// The project that it made.
+        /// The project that it created.
         pub project_id: ProjectId,
-        /// When.
+        /// Time of the first use.
         pub created_at: Timestamp,
     }
 }
 
-/// Who may create.
+/// Result of claiming a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
-    /// The caller: it creates the project in this same transaction.
+    /// The key was free: the caller creates the project in this transaction.
     Mine,
-    /// Nobody: it was done before, perhaps a moment ago. Compare the body's hash.
+    /// The key was already used, perhaps a moment ago. Compare the body's hash.
     Taken(Key),
 }
 
 statements! {
-    // On PostgreSQL this waits for a parallel transaction with the same key, and then finds the
-    // row or makes it; on SQLite there is no parallel one.
+    // On PostgreSQL this waits for a concurrent transaction with the same key, and then finds its
+    // row or adds one. SQLite has no concurrent transactions.
     CLAIM = "INSERT INTO idempotency_keys (workspace_id, key, body_hash, project_id, created_at) \
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (workspace_id, key) DO NOTHING";
     FIND = "SELECT body_hash, project_id, created_at FROM idempotency_keys WHERE workspace_id = $1 AND key = $2";
@@ -41,7 +41,7 @@ statements! {
         (SELECT workspace_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
 }
 
-/// What a key stands for, if it was used.
+/// The result of a key's first use, if it was used.
 pub async fn find(
     conn: &mut Conn,
     workspace: WorkspaceId,
@@ -51,8 +51,8 @@ pub async fn find(
 }
 
 /// Claims a key for a project that this transaction creates. If the transaction is not committed,
-/// the key is free again. Takes the workspace's lock first, as everything else in a creation that
-/// needs it: one order, so that no two creations wait for each other.
+/// the key is free again. It takes the workspace's lock first, like every other step of a creation
+/// that needs it. The fixed order prevents deadlocks between creations.
 pub async fn claim(
     tx: &mut Tx,
     workspace: WorkspaceId,
@@ -75,12 +75,12 @@ pub async fn claim(
     }
     match find(tx, workspace, key).await? {
         Some(key) => Ok(Claim::Taken(key)),
-        // It was purged between the two statements: the caller asks again.
+        // It was purged between the two statements: the caller retries.
         None => Err(crate::Reason::Busy.into()),
     }
 }
 
-/// Forgets at most `limit` keys that were made before this time. Returns how many.
+/// Deletes at most `limit` keys that were created before this time. Returns their number.
 pub async fn purge(tx: &mut Tx, before: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(before).bind(limit).execute(tx).await
 }

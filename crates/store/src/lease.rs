@@ -1,4 +1,4 @@
-//! Connections on loan from the pools.
+//! Connections leased from the pools.
 
 use std::time::Duration;
 
@@ -9,21 +9,19 @@ use tokio::time::timeout;
 
 use crate::trust::PoolHealth;
 
-/// A connection that goes back to its pool when it is dropped, wherever its taker was by then: in
-/// the middle of a transaction, which is rolled back, or in the middle of a statement, which is
-/// waited for.
+/// A connection that returns to its pool when it is dropped, whatever its state: an open
+/// transaction is rolled back, and a running statement is waited for.
 ///
-/// Two things are done here that the driver does not do. It keeps account of transactions without
-/// asking the database: one that SQLite ended by itself (the disk was full) would be counted as
-/// open, and every later one refused. And it waits without a bound for a connection that is given
-/// back: a server that falls silent (a cable, a firewall that forgot us) would keep the places of
-/// all connections that were in use, for the quarter of an hour that TCP goes on hoping, and
-/// nobody could be served by its successor.
+/// It does two things that the driver does not do. It tracks transactions without querying the
+/// database: the driver would count one that SQLite aborted (the disk was full) as open, and refuse
+/// every later one. It also limits the time to return a connection. If a server no longer responds
+/// (a cable, a firewall that dropped the connection), connections in use would otherwise occupy the
+/// pool for the quarter of an hour of TCP's time-out, and block connections to its successor.
 pub(crate) struct Lease {
     /// Taken when it is dropped.
     connection: Option<Pooled>,
     in_transaction: bool,
-    /// Whether nobody gets the connection after this.
+    /// True if the connection must not be reused.
     is_last: bool,
     trust: Option<PoolHealth>,
 }
@@ -57,7 +55,7 @@ impl Lease {
         }
     }
 
-    /// It turned out that there was nobody at the other end.
+    /// The peer of the connection does not respond.
     pub(crate) fn was_dead(&self) {
         if let Some(trust) = &self.trust {
             trust.mark_dead();
@@ -80,9 +78,9 @@ impl Lease {
         self.in_transaction
     }
 
-    /// Begins a transaction; on SQLite it is the one writer from here on.
+    /// Starts a transaction. On SQLite it is the only writer from here on.
     pub(crate) async fn begin(&mut self) -> Result<(), sqlx::Error> {
-        // First, as it may be dropped while it waits.
+        // Set first, because this future may be dropped while it waits.
         self.in_transaction = true;
         let text = if self.is_postgres() {
             "BEGIN"
@@ -92,8 +90,7 @@ impl Lease {
         self.db()?.run(text).await
     }
 
-    /// Begins a transaction that reads what was committed at its first statement, and nothing
-    /// later.
+    /// Starts a transaction that reads the data as of its first statement.
     pub(crate) async fn begin_snapshot(&mut self) -> Result<(), sqlx::Error> {
         self.in_transaction = true;
         let text = if self.is_postgres() {
@@ -110,12 +107,12 @@ impl Lease {
         Ok(())
     }
 
-    /// Takes [`Self::close_on_drop`] back.
+    /// Cancels [`Self::close_on_drop`].
     pub(crate) fn keep(&mut self) {
         self.is_last = false;
     }
 
-    /// Makes this the end of the connection.
+    /// Closes the connection after this lease.
     pub(crate) fn close_on_drop(&mut self) {
         self.is_last = true;
     }
@@ -140,7 +137,7 @@ impl Drop for Lease {
         let Some(connection) = self.connection.take() else {
             return;
         };
-        // Without a runtime nobody could wait, and nobody will ask for a connection either.
+        // Without a runtime there is no way to wait, and no later user of the pool.
         let Ok(runtime) = Handle::try_current() else {
             match connection {
                 Pooled::Sqlite(connection) => drop(connection.detach()),
@@ -154,8 +151,8 @@ impl Drop for Lease {
                 if in_transaction {
                     runtime.spawn(roll_back_sqlite(connection));
                 }
-                // Otherwise the pool takes it as it is: what it may still be at work on is on
-                // this machine, and comes to an end.
+                // Otherwise the pool gets it in its current state: pending work is local to this
+                // machine, and will finish.
             }
             Pooled::Postgres(mut connection) if is_last => connection.close_on_drop(),
             Pooled::Postgres(connection) => {
@@ -166,7 +163,7 @@ impl Drop for Lease {
 }
 
 async fn roll_back_sqlite(mut connection: PoolConnection<Sqlite>) {
-    // An error says that no transaction is open: SQLite has ended it by itself.
+    // An error means that no transaction is open, because SQLite has already aborted it.
     sqlx::raw_sql("ROLLBACK")
         .execute(&mut *connection)
         .await
@@ -182,11 +179,11 @@ async fn give_back_postgres(mut connection: PoolConnection<Postgres>, in_transac
         connection.return_to_pool().await;
         Ok::<_, sqlx::Error>(())
     };
-    // A connection that is not back in time is closed, and its place is free.
+    // A connection that does not return in time is closed, and frees its slot in the pool.
     if !matches!(timeout(RETURN_TIMEOUT, back).await, Ok(Ok(()))) {
         connection.close_on_drop();
     }
 }
 
-/// A server that lives ends a statement that nobody waits for well within this.
+/// A working server ends a cancelled statement well within this time.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);

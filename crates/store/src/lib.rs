@@ -1,15 +1,16 @@
-//! The platform's durable state: one code base for SQLite (the default, in the data directory)
-//! and PostgreSQL.
+//! The platform's durable state: one code base for SQLite (the default, in the data directory) and
+//! PostgreSQL.
 //!
-//! Begin at [`Store`]. Each module below is one entity: its row, and functions that are one
-//! statement each. Those that read take a [`Conn`], which a [`ReadConnection`] and a [`Tx`] both are; those
-//! that change take a [`Tx`]. "Not there" is `Ok(None)`, a rule that the data holds is a
-//! [`Conflict`], and what may be used once is one conditional statement that says whether it was.
+//! Start reading at [`Store`]. Each module below is one entity: its row, and functions of one
+//! statement each. Reading functions take a [`Conn`], to which [`ReadConnection`] and [`Tx`]
+//! dereference; changing functions take a [`Tx`]. A missing object is `Ok(None)`, a violated
+//! constraint is a [`Conflict`], and a single-use object is consumed by one conditional statement
+//! that returns its success.
 //!
-//! Ids, times and randomness are arguments, but for the marks of the log of changes, which no caller
-//! could choose better. Times are kept in microseconds. Whatever belongs to a
-//! tenant is asked for with the tenant: a user, a workspace or a project that was found through
-//! one of them. What it does not know: HTTP, permissions, keys (what is sealed stays sealed).
+//! Ids, times and randomness are arguments, except for the marks of the change log, which no caller
+//! could choose better. Times have microseconds. Data of a tenant is queried together with the
+//! tenant: a user, a workspace or a project that was found through one of them. The crate does not
+//! deal with HTTP, permissions or keys (sealed data stays sealed).
 
 mod connection;
 mod error;

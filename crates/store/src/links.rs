@@ -1,4 +1,4 @@
-//! Links sent by mail: to reset a password, to prove an address. Each works once.
+//! Links sent by mail, to reset a password or to verify an address. Each works once.
 
 use jiff::Timestamp;
 use types::id::UserId;
@@ -12,25 +12,25 @@ use crate::sql::{sql, statements};
 record! {
     /// A link that was sent.
     pub struct Link from "links" {
-        /// To whom.
+        /// The recipient.
         pub user_id: UserId,
-        /// What for.
+        /// Purpose.
         pub kind: Kind,
         /// The address that it was sent to.
         pub email: String,
-        /// When it was made.
+        /// Creation time.
         pub created_at: Timestamp,
-        /// Until when it works.
+        /// Expiry.
         pub expires_at: Timestamp,
     }
 }
 
 words! {
-    /// What a link does.
+    /// Purpose of a link.
     pub enum Kind {
         /// Sets a new password.
         PasswordReset = "password-reset",
-        /// Proves that the person reads this address.
+        /// Verifies that the person receives mail at this address.
         Email = "email",
     }
 }
@@ -49,7 +49,7 @@ statements! {
         (SELECT hash FROM links WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
-/// Notes a link that is about to be sent.
+/// Records a link that is about to be sent.
 pub async fn insert(tx: &mut Tx, hash: SecretHash, link: &Link) -> Result<(), Error> {
     sql(INSERT)
         .bind(hash)
@@ -63,7 +63,7 @@ pub async fn insert(tx: &mut Tx, hash: SecretHash, link: &Link) -> Result<(), Er
     Ok(())
 }
 
-/// The link, if it still works; it is not used up.
+/// The link, if it still works. It is not used up.
 pub async fn live(
     conn: &mut Conn,
     hash: SecretHash,
@@ -73,7 +73,7 @@ pub async fn live(
     sql(LIVE).bind(hash).bind(kind).bind(now).one(conn).await
 }
 
-/// The newest link of a kind that a person was sent and that still works.
+/// The newest working link of a kind that was sent to a person.
 pub async fn pending(
     conn: &mut Conn,
     user: UserId,
@@ -83,7 +83,7 @@ pub async fn pending(
     sql(PENDING).bind(user).bind(kind).bind(now).one(conn).await
 }
 
-/// Uses the link up. `None` when it does not work (any more): of two that try, one gets it.
+/// Uses up the link. `None` if it does not work any more: of two concurrent attempts, one succeeds.
 pub async fn consume(
     tx: &mut Tx,
     hash: SecretHash,
@@ -93,7 +93,7 @@ pub async fn consume(
     sql(USE).bind(hash).bind(kind).bind(now).one(tx).await
 }
 
-/// Ends all links of a kind that a person was sent. Returns how many.
+/// Revokes all links of a kind that were sent to a person. Returns their number.
 pub async fn revoke(tx: &mut Tx, user: UserId, kind: Kind, now: Timestamp) -> Result<u64, Error> {
     sql(REVOKE)
         .bind(user)
@@ -103,7 +103,7 @@ pub async fn revoke(tx: &mut Tx, user: UserId, kind: Kind, now: Timestamp) -> Re
         .await
 }
 
-/// Forgets at most `limit` links that are too old to work. Returns how many.
+/// Deletes at most `limit` expired links. Returns their number.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(now).bind(limit).execute(tx).await
 }

@@ -1,7 +1,8 @@
 //! Locks between transactions, of one process or of several.
 //!
 //! On PostgreSQL they are advisory locks that end with the transaction, or with the connection of a
-//! longer piece of work, so a process that dies holds none. On SQLite a write transaction keeps every other writer out already.
+//! longer piece of work, so a crashed process holds none. On SQLite a write transaction already
+//! excludes all other writers.
 
 use tokio::time::Instant;
 
@@ -9,17 +10,17 @@ use crate::connection::{Conn, Db, Tx, within};
 use crate::error::Error;
 use crate::lease::Lease;
 
-/// What only one transaction at a time does.
+/// Work that only one transaction at a time may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// Deciding who is an operator.
+    /// Changing the set of operators.
     Operators,
-    /// Forgetting what is past its time.
+    /// Purging expired rows.
     Purge,
 }
 
-/// A lock that is held over many transactions; it ends when this is dropped. A process that dies
-/// holds none.
+/// A lock that is held over many transactions; dropping it releases it. A crashed process holds
+/// none.
 #[must_use]
 pub struct WorkLock {
     connection: Option<Lease>,
@@ -30,7 +31,7 @@ impl WorkLock {
         Self { connection: None }
     }
 
-    /// Ends it at once. One that is dropped ends with its connection, a moment later.
+    /// Releases it immediately. A dropped lock ends with its connection, a moment later.
     pub async fn release(mut self) {
         let Some(mut lease) = self.connection.take() else {
             return;
@@ -50,7 +51,7 @@ impl WorkLock {
 }
 
 impl Lock {
-    /// Waits until no other transaction holds it; held until this one ends.
+    /// Waits until no other transaction holds it. It is held until this transaction ends.
     pub async fn take(self, tx: &mut Tx) -> Result<(), Error> {
         let deadline = tx.deadline();
         if let Db::Postgres(connection) = tx.db()? {
@@ -61,7 +62,7 @@ impl Lock {
         Ok(())
     }
 
-    /// Takes it on a connection of its own if nobody holds it, until the end of that connection.
+    /// Takes it on a separate connection if it is free, until that connection is closed.
     pub(crate) async fn try_hold(self, mut connection: Lease) -> Result<Option<WorkLock>, Error> {
         let deadline = Instant::now() + Conn::LONGEST;
         let taken = match connection.db()? {
@@ -72,7 +73,7 @@ impl Lock {
             }
             Db::Sqlite(_) => Ok(true),
         };
-        // Also where it is not known: a connection that goes back to the pool keeps its locks.
+        // Also if the state is unknown: a connection that returns to the pool keeps its locks.
         if !matches!(taken, Ok(false)) {
             connection.close_on_drop();
         }
@@ -81,7 +82,8 @@ impl Lock {
         }))
     }
 
-    /// Any numbers, the same in every version of this program and none of them migrations'.
+    /// Arbitrary numbers, the same in every version of this program, and different from those of
+    /// the migrations.
     const fn key(self) -> i64 {
         match self {
             Self::Operators => 0x7376_635f_6f70_6572,

@@ -1,9 +1,9 @@
-//! Finding a piece of a text in the logs of a project, of which there may be a million.
+//! Substring search in the logs of a project, of which there may be a million.
 //!
-//! The index has the pieces of three characters of each text. It only chooses rows; whether a row has the
-//! text that is searched for is always read from the row. On SQLite it is a full-text table (`logs_search`)
-//! whose rows are ordered by project and hour. On PostgreSQL it is a GIN index of the extension `pg_trgm`,
-//! where that could be created.
+//! The index contains the trigrams of each text. It only selects candidate rows; the search text is
+//! always compared with the row itself. On SQLite it is a full-text table (`logs_search`) whose
+//! rows are ordered by project and hour. On PostgreSQL it is a GIN index of the extension
+//! `pg_trgm`, if that could be created.
 
 use jiff::Timestamp;
 use types::id::ProjectId;
@@ -16,16 +16,16 @@ use crate::row::{Record, Row};
 use crate::sql::sql;
 use crate::timeline::{SEARCHED, Timeline, bind};
 
-/// The largest total of a search; its pages end here as well. Callers that want more rows continue after
-/// the last one.
+/// Maximum total of a search; its pages end here as well. Callers that want more rows continue
+/// after the last one.
 pub const FOUND: u32 = 1_000;
 
 /// The statement of one page of a search, for either database.
 pub(crate) struct LogSearch {
     timeline: Timeline,
-    /// The condition on the text itself.
+    /// The condition on the text.
     search: String,
-    /// From which place of the full-text table to which, and where the place of the cursor is put in.
+    /// Range of row ids of the full-text table, with the placeholder for the cursor.
     range: String,
     matching: String,
     is_embedded: bool,
@@ -34,9 +34,9 @@ pub(crate) struct LogSearch {
 /// A row of a page.
 struct Hit {
     log: Log,
-    /// Rows that were found, at most one more than [`FOUND`].
+    /// Number of rows found, at most one more than [`FOUND`].
     found: i64,
-    /// Whether no other row can come before this one.
+    /// True if no other row can precede this one.
     is_settled: bool,
 }
 
@@ -50,8 +50,8 @@ impl Record for Hit {
     }
 }
 
-/// A page of a search by the index. None: the index does not help, because the list is short, or the
-/// text is, or so many rows have it that reading them in their order finds a page sooner.
+/// A page of a search with the index. `None` if the index does not help: the list or the text is
+/// short, or so many rows match that reading in order finds a page sooner.
 pub(crate) async fn page(
     conn: &mut Conn,
     list: &List<'_>,
@@ -111,7 +111,7 @@ pub(crate) async fn page(
     Ok(Some(Page { items, total }))
 }
 
-/// A page of a search that finds [`FOUND`] rows or more: the list is read in its order, until the page is
+/// A page of a search with at least [`FOUND`] matches: the list is read in order until the page is
 /// full.
 async fn read_in_order(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Result<Vec<Log>, Error> {
     let paging = list.paging;
@@ -127,15 +127,15 @@ async fn read_in_order(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Resul
         .await
 }
 
-/// Whether a list is read as fast as the index is.
+/// True if reading the list is as fast as using the index.
 async fn is_short(conn: &mut Conn, list: &List<'_>) -> Result<bool, Error> {
     let timeline = logs::conditions(list);
     let query = bind(sql(timeline.count_text(list.order)), timeline.values());
     Ok(query.bind(SHORT).count(conn).await? < SHORT.into())
 }
 
-/// Whether [`FOUND`] rows have the text that are found soon. The first ones of the list say whether it is
-/// worth to look.
+/// True if [`FOUND`] matching rows are found quickly. The first rows of the list indicate if it is
+/// worth trying.
 async fn is_frequent(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Result<bool, Error> {
     for (rows, least) in [(SAMPLE, FREQUENT), (SEARCHED, FOUND)] {
         let mut timeline = logs::conditions(list);
@@ -148,19 +148,20 @@ async fn is_frequent(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Result<
     Ok(true)
 }
 
-/// Whether PostgreSQL has the index: whoever may create its extensions can add it at any time.
+/// True if PostgreSQL has the index. An administrator of the database can add it at any time.
 async fn has_index(conn: &mut Conn) -> Result<bool, Error> {
     let found: Option<i64> = sql(HAS_INDEX).one(conn).await?;
     Ok(found.is_some_and(|found| found > 0))
 }
 
-/// Whether the full-text table can look for it: a piece has three characters, and a NUL ends a query.
+/// True if the full-text table can search for the text: it needs three characters, and a NUL ends a
+/// query.
 fn has_pieces(text: &str) -> bool {
     text.chars().nth(2).is_some() && !text.contains('\0')
 }
 
-/// Whether the extension finds few rows by it: it has pieces of words alone, and of short ones many
-/// rows have the same.
+/// True if the extension selects few rows by the text: it only indexes trigrams of words, and
+/// trigrams of short words occur in many rows.
 fn has_words(text: &str) -> bool {
     let words: Vec<_> = text
         .split(|character: char| !character.is_ascii_alphanumeric())
@@ -169,7 +170,7 @@ fn has_words(text: &str) -> bool {
     words.iter().any(|word| word.len() >= 3) || words.len() >= 3
 }
 
-/// All pieces of three characters, as a query of the full-text table. The text has three characters.
+/// All trigrams as a query of the full-text table. The text has at least three characters.
 fn query_of(text: &str) -> String {
     let characters: Vec<char> = text.chars().collect();
     let mut pieces: Vec<&[char]> = characters.chunks_exact(3).take(MOST_PIECES).collect();
@@ -194,7 +195,8 @@ impl LogSearch {
             let (first, last) = (timeline.value(first), timeline.value(last + (HOUR - 1)));
             range = format!("BETWEEN {first} AND {last}");
             if let Some(after) = list.after {
-                // From the hour of the cursor on. It has no place where it is not in the index.
+                // From the hour of the cursor on. A cursor that is not in the index yet has no row
+                // id.
                 let after = timeline.value(after.to_string());
                 let hour = format!(
                     "(SELECT search_key / {HOUR} * {HOUR} FROM logs WHERE id = {after} AND search_key >= 0)"
@@ -219,9 +221,10 @@ impl LogSearch {
         }
     }
 
-    /// The rows that have the text, at most `most` of them: on SQLite by their hours in this order, and
-    /// those that are not in the index yet. The indexes are named: without statistics, as in a database
-    /// that was empty when it was last analysed, SQLite prefers the index of a project's rows for each hit.
+    /// The matching rows, at most `most` of them: on SQLite by hour in this order, and rows that
+    /// are not indexed yet. The indexes are named, because without statistics (as in a database
+    /// that was empty when it was last analysed) SQLite prefers the index of a project's rows for
+    /// each match.
     fn found(&self, order: Order, most: &str) -> String {
         let (conditions, search) = (self.timeline.conditions(), &self.search);
         if !self.is_embedded {
@@ -240,8 +243,8 @@ impl LogSearch {
         )
     }
 
-    /// Rows beyond [`FOUND`] are left out, so on SQLite a row has its place in the list where its hour
-    /// comes before that of the last one, and on PostgreSQL where there are none.
+    /// Rows beyond [`FOUND`] are left out. On SQLite the position of a row is therefore final if
+    /// its hour is before that of the last one, and on PostgreSQL if no rows were left out.
     pub(crate) fn list_text(&self, order: Order) -> String {
         let direction = order.sql();
         let found = self.found(order, &(FOUND + 1).to_string());
@@ -270,9 +273,9 @@ impl LogSearch {
     }
 }
 
-/// Puts at most `limit` unindexed rows into the index; PostgreSQL does that itself. Callers add all rows
-/// of a batch first and call this once: each statement that writes to the full-text table adds a segment
-/// that is merged later.
+/// Adds at most `limit` unindexed rows to the index; PostgreSQL does that itself. Callers insert
+/// all rows of a batch first and call this once, because each statement that writes to the
+/// full-text table adds a segment that is merged later.
 pub async fn index(tx: &mut Tx, limit: u32) -> Result<(), Error> {
     if !tx.is_embedded() {
         return Ok(());
@@ -286,7 +289,7 @@ pub async fn index(tx: &mut Tx, limit: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// The first place of an hour of a project, as [`PLACE`] gives it.
+/// The first row id for an hour of a project, as [`PLACE`] assigns it.
 fn place_of(project: ProjectId, at: Timestamp) -> i64 {
     let end = project.as_str().bytes().rev().take(4);
     let project = end.fold(0, |bits, digit| {
@@ -298,19 +301,19 @@ fn place_of(project: ProjectId, at: Timestamp) -> i64 {
     project << 43 | hour << 24
 }
 
-/// Places of an hour.
+/// Row ids per hour.
 const HOUR: i64 = 1 << 24;
-/// Digits of ids.
+/// Alphabet of ids.
 const DIGITS: &str = "0123456789abcdefghjkmnpqrstvwxyz";
-/// A list of fewer rows is read as it is: that takes milliseconds.
+/// A shorter list is read without the index, which takes milliseconds.
 const SHORT: u32 = 10_000;
-/// So many rows say how frequent a text is …
+/// Number of rows from which the frequency of a text is estimated …
 const SAMPLE: u32 = 2_000;
-/// … if so many of them have it.
+/// … and the number of matches from which it counts as frequent.
 const FREQUENT: u32 = 40;
-/// So many rows are read in their order at most: as many as a project has where nothing else is said.
+/// Maximum number of rows that are read in order: the default maximum per project.
 const IN_ORDER: u32 = 1_000_000;
-/// Further pieces of a long text leave out few rows more.
+/// Further trigrams of a long text exclude few more rows.
 const MOST_PIECES: usize = 16;
 
 const HAS_INDEX: &str = "SELECT COUNT(*) AS n FROM pg_index WHERE indisvalid AND indexrelid = to_regclass('logs_search')";
@@ -329,7 +332,7 @@ const PLACE: &str = "UPDATE logs SET search_key = CASE WHEN slot < 16777216 THEN
     ) AS placed WHERE logs.id = fresh";
 const INDEX: &str = "INSERT INTO logs_search (rowid, text) SELECT search_key, search FROM logs \
     WHERE id IN_LIST($1) AND search_key >= 0 ORDER BY search_key";
-/// Statements for SQLite alone.
+/// Statements for SQLite only.
 pub(crate) const EMBEDDED: &[&str] = &[UNINDEXED, PLACE, INDEX];
-/// Statements for PostgreSQL alone.
+/// Statements for PostgreSQL only.
 pub(crate) const SERVER: &[&str] = &[HAS_INDEX];

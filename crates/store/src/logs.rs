@@ -24,39 +24,39 @@ record! {
         pub project_id: ProjectId,
         /// The stream.
         pub stream_id: String,
-        /// Its tunnel, where it found one.
+        /// Its tunnel, if one was found.
         pub tunnel_id: Option<TunnelId>,
-        /// Whose tunnel, in the words of the token.
+        /// Owner of the tunnel, as in the token.
         pub user_id: Option<String>,
-        /// How it ended: `connected`, `failed` or `denied`.
+        /// Outcome: `connected`, `failed` or `denied`.
         pub outcome: String,
-        /// The summary, as `stream.summary` has it.
+        /// The summary, in the form of `stream.summary`.
         pub summary: serde_json::Value,
-        /// When it began.
+        /// Start of the stream.
         pub created_at: Timestamp,
-        /// When it is forgotten.
+        /// Expiry.
         pub expires_at: Timestamp,
     }
 }
 
-/// What a list asks for.
+/// Filter of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct List<'a> {
-    /// The project, which the caller may see.
+    /// The project, which the caller has been authorised for.
     pub project: ProjectId,
-    /// From when until when.
+    /// Only streams in this period.
     pub period: Period,
-    /// Only streams that ended so.
+    /// Only streams with this outcome.
     pub outcome: Option<&'a str>,
     /// Only streams of this tunnel.
     pub tunnel: Option<TunnelId>,
-    /// This stream alone.
+    /// Only this stream.
     pub stream: Option<StreamId>,
-    /// Part of what was given to [`insert`] for searching, in any case.
+    /// Part of the search text given to [`insert`], ignoring case.
     pub search: Option<&'a str>,
-    /// Only streams that come after this one in the list's order.
+    /// Only streams after this one in the list's order.
     pub after: Option<LogId>,
-    /// By time.
+    /// Direction, by time.
     pub order: Order,
     /// Page.
     pub paging: Paging,
@@ -71,9 +71,9 @@ statements! {
         ON CONFLICT (project_id, stream_id) DO NOTHING";
 }
 
-/// Adds a summary. `search` is what a search looks into: host, path, addresses. False when the
-/// stream is there already: engines report again what they do not know to have arrived, and usage
-/// is counted only for streams that are new.
+/// Adds a summary. `search` is the text for searches: host, path, addresses. False if the stream
+/// already exists: engines repeat reports that were not acknowledged, and usage is counted only for
+/// new streams.
 pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error> {
     sql(INSERT)
         .bind(log.id)
@@ -91,9 +91,9 @@ pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error>
         .await
 }
 
-/// One page of a project's streams. The total is exact up to [`crate::COUNTED`], that of a search up to
-/// [`crate::FOUND`]. A search that no index serves finds what is among the first [`crate::SEARCHED`] streams
-/// of the list.
+/// One page of a project's streams. The total is exact up to [`crate::COUNTED`], that of a search
+/// up to [`crate::FOUND`]. A search without an index only covers the first [`crate::SEARCHED`]
+/// streams of the list.
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Log>, Error> {
     if let Some(search) = list.search.filter(|search| !search.is_empty()) {
         let pattern = pattern(Some(search));
@@ -104,7 +104,7 @@ pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Log>, Error> {
     timeline(&list).page(conn, list.order, list.paging).await
 }
 
-/// Forgets at most `limit` streams whose time has come. Returns how many; the caller goes on until
+/// Deletes at most `limit` expired streams. Returns their number. The caller repeats this until
 /// there are fewer, with other transactions in between.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     stored_records::purge(tx, Table::Logs, now, limit).await
@@ -117,7 +117,7 @@ pub(crate) fn timeline(list: &List<'_>) -> Timeline {
     timeline
 }
 
-/// The list without its search.
+/// The conditions of the list without its search.
 pub(crate) fn conditions(list: &List<'_>) -> Timeline {
     let mut timeline = Timeline::new(COLUMNS, "logs", list.project);
     timeline.only("outcome = $n", list.outcome);

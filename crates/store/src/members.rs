@@ -1,4 +1,4 @@
-//! Who belongs to a workspace, and as what.
+//! Members of a workspace and their roles.
 
 use jiff::Timestamp;
 use types::id::{UserId, WorkspaceId};
@@ -11,45 +11,45 @@ use crate::row::{record, words};
 use crate::sql::{sorted, sql, statements};
 
 record! {
-    /// A member, with what the other members may see of the person.
+    /// A member, with the personal data that other members may see.
     pub struct Member from "members" {
-        /// Who.
+        /// The user.
         pub id: UserId,
-        /// Name to show.
+        /// Display name.
         pub name: String,
         /// Email address.
         pub email: String,
-        /// What the member may do.
+        /// Role of the member.
         pub role: Role,
-        /// Whether the membership is in force.
+        /// Status of the membership.
         pub status: Status,
-        /// When the member was invited; none for who made the workspace.
+        /// Time of the invitation; none for the creator of the workspace.
         pub invited_at: Option<Timestamp>,
-        /// When the member joined.
+        /// Time when the member joined.
         pub joined_at: Timestamp,
     }
 }
 
 words! {
-    /// What a member may do, from most to least.
+    /// Role of a member, from most to least permissions.
     pub enum Role {
-        /// Everything, and there is always one.
+        /// Everything. A workspace always has one.
         Owner = "owner",
-        /// Everything but what concerns owners.
+        /// Everything except changes to owners.
         Admin = "admin",
         /// Works with the projects.
         Member = "member",
-        /// Looks.
+        /// Can only read.
         Viewer = "viewer",
     }
 }
 
 words! {
-    /// Whether a membership is in force.
+    /// Status of a membership.
     pub enum Status {
-        /// Yes.
+        /// The membership is active.
         Active = "active",
-        /// No: by an administrator of the workspace.
+        /// An administrator of the workspace has suspended it.
         Suspended = "suspended",
     }
 }
@@ -96,7 +96,7 @@ statements! {
         WHERE m.workspace_id = $1 AND u.search LIKE $2 ESCAPE '!'";
     COUNT_ALL = "SELECT COUNT(*) AS n FROM members WHERE workspace_id = $1";
     OWNERS = "SELECT COUNT(*) AS n FROM members WHERE workspace_id = $1 AND role = 'owner' AND status = 'active'";
-    // The last active owner stays one. Callers hold the workspace's lock.
+    // The last active owner cannot be changed. Callers hold the workspace's lock.
     SET_ROLE = "UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2 \
         AND ($3 = 'owner' OR role <> 'owner' OR EXISTS (SELECT 1 FROM members o WHERE o.workspace_id = $1 \
         AND o.user_id <> $2 AND o.role = 'owner' AND o.status = 'active'))";
@@ -149,7 +149,7 @@ pub async fn by_user(
     sql(ONE).bind(workspace).bind(user).one(conn).await
 }
 
-/// The members of a workspace. `search` looks into names and addresses.
+/// The members of a workspace. `search` matches names and addresses.
 pub async fn list(
     conn: &mut Conn,
     workspace: WorkspaceId,
@@ -174,12 +174,12 @@ pub async fn list(
     Ok(Page { items, total })
 }
 
-/// How many active owners a workspace has.
+/// Number of active owners of a workspace.
 pub async fn owners(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Error> {
     sql(OWNERS).bind(workspace).count(conn).await
 }
 
-/// Changes a member's role. False when there is no such member, or it is the last active owner.
+/// Changes a member's role. False if there is no such member, or if it is the last active owner.
 pub async fn set_role(
     tx: &mut Tx,
     workspace: WorkspaceId,
@@ -197,7 +197,7 @@ pub async fn set_role(
         .await
 }
 
-/// Suspends a member or takes them back. False as for [`set_role`].
+/// Suspends or resumes a member. False as for [`set_role`].
 pub async fn set_status(
     tx: &mut Tx,
     workspace: WorkspaceId,
@@ -215,7 +215,7 @@ pub async fn set_status(
         .await
 }
 
-/// How many members a workspace has, in any status.
+/// Number of members of a workspace, in any status.
 pub async fn count(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Error> {
     let count: Option<i64> = sql(COUNT_ALL).bind(workspace).one(conn).await?;
     Ok(count

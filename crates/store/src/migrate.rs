@@ -1,15 +1,15 @@
-//! Bringing the schema up to date: forwards only, all or nothing, by one process at a time.
+//! Schema migrations: forwards only, atomic, by one process at a time.
 //!
-//! What was applied is recorded with the SHA-256 of its text. A text that changed after it was
-//! applied, or a version that this program does not know, ends the start: going on would mean
-//! working on a schema that nobody described.
+//! Each applied migration is recorded with the SHA-256 of its text. If a text has changed after it
+//! was applied, or if a version is unknown to this program, the start fails, because the schema
+//! would be an unknown one.
 
 use aws_lc_rs::digest;
 use sqlx::{AssertSqlSafe, PgPool, Row as _, SqliteConnection, SqlitePool};
 
 use crate::error::{Bug, Error};
 
-/// One step. The number and the text of a step that was shipped never change.
+/// One migration. The number and the text of a released migration never change.
 pub(crate) struct Migration {
     pub(crate) version: i64,
     pub(crate) name: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Migration {
 
 macro_rules! migrations {
     ($($version:literal $name:literal $file:literal)+) => {
-        /// Every step, oldest first.
+        /// Every migration, oldest first.
         pub(crate) const MIGRATIONS: &[Migration] = &[$(Migration {
             version: $version,
             name: $name,
@@ -48,7 +48,7 @@ migrations! {
     18 "log_search" "0018_log_search"
 }
 
-/// Applies what is missing. The write lock is taken before the table of versions is read, so a
+/// Applies missing migrations. The write lock is taken before the table of versions is read, so a
 /// second process waits and then finds everything done.
 pub(crate) async fn sqlite(pool: &SqlitePool) -> Result<(), Error> {
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
@@ -70,7 +70,7 @@ pub(crate) async fn sqlite(pool: &SqlitePool) -> Result<(), Error> {
     Ok(tx.commit().await?)
 }
 
-/// Whether a database is one of a platform that this version can bring up to date.
+/// Checks that a database belongs to a platform and can be migrated by this version.
 pub(crate) async fn check_sqlite(connection: &mut SqliteConnection) -> Result<(), Error> {
     let tables: i64 = sqlx::query_scalar(IS_PLATFORM)
         .fetch_one(&mut *connection)
@@ -87,10 +87,10 @@ pub(crate) async fn check_sqlite(connection: &mut SqliteConnection) -> Result<()
     Ok(())
 }
 
-/// As on SQLite, behind an advisory lock that ends with the transaction.
+/// As on SQLite, protected by an advisory lock that ends with the transaction.
 pub(crate) async fn postgres(pool: &PgPool) -> Result<(), Error> {
     let mut tx = pool.begin().await?;
-    // The other process may have years of rows to move.
+    // The other process may have to move years of rows.
     sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
         .execute(&mut *tx)
         .await?;
@@ -118,7 +118,7 @@ pub(crate) async fn postgres(pool: &PgPool) -> Result<(), Error> {
     Ok(tx.commit().await?)
 }
 
-/// The steps after those that were applied, if those are ours.
+/// The migrations that were not applied yet, after checking the applied ones.
 fn missing(
     applied: &[(i64, Vec<u8>)],
     text: fn(&Migration) -> &'static str,
@@ -148,7 +148,7 @@ pub(crate) fn checksum(text: &str) -> Vec<u8> {
         .to_vec()
 }
 
-/// Any number, the same in every version of this program.
+/// An arbitrary number, the same in every version of this program.
 const LOCK: i64 = 0x7376_635f_6d69_6772;
 const TABLE_SQLITE: &str = "CREATE TABLE IF NOT EXISTS schema_versions (
     version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum BLOB NOT NULL) STRICT";

@@ -10,35 +10,35 @@ use crate::secret::SecretHash;
 use crate::sql::{sql, statements};
 
 record! {
-    /// A code, and what it stands for.
+    /// A code with the data of its authorization.
     pub struct Code from "oauth_codes" {
         /// Hash of the code.
         pub hash: SecretHash,
-        /// The client that it was given to.
+        /// The client that it was issued to.
         pub client_id: String,
         /// The callback that it was sent to.
         pub redirect_uri: String,
         /// SHA-256 of the client's verifier (RFC 7636 section 4.2).
         pub challenge: SecretHash,
-        /// Who approved.
+        /// The approving user.
         pub user_id: UserId,
-        /// In which session.
+        /// The session of the approval.
         pub session_id: SessionId,
-        /// The permissions that were approved.
+        /// The approved permissions.
         pub permissions: Vec<String>,
         /// The boundary of the session; none: no boundary.
         pub resources: Option<serde_json::Value>,
-        /// When it was made.
+        /// Creation time.
         pub created_at: Timestamp,
-        /// Until when it works.
+        /// Expiry.
         pub expires_at: Timestamp,
     }
 }
 
-/// What was issued for a code that was redeemed.
+/// The credential that was issued for a redeemed code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RedeemedCode {
-    /// Whose it is.
+    /// The user that owns it.
     pub user_id: UserId,
     /// The token's credential.
     pub credential_id: CredentialId,
@@ -53,14 +53,14 @@ impl crate::row::Record for RedeemedCode {
     }
 }
 
-/// Who redeems a code, and with which proof.
+/// A client that redeems a code, with its proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Redeemer<'a> {
     /// The client.
     pub client_id: &'a str,
-    /// The callback that it names.
+    /// The callback in the request.
     pub redirect_uri: &'a str,
-    /// SHA-256 of the verifier that it shows.
+    /// SHA-256 of the verifier in the request.
     pub challenge: SecretHash,
 }
 
@@ -73,8 +73,8 @@ macro_rules! columns {
 
 statements! {
     INSERT = concat!("INSERT INTO oauth_codes (", columns!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)");
-    // All that the code is bound to is in the one condition: of many that try at once, one gets
-    // it, and whoever lacks a part of the proof does not use it up.
+    // The condition includes everything that the code is bound to. Of many concurrent attempts one
+    // succeeds, and an attempt with an incomplete proof does not use up the code.
     REDEEM = concat!("UPDATE oauth_codes SET used_at = $2, credential_id = $3 WHERE hash = $1 \
         AND client_id = $4 AND redirect_uri = $5 AND challenge = $6 AND used_at IS NULL AND expires_at > $2 \
         RETURNING ", columns!());
@@ -84,7 +84,7 @@ statements! {
         (SELECT hash FROM oauth_codes WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
-/// Notes a code that is about to be given out.
+/// Records a code that is about to be issued.
 pub async fn insert(tx: &mut Tx, code: &Code) -> Result<(), Error> {
     sql(INSERT)
         .bind(code.hash)
@@ -102,8 +102,8 @@ pub async fn insert(tx: &mut Tx, code: &Code) -> Result<(), Error> {
     Ok(())
 }
 
-/// Uses the code up for a credential that this transaction adds. `None`: it is not known, not this
-/// redeemer's, too old, or was used.
+/// Redeems the code for a credential that this transaction adds. `None`: it is unknown, belongs to
+/// another client, has expired, or was already redeemed.
 pub async fn redeem(
     tx: &mut Tx,
     hash: SecretHash,
@@ -122,12 +122,12 @@ pub async fn redeem(
         .await
 }
 
-/// What was issued for the code, if it was redeemed.
+/// The credential that was issued for the code, if it was redeemed.
 pub async fn redeemed(conn: &mut Conn, hash: SecretHash) -> Result<Option<RedeemedCode>, Error> {
     sql(REDEEMED).bind(hash).one(conn).await
 }
 
-/// Forgets codes that had ended by this time, so many at most. Returns how many.
+/// Deletes at most `limit` codes that had ended by this time. Returns their number.
 pub async fn purge(tx: &mut Tx, ended_by: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(ended_by).bind(limit).execute(tx).await
 }

@@ -1,4 +1,4 @@
-//! Authorization requests as a consent page showed them: each is decided once.
+//! Authorization requests that a consent page showed: each is decided once.
 
 use jiff::Timestamp;
 use types::id::{SessionId, UserId};
@@ -12,15 +12,15 @@ use crate::sql::{sql, statements};
 record! {
     /// A request that waits for a decision.
     pub struct ShownRequest from "oauth_requests" {
-        /// Hash of the secret that the page sends along.
+        /// Hash of the secret in the form of the page.
         pub hash: SecretHash,
-        /// Who saw the page.
+        /// The user that the page was shown to.
         pub user_id: UserId,
-        /// In which session.
+        /// The session in which it was shown.
         pub session_id: SessionId,
-        /// The request in its one spelling.
+        /// The request in its normal form.
         pub query: String,
-        /// Until when it can be decided.
+        /// Expiry.
         pub expires_at: Timestamp,
     }
 }
@@ -33,17 +33,18 @@ macro_rules! columns {
 
 statements! {
     INSERT = concat!("INSERT INTO oauth_requests (", columns!(), ") VALUES ($1, $2, $3, $4, $5)");
-    // Pages that somebody opened and left: the newest few can be decided.
+    // Limits pages that were opened and abandoned: only the newest few can be decided.
     TRIM = "DELETE FROM oauth_requests WHERE user_id = $1 AND hash NOT IN (SELECT hash FROM oauth_requests \
         WHERE user_id = $1 ORDER BY expires_at DESC, hash LIMIT $2)";
     FIND = concat!("SELECT ", columns!(), " FROM oauth_requests WHERE hash = $1 AND expires_at > $2");
-    // Of two that decide, one does.
+    // Of two concurrent decisions, one succeeds.
     DECIDE = "DELETE FROM oauth_requests WHERE hash = $1 AND session_id = $2 AND expires_at > $3";
     PURGE = "DELETE FROM oauth_requests WHERE hash IN \
         (SELECT hash FROM oauth_requests WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
-/// Keeps a request that is about to be shown, and of the person's others the newest, `most` in all.
+/// Stores a request that is about to be shown, and deletes older ones of the person so that `most`
+/// remain in all.
 pub async fn insert(tx: &mut Tx, request: &ShownRequest, most: u32) -> Result<(), Error> {
     sql(INSERT)
         .bind(request.hash)
@@ -61,7 +62,7 @@ pub async fn insert(tx: &mut Tx, request: &ShownRequest, most: u32) -> Result<()
     Ok(())
 }
 
-/// The request of a page, if it waits for a decision; it is not used up.
+/// The request of a page, if it waits for a decision. It is not used up.
 pub async fn find(
     conn: &mut Conn,
     hash: SecretHash,
@@ -70,7 +71,7 @@ pub async fn find(
     sql(FIND).bind(hash).bind(now).one(conn).await
 }
 
-/// Uses a request up for the decision of this transaction. False when it was decided, is too old, or
+/// Uses up a request for the decision of this transaction. False if it was decided, has expired, or
 /// was shown in another session.
 pub async fn decide(
     tx: &mut Tx,
@@ -86,7 +87,7 @@ pub async fn decide(
         .await
 }
 
-/// Forgets requests that nobody decided in time, so many at most. Returns how many.
+/// Deletes at most `limit` requests that were not decided in time. Returns their number.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(now).bind(limit).execute(tx).await
 }

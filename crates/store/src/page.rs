@@ -2,7 +2,7 @@
 
 use crate::timeline::COUNTED;
 
-/// Which page of a list, 1 or more, and how many rows are on one.
+/// Number of a page of a list, from 1, and the page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paging {
     page: u32,
@@ -10,15 +10,15 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// The most rows that one page can have.
+    /// Maximum page size.
     pub const MAX_SIZE: u32 = 100;
-    /// What a caller gets who does not say.
+    /// Default for callers that do not choose.
     pub const DEFAULT: Self = Self {
         page: 1,
         page_size: 20,
     };
 
-    /// A page of a list, if the numbers are in range.
+    /// Creates a paging, if the numbers are in range.
     pub fn new(page: u32, page_size: u32) -> Option<Self> {
         (page >= 1 && (1..=Self::MAX_SIZE).contains(&page_size)).then_some(Self { page, page_size })
     }
@@ -28,18 +28,18 @@ impl Paging {
         self.page
     }
 
-    /// Rows on a page.
+    /// Number of rows per page.
     pub fn page_size(self) -> u32 {
         self.page_size
     }
 
-    /// Whether the page begins after all rows that are counted. A database reads what comes before
-    /// a page to find where it begins: long lists end here, and their pages after it are empty.
+    /// True if the page starts after all counted rows. A database reads all rows before a page to
+    /// find its start. Long lists therefore end here, and later pages are empty.
     pub(crate) fn is_beyond_count(self) -> bool {
         self.begins_at() >= COUNTED.into()
     }
 
-    /// None where the page begins after what is counted: no list walks further.
+    /// Zero if the page starts after the counted rows: no list is read further.
     pub(crate) fn limit(self) -> i64 {
         if self.is_beyond_count() {
             0
@@ -58,12 +58,12 @@ impl Paging {
     }
 }
 
-/// One page and how many rows the whole list has.
+/// One page, and the number of rows in the whole list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
     /// The rows of this page.
     pub items: Vec<T>,
-    /// Rows in the whole list.
+    /// Number of rows in the whole list.
     pub total: u64,
 }
 
@@ -88,13 +88,14 @@ impl Order {
     }
 }
 
-/// What case-insensitive columns hold: full Unicode lower case, which neither database has alike.
+/// Text in case-insensitive columns: full Unicode lower case, which the two databases do not
+/// implement alike.
 pub fn fold(text: &str) -> String {
     text.to_lowercase()
 }
 
-/// A LIKE pattern (with `ESCAPE '!'`) that finds the folded text anywhere; without a search it
-/// finds everything.
+/// A LIKE pattern (with `ESCAPE '!'`) that finds the folded text anywhere. Without a search text it
+/// matches everything.
 pub(crate) fn pattern(search: Option<&str>) -> String {
     let mut pattern = String::from("%");
     for character in fold(search.unwrap_or_default()).chars() {
@@ -119,7 +120,7 @@ mod tests {
             assert_eq!(Paging::new(page, size), None);
         }
         let last = Paging::new(u32::MAX, 100).unwrap();
-        // No list walks that far.
+        // No list is read that far.
         assert_eq!((last.limit(), last.offset()), (0, COUNTED.into()));
         let counted = Paging::new(1000, 100).unwrap();
         assert_eq!((counted.limit(), counted.offset()), (100, 99_900));

@@ -13,21 +13,21 @@ record! {
     pub struct Passkey from "passkeys" {
         /// Id.
         pub id: PasskeyId,
-        /// Whose it is.
+        /// The user that owns it.
         pub user_id: UserId,
-        /// The authenticator's name for it.
+        /// The authenticator's id for it.
         pub credential_id: Vec<u8>,
         /// Public key in COSE form.
         pub public_key: Vec<u8>,
-        /// The authenticator's counter when it was last used; 0 where it has none.
+        /// The authenticator's counter at last use; 0 if it has none.
         pub sign_count: i64,
-        /// Whether it has shown that it knows whose it is, by a PIN or a finger.
+        /// True if the authenticator has verified the user, by a PIN or a finger.
         pub user_verified: bool,
-        /// Name that its owner gave it.
+        /// Display name, chosen by its owner.
         pub name: String,
-        /// When it was registered.
+        /// Time of the registration.
         pub created_at: Timestamp,
-        /// When it was last used.
+        /// Time of last use.
         pub last_used_at: Option<Timestamp>,
     }
 }
@@ -52,7 +52,7 @@ statements! {
     DELETE_ALL = "DELETE FROM passkeys WHERE user_id = $1";
 }
 
-/// Registers a passkey; `last_used_at` is not looked at.
+/// Registers a passkey; `last_used_at` is ignored.
 ///
 /// # Errors
 /// [`crate::Conflict::PasskeyTaken`].
@@ -71,7 +71,7 @@ pub async fn insert(tx: &mut Tx, passkey: &Passkey) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many passkeys a person has.
+/// Number of passkeys of a person.
 pub async fn count(conn: &mut Conn, user: UserId) -> Result<u64, Error> {
     sql(COUNT).bind(user).count(conn).await
 }
@@ -81,14 +81,15 @@ pub async fn of_user(conn: &mut Conn, user: UserId) -> Result<Vec<Passkey>, Erro
     sql(OF_USER).bind(user).all(conn).await
 }
 
-/// The passkey that an authenticator names so.
+/// The passkey with this authenticator id.
 pub async fn by_credential(conn: &mut Conn, credential: &[u8]) -> Result<Option<Passkey>, Error> {
     sql(BY_CREDENTIAL).bind(credential).one(conn).await
 }
 
-/// Notes a use. False when the counter did not grow, which a copied authenticator shows
-/// (`WebAuthn` level 2, section 6.1.1); one that has no counter always sends 0. What was verified
-/// once stays so: the caller knows that this use came with another proof, or did not need one.
+/// Records a use. False if the counter did not grow, which indicates a copied authenticator
+/// (`WebAuthn` level 2, section 6.1.1); an authenticator without a counter always sends 0. User
+/// verification stays recorded after the first time: the caller knows if this use had another
+/// proof, or did not need one.
 pub async fn used(
     tx: &mut Tx,
     id: PasskeyId,
@@ -105,12 +106,12 @@ pub async fn used(
         .await
 }
 
-/// Takes a passkey from a person.
+/// Removes a passkey of a person.
 pub async fn delete(tx: &mut Tx, user: UserId, id: PasskeyId) -> Result<bool, Error> {
     sql(DELETE).bind(user).bind(id).changed(tx).await
 }
 
-/// Takes all passkeys from a person. Returns how many.
+/// Removes all passkeys of a person. Returns their number.
 pub async fn delete_all(tx: &mut Tx, user: UserId) -> Result<u64, Error> {
     sql(DELETE_ALL).bind(user).execute(tx).await
 }

@@ -1,4 +1,4 @@
-//! Sign-ins that are under way at an OpenID provider. Each is used once.
+//! Pending sign-ins at an OpenID provider. Each is used once.
 
 use jiff::Timestamp;
 
@@ -9,15 +9,15 @@ use crate::secret::{SealedBytes, SecretHash};
 use crate::sql::{sql, statements};
 
 record! {
-    /// A sign-in that a browser began.
+    /// A sign-in that a browser started.
     pub struct PendingSignIn from "pending_sign_ins" {
-        /// Of the secret in the browser's cookie.
+        /// Hash of the secret in the browser's cookie.
         pub hash: SecretHash,
-        /// What to do when the browser is back.
+        /// State for the browser's return.
         pub sealed: SealedBytes,
-        /// When it began.
+        /// Start time.
         pub created_at: Timestamp,
-        /// Until when the browser may come back.
+        /// Expiry.
         pub expires_at: Timestamp,
     }
 }
@@ -28,12 +28,12 @@ statements! {
         RETURNING hash, sealed, created_at, expires_at";
     PURGE = "DELETE FROM pending_sign_ins WHERE hash IN \
         (SELECT hash FROM pending_sign_ins WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
-    // The newest ones stay.
+    // Keeps the newest ones.
     TRIM = "DELETE FROM pending_sign_ins WHERE hash IN \
         (SELECT hash FROM pending_sign_ins ORDER BY created_at DESC, hash LIMIT $2 OFFSET $1)";
 }
 
-/// Notes that a browser is on its way to the provider.
+/// Records that a browser is being redirected to the provider.
 pub async fn insert(tx: &mut Tx, pending: &PendingSignIn) -> Result<(), Error> {
     sql(INSERT)
         .bind(pending.hash)
@@ -45,7 +45,8 @@ pub async fn insert(tx: &mut Tx, pending: &PendingSignIn) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes it out. `None` when it never was, was used, or is too old: of two that try, one gets it.
+/// Takes it out. `None` if it never existed, was used, or has expired: of two concurrent attempts,
+/// one succeeds.
 pub async fn consume(
     tx: &mut Tx,
     hash: SecretHash,
@@ -54,12 +55,12 @@ pub async fn consume(
     sql(CONSUME).bind(hash).bind(now).one(tx).await
 }
 
-/// Forgets at most `limit` of those that are too old. Returns how many.
+/// Deletes at most `limit` expired ones. Returns their number.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(now).bind(limit).execute(tx).await
 }
 
-/// Forgets the oldest ones beyond `most`, at most `limit` of them. Returns how many.
+/// Deletes the oldest ones beyond `most`, at most `limit` of them. Returns their number.
 pub async fn trim(tx: &mut Tx, most: u32, limit: u32) -> Result<u64, Error> {
     sql(TRIM).bind(most).bind(limit).execute(tx).await
 }

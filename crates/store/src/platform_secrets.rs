@@ -1,5 +1,5 @@
-//! Secrets that every process of the platform shares, each under a name. They are made once, and
-//! what opens them is in no database.
+//! Named secrets that all processes of the platform share. They are created once, and the key that
+//! decrypts them is not in any database.
 
 use jiff::Timestamp;
 
@@ -12,23 +12,23 @@ use crate::sql::{sql, statements};
 record! {
     /// A secret.
     pub struct PlatformSecret from "platform_secrets" {
-        /// What it is for.
+        /// Purpose.
         pub name: String,
         /// The secret, encrypted by the caller.
         pub sealed: SealedBytes,
-        /// When it was made.
+        /// Creation time.
         pub created_at: Timestamp,
     }
 }
 
 statements! {
-    // Of several that are made at once, the first one stays.
+    // If several are created at the same time, the first one stays.
     INSERT = "INSERT INTO platform_secrets (name, sealed, created_at) VALUES ($1, $2, $3) \
         ON CONFLICT (name) DO NOTHING";
     BY_NAME = "SELECT name, sealed, created_at FROM platform_secrets WHERE name = $1";
 }
 
-/// Adds a secret. False when there is one of this name: that one is used.
+/// Adds a secret. False if there already is one with this name, which must be used instead.
 pub async fn insert(tx: &mut Tx, new: &PlatformSecret) -> Result<bool, Error> {
     sql(INSERT)
         .bind(&new.name)

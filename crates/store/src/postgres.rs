@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL: how many there may be, and how one is taken.
+//! Connections to PostgreSQL: their limit and the pool.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -20,12 +20,12 @@ pub(crate) struct PostgresPool {
 }
 
 impl PostgresPool {
-    /// Connects. There are at most `wanted` connections, and no more than the server allows to
-    /// this user; how many it allows comes with them.
+    /// Connects. There are at most `wanted` connections, and no more than the server allows for
+    /// this user; the server's limit is returned as well.
     ///
     /// # Errors
-    /// Why nobody can connect, in the words of the system or of the server: a pool would only say
-    /// that it took too long.
+    /// The reason why connecting fails, as the system or the server reports it. A pool would only
+    /// report a time-out.
     pub(crate) async fn open(options: PgConnectOptions, wanted: u32) -> Result<(Self, u32), Error> {
         let options = options
             .application_name("svc")
@@ -59,9 +59,9 @@ impl PostgresPool {
         Ok((Self { pool, trust }, allowed))
     }
 
-    /// Takes a connection: a new one where there may be more, or one that comes back meanwhile. The
-    /// pool waits for the server alone once it has begun to connect, and a server that others use up
-    /// lets nobody in.
+    /// Takes a connection: a new one if the limit allows it, or one that is returned meanwhile.
+    /// Once the pool has started to connect it waits only for the server, which accepts no
+    /// connection while other clients use all of its slots.
     pub(crate) async fn acquire(&self) -> Result<Lease, Error> {
         let mut acquired = pin!(self.pool.acquire());
         loop {
@@ -83,7 +83,7 @@ impl PostgresPool {
     }
 }
 
-/// A server that is just starting, or has no place for a moment, is asked again.
+/// Retries if a server is just starting, or temporarily has no free slot.
 async fn first_connection(options: &PgConnectOptions) -> Result<PgConnection, Error> {
     let deadline = Instant::now() + ACQUIRE_TIMEOUT;
     loop {
@@ -107,19 +107,19 @@ async fn first_connection(options: &PgConnectOptions) -> Result<PgConnection, Er
     }
 }
 
-/// How many connections this user may have to this database when nobody else is there.
+/// Number of connections that this user may have to this database if there are no other clients.
 const ALLOWED: &str = "SELECT LEAST( \
     CAST(current_setting('max_connections') AS BIGINT) \
         - CAST(current_setting('superuser_reserved_connections') AS BIGINT), \
     (SELECT NULLIF(rolconnlimit, -1) FROM pg_roles WHERE rolname = session_user), \
     (SELECT NULLIF(datconnlimit, -1) FROM pg_database WHERE datname = current_database()))";
-/// A statement that takes longer than this has lost its caller: [`crate::Conn::LONGEST`].
+/// A longer statement has lost its caller: [`crate::Conn::LONGEST`].
 const STATEMENT_TIMEOUT_MS: &str = "15000";
-/// As SQLite's.
+/// As for SQLite.
 const LOCK_TIMEOUT_MS: &str = "5000";
-/// Longer than it takes to connect, short beside what a client waits.
+/// Longer than it takes to connect, and short compared to a client's time-out.
 const LOOK_FOR_IDLE: Duration = Duration::from_millis(100);
-/// A connection that does not answer within this is of no use.
+/// A connection that does not respond within this time is unusable.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
-/// Between two tries of a start.
+/// Delay between two attempts at start.
 const CONNECT_AGAIN: Duration = Duration::from_millis(200);

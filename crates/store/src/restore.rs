@@ -1,8 +1,8 @@
-//! Putting a backup in the place of the embedded database.
+//! Replacement of the embedded database by a backup.
 //!
-//! However it ends, by a signal or with the machine, the data directory has the old database, or
-//! the new one, or the new one beside a log of the old one, which no start accepts; then the same
-//! restore again comes to its end.
+//! If it is interrupted by a signal or a crash, the data directory contains the old database, or
+//! the new one, or the new one beside a log of the old one. The last state is refused at start, and
+//! repeating the same restore completes it.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,11 +16,11 @@ use crate::error::{Bug, Error};
 use crate::generation::{self, UseLock, beside, sync_directory};
 use crate::migrate;
 
-/// Replaces the database by a copy of `source`, which stays.
+/// Replaces the database by a copy of `source`, which is not changed.
 ///
 /// # Errors
-/// [`Bug::File`]: the database is in use, or `source` is no backup of a platform that this version
-/// can work with. Then nothing was changed.
+/// [`Bug::File`]: the database is in use, or `source` is not a backup of a platform that this
+/// version supports. Nothing was changed in this case.
 pub(crate) async fn restore(source: &Path, database: &Path) -> Result<(), Error> {
     let refused = |message: String| Err(Bug::File(message).into());
     if !source.is_file() {
@@ -53,7 +53,7 @@ pub(crate) async fn restore(source: &Path, database: &Path) -> Result<(), Error>
     if database.try_exists().map_err(sqlx::Error::Io)? {
         fold(database).await?;
     }
-    // Should a log be left, no start takes it for one of the new database.
+    // If a log is left over, no start mistakes it for one of the new database.
     let old = generation::in_header(database).await.unwrap_or_default();
     generation::record(database, &[old])?;
     let replaced = || {
@@ -68,7 +68,7 @@ pub(crate) async fn restore(source: &Path, database: &Path) -> Result<(), Error>
     generation::record(database, &[new])
 }
 
-/// Checks a copy of a backup and gives it a generation of its own.
+/// Checks a copy of a backup and sets a new generation.
 async fn prepare(copy: &Path) -> Result<i32, Error> {
     let no_backup = |message: &str| Error::from(Bug::File(format!("this is no backup: {message}")));
     let options = SqliteConnectOptions::new()
@@ -91,7 +91,7 @@ async fn prepare(copy: &Path) -> Result<i32, Error> {
             return Err(no_backup("rows that others refer to are missing"));
         }
         migrate::check_sqlite(&mut connection).await?;
-        // One file, with no log beside it.
+        // A single file, without a log beside it.
         sqlx::query("PRAGMA journal_mode = DELETE")
             .execute(&mut connection)
             .await?;
@@ -104,11 +104,11 @@ async fn prepare(copy: &Path) -> Result<i32, Error> {
     checked
 }
 
-/// Folds the log of the old database into it, so that it is whole until it is replaced. A database
+/// Checkpoints the log of the old database, so that it is complete until it is replaced. A database
 /// that cannot be opened any more has nothing to lose.
 ///
 /// # Errors
-/// Somebody has it open: a version that took no lock, or another program.
+/// Another process has it open: a version that took no lock, or another program.
 async fn fold(database: &Path) -> Result<(), Error> {
     if generation::check(database).await.is_err() {
         return Ok(());
@@ -119,7 +119,7 @@ async fn fold(database: &Path) -> Result<(), Error> {
     let Ok(mut connection) = SqliteConnection::connect_with(&options).await else {
         return Ok(());
     };
-    // It leaves the mode with a log only where nobody else is connected.
+    // Leaving the WAL mode succeeds only if there are no other connections.
     let folded = sqlx::query("PRAGMA journal_mode = DELETE")
         .execute(&mut connection)
         .await;
@@ -133,7 +133,7 @@ async fn fold(database: &Path) -> Result<(), Error> {
 fn copy_file(source: &Path, target: &Path) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
 
-    // What a restore that was killed left.
+    // Removes the leftovers of a killed restore.
     remove(target)?;
     remove(&beside(target, "-wal"))?;
     remove(&beside(target, "-journal"))?;
@@ -157,5 +157,5 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whoever has a database open has it open for longer.
+/// Processes that use a database have it open for longer.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);

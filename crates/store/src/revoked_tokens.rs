@@ -1,4 +1,4 @@
-//! Tokens that ended before their time. Minted tokens themselves are not stored.
+//! Tokens that were revoked before their expiry. Minted tokens themselves are not stored.
 
 use jiff::Timestamp;
 
@@ -14,7 +14,7 @@ statements! {
         (SELECT jti FROM revoked_tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
-/// Ends a token. False when it was ended before.
+/// Revokes a token. False if it was already revoked.
 pub async fn revoke(
     tx: &mut Tx,
     jti: &str,
@@ -30,12 +30,12 @@ pub async fn revoke(
         .await
 }
 
-/// Whether a token was ended.
+/// True if a token was revoked.
 pub async fn is_revoked(conn: &mut Conn, jti: &str) -> Result<bool, Error> {
     Ok(sql(IS_REVOKED).bind(jti).count(conn).await? > 0)
 }
 
-/// Forgets at most `limit` tokens that would have ended by now. Returns how many.
+/// Deletes at most `limit` tokens that would have expired by now. Returns their number.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(now).bind(limit).execute(tx).await
 }

@@ -1,4 +1,4 @@
-//! Rows and how they become values: every failure names table, column and row.
+//! Conversion of rows into values: every error names table, column and row.
 
 use jiff::Timestamp;
 use sqlx::Row as _;
@@ -14,17 +14,18 @@ pub(crate) enum Row {
     Postgres(PgRow),
 }
 
-/// A value that one row holds.
+/// A value that is read from one row.
 pub(crate) trait Record: Sized {
     fn from_row(row: &Row) -> Result<Self, Bug>;
 }
 
-/// A value that one column holds; the error says what was expected, never what was there.
+/// A value that is read from one column. The error describes the expected value, never the actual
+/// one.
 pub(crate) trait Column: Sized {
     fn read(row: &Row, column: &str) -> Result<Self, String>;
 }
 
-/// One cell as this type, from whichever database it comes.
+/// Reads one cell as this type, from either database.
 macro_rules! cell {
     ($row:expr, $column:expr, $kind:ty) => {
         match $row {
@@ -111,12 +112,12 @@ impl Column for Vec<String> {
 }
 
 fn json<T: serde::de::DeserializeOwned>(row: &Row, column: &str) -> Result<T, String> {
-    // The parser's own message can repeat pieces of the value.
+    // The parser's message can repeat parts of the value.
     serde_json::from_str(&String::read(row, column)?)
         .map_err(|_| "not the JSON that was expected".to_owned())
 }
 
-/// A struct whose fields are the columns of the same names.
+/// Defines a struct whose fields are the columns of the same names.
 macro_rules! record {
     ($(#[$meta:meta])* pub struct $name:ident from $table:literal {
         $($(#[doc = $doc:literal])* pub $field:ident: $kind:ty,)+
@@ -146,7 +147,7 @@ impl Record for i64 {
     }
 }
 
-/// An enum whose variants are words in a column.
+/// Defines an enum whose variants are words in a column.
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[doc = $doc:literal])* $variant:ident = $word:literal,)+ }) => {
         $(#[$meta])*
@@ -162,7 +163,7 @@ macro_rules! words {
                 match self { $(Self::$variant => $word,)+ }
             }
 
-            /// The value of this word, if it is one.
+            /// Returns the variant for this word, if it is valid.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)+ _ => None }
             }

@@ -1,4 +1,4 @@
-//! What is stored of secrets. None of these prints.
+//! Stored forms of secrets. Their `Debug` output leaves the value out.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Signed-in browsers.
+//! Browser sessions of signed-in users.
 
 use jiff::{SignedDuration, Timestamp};
 use types::id::{SessionId, UserId};
@@ -11,31 +11,31 @@ use crate::sql::{Query, sql, statements};
 use crate::{revoked_tokens, users};
 
 record! {
-    /// A signed-in browser.
+    /// A browser session.
     pub struct Session from "sessions" {
-        /// Id, for the list that a person sees.
+        /// Id, for the list that the user sees.
         pub id: SessionId,
         /// Hash of the cookie.
         pub hash: SecretHash,
-        /// Who is signed in.
+        /// The signed-in user.
         pub user_id: UserId,
-        /// The browser's own name for itself.
+        /// The `User-Agent` of the browser.
         pub user_agent: Option<String>,
         /// Address at sign-in.
         pub ip: Option<String>,
-        /// When the second factor was shown.
+        /// Time of the last second-factor proof.
         pub second_factor_at: Option<Timestamp>,
-        /// When a password or a second factor was last shown.
+        /// Time of the last proof with a password or a second factor.
         pub proved_at: Timestamp,
-        /// When it began.
+        /// Start time.
         pub created_at: Timestamp,
-        /// When the cookie was last replaced.
+        /// Time of the last rotation of the cookie.
         pub rotated_at: Timestamp,
-        /// When it was last used, roughly.
+        /// Approximate time of last use.
         pub last_seen_at: Timestamp,
-        /// When it ends.
+        /// Expiry.
         pub expires_at: Timestamp,
-        /// Permissions; none: not narrowed.
+        /// Permissions; none: not restricted.
         pub permissions: Option<Vec<String>>,
         /// Boundaries, the `resources` object; none: no boundary.
         pub resources: Option<serde_json::Value>,
@@ -71,7 +71,7 @@ statements! {
         (SELECT id FROM sessions WHERE last_seen_at <= $1 ORDER BY last_seen_at LIMIT $2)";
 }
 
-/// Begins a session.
+/// Adds a session.
 pub async fn insert(tx: &mut Tx, session: &Session) -> Result<(), Error> {
     let permissions = session
         .permissions
@@ -110,7 +110,8 @@ pub async fn of_user(conn: &mut Conn, user: UserId, now: Timestamp) -> Result<Ve
     sql(OF_USER).bind(user).bind(now).all(conn).await
 }
 
-/// Replaces the cookie. False when the old one is not live any more: of two that try, one does.
+/// Replaces the cookie. False if the old one is not valid any more: of two concurrent attempts, one
+/// succeeds.
 pub async fn rotate(
     tx: &mut Tx,
     old: SecretHash,
@@ -127,28 +128,29 @@ pub async fn rotate(
         .await
 }
 
-/// Notes that the person proved again to be who they are.
+/// Records a new proof of identity.
 pub async fn proved(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
     sql(PROVED).bind(id).bind(now).changed(tx).await
 }
 
-/// Notes that the second factor was shown.
+/// Records a second-factor proof.
 pub async fn second_factor(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
     sql(SECOND_FACTOR).bind(id).bind(now).changed(tx).await
 }
 
-/// Notes a use; the caller does so at most every few minutes.
+/// Records a use; the caller does so at most every few minutes.
 pub async fn seen(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
     sql(SEEN).bind(id).bind(now).changed(tx).await
 }
 
-/// Ends the session of a cookie, and what was minted from it.
+/// Ends the session of a cookie, and everything that was minted from it.
 pub async fn end(tx: &mut Tx, hash: SecretHash, now: Timestamp) -> Result<bool, Error> {
     Ok(ended(tx, sql(END).bind(hash), now).await? > 0)
 }
 
-/// Ends one of a person's sessions, and those at tunnels: which of them came of it is not known,
-/// and who still has another session here is signed in there again without noticing.
+/// Ends one of a person's sessions, and all of the person's sessions at tunnels. It is unknown
+/// which of those belong to it, and a browser with another session here is signed in there again
+/// unnoticed.
 pub async fn end_one(
     tx: &mut Tx,
     user: UserId,
@@ -159,8 +161,8 @@ pub async fn end_one(
     Ok(ended(tx, sql(END_ONE).bind(user).bind(id), now).await? > 0)
 }
 
-/// Ends all of a person's sessions, but for the one to keep, and those at tunnels. Returns how
-/// many there were here.
+/// Ends all of a person's sessions, except for the one to keep, and those at tunnels. Returns the
+/// number of sessions here.
 pub async fn end_all(
     tx: &mut Tx,
     user: UserId,
@@ -175,8 +177,8 @@ pub async fn end_all(
     ended(tx, end, now).await
 }
 
-/// Ends the sessions of a person beyond `most` that were not used for longest, at most `limit` of them.
-/// Returns how many.
+/// Ends the least recently used sessions of a person beyond `most`, at most `limit` of them.
+/// Returns their number.
 pub async fn trim(
     tx: &mut Tx,
     user: UserId,
@@ -186,8 +188,8 @@ pub async fn trim(
     ended(tx, sql(TRIM).bind(user).bind(most).bind(limit), now).await
 }
 
-/// Ends sessions. Tokens that were minted from them and sessions at tunnels that they began live for
-/// a while yet: the platform misses their session, engines are told of it.
+/// Ends sessions. Their tokens and tunnel sessions have not expired yet: the platform refuses them
+/// because the session is missing, and engines are notified.
 async fn ended(tx: &mut Tx, end: Query, now: Timestamp) -> Result<u64, Error> {
     let ended: Vec<SessionId> = end.all(tx).await?;
     let until = now.saturating_add(BEGUN_LIVES).unwrap_or(Timestamp::MAX);
@@ -197,15 +199,16 @@ async fn ended(tx: &mut Tx, end: Query, now: Timestamp) -> Result<u64, Error> {
     Ok(u64::try_from(ended.len()).unwrap_or(u64::MAX))
 }
 
-/// The longest life of what a session began: an hour of a token, twelve of a session at a tunnel.
+/// Maximum lifetime of anything that is derived from a session: one hour for a token, twelve for a
+/// session at a tunnel.
 pub const BEGUN_LIVES: SignedDuration = SignedDuration::from_hours(12);
 
-/// Forgets at most `limit` sessions whose time has come. Returns how many.
+/// Deletes at most `limit` expired sessions. Returns their number.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(now).bind(limit).execute(tx).await
 }
 
-/// Forgets at most `limit` sessions that nobody used since then. Returns how many.
+/// Deletes at most `limit` sessions that were not used since this time. Returns their number.
 pub async fn purge_unused(tx: &mut Tx, since: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE_UNUSED).bind(since).bind(limit).execute(tx).await
 }

@@ -1,5 +1,5 @@
-//! Keys that the platform signs with. One is active; others are about to be, or were, and stay
-//! public while tokens of theirs can be around.
+//! Signing keys of the platform. One key is active. The next one and retired ones are published as
+//! well, the latter while tokens signed with them may still be valid.
 
 use jiff::Timestamp;
 
@@ -13,33 +13,33 @@ use crate::sql::{sql, statements};
 record! {
     /// A signing key.
     pub struct SigningKey from "signing_keys" {
-        /// Name in token headers.
+        /// Key id in token headers.
         pub kid: String,
         /// JWS algorithm.
         pub algorithm: String,
-        /// Private key, encrypted by the caller; empty once it is retired.
+        /// Private key, encrypted by the caller; empty once the key is retired.
         pub sealed_private_key: SealedBytes,
         /// Public key as a JWK.
         pub public_jwk: serde_json::Value,
-        /// Its place in the rotation.
+        /// Rotation state.
         pub status: Status,
-        /// When it was made.
+        /// Creation time.
         pub created_at: Timestamp,
-        /// When it became active.
+        /// Time when it became active.
         pub activated_at: Option<Timestamp>,
-        /// When the next one did.
+        /// Time when the next key became active.
         pub retired_at: Option<Timestamp>,
     }
 }
 
 words! {
-    /// A key's place in the rotation.
+    /// Rotation state of a key.
     pub enum Status {
-        /// Public, so that verifiers have it before it signs.
+        /// Published, so that verifiers have it before it signs.
         Next = "next",
-        /// Signs.
+        /// Signs new tokens.
         Active = "active",
-        /// Public until its last token has ended.
+        /// Published until its last token has expired.
         Retired = "retired",
     }
 }
@@ -51,7 +51,7 @@ macro_rules! columns {
 }
 
 statements! {
-    // Of keys that are to be active, one is, and one is next, however many are made at once.
+    // There is at most one active and one next key, however many are created concurrently.
     INSERT = concat!("INSERT INTO signing_keys (", columns!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
         ON CONFLICT DO NOTHING");
     ALL = concat!("SELECT ", columns!(), " FROM signing_keys ORDER BY created_at, kid");
@@ -59,15 +59,16 @@ statements! {
     RETIRE = "UPDATE signing_keys SET status = 'retired', retired_at = $2, sealed_private_key = $3 \
         WHERE kid = $1 AND status = 'active'";
     ACTIVATE = "UPDATE signing_keys SET status = 'active', activated_at = $2 WHERE kid = $1 AND status = 'next'";
-    // A token from before keys were noted was signed by one of those that there were.
+    // A token from before the key id was recorded may have been signed with any of the keys of that
+    // time.
     PURGE = "DELETE FROM signing_keys WHERE status = 'retired' AND retired_at <= $1 \
         AND NOT EXISTS (SELECT 1 FROM credentials c WHERE c.kind = 'pat' AND c.revoked_at IS NULL \
         AND (c.expires_at IS NULL OR c.expires_at > $2) AND (c.signing_key = signing_keys.kid \
         OR (c.signing_key IS NULL AND c.created_at <= signing_keys.retired_at)))";
 }
 
-/// Adds a key. False when it is to be active or next, and another one is: a second process was
-/// quicker, and its key is used.
+/// Adds a key. False if there already is an active or next key: another process was faster, and its
+/// key is used.
 pub async fn insert(tx: &mut Tx, key: &SigningKey) -> Result<bool, Error> {
     tx.note(Change::keys(), key.created_at);
     sql(INSERT)
@@ -83,18 +84,18 @@ pub async fn insert(tx: &mut Tx, key: &SigningKey) -> Result<bool, Error> {
         .await
 }
 
-/// All keys that are public, oldest first.
+/// All published keys, oldest first.
 pub async fn all(conn: &mut Conn) -> Result<Vec<SigningKey>, Error> {
     sql(ALL).all(conn).await
 }
 
-/// The key that signs.
+/// The active key.
 pub async fn active(conn: &mut Conn) -> Result<Option<SigningKey>, Error> {
     sql(ACTIVE).one(conn).await
 }
 
-/// Lets the next key sign instead of the active one, whose private half is forgotten. False when
-/// they are not (any more) that, and then the transaction is to be dropped.
+/// Makes the next key active and deletes the private key of the previous one. False if their states
+/// have changed: then the transaction must be dropped.
 pub async fn rotate(tx: &mut Tx, active: &str, next: &str, now: Timestamp) -> Result<bool, Error> {
     tx.note(Change::keys(), now);
     let nothing = SealedBytes(Vec::new());
@@ -107,8 +108,8 @@ pub async fn rotate(tx: &mut Tx, active: &str, next: &str, now: Timestamp) -> Re
     Ok(retired && sql(ACTIVATE).bind(next).bind(now).changed(tx).await?)
 }
 
-/// Forgets keys that were retired by this time, but for those that signed a personal token that
-/// is still good. Returns how many.
+/// Deletes keys that were retired by this time, except those that signed a personal token that is
+/// still valid. Returns their number.
 pub async fn purge(tx: &mut Tx, retired_by: Timestamp, now: Timestamp) -> Result<u64, Error> {
     let forgotten = sql(PURGE).bind(retired_by).bind(now).execute(tx).await?;
     if forgotten > 0 {

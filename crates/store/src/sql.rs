@@ -1,4 +1,4 @@
-//! One statement with its arguments, run on whichever database is there.
+//! One statement with its arguments, for either database.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::page::Order;
 use crate::row::{Record, Row};
 use crate::timeline::COUNTED;
 
-/// An argument. `None` is a NULL that knows its type, which PostgreSQL wants to hear.
+/// An argument. `None` is a NULL with its type, which PostgreSQL needs.
 #[derive(Clone)]
 pub(crate) enum Value {
     Text(Option<String>),
@@ -25,17 +25,17 @@ pub(crate) enum Value {
     List(Vec<String>),
 }
 
-/// A statement on its way to the database.
+/// A statement to run on the database.
 pub(crate) struct Query {
     text: Cow<'static, str>,
     values: Vec<Value>,
 }
 
-/// Begins a query. The text is ours, `$n` are its arguments; nothing that comes from outside is
-/// ever put into it.
+/// Creates a query. The text is constant and `$n` are its arguments; external input is never part
+/// of the text.
 ///
 /// `IN_LIST($n)` stands for membership in a list argument, and `EACH_OF($n)` for a table of its
-/// members (`value`): the one thing that the two databases do not write alike.
+/// members (`value`): the only syntax that differs between the two databases.
 pub(crate) fn sql(text: impl Into<Cow<'static, str>>) -> Query {
     Query {
         text: text.into(),
@@ -50,7 +50,7 @@ impl Query {
         self
     }
 
-    /// Runs a change and returns how many rows it touched.
+    /// Runs a change and returns the number of affected rows.
     pub(crate) async fn execute(self, tx: &mut Tx) -> Result<u64, Error> {
         let done = self.run(tx).await;
         tx.after(done)
@@ -75,7 +75,7 @@ impl Query {
         }
     }
 
-    /// Runs a change and tells whether it touched a row.
+    /// Runs a change and returns true if it affected a row.
     pub(crate) async fn changed(self, tx: &mut Tx) -> Result<bool, Error> {
         Ok(self.execute(tx).await? > 0)
     }
@@ -109,8 +109,8 @@ impl Query {
         }
     }
 
-    /// All rows. Every statement that can have many has a LIMIT or is bound by what one person
-    /// or one workspace can own.
+    /// All rows. Every statement that can return many has a LIMIT, or is limited by the number of
+    /// objects of one person or one workspace.
     pub(crate) async fn all<T: Record>(self, conn: &mut Conn) -> Result<Vec<T>, Error> {
         if conn.records_plans() {
             self.explain(conn).await?;
@@ -140,8 +140,8 @@ impl Query {
         }
     }
 
-    /// A number that is always there: `SELECT … AS n`. Rows are counted up to [`COUNTED`], whoever
-    /// asks.
+    /// A number that always exists: `SELECT … AS n`. Rows are counted up to [`COUNTED`] in every
+    /// statement.
     pub(crate) async fn count(mut self, conn: &mut Conn) -> Result<u64, Error> {
         self.text = bounded(self.text);
         let count: Option<i64> = self.one(conn).await?;
@@ -150,7 +150,7 @@ impl Query {
             .unwrap_or_default())
     }
 
-    /// Notes how the database means to run this, with these very arguments.
+    /// Records the query plan for exactly these arguments.
     async fn explain(&self, conn: &mut Conn) -> Result<(), Error> {
         let values = self.values.clone();
         let plan = match conn.db()? {
@@ -205,7 +205,7 @@ impl Query {
     }
 }
 
-/// A count that ends at [`COUNTED`], where it has no end of its own.
+/// Limits a count to [`COUNTED`], unless it has a limit of its own.
 fn bounded(text: Cow<'static, str>) -> Cow<'static, str> {
     match text.strip_prefix(COUNT_OF) {
         Some(rows) if !rows.contains(" LIMIT ") => {
@@ -217,8 +217,8 @@ fn bounded(text: Cow<'static, str>) -> Cow<'static, str> {
 
 const COUNT_OF: &str = "SELECT COUNT(*) AS n FROM ";
 
-/// Counts how long the database took, however the statement ended. What asks for rows counts as
-/// reading, also where it changes them.
+/// Measures the duration of the statement, whatever its result. A statement that returns rows
+/// counts as reading, even if it changes them.
 struct TimedStatement {
     kind: &'static str,
     began: Instant,
@@ -239,14 +239,14 @@ impl Drop for TimedStatement {
     }
 }
 
-/// How long statements take, by `kind`: `read` or `write`.
+/// Duration of statements, by `kind`: `read` or `write`.
 pub const QUERY_SECONDS: &str = "svc_platform_database_query_seconds";
 
-/// At the end of a subselect of rows to change: rows that another transaction is at are left out, so
-/// that nobody waits for a row while holding others.
+/// At the end of a subselect of rows to change: rows that another transaction has locked are
+/// skipped, so that no transaction waits for a row while it holds others.
 const SKIP_LOCKED: &str = " SKIP_LOCKED";
 
-/// Lets the database read a statement.
+/// Lets the database parse a statement.
 pub(crate) async fn prepare(conn: &mut Conn, text: String) -> Result<(), Error> {
     match conn.db()? {
         Db::Sqlite(connection) => {
@@ -261,10 +261,10 @@ pub(crate) async fn prepare(conn: &mut Conn, text: String) -> Result<(), Error> 
     Ok(())
 }
 
-/// The text as SQLite reads it: a list is a JSON array.
+/// The text in the syntax of SQLite: a list is a JSON array.
 pub(crate) fn for_sqlite(text: Cow<'static, str>) -> Cow<'static, str> {
     let text = rewrite(text, "IN_LIST(", "IN (SELECT value FROM json_each(", "))");
-    // One writer alone has nobody to skip.
+    // A single writer has no locked rows to skip.
     let text = replace(text, SKIP_LOCKED, "");
     rewrite(
         text,
@@ -274,7 +274,7 @@ pub(crate) fn for_sqlite(text: Cow<'static, str>) -> Cow<'static, str> {
     )
 }
 
-/// The text as PostgreSQL reads it: a list is an array, so that indexes serve it.
+/// The text in the syntax of PostgreSQL: a list is an array, so that indexes can be used.
 pub(crate) fn for_postgres(text: Cow<'static, str>) -> Cow<'static, str> {
     let text = rewrite(text, "IN_LIST(", "= ANY(CAST(", " AS TEXT[]))");
     let text = replace(text, SKIP_LOCKED, " FOR NO KEY UPDATE SKIP LOCKED");
@@ -367,7 +367,7 @@ impl From<Vec<String>> for Value {
     }
 }
 
-/// Optional arguments, by the kind of NULL that an absent one is.
+/// Optional arguments, with the type of NULL for an absent one.
 macro_rules! optional {
     ($($kind:ident: $($from:ty),+;)+) => {$($(
         impl From<Option<$from>> for Value {
@@ -384,7 +384,7 @@ optional! {
     Bytes: &[u8], crate::secret::SecretHash, &crate::secret::SealedBytes;
 }
 
-/// Typed ids as columns, arguments, and rows that have nothing else.
+/// Typed ids as columns, arguments, and rows with only an id.
 macro_rules! ids {
     ($($name:ident)+) => {$(
         impl crate::row::Column for types::id::$name {
@@ -425,7 +425,7 @@ ids! {
     AuditId EventId TunnelId
 }
 
-/// Named statements of one entity, and the list of them that the test prepares.
+/// Named statements of one entity, and their list for the test that prepares them.
 macro_rules! statements {
     ($($name:ident = $text:expr;)+) => {
         $(const $name: &str = $text;)+
@@ -436,13 +436,13 @@ macro_rules! statements {
 }
 pub(crate) use statements;
 
-/// Puts a column of ours and a direction where a list says `{sort}`; the id decides between
-/// equals, so that pages do not overlap.
+/// Replaces `{sort}` in a list by a constant column name and a direction. The id decides between
+/// equal rows, so that pages do not overlap.
 pub(crate) fn sorted(list: &'static str, column: &'static str, order: Order) -> String {
     list.replace("{sort}", &sorting(column, order))
 }
 
-/// What [`sorted`] puts there.
+/// The text that [`sorted`] inserts.
 pub(crate) fn sorting(column: &'static str, order: Order) -> String {
     let direction = order.sql();
     if column == "id" {
@@ -457,7 +457,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_written_as_each_database_has_it() {
+    fn lists_have_the_syntax_of_each_database() {
         let text = "SELECT 1 WHERE a IN_LIST($1) AND (b IN_LIST($12) OR c)";
         assert_eq!(
             for_sqlite(text.into()),
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn every_count_has_an_end() {
+    fn every_count_is_limited() {
         let both = [true, false].map(crate::statements::every);
         for text in both.concat() {
             let counts = text.contains("COUNT(*) AS n FROM") && !text.contains("GROUP BY");

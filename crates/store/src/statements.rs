@@ -11,7 +11,7 @@ use crate::{
     workspaces,
 };
 
-/// All of them that are for one database, as they are before they are written for it.
+/// All statements for one kind of database, before they are converted to its syntax.
 pub(crate) fn every(is_embedded: bool) -> Vec<String> {
     let fixed = [
         crate::addresses::STATEMENTS,

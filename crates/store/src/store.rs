@@ -1,4 +1,4 @@
-//! Opening a database, transactions, backup.
+//! The database handle: opening, transactions, backup.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,44 +30,45 @@ pub struct Store {
     wake: Wake,
 }
 
-/// Connections to the database.
+/// Number of connections to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Open, and waiting for work.
+    /// Idle connections.
     pub idle: u32,
-    /// At work.
+    /// Connections in use.
     pub used: u32,
 }
 
 #[derive(Clone, Debug)]
 enum Pools {
-    /// SQLite has one writer at a time. One connection that everybody queues for in order is
-    /// fairer and faster than several that poll for the lock.
+    /// SQLite has one writer at a time. One connection with a fair queue is faster than several
+    /// that poll for the lock.
     Sqlite {
         writer: SqlitePool,
         readers: SqlitePool,
-        /// Until the end, so that nobody replaces the file meanwhile.
+        /// Held until the end, so that the file is not replaced meanwhile.
         use_lock: Arc<Mutex<Option<UseLock>>>,
     },
     Postgres(PostgresPool),
 }
 
 impl Store {
-    /// Opens the database and brings its schema up to date, forwards only. Several processes may
-    /// do this at once.
+    /// Opens the database and migrates its schema, forwards only. Several processes may do this at
+    /// the same time.
     ///
     /// `url` is `postgres://…` or `sqlite://<path>`; without one it is the SQLite file
-    /// `platform.db` in `data_dir`, which is made if it is not there.
+    /// `platform.db` in `data_dir`, which is created if it does not exist.
     ///
     /// # Errors
-    /// [`Bug::Schema`] when the schema was made by a newer version or is not what was shipped.
+    /// [`Bug::Schema`] if the schema was created by a newer version or differs from the released
+    /// one.
     pub async fn open(url: Option<&str>, data_dir: &Path) -> Result<Self, Error> {
         let (store, _allowed) = Self::open_with(url, data_dir, None).await?;
         Ok(store)
     }
 
-    /// [`Store::open`] with at most so many connections. How many a PostgreSQL server allows comes
-    /// with it where that is less than what is asked for: there are no more then.
+    /// [`Store::open`] with a limit on connections. If a PostgreSQL server allows fewer, its limit
+    /// is returned and used.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -78,7 +79,7 @@ impl Store {
     ) -> Result<(Self, Option<u32>), Error> {
         match Place::of(url, data_dir)? {
             Place::File(path) => {
-                // One of them writes.
+                // One of the connections is the writer.
                 let readers =
                     connections.map_or(SQLITE_READERS, |all| all.saturating_sub(1).max(1));
                 Ok((Self::open_sqlite(&path, readers).await?, None))
@@ -96,11 +97,11 @@ impl Store {
         }
     }
 
-    /// [`Store::backup`] without opening the database for more: its schema stays as it is, so a
-    /// newer program can copy the database of a platform that is still running.
+    /// [`Store::backup`] without the migrations of an open: the schema stays unchanged, so a newer
+    /// program can copy the database of a platform that is still running.
     ///
     /// # Errors
-    /// As [`Store::backup`]; and [`Bug::Address`] where there is no database to copy.
+    /// As [`Store::backup`]; and [`Bug::Address`] if there is no database to copy.
     pub async fn backup_at(url: Option<&str>, data_dir: &Path, target: &Path) -> Result<(), Error> {
         let Place::File(path) = Place::of(url, data_dir)? else {
             return Err(only_embedded());
@@ -121,12 +122,12 @@ impl Store {
         copy(connection, target).await
     }
 
-    /// Puts a copy of a backup in the place of the embedded database, or where none is yet, while
-    /// no process has it open.
+    /// Replaces the embedded database by a copy of a backup, or creates it, while no process has it
+    /// open.
     ///
     /// # Errors
-    /// [`Bug::File`]: the database is in use, or the file is no backup that this version can work
-    /// with; nothing was changed. [`Bug::Address`] on PostgreSQL, which has tools of its own.
+    /// [`Bug::File`]: the database is in use, or the file is not a backup that this version
+    /// supports; nothing was changed. [`Bug::Address`] on PostgreSQL, which has its own tools.
     pub async fn restore_at(
         url: Option<&str>,
         data_dir: &Path,
@@ -153,8 +154,8 @@ impl Store {
             .filename(path)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            // With a write-ahead log this loses nothing that was committed when the process dies,
-            // but could when the machine does: FULL syncs the log with each commit.
+            // With a write-ahead log, a crash of the process loses no commit in any mode, but a
+            // crash of the machine could. FULL syncs the log with each commit.
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT)
@@ -163,7 +164,7 @@ impl Store {
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            // There is no line between us and a file that could be cut.
+            // A connection to a local file cannot break.
             .test_before_acquire(false)
             .connect_with(options.clone().optimize_on_close(true, ANALYSIS_LIMIT))
             .await?;
@@ -185,12 +186,12 @@ impl Store {
         }))
     }
 
-    /// Whether the database is a file of this machine.
+    /// True if the database is a file on this machine.
     pub fn is_embedded(&self) -> bool {
         matches!(self.pools, Pools::Sqlite { .. })
     }
 
-    /// Begins a write transaction. On SQLite it waits for the one before it to end.
+    /// Starts a write transaction. On SQLite it waits for the previous one to end.
     pub async fn begin(&self) -> Result<Tx, Error> {
         let lease = match &self.pools {
             Pools::Sqlite { writer, .. } => Lease::sqlite(writer.acquire().await?),
@@ -204,7 +205,7 @@ impl Store {
         self.reader().await.map(ReadConnection::on)
     }
 
-    /// Takes a connection for reading at which time stands still.
+    /// Takes a connection for reading a consistent snapshot.
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
         Snapshot::on(self.reader().await?).await
     }
@@ -216,8 +217,9 @@ impl Store {
         })
     }
 
-    /// Takes a lock for a piece of work of many transactions, if nobody has it. It is held until what
-    /// is returned is dropped. On SQLite, where writers take turns anyway, everybody gets it.
+    /// Takes a lock for a piece of work of many transactions, if it is free. It is held until the
+    /// returned value is dropped. On SQLite every caller gets it, because writers are serialised
+    /// anyway.
     pub async fn try_lock(&self, lock: Lock) -> Result<Option<WorkLock>, Error> {
         match &self.pools {
             Pools::Sqlite { .. } => Ok(Some(WorkLock::of_nobody())),
@@ -225,16 +227,16 @@ impl Store {
         }
     }
 
-    /// Changes when the log of changes has grown: see [`crate::changes`]. Changes of other
-    /// processes come this way while somebody [`listens`](Self::listen), and late or never
-    /// otherwise.
+    /// Notifies of new entries in the log of changes: see [`crate::changes`]. Changes of other
+    /// processes are included while a task [`listens`](Self::listen); otherwise they arrive late or
+    /// never.
     pub fn wakes(&self) -> watch::Receiver<()> {
         self.wake.subscribe()
     }
 
-    /// Hears what other processes on the database commit and passes it on to
-    /// [`wakes`](Self::wakes). Ends with the connection that it takes, and never on SQLite, where
-    /// there is nothing to hear.
+    /// Listens for commits of other processes on the database and forwards them to
+    /// [`wakes`](Self::wakes). It returns when its connection ends. On SQLite it never returns,
+    /// because there are no notifications.
     pub async fn listen(&self) -> Result<(), Error> {
         match &self.pools {
             Pools::Sqlite { .. } => std::future::pending().await,
@@ -245,7 +247,7 @@ impl Store {
         }
     }
 
-    /// How many connections there are at this moment.
+    /// Current number of connections.
     pub fn pool(&self) -> Pool {
         let (all, idle) = match &self.pools {
             Pools::Sqlite {
@@ -263,7 +265,7 @@ impl Store {
         }
     }
 
-    /// Whether the database answers, for readiness checks.
+    /// Checks that the database responds, for readiness checks.
     pub async fn ping(&self) -> Result<(), Error> {
         let mut read = self.read().await?;
         crate::sql::sql("SELECT CAST(1 AS BIGINT) AS n")
@@ -272,7 +274,7 @@ impl Store {
         Ok(())
     }
 
-    /// The time of the database's clock; `None` where it is that of this machine.
+    /// The time of the database's clock; `None` if it is the clock of this machine.
     pub async fn time(&self) -> Result<Option<Timestamp>, Error> {
         if let Pools::Sqlite { .. } = &self.pools {
             return Ok(None);
@@ -283,12 +285,11 @@ impl Store {
         Ok(micros.and_then(|micros| Timestamp::from_microsecond(micros).ok()))
     }
 
-    /// Writes a consistent copy of the embedded database to a file that is not there yet, while
-    /// it is in use. [`Store::restore_at`] puts it in the place of a database.
+    /// Writes a consistent copy of the embedded database to a new file, while the database is in
+    /// use. [`Store::restore_at`] restores it.
     ///
     /// # Errors
-    /// [`Bug::Address`] on PostgreSQL, which has tools of its own for this, and where `path`
-    /// exists.
+    /// [`Bug::Address`] on PostgreSQL, which has its own tools for this, and if `path` exists.
     pub async fn backup(&self, path: &Path) -> Result<(), Error> {
         let Pools::Sqlite { readers, .. } = &self.pools else {
             return Err(only_embedded());
@@ -296,7 +297,7 @@ impl Store {
         copy(readers.acquire().await?.detach(), path).await
     }
 
-    /// Closes every connection and waits for it; SQLite folds its log into the file.
+    /// Closes every connection and waits for it; SQLite checkpoints its log.
     pub async fn close(&self) {
         match &self.pools {
             Pools::Sqlite {
@@ -312,8 +313,8 @@ impl Store {
         }
     }
 
-    /// Lets the database read every statement of this crate without running any. Returns how many
-    /// there are.
+    /// Lets the database parse every statement of this crate without running any. Returns their
+    /// number.
     pub async fn check_statements(&self) -> Result<usize, Error> {
         let every = statements::every(self.is_embedded());
         let count = every.len();
@@ -325,7 +326,7 @@ impl Store {
     }
 }
 
-/// Where a database is.
+/// Location of a database.
 enum Place {
     /// The embedded one, in a file.
     File(PathBuf),
@@ -347,7 +348,7 @@ impl Place {
             return Ok(Self::File(data_dir.join(path)));
         }
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            // The address holds a password, so the error repeats none of it.
+            // The address contains a password, so the error repeats none of it.
             let options = PgConnectOptions::from_str(url)
                 .map_err(|_| Bug::Address("not a PostgreSQL address".to_owned()))?;
             return Ok(Self::Server(Box::new(options)));
@@ -356,12 +357,13 @@ impl Place {
     }
 }
 
-/// Copies the database of `connection` to a file that is not there yet.
+/// Copies the database of `connection` to a new file.
 async fn copy(mut connection: SqliteConnection, path: &Path) -> Result<(), Error> {
     let target = path
         .to_str()
         .ok_or_else(|| Bug::Address("the backup's path is not UTF-8".to_owned()))?;
-    // VACUUM INTO takes an empty file too, so this one can be private and new.
+    // VACUUM INTO accepts an empty file as target, so the file can be created with private
+    // permissions first.
     private(OpenOptions::new().create_new(true).write(true), path)
         .await
         .map_err(|error| match error {
@@ -371,7 +373,7 @@ async fn copy(mut connection: SqliteConnection, path: &Path) -> Result<(), Error
             other => Error::from(other),
         })?;
     let copied = async {
-        // `query_only`, under which readers are, forbids VACUUM INTO too.
+        // `query_only`, which readers use, also forbids VACUUM INTO.
         sqlx::query("PRAGMA query_only = OFF")
             .execute(&mut connection)
             .await?;
@@ -385,20 +387,21 @@ async fn copy(mut connection: SqliteConnection, path: &Path) -> Result<(), Error
     let copied = copied.await;
     sqlx::Connection::close(connection).await?;
     if copied.is_err() {
-        // Half a backup is worse than none. If it cannot go either, the first error says why.
+        // A partial backup is worse than none. If removing it fails as well, the first error
+        // explains the cause.
         tokio::fs::remove_file(path).await.ok();
     }
     copied?;
     Ok(())
 }
 
-/// Gives a backup a generation of its own, and makes it durable.
+/// Sets a new generation in a backup, and makes it durable.
 async fn mark_backup(path: &Path) -> Result<(), Error> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .synchronous(SqliteSynchronous::Full);
     let mut connection = SqliteConnection::connect_with(&options).await?;
-    // One file, with no log beside it.
+    // A single file, without a log beside it.
     sqlx::query("PRAGMA journal_mode = DELETE")
         .execute(&mut connection)
         .await?;
@@ -414,11 +417,11 @@ fn only_embedded() -> Error {
     Bug::Address(message).into()
 }
 
-/// Makes an empty database that only its owner can read, if there is none; SQLite gives its log
+/// Creates an empty database that only its owner can read, if there is none; SQLite gives its log
 /// the same mode.
 ///
-/// A file that is there is not opened, not even to look: to close any descriptor of it would end
-/// the locks that another store of this process holds on it (`fcntl(2)`).
+/// An existing file is not opened at all, because closing any descriptor of it would release the
+/// locks of another store of this process (`fcntl(2)`).
 async fn make_private(path: &Path) -> Result<(), sqlx::Error> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
     let _turn = ONE_AT_A_TIME.lock().await;
@@ -432,11 +435,11 @@ async fn make_private(path: &Path) -> Result<(), sqlx::Error> {
     }
 }
 
-/// Opens and closes one connection, which leaves the file with a write-ahead log.
+/// Opens and closes one connection, which switches the file to a write-ahead log.
 ///
-/// Of several that turn an empty file at once SQLite tells all but one that it is busy, at once:
-/// each holds a lock for reading that the others would wait for, so it does not let them. They
-/// try again until [`BUSY_TIMEOUT`] is over.
+/// If several processes switch an empty file at the same time, SQLite immediately reports to all
+/// but one that it is busy: each holds a read lock that the others would wait for, so waiting would
+/// be a deadlock. They retry until [`BUSY_TIMEOUT`] is over.
 async fn turn_to_write_ahead(options: &SqliteConnectOptions) -> Result<(), Error> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -458,7 +461,7 @@ async fn turn_to_write_ahead(options: &SqliteConnectOptions) -> Result<(), Error
     }
 }
 
-/// Opens or makes a file that only its owner can read.
+/// Opens or creates a file that only its owner can read.
 async fn private(how: &mut OpenOptions, path: &Path) -> Result<(), sqlx::Error> {
     how.mode(0o600).open(path).await?;
     Ok(())
@@ -475,19 +478,20 @@ impl From<Reason> for Error {
 
 /// The embedded database in the data directory.
 const FILE_NAME: &str = "platform.db";
-/// How long SQLite waits for a writer of another process (`svc platform --create-admin` beside a
-/// running platform). Our own writers queue for the one connection instead.
+/// Maximum time that SQLite waits for a writer of another process (`svc platform --create-admin`
+/// beside a running platform). Writers of this process queue for the single connection instead.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// The work that another does meanwhile, to turn an empty file, takes about as long.
+/// About the time that another process needs to switch an empty file.
 const TURN_RETRY: Duration = Duration::from_millis(10);
-/// How long a caller waits for a connection before the answer is "busy": longer than any of our
-/// transactions takes, shorter than the patience of an HTTP client.
+/// Maximum time that a caller waits for a connection before the error "busy": longer than any
+/// transaction of the platform takes, shorter than the time-out of an HTTP client.
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Readers do not block each other, and more than the cores would only queue for them.
+/// Readers do not block each other, but more of them than cores would only wait for the CPU.
 const SQLITE_READERS: u32 = 8;
 /// PostgreSQL allows 100 connections by default; this leaves room for several platforms.
 const POSTGRES_CONNECTIONS: u32 = 16;
 /// Statements of this crate, with their sorted and filtered variants.
 pub(crate) const STATEMENT_CACHE: usize = 512;
-/// Rows that SQLite looks at per index when it refreshes its statistics; its manual's proposal.
+/// Number of rows that SQLite reads per index when it refreshes its statistics; the value that its
+/// manual suggests.
 const ANALYSIS_LIMIT: Option<u32> = Some(400);

@@ -1,7 +1,7 @@
-//! How many logs and events there are of each project, so that none has too many.
+//! Counters of the logs and events of each project, to enforce their limit.
 //!
-//! Whoever removes rows of a project takes its counter first, and several counters in the order of
-//! their projects: two transactions never wait for each other.
+//! A transaction that removes rows of a project locks its counter first, and several counters in
+//! the order of their projects. This prevents deadlocks.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ record! {
 }
 
 record! {
-    /// A row whose time has come.
+    /// An expired row.
     pub struct Due from "records" {
         /// Id.
         pub id: String,
@@ -44,7 +44,7 @@ statements! {
     COUNT = "INSERT INTO stored_records (project_id, logs, events) VALUES ($1, $2, $3) \
         ON CONFLICT (project_id) DO UPDATE SET logs = stored_records.logs + excluded.logs, \
         events = stored_records.events + excluded.events RETURNING logs, events";
-    // More than there are is none.
+    // The counter never goes below zero.
     SUBTRACT = "UPDATE stored_records SET logs = CASE WHEN logs > $2 THEN logs - $2 ELSE 0 END, \
         events = CASE WHEN events > $3 THEN events - $3 ELSE 0 END WHERE project_id = $1";
     OLDEST_LOGS = "DELETE FROM logs WHERE id IN \
@@ -57,8 +57,8 @@ statements! {
     DELETE_EVENTS = "DELETE FROM events WHERE id IN_LIST($1)";
 }
 
-/// Counts rows that were added to a project, and removes its oldest ones beyond what it may have, at
-/// most `limit` of each kind. Returns how many were removed.
+/// Counts rows that were added to a project, and removes its oldest ones above its limit, at most
+/// `limit` of each kind. Returns the number of removed rows.
 pub async fn count(
     tx: &mut Tx,
     project: ProjectId,
@@ -92,7 +92,7 @@ pub async fn count(
     Ok(removed)
 }
 
-/// Removes at most `limit` rows whose time has come. Returns how many.
+/// Removes at most `limit` expired rows. Returns their number.
 pub(crate) async fn purge(
     tx: &mut Tx,
     table: Table,
@@ -110,7 +110,7 @@ pub(crate) async fn purge(
     }
     let mut removed = 0;
     for (project, ids) in projects {
-        // The counter first, also where it does not change.
+        // Locks the counter first, even if it does not change.
         subtract(tx, project, table, 0).await?;
         let rows = sql(delete).bind(ids).execute(tx).await?;
         subtract(tx, project, table, rows).await?;

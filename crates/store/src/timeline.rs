@@ -1,8 +1,8 @@
-//! Reading rows of a project by time: logs and events, of which there may be millions.
+//! Lists of a project's rows by time: logs and events, of which there may be millions.
 //!
-//! The filters that a caller gives are put together from fixed pieces, so that each combination
-//! is a statement of its own that an index serves. Every list is bounded by the project and by
-//! time; totals are counted up to a bound.
+//! The filters of a caller are combined from fixed pieces, so that each combination is a separate
+//! statement that an index supports. Every list is limited to a project and ordered by time; totals
+//! are counted up to a limit.
 
 use jiff::Timestamp;
 use types::id::ProjectId;
@@ -13,29 +13,29 @@ use crate::page::{Order, Page, Paging};
 use crate::row::Record;
 use crate::sql::{Query, Value, sql};
 
-/// From when until when, both optional.
+/// A period, with optional start and end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Period {
-    /// The earliest time, included.
+    /// Start, inclusive.
     pub start: Option<Timestamp>,
-    /// The latest time, not included.
+    /// End, exclusive.
     pub end: Option<Timestamp>,
 }
 
-/// A total is exact up to here; above, it is this number. Counting a million index entries takes
-/// tens of milliseconds, counting without a bound takes any time.
+/// Totals are exact up to this number, and capped at it. Counting a million index entries takes
+/// tens of milliseconds; an unlimited count can take any time.
 pub const COUNTED: u32 = 100_000;
 
-/// How many rows a search looks at, from the beginning of the list, where no index serves it: reading as
-/// many takes a fraction of a second.
+/// Number of rows that a search without an index reads, from the start of the list: this takes a
+/// fraction of a second.
 pub const SEARCHED: u32 = 100_000;
 
-/// A list that is being put together.
+/// Builder of a list.
 pub(crate) struct Timeline {
     columns: &'static str,
     table: &'static str,
     conditions: String,
-    /// The condition that no index serves, and the number of rows that are read for it.
+    /// The search condition, which no index supports, and the number of rows that are read for it.
     search: Option<(String, u32)>,
     values: Vec<Value>,
 }
@@ -61,25 +61,26 @@ impl Timeline {
         }
     }
 
-    /// Looks for a pattern in the column `search` of the first [`SEARCHED`] rows that the conditions
-    /// leave.
+    /// Searches for a pattern in the column `search` of the first [`SEARCHED`] rows that match the
+    /// other conditions.
     pub(crate) fn search(&mut self, pattern: Option<String>) {
         self.search_first(SEARCHED, pattern);
     }
 
-    /// As [`Timeline::search`], in so many rows.
+    /// As [`Timeline::search`], with this number of rows.
     pub(crate) fn search_first(&mut self, rows: u32, pattern: Option<String>) {
         if let Some(pattern) = pattern {
             self.search = Some((self.searching(pattern), rows));
         }
     }
 
-    /// The condition that a row has a pattern in the column `search`, for a statement of the caller's.
+    /// Returns the condition that a row has a pattern in the column `search`, for another statement
+    /// of the caller.
     pub(crate) fn searching(&mut self, pattern: String) -> String {
         format!("search LIKE {} ESCAPE '!'", self.value(pattern))
     }
 
-    /// Adds an argument for a statement of the caller's; where it stands.
+    /// Adds an argument for another statement of the caller, and returns its placeholder.
     pub(crate) fn value<V: Into<Value>>(&mut self, value: V) -> String {
         self.values.push(value.into());
         format!("${}", self.values.len())
@@ -98,8 +99,8 @@ impl Timeline {
         self.only("created_at < $n", period.end);
     }
 
-    /// Adds the rows that come after one in this order. A row that is gone or belongs to another
-    /// project has nothing after it.
+    /// Adds the condition that rows follow another one in this order. If that row is deleted or
+    /// belongs to another project, no row matches.
     pub(crate) fn after(&mut self, id: Option<&str>, order: Order) {
         let condition = match (order, self.table) {
             (Order::Asc, "events") => AFTER_EVENT,
@@ -125,8 +126,8 @@ impl Timeline {
                 .all(conn)
                 .await?
         };
-        // A page that is not full is the last one; a search that finds little does not read
-        // everything a second time to say so.
+        // A page that is not full is the last one, so a search with few results does not read
+        // everything a second time to count them.
         let here = u64::try_from(items.len()).unwrap_or_default();
         let before = u64::try_from(paging.offset()).unwrap_or_default();
         let is_last = here < u64::from(paging.page_size()) && (here > 0 || before == 0);
@@ -158,7 +159,7 @@ impl Timeline {
         )
     }
 
-    /// The rows, without their order where nothing is searched for.
+    /// The rows, without an order if there is no search.
     fn rows(&self, columns: &str, order: Order) -> String {
         let (table, conditions) = (self.table, &self.conditions);
         let direction = order.sql();

@@ -10,12 +10,12 @@ use crate::sql::{sql, statements};
 use crate::timeline::Period;
 
 record! {
-    /// What went through a project's tunnels.
+    /// Usage of a project's tunnels.
     #[derive(Default)]
     pub struct Usage from "usage" {
-        /// Streams that began.
+        /// Started streams.
         pub streams: i64,
-        /// Those that did not reach their service.
+        /// Streams that did not reach their service.
         pub failed_streams: i64,
         /// Bytes towards the services.
         pub upstream_bytes: i64,
@@ -25,14 +25,14 @@ record! {
 }
 
 record! {
-    /// What a project used of the TURN service.
+    /// Usage of the TURN service by a project.
     #[derive(Default)]
     pub struct TurnUsage from "turn_usage" {
-        /// Credentials that were issued.
+        /// Issued credentials.
         pub credentials: i64,
-        /// Allocations that were made.
+        /// Allocations.
         pub allocations: i64,
-        /// Bytes that were relayed, both ways.
+        /// Relayed bytes in both directions.
         pub relayed_bytes: i64,
     }
 }
@@ -40,9 +40,9 @@ record! {
 /// Counters of one hour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hour<T> {
-    /// When the hour began.
+    /// Start of the hour.
     pub begins_at: Timestamp,
-    /// What was counted in it.
+    /// The counters.
     pub counted: T,
 }
 
@@ -105,14 +105,14 @@ pub async fn add(
     Ok(())
 }
 
-/// The sum over the hours that begin in a period.
+/// The sum over the hours that start in a period.
 pub async fn sum(conn: &mut Conn, project: ProjectId, period: Period) -> Result<Usage, Error> {
     let (start, end) = bounds(period);
     let sum = sql(SUM).bind(project).bind(start).bind(end).one(conn);
     Ok(sum.await?.unwrap_or_default())
 }
 
-/// The hours of a period that have any, oldest first, at most a month of them.
+/// The non-empty hours of a period, oldest first, at most a month of them.
 pub async fn hours(
     conn: &mut Conn,
     project: ProjectId,
@@ -141,7 +141,7 @@ pub async fn add_turn(
     Ok(())
 }
 
-/// The sum over the hours that begin in a period.
+/// The sum over the hours that start in a period.
 pub async fn sum_turn(
     conn: &mut Conn,
     project: ProjectId,
@@ -152,7 +152,7 @@ pub async fn sum_turn(
     Ok(sum.await?.unwrap_or_default())
 }
 
-/// The hours of a period that have any, oldest first, at most a month of them.
+/// The non-empty hours of a period, oldest first, at most a month of them.
 pub async fn turn_hours(
     conn: &mut Conn,
     project: ProjectId,
@@ -163,7 +163,7 @@ pub async fn turn_hours(
     hours.bind(MAX_HOURS).all(conn).await
 }
 
-/// When the hour began, in microseconds.
+/// Start of the hour, in microseconds.
 fn hour(at: Timestamp) -> i64 {
     let micros = at.as_microsecond();
     micros - micros.rem_euclid(HOUR_MICROS)
@@ -179,8 +179,8 @@ const HOUR_MICROS: i64 = 3_600_000_000;
 /// Hours of 31 days: the longest timeline is 30 days.
 const MAX_HOURS: u32 = 744;
 
-/// Forgets at most `limit` hours of each kind that began before this time. Returns how many of the
-/// kind with more of them.
+/// Deletes at most `limit` hours of each kind that started before this time. Returns the larger
+/// number of the two kinds.
 pub async fn purge(tx: &mut Tx, kept_from: Timestamp, limit: u32) -> Result<u64, Error> {
     let streams = sql(PURGE).bind(kept_from).bind(limit).execute(tx).await?;
     let turn = sql(PURGE_TURN)

@@ -1,4 +1,4 @@
-//! Challenges that were answered: none is answered twice.
+//! Challenges that were solved: none is accepted twice.
 
 use jiff::Timestamp;
 
@@ -13,8 +13,8 @@ statements! {
         (SELECT hash FROM used_challenges WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
-/// Uses a challenge up. False when it was before: of two that answer it at once, one does. The
-/// caller refuses it by itself from `expires_at` on, so that it need not be known longer.
+/// Uses up a challenge. False if it was already used: of two concurrent uses, one succeeds. The
+/// caller refuses it anyway from `expires_at` on, so it can be deleted then.
 pub async fn spend(
     tx: &mut Tx,
     challenge: SecretHash,
@@ -27,7 +27,7 @@ pub async fn spend(
         .await
 }
 
-/// Forgets challenges that are too old to be answered, at most `limit`. Returns how many.
+/// Deletes at most `limit` expired challenges. Returns their number.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(now).bind(limit).execute(tx).await
 }

@@ -15,45 +15,45 @@ record! {
     pub struct Webhook from "webhooks" {
         /// Id.
         pub id: WebhookId,
-        /// The project whose events it gets.
+        /// The project whose events it receives.
         pub project_id: ProjectId,
         /// Name.
         pub name: String,
-        /// What its owner wrote about it.
+        /// Description by its owner.
         pub description: Option<String>,
         /// `webhook_endpoint`.
         pub destination_type: String,
-        /// Whether it gets any.
+        /// Status.
         pub status: Status,
-        /// Types of events that it gets.
+        /// Event types that it receives.
         pub events: Vec<String>,
-        /// Where they go.
+        /// Target address.
         pub url: String,
-        /// Signing secret. It signs, so it cannot be a hash.
+        /// Signing secret. It must be decryptable for signing, so it cannot be a hash.
         pub sealed_secret: SealedBytes,
-        /// The one before, while it still signs too.
+        /// The previous secret, as long as it also signs.
         pub previous_sealed_secret: Option<SealedBytes>,
-        /// Until when.
+        /// Time until which it signs.
         pub previous_secret_expires_at: Option<Timestamp>,
-        /// When the secret was last replaced.
+        /// Time of the last rotation of the secret.
         pub secret_rotated_at: Option<Timestamp>,
-        /// Since when every attempt has failed.
+        /// Start of the current series of failed attempts.
         pub failing_since: Option<Timestamp>,
-        /// Who made it.
+        /// The user that created it.
         pub created_by: UserId,
-        /// When.
+        /// Creation time.
         pub created_at: Timestamp,
-        /// When it last changed.
+        /// Time of the last change.
         pub updated_at: Timestamp,
     }
 }
 
 words! {
-    /// Whether a webhook gets events.
+    /// Status of a webhook.
     pub enum Status {
-        /// Yes.
+        /// It receives events.
         Enabled = "enabled",
-        /// No.
+        /// It receives no events.
         Disabled = "disabled",
     }
 }
@@ -90,7 +90,7 @@ statements! {
         AND search LIKE $2 ESCAPE '!' AND (CAST($3 AS TEXT) IS NULL OR status = $3)";
 }
 
-/// With a column and a direction where it says `{sort}`.
+/// `{sort}` is replaced by a column and a direction.
 pub(crate) const LIST: &str = concat!(
     "SELECT ",
     columns!(),
@@ -109,7 +109,7 @@ pub enum Sort {
     Name,
     /// Status.
     Status,
-    /// When it last changed.
+    /// Time of the last change.
     UpdatedAt,
 }
 
@@ -126,12 +126,12 @@ impl Sort {
     }
 }
 
-/// What a list asks for.
+/// Filter of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct List<'a> {
-    /// The project, which the caller may see.
+    /// The project, which the caller has been authorised for.
     pub project: ProjectId,
-    /// Part of a name or address, in any case.
+    /// Part of a name or address, ignoring case.
     pub search: Option<&'a str>,
     /// Only those with this status.
     pub status: Option<Status>,
@@ -143,14 +143,14 @@ pub struct List<'a> {
     pub paging: Paging,
 }
 
-/// Keeps every other transaction that asks for the same lock, or changes this webhook, out until this
-/// one ends: before anything is done with its deliveries. An event that makes a new one waits for
-/// nobody.
+/// Blocks all other transactions that take the same lock or change this webhook until this one
+/// ends. It is taken before any change of its deliveries. An event that adds a delivery does not
+/// wait for it.
 pub async fn lock(tx: &mut Tx, id: WebhookId) -> Result<(), Error> {
     tx.lock(LOCK, id.as_str()).await
 }
 
-/// PostgreSQL's alone. Not `FOR UPDATE`, which would keep out new deliveries, too.
+/// Only for PostgreSQL. `FOR UPDATE` would also block new deliveries.
 pub(crate) const LOCK: &str = "SELECT 1 FROM webhooks WHERE id = $1 FOR NO KEY UPDATE";
 
 /// Adds a webhook.
@@ -187,7 +187,7 @@ pub async fn by_id(
     sql(BY_ID).bind(project).bind(id).one(conn).await
 }
 
-/// The webhooks of a project that get events.
+/// The webhooks of a project that receive events.
 pub async fn enabled(conn: &mut Conn, project: ProjectId) -> Result<Vec<Webhook>, Error> {
     sql(ENABLED).bind(project).all(conn).await
 }
@@ -213,7 +213,7 @@ pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Webhook>, Erro
     Ok(Page { items, total })
 }
 
-/// How many webhooks a project has.
+/// Number of webhooks of a project.
 pub async fn count(conn: &mut Conn, project: ProjectId) -> Result<u64, Error> {
     sql(COUNT)
         .bind(project)
@@ -223,8 +223,8 @@ pub async fn count(conn: &mut Conn, project: ProjectId) -> Result<u64, Error> {
         .await
 }
 
-/// Writes what its owner may change: name, description, status, events, address; and since when it
-/// fails, which begins anew where it is enabled again.
+/// Writes the properties that its owner may change: name, description, status, events, address; and
+/// the start of the failure series, which is reset when the webhook is enabled again.
 pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<bool, Error> {
     sql(UPDATE)
         .bind(webhook.project_id)
@@ -241,7 +241,7 @@ pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<bool, Error> {
         .await
 }
 
-/// Replaces the signing secret; the present one signs too until `previous_expires_at`.
+/// Replaces the signing secret; the current one also signs until `previous_expires_at`.
 pub async fn rotate_secret(
     tx: &mut Tx,
     project: ProjectId,
@@ -260,24 +260,24 @@ pub async fn rotate_secret(
         .await
 }
 
-/// Notes that an attempt failed, unless those before it did too.
+/// Records a failed attempt as the start of a series, unless one has already started.
 pub async fn note_failure(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<(), Error> {
     sql(FAILING).bind(id).bind(now).execute(tx).await?;
     Ok(())
 }
 
-/// Notes that an attempt did not fail.
+/// Records a successful attempt.
 pub async fn note_success(tx: &mut Tx, id: WebhookId) -> Result<(), Error> {
     sql(WORKING).bind(id).execute(tx).await?;
     Ok(())
 }
 
-/// Disables a webhook that its owner did not. False when it is disabled or gone.
+/// Disables an enabled webhook. False if it is already disabled or deleted.
 pub async fn disable(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<bool, Error> {
     sql(DISABLE).bind(id).bind(now).changed(tx).await
 }
 
-/// Removes a webhook; its deliveries are cancelled with [`crate::deliveries::cancel`].
+/// Deletes a webhook; its deliveries are cancelled with [`crate::deliveries::cancel`].
 pub async fn delete(
     tx: &mut Tx,
     project: ProjectId,
@@ -292,14 +292,14 @@ pub async fn delete(
         .await
 }
 
-/// Removes all webhooks of a project; their deliveries are cancelled with
+/// Deletes all webhooks of a project; their deliveries are cancelled with
 /// [`crate::deliveries::cancel_all`].
 pub async fn delete_all(tx: &mut Tx, project: ProjectId, now: Timestamp) -> Result<u64, Error> {
     sql(DELETE_ALL).bind(project).bind(now).execute(tx).await
 }
 
-/// Forgets at most `limit` webhooks that were deleted by this time and have no deliveries any more.
-/// Returns how many.
+/// Deletes at most `limit` webhooks that were deleted by this time and have no deliveries any more.
+/// Returns their number.
 pub async fn purge(tx: &mut Tx, deleted_by: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(deleted_by).bind(limit).execute(tx).await
 }

@@ -15,31 +15,31 @@ record! {
     pub struct WebttyServer from "webtty_servers" {
         /// Id.
         pub id: WebttyServerId,
-        /// The project that it belongs to.
+        /// The project that owns it.
         pub project_id: ProjectId,
         /// Name, unique in the project.
         pub name: String,
-        /// What its owner wrote about it.
+        /// Description by its owner.
         pub description: Option<String>,
         /// `pending_enrollment`, `active` or `suspended`.
         pub status: String,
-        /// Whether its sessions are recorded.
+        /// Recording policy of its sessions.
         pub recording_policy: String,
-        /// How its sessions are encrypted.
+        /// Encryption policy of its sessions.
         pub encryption_policy: String,
-        /// Who may use it.
+        /// Users that may use it.
         pub access_policy: String,
         /// Labels, a JSON object of texts.
         pub labels: serde_json::Value,
-        /// Keys, fingerprint and capabilities that enrolment brought, a JSON object.
+        /// Keys, fingerprint and capabilities from its enrolment, a JSON object.
         pub enrolment: Option<serde_json::Value>,
-        /// When it was enrolled.
+        /// Time of the enrolment.
         pub enrolled_at: Option<Timestamp>,
-        /// Who registered it.
+        /// The user that registered it.
         pub created_by: UserId,
-        /// When.
+        /// Creation time.
         pub created_at: Timestamp,
-        /// When it last changed.
+        /// Time of the last change.
         pub updated_at: Timestamp,
     }
 }
@@ -94,7 +94,7 @@ pub async fn insert(tx: &mut Tx, server: &WebttyServer) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many servers a project has.
+/// Number of servers of a project.
 pub async fn count(conn: &mut Conn, project: ProjectId) -> Result<u64, Error> {
     sql(HOW_MANY).bind(project).count(conn).await
 }
@@ -108,7 +108,7 @@ pub async fn by_id(
     sql(BY_ID).bind(project).bind(id).one(conn).await
 }
 
-/// The servers of a project, oldest first. `search` looks into names.
+/// The servers of a project, oldest first. `search` matches names.
 pub async fn list(
     conn: &mut Conn,
     project: ProjectId,
@@ -134,8 +134,8 @@ pub async fn list(
     Ok(Page { items, total })
 }
 
-/// Writes what its owner may change: name, description, status, recording and access policy,
-/// labels.
+/// Writes the properties that its owner may change: name, description, status, recording and access
+/// policy, labels.
 ///
 /// # Errors
 /// [`crate::Conflict::ServerNameTaken`].
@@ -156,7 +156,7 @@ pub async fn update(tx: &mut Tx, server: &WebttyServer) -> Result<bool, Error> {
         .await
 }
 
-/// Enrols a server with its keys. False when there is none, or it was enrolled already.
+/// Enrols a server with its keys. False if there is none, or if it was already enrolled.
 pub async fn enrol(
     tx: &mut Tx,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! Workspaces: who pays, and who may see its projects.
+//! Workspaces: their subscription status and their membership.
 
 use jiff::Timestamp;
 use types::id::{UserId, WorkspaceId};
@@ -16,19 +16,19 @@ record! {
     pub struct Workspace from "workspaces" {
         /// Id.
         pub id: WorkspaceId,
-        /// Of one person, or of a team.
+        /// Personal or team.
         pub kind: Type,
         /// Name.
         pub name: String,
-        /// Whether it may be used.
+        /// Status of the workspace.
         pub status: Status,
-        /// How its subscription stands; none without one.
+        /// Status of its subscription; none if there is none.
         pub subscription_status: Option<String>,
-        /// Whether the hosted pages have a means of payment on file.
+        /// True if the hosted pages have a payment method on file.
         pub has_payment_method: bool,
-        /// When it was made.
+        /// Creation time.
         pub created_at: Timestamp,
-        /// When it last changed.
+        /// Time of the last change.
         pub updated_at: Timestamp,
     }
 }
@@ -38,27 +38,27 @@ record! {
     pub struct Membership from "workspaces of a member" {
         /// Id.
         pub id: WorkspaceId,
-        /// Of one person, or of a team.
+        /// Personal or team.
         pub kind: Type,
         /// Name.
         pub name: String,
-        /// Whether it may be used.
+        /// Status of the workspace.
         pub status: Status,
-        /// How its subscription stands.
+        /// Status of its subscription.
         pub subscription_status: Option<String>,
-        /// Whether the hosted pages have a means of payment on file.
+        /// True if the hosted pages have a payment method on file.
         pub has_payment_method: bool,
-        /// When it was made.
+        /// Creation time.
         pub created_at: Timestamp,
-        /// When it last changed.
+        /// Time of the last change.
         pub updated_at: Timestamp,
         /// The member's role.
         pub member_role: members::Role,
-        /// Whether the membership is in force.
+        /// Status of the membership.
         pub member_status: members::Status,
-        /// When the member was invited; none for who made it.
+        /// Time of the invitation; none for the creator.
         pub invited_at: Option<Timestamp>,
-        /// When the member joined.
+        /// Time when the member joined.
         pub joined_at: Timestamp,
     }
 }
@@ -66,19 +66,19 @@ record! {
 words! {
     /// Kinds of workspaces.
     pub enum Type {
-        /// Made with its owner's account.
+        /// Created with its owner's account.
         Personal = "personal",
-        /// Made to be shared.
+        /// Created for several members.
         Team = "team",
     }
 }
 
 words! {
-    /// Whether a workspace may be used.
+    /// Status of a workspace.
     pub enum Status {
-        /// Yes.
+        /// The workspace can be used.
         Active = "active",
-        /// No: by an operator.
+        /// An operator has suspended the workspace.
         Suspended = "suspended",
     }
 }
@@ -137,7 +137,7 @@ statements! {
         WHERE id = $1 AND deleted_at IS NULL";
     DELETE = "UPDATE workspaces SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL \
         AND NOT EXISTS (SELECT 1 FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL)";
-    // Paid records are kept; members, invitations and keys of creations go along.
+    // Billing records are kept; members, invitations and idempotency keys are deleted as well.
     PURGE = "DELETE FROM workspaces WHERE id IN (SELECT id FROM workspaces w WHERE deleted_at <= $1 \
         AND NOT EXISTS (SELECT 1 FROM projects WHERE workspace_id = w.id) \
         AND NOT EXISTS (SELECT 1 FROM subscriptions WHERE workspace_id = w.id) \
@@ -153,7 +153,7 @@ pub(crate) const LIST: &str = concat!(
      ORDER BY {sort} LIMIT $2 OFFSET $3"
 );
 
-/// Makes a workspace, without members.
+/// Adds a workspace without members.
 pub async fn insert(
     tx: &mut Tx,
     id: WorkspaceId,
@@ -172,7 +172,7 @@ pub async fn insert(
     Ok(())
 }
 
-/// The workspace, whoever asks: for what the server does by itself and for operators.
+/// The workspace, without an access check: for background tasks and operators.
 pub async fn by_id(conn: &mut Conn, id: WorkspaceId) -> Result<Option<Workspace>, Error> {
     sql(BY_ID).bind(id).one(conn).await
 }
@@ -182,7 +182,7 @@ pub async fn of_user(conn: &mut Conn, user: UserId) -> Result<Vec<Membership>, E
     sql(OF_USER).bind(user).all(conn).await
 }
 
-/// The same with memberships that are suspended.
+/// The same, including suspended memberships.
 pub async fn of_user_in_any_status(
     conn: &mut Conn,
     user: UserId,
@@ -218,9 +218,9 @@ pub async fn list(
     Ok(Page { items, total })
 }
 
-/// Keeps every other transaction that asks for the same lock out until this one ends, so that
-/// what is read and decided after it still holds when it is written: the last owner, the state of
-/// billing. On SQLite a write transaction has this for the whole database.
+/// Blocks all other transactions that take the same lock until this one ends, so that decisions
+/// based on data read after it are still correct when they are written: the last owner, the billing
+/// status. On SQLite a write transaction does this for the whole database.
 pub async fn lock(tx: &mut Tx, id: WorkspaceId) -> Result<(), Error> {
     tx.lock(LOCK, id.as_str()).await
 }
@@ -241,7 +241,7 @@ pub async fn rename(
         .await
 }
 
-/// Suspends a workspace or lets it be used again.
+/// Suspends or resumes a workspace.
 pub async fn set_status(
     tx: &mut Tx,
     id: WorkspaceId,
@@ -257,7 +257,7 @@ pub async fn set_status(
         .await
 }
 
-/// Moves a workspace from one status to another. False when it does not have the first.
+/// Changes the status of a workspace. False if the current status is not the expected one.
 pub async fn change_status(
     tx: &mut Tx,
     id: WorkspaceId,
@@ -275,7 +275,7 @@ pub async fn change_status(
         .await
 }
 
-/// Notes how the workspace stands with billing.
+/// Records the billing status of a workspace.
 pub async fn set_billing(
     tx: &mut Tx,
     id: WorkspaceId,
@@ -292,20 +292,20 @@ pub async fn set_billing(
         .await
 }
 
-/// Deletes a workspace. False while it has projects. One that is made or moved in meanwhile comes
-/// before, or finds no workspace: all three take the [`lock`].
+/// Deletes a workspace. False while it has projects. A concurrent creation or move of a project
+/// either comes first, or finds no workspace: all three take the [`lock`].
 pub async fn delete(tx: &mut Tx, id: WorkspaceId, now: Timestamp) -> Result<bool, Error> {
     lock(tx, id).await?;
     sql(DELETE).bind(id).bind(now).changed(tx).await
 }
 
-/// Forgets at most `limit` workspaces that were deleted by then, once their projects and credentials
-/// are gone; those that ever paid are kept. Returns how many.
+/// Deletes at most `limit` workspaces that were deleted by then, once their projects and
+/// credentials are gone; those with payments are kept. Returns their number.
 pub async fn purge(tx: &mut Tx, deleted_by: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(deleted_by).bind(limit).execute(tx).await
 }
 
-/// PostgreSQL's alone: SQLite has no such words and no need of them. Not `FOR UPDATE`: that also
-/// waits for every transaction that only refers to the row, and two that do and then ask for the
-/// lock would wait for each other.
+/// Only for PostgreSQL: SQLite neither has nor needs such a statement. `FOR UPDATE` would also wait
+/// for every transaction that only refers to the row, and two of those that then take the lock
+/// would deadlock.
 pub(crate) const LOCK: &str = "SELECT 1 FROM workspaces WHERE id = $1 FOR NO KEY UPDATE";

@@ -1,4 +1,4 @@
-//! Which engine, with which token: flags, then environment, then the context.
+//! Selects the engine and the token: from flags, then the environment, then the context.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
 };
 
-/// The flags of every command that reaches an engine.
+/// The flags of every command that connects to an engine.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     #[arg(long, env = "SVC_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
 
-    /// The CA that vouches for the engine (PEM); without it, those of the system
+    /// CA certificates for the engine (PEM). Default: those of the system
     #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true, value_parser = path())]
     pub(crate) ca_file: Option<PathBuf>,
 
@@ -45,26 +45,26 @@ pub(crate) struct Connection {
     )]
     pub(crate) context: Option<String>,
 
-    /// The directory of the configuration
+    /// Configuration directory
     #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     pub(crate) config: Option<PathBuf>,
 }
 
 impl Connection {
-    /// The configuration of an agent or a reader.
+    /// The configuration for an agent or an API client.
     pub(crate) fn resolve(&self) -> Result<Config, Failure> {
         let context = self.read_context()?;
         self.merge(context)
     }
 
-    /// The token that commands would use, without needing an engine.
+    /// The token that commands use. Does not need an engine.
     pub(crate) fn token(&self) -> Result<Token, Failure> {
         let given = self.token.as_deref().map(str::trim);
         if let Some(token) = given.filter(|token| !token.is_empty()) {
             return Ok(Token::new(token));
         }
         let context = self.read_context()?;
-        // Nothing is sent anywhere, so it does not matter whom it is for.
+        // The token is not sent, so the engine and platform it belongs to do not matter.
         let context = context.ok_or_else(|| {
             Failure::usage("no token is known")
                 .named("no_token")
@@ -73,7 +73,7 @@ impl Connection {
         context.token.token()
     }
 
-    /// The context that fills in what is not given, if there is one.
+    /// The context with the default values, if there is one.
     pub(crate) fn read_context(&self) -> Result<Option<Context>, Failure> {
         let Some(directory) = config_directory(self.config.as_ref()) else {
             return Ok(None);
@@ -82,7 +82,7 @@ impl Connection {
         Ok(context)
     }
 
-    /// The CA, where one is given.
+    /// The given CA file.
     pub(crate) fn ca_file(&self) -> Option<&PathBuf> {
         given_path(self.ca_file.as_ref())
     }
@@ -94,7 +94,7 @@ impl Connection {
         let Some(engine) = given(&self.engine).or(kept_engine) else {
             let failure = Failure::usage("no engine is known").named("no_engine");
             return Err(match &context {
-                // Signed in: the platform knows the engine of each project.
+                // After a login, the platform has the engine of each project.
                 Some(_) => {
                     failure.hint("select a project with `svc project use <name>`, or give --engine")
                 }
@@ -102,7 +102,8 @@ impl Connection {
             });
         };
         let engine = parse_engine(&engine)?;
-        // What a context keeps is for its own engine: its token must not be shown to another.
+        // Values of a context apply only to its own engine. Its token must not be sent to another
+        // one.
         let context = context.filter(|context| {
             let kept = context.engine.as_deref().map(parse_engine);
             kept.is_some_and(|kept| kept.is_ok_and(|kept| kept == engine))
@@ -130,17 +131,17 @@ impl Connection {
     }
 }
 
-/// Reads a path that may be empty, which clap's own reader of paths refuses.
+/// Parses a path that may be empty. clap's own parser rejects an empty path.
 pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// A variable that is set to nothing is as good as none.
+/// An empty variable counts as unset.
 pub(crate) fn given_path(path: Option<&PathBuf>) -> Option<&PathBuf> {
     path.filter(|path| !path.as_os_str().is_empty())
 }
 
-/// Lets shells complete the name of a context.
+/// Shell completion of context names.
 pub(crate) fn contexts() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let given = std::env::var_os("SVC_CONFIG").map(PathBuf::from);
@@ -151,21 +152,22 @@ pub(crate) fn contexts() -> ArgValueCandidates {
     })
 }
 
-/// Where contexts are kept: as given, or `svc` in the place that the XDG specification names.
+/// The directory of contexts: the given one, or `svc` in the XDG configuration directory.
 pub(crate) fn config_directory(given: Option<&PathBuf>) -> Option<PathBuf> {
     given_path(given)
         .cloned()
         .or_else(|| xdg("XDG_CONFIG_HOME", ".config"))
 }
 
-/// Where `svc up` keeps what it makes.
+/// The data directory of `svc up`.
 pub(crate) fn data_directory(given: Option<&PathBuf>) -> Option<PathBuf> {
     given
         .cloned()
         .or_else(|| xdg("XDG_DATA_HOME", ".local/share"))
 }
 
-/// XDG Base Directory Specification: a variable with an absolute path, else a place in the home.
+/// XDG Base Directory Specification: a variable with an absolute path, or else a default below the
+/// home directory.
 fn xdg(variable: &str, in_home: &str) -> Option<PathBuf> {
     let absolute = |path: PathBuf| path.is_absolute().then_some(path);
     let base = std::env::var_os(variable)
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_fills_in_what_is_not_given() {
+    fn a_context_provides_missing_values() {
         let config = Connection::default().merge(Some(context())).unwrap();
         assert_eq!(config.engine.to_string(), "engine.localhost:8443");
         assert_eq!(config.tokens.fixed().unwrap().expose(), "kept.kept.kept");
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_stand_above_the_context() {
+    fn flags_override_the_context() {
         let given = Connection {
             token: Some("a.b.c".to_owned()),
             ..Connection::default()
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_token_is_not_shown_to_another_engine() {
+    fn a_stored_token_is_not_sent_to_another_engine() {
         let elsewhere = Connection {
             engine: Some("engine.example:443".to_owned()),
             ..Connection::default()
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_engine_the_next_step_is_told() {
+    fn a_missing_engine_is_reported_with_a_next_step() {
         let failure = Connection::default().merge(None).unwrap_err();
         assert!(failure.to_string().contains("svc up"), "{failure}");
         let signed_in = Context {

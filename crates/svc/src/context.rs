@@ -1,8 +1,8 @@
-//! Contexts: which platform and engine, with which token, so that a second terminal needs no flags.
+//! Contexts: saved platform, engine and token, so that commands need no flags.
 //!
-//! A context is a small JSON file, readable by its owner alone, in `contexts/` of the
-//! configuration directory. `svc up` writes the one called [`LOCAL`] and takes it away again;
-//! `svc login` writes the one called [`DEFAULT`], unless another is named.
+//! A context is a small JSON file in `contexts/` of the configuration directory, readable only by
+//! its owner. `svc up` writes the context [`LOCAL`] and removes it at its end. `svc login` writes
+//! the context [`DEFAULT`], unless another one is named.
 
 use std::{
     fs, io,
@@ -19,14 +19,14 @@ use crate::{
     private, suggest,
 };
 
-/// The context of a running `svc up`. It is used where none is named, because who starts that
-/// wants to try it.
+/// The context of a running `svc up`. It is the default while `svc up` runs, because its user wants
+/// to try it.
 pub(crate) const LOCAL: &str = "local";
 
-/// The context that is used where none is named or selected and no `svc up` runs.
+/// The context that is used if none is named or selected and no `svc up` runs.
 pub(crate) const DEFAULT: &str = "default";
 
-/// Where to connect and with what.
+/// Addresses and token of a saved connection.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Context {
     /// Origin of the platform.
@@ -35,34 +35,34 @@ pub(crate) struct Context {
     /// `host:port` of the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) engine: Option<String>,
-    /// The token, for both.
+    /// Token for both.
     #[serde(flatten)]
     pub(crate) token: TokenStorage,
-    /// The CA that vouches for them, where it is not a public one.
+    /// CA certificates for both, unless they are public.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca_file: Option<PathBuf>,
-    /// The workspace that commands mean where none is named.
+    /// Default workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) workspace_id: Option<String>,
-    /// The project that commands mean where none is named.
+    /// Default project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) project: Option<SelectedProject>,
-    /// The data directory of a running `svc up`, for the commands that work on its files.
+    /// Data directory of a running `svc up`, for commands that access its files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_dir: Option<PathBuf>,
 }
 
-/// Where the token of a context is: one of these stands in the file.
+/// Storage of a context's token. One of the variants is in the file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TokenStorage {
-    /// In the file itself.
+    /// In the file.
     Token(String),
-    /// In the keyring of the system.
+    /// In the system keyring.
     KeyringAccount(Account),
 }
 
-/// The project that commands mean where none is named.
+/// The default project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SelectedProject {
     /// Id.
@@ -71,21 +71,21 @@ pub(crate) struct SelectedProject {
     pub(crate) endpoint: String,
 }
 
-/// Why a context is the one that is used.
+/// Reason why a context is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContextSource {
-    /// A flag or a variable names it.
+    /// Named by a flag or variable.
     Named,
-    /// `svc context use` selected it.
+    /// Selected with `svc context use`.
     Selected,
-    /// `svc up` runs.
+    /// `svc up` is running.
     Running,
-    /// Nothing else says so.
+    /// The default.
     Fallback,
 }
 
-/// The context that is named, which must be there; else the selected one, else that of a running
-/// `svc up`, else the default one. The name comes with it.
+/// Returns the named context, which must exist. Otherwise returns the selected one, that of a
+/// running `svc up`, or the default one, in this order. Also returns its name.
 pub(crate) fn pick(
     directory: &Path,
     name: Option<&str>,
@@ -95,7 +95,7 @@ pub(crate) fn pick(
     Ok((name, context))
 }
 
-/// Which context is used, and why.
+/// Selects the context, with the reason.
 pub(crate) fn choose(
     directory: &Path,
     name: Option<&str>,
@@ -119,7 +119,7 @@ pub(crate) fn choose(
     }
 }
 
-/// The failure of a name that no context has.
+/// The failure for a context name that does not exist.
 pub(crate) fn unknown(directory: &Path, name: &str) -> Failure {
     let known = names(directory).unwrap_or_default();
     let failure =
@@ -132,7 +132,7 @@ pub(crate) fn unknown(directory: &Path, name: &str) -> Failure {
     }
 }
 
-/// The names of all contexts, in order.
+/// The names of all contexts, sorted.
 pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Failure> {
     let folder = directory.join("contexts");
     let failed = |error| Failure::of(&format!("cannot read {}", folder.display()), error);
@@ -145,7 +145,7 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Failure> {
     for entry in entries {
         let path = entry.map_err(failed)?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str());
-        // A file that is being written has another ending.
+        // A file that is being written has a different extension.
         let is_json = path
             .extension()
             .is_some_and(|extension| extension == "json");
@@ -157,14 +157,14 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// The context that `svc context use` selected.
+/// The context that was selected with `svc context use`.
 pub(crate) fn selected(directory: &Path) -> Option<String> {
     let text = fs::read_to_string(directory.join(SELECTED)).ok()?;
     let name = text.trim();
     is_name(name).then(|| name.to_owned())
 }
 
-/// Selects a context, or none.
+/// Selects a context, or clears the selection.
 pub(crate) fn select(directory: &Path, name: Option<&str>) -> Result<(), Failure> {
     let path = directory.join(SELECTED);
     let written = match name {
@@ -178,7 +178,7 @@ pub(crate) fn select(directory: &Path, name: Option<&str>) -> Result<(), Failure
 }
 
 impl TokenStorage {
-    /// The token itself.
+    /// Reads the token.
     pub(crate) fn token(&self) -> Result<Token, Failure> {
         match self {
             Self::Token(token) => Ok(Token::new(token)),
@@ -192,12 +192,12 @@ impl TokenStorage {
         }
     }
 
-    /// Whether there is no token yet.
+    /// True without a token.
     pub(crate) fn is_none(&self) -> bool {
         matches!(self, Self::Token(token) if token.trim().is_empty())
     }
 
-    /// The account in the keyring, where the token is there.
+    /// The keyring account, if the token is in the keyring.
     pub(crate) fn account(&self) -> Option<&Account> {
         match self {
             Self::Token(_) => None,
@@ -207,14 +207,14 @@ impl TokenStorage {
 }
 
 impl Default for TokenStorage {
-    /// No token yet.
+    /// Starts without a token.
     fn default() -> Self {
         Self::Token(String::new())
     }
 }
 
-/// The account for the token of a context: the path of the context's file, which no other context
-/// of this owner has.
+/// The keyring account for the token of a context. It is the path of the context's file, which is
+/// unique for this user.
 pub(crate) fn account(directory: &Path, name: &str) -> Result<Account, Failure> {
     let path = file(directory, name)?;
     let path = std::path::absolute(&path)
@@ -223,7 +223,7 @@ pub(crate) fn account(directory: &Path, name: &str) -> Result<Account, Failure> 
 }
 
 impl Context {
-    /// Reads a context; `None` when there is none of this name.
+    /// Reads a context. `None` if it does not exist.
     pub(crate) fn read(directory: &Path, name: &str) -> Result<Option<Self>, Failure> {
         let path = file(directory, name)?;
         let text = match fs::read(&path) {
@@ -242,7 +242,7 @@ impl Context {
         })
     }
 
-    /// Writes a context, for its owner alone.
+    /// Writes a context, readable only by its owner.
     pub(crate) fn save(&self, directory: &Path, name: &str) -> Result<(), Failure> {
         let path = file(directory, name)?;
         let text = serde_json::to_vec_pretty(self)
@@ -251,7 +251,7 @@ impl Context {
             .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))
     }
 
-    /// Removes a context; whether there was one.
+    /// Removes a context. Returns false if it did not exist.
     pub(crate) fn remove(directory: &Path, name: &str) -> Result<bool, Failure> {
         let path = file(directory, name)?;
         match fs::remove_file(&path) {
@@ -264,7 +264,7 @@ impl Context {
         }
     }
 
-    /// Writes a context for as long as this process runs.
+    /// Writes a context for the lifetime of the returned value.
     pub(crate) fn write(&self, directory: &Path, name: &str) -> Result<TemporaryContext, Failure> {
         self.save(directory, name)?;
         Ok(TemporaryContext {
@@ -274,8 +274,8 @@ impl Context {
         })
     }
 
-    /// Whether both lead to the same places, whatever was selected there since.
-    fn leads_where(&self, other: &Self) -> bool {
+    /// True if both have the same addresses, even if the selected project differs.
+    fn has_same_target(&self, other: &Self) -> bool {
         (&self.api_url, &self.engine, &self.token) == (&other.api_url, &other.engine, &other.token)
     }
 }
@@ -298,23 +298,24 @@ pub(crate) struct TemporaryContext {
 }
 
 impl Drop for TemporaryContext {
-    /// Removes the file, unless somebody else has written it since.
+    /// Removes the file, unless another process has replaced it.
     fn drop(&mut self) {
         let now = Context::read(&self.directory, &self.name);
-        if now.is_ok_and(|now| now.is_some_and(|now| now.leads_where(&self.context))) {
-            // What is left behind names an engine that does not answer, which says enough.
+        if now.is_ok_and(|now| now.is_some_and(|now| now.has_same_target(&self.context))) {
+            // A leftover file names an engine that does not respond, and commands report that.
             drop(Context::remove(&self.directory, &self.name));
         }
     }
 }
 
-/// Writes a file whole or not at all, readable by its owner alone from the first byte on.
+/// Writes a file atomically. It is readable only by its owner from the first byte on.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     private::create_dir_all(directory)?;
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));
-    // A leftover of a process that had this number; a new file has this mode, and is no link.
+    // Removes a leftover of an earlier process with the same id. A newly created file has the right
+    // mode and is not a link.
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -325,7 +326,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&unfinished, path)
 }
 
-/// The file of a context.
+/// Path of a context's file.
 pub(crate) fn file(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
     if !is_name(name) {
         return Err(Failure::usage(format!("`{name}` is no name of a context"))
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_is_for_its_owner_alone_and_goes_with_its_writer() {
+    fn a_temporary_context_is_private_and_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let written = context().write(dir.path(), LOCAL).unwrap();
         let path = file(dir.path(), LOCAL).unwrap();
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_goes_with_its_writer_when_a_project_was_selected_in_it() {
+    fn a_temporary_context_with_a_selected_project_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let written = context().write(dir.path(), LOCAL).unwrap();
         let selected = Context {
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_that_another_process_wrote_stays() {
+    fn a_context_of_another_process_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let first = context().write(dir.path(), LOCAL).unwrap();
         let other = Context {
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_up_stands_above_the_default_and_a_name_above_both() {
+    fn a_running_up_overrides_the_default_and_a_name_overrides_both() {
         let dir = tempfile::tempdir().unwrap();
         let picked = |name| pick(dir.path(), name).map(|(name, _context)| name);
         assert_eq!(picked(None).unwrap(), DEFAULT);
@@ -416,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_stands_above_a_running_up_and_below_a_name() {
+    fn a_selection_overrides_a_running_up_but_not_a_name() {
         let dir = tempfile::tempdir().unwrap();
         for name in [DEFAULT, LOCAL, "work"] {
             context().save(dir.path(), name).unwrap();
@@ -440,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_says_where_the_token_is() {
+    fn the_file_contains_the_token_storage() {
         let text = |token| {
             serde_json::to_string(&Context {
                 token,
@@ -458,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn contexts_of_two_directories_have_accounts_of_their_own() {
+    fn contexts_of_two_directories_have_different_accounts() {
         let account = |directory: &str, name| account(Path::new(directory), name).unwrap();
         assert_eq!(account("/a", "x"), account("/a/", "x"));
         assert_ne!(account("/a", "x"), account("/b", "x"));

@@ -1,7 +1,7 @@
-//! How many files and sockets this process may have open.
+//! The limit of open files and sockets of this process.
 
-/// Raises the soft limit to the hard one: the soft one is there for programs that use `select`,
-/// and a process that carries streams needs two or more descriptors for each.
+/// Raises the soft limit to the hard limit. The soft limit exists for programs that use `select`,
+/// but a process that carries streams needs two or more descriptors for each.
 #[cfg(unix)]
 pub(crate) fn raise_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -13,6 +13,6 @@ pub(crate) fn raise_limit() {
     }
 }
 
-/// There is no such limit here.
+/// This system has no such limit.
 #[cfg(not(unix))]
 pub(crate) fn raise_limit() {}

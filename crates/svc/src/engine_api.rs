@@ -1,4 +1,4 @@
-//! The Engine API as tools ask it: one request to one project, with the bearer that it has.
+//! Client of the Engine API for tools: one request to one project, with the given bearer token.
 
 use std::{path::Path, time::Duration};
 
@@ -21,33 +21,33 @@ use crate::{
     platform::authorities,
 };
 
-/// Whose certificates of engines are believed.
+/// The CA certificates for engines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Authorities<'a> {
-    /// What the system trusts.
+    /// The certificates of the system.
     System,
-    /// What the system trusts, and the certificates of this PEM file.
+    /// The certificates of the system, and those of this PEM file.
     Beside(&'a Path),
-    /// The certificates of this PEM file and no others.
+    /// Only the certificates of this PEM file.
     Only(&'a Path),
 }
 
-/// What asks engines.
+/// An HTTP client for engines.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineApi {
     http: Client,
 }
 
 impl EngineApi {
-    /// Nothing is sent yet.
+    /// Creates the client. Does not connect yet.
     pub(crate) fn trusting(authorities_of: Authorities<'_>) -> Result<Self, Failure> {
         let builder = Client::builder()
             .timeout(ANSWER)
-            .dns_resolver(Names)
-            // Engines are reached as agents reach them, which know no proxies.
+            .dns_resolver(LocalhostResolver)
+            // Agents do not use proxies either.
             .no_proxy()
             .https_only(true)
-            // A bearer goes to the engine that was meant, and nowhere else.
+            // A bearer token must only be sent to the intended engine.
             .redirect(redirect::Policy::none());
         let builder = match authorities_of {
             Authorities::System => builder,
@@ -60,8 +60,8 @@ impl EngineApi {
         Ok(Self { http })
     }
 
-    /// Carries a request out to its path on an engine, with its own headers and no others. What
-    /// goes wrong is an answer: 502 and a problem that says what to do next.
+    /// Sends a request to its path on an engine, with only its own headers. An error becomes a 502
+    /// response with a problem that contains the next step.
     pub(crate) async fn carry(
         &self,
         engine: &HostPort,
@@ -114,7 +114,7 @@ impl EngineApi {
     }
 }
 
-/// A problem as an answer.
+/// Converts a problem to a response.
 pub(crate) fn refused(problem: &Problem) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(problem.to_json()));
     *response.status_mut() =
@@ -135,12 +135,12 @@ enum ExchangeError {
 
 impl From<reqwest::Error> for ExchangeError {
     fn from(error: reqwest::Error) -> Self {
-        // The address is told once, by us; what the list was narrowed to is nobody's business.
+        // The address is reported once by this module. The filters of a list are private.
         Self::Network(error.without_url())
     }
 }
 
-/// How less is asked for: with what the tool takes that asks at this path.
+/// Advice for a smaller response, in terms of the tool that uses this path.
 fn too_large(path: &str) -> &'static str {
     let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
     let is = |operation| last(path) == last(operation);
@@ -153,13 +153,13 @@ fn too_large(path: &str) -> &'static str {
     }
 }
 
-/// Names as agents resolve them: those under `localhost` are this machine.
-struct Names;
+/// Resolves names like agents do: names under `localhost` are this machine.
+struct LocalhostResolver;
 
-impl Resolve for Names {
+impl Resolve for LocalhostResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            // Where the address names a port, that one counts.
+            // A port in the address takes precedence.
             let host = HostPort::new(name.as_str(), HTTPS)?;
             let addresses = host.resolve().await?;
             Ok(Box::new(addresses.into_iter()) as Addrs)
@@ -177,9 +177,9 @@ const EXPORT_TOO_LARGE: &str = "The export is longer than 1 MiB. Call again with
      and the format ndjson or json, whose records have their numbers; what follows comes with \
      from_seq, one more than the last seq.";
 
-/// From the connection to the end of the answer: lists come from memory, and a model waits.
+/// From connecting to the end of the response. Lists come from memory, and a model waits for them.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Some thousands of tunnels; a model reads no more.
+/// Some thousands of tunnels. A model reads no more.
 const MAX_ANSWER: usize = 1024 * 1024;
 const HTTPS: u16 = 443;
 
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::commands::server::up::certificates::Certificates;
 
-    /// Something that speaks TLS as an engine, and always answers the same.
+    /// A TLS server in the role of an engine, which always sends the same response.
     struct Engine {
         directory: TempDir,
         address: HostPort,
@@ -233,7 +233,7 @@ mod tests {
             tokio::spawn(async move {
                 loop {
                     let (stream, _peer) = listener.accept().await.unwrap();
-                    // Who does not believe the certificate leaves.
+                    // A client that does not trust the certificate closes the connection.
                     let Ok(mut stream) = acceptor.accept(stream).await else {
                         continue;
                     };
@@ -243,7 +243,7 @@ mod tests {
                     }
                     let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
                     seen.lock().unwrap().push(head);
-                    // Who has read enough leaves.
+                    // The client may close the connection early.
                     stream.write_all(&answer).await.ok();
                     stream.shutdown().await.ok();
                 }
@@ -275,7 +275,7 @@ mod tests {
             .into()
     }
 
-    /// Status and code of a problem.
+    /// Status and code of a problem response.
     fn problem(answer: &Response<Bytes>) -> (u16, String) {
         let body: Value = serde_json::from_slice(answer.body()).unwrap();
         assert!(!body["detail"].as_str().unwrap().is_empty(), "{body}");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_bearer_is_sent_and_nothing_else() {
+    async fn only_the_bearer_is_sent() {
         let engine = Engine::answering(answer("200 OK", "[]")).await;
         let list = engine.ask().await;
         assert_eq!(
@@ -311,7 +311,7 @@ mod tests {
         );
     }
 
-    /// A bearer that follows a redirect is one that anybody gets.
+    /// A redirect that is followed would reveal the bearer token.
     #[tokio::test]
     async fn a_redirect_is_not_followed() {
         let engine = Engine::answering(answer("307 Temporary Redirect", "")).await;
@@ -319,16 +319,16 @@ mod tests {
         assert_eq!(engine.heads.lock().unwrap().len(), 1);
     }
 
-    /// The platform took the credential, so a sign-in is not what is missing.
+    /// The platform accepted the credential, so a new sign-in would not help.
     #[tokio::test]
-    async fn a_credential_that_the_engine_does_not_know_is_no_challenge() {
+    async fn an_unknown_credential_is_not_a_challenge() {
         let engine = Engine::answering(answer("401 Unauthorized", "{}")).await;
         let told = problem(&engine.ask().await);
         assert_eq!(told, (502, "credential_unknown_to_engine".to_owned()));
     }
 
     #[tokio::test]
-    async fn the_answer_has_a_longest_length() {
+    async fn the_response_size_is_limited() {
         let most = "x".repeat(MAX_ANSWER);
         let engine = Engine::answering(answer("200 OK", &most)).await;
         assert_eq!(engine.ask().await.body().len(), MAX_ANSWER);
@@ -337,9 +337,9 @@ mod tests {
         assert_eq!(told, (502, "answer_too_large".to_owned()));
     }
 
-    /// What is advised can be done with the tool that asked.
+    /// The advice uses parameters of the requesting tool.
     #[test]
-    fn less_is_asked_for_with_what_there_is() {
+    fn advice_for_smaller_lists_uses_existing_parameters() {
         for (path, words) in [
             ("/api/tunnels", &["filters", "limit"][..]),
             ("/api/webtty/sessions", &["filters", "limit"]),
@@ -357,18 +357,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_engine_that_is_not_reached_or_not_believed_is_an_answer() {
+    async fn an_unreachable_or_untrusted_engine_is_a_response() {
         let engine = Engine::answering(answer("200 OK", "[]")).await;
         let unreachable = (502, "engine_unreachable".to_owned());
-        // Its authority is not one of the system.
+        // The system does not trust its CA.
         let system = EngineApi::trusting(Authorities::System).unwrap();
         let told = system.carry(&engine.address, request()).await;
         assert_eq!(problem(&told), unreachable);
         assert_eq!(*engine.heads.lock().unwrap(), Vec::<String>::new());
-        // A port that is held and does not listen.
-        let held = TcpSocket::new_v4().unwrap();
-        held.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        let port = held.local_addr().unwrap().port();
+        // A bound port that does not listen.
+        let bound = TcpSocket::new_v4().unwrap();
+        bound.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let port = bound.local_addr().unwrap().port();
         let nobody = HostPort::new("abcd1234.engine.localhost", port).unwrap();
         let told = system.carry(&nobody, request()).await;
         assert_eq!(problem(&told), unreachable);

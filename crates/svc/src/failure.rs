@@ -1,5 +1,5 @@
-//! How a command fails: a code with its name, the cause in one line, the next step in another, and
-//! an exit code that scripts can tell apart. Text and JSON say the same.
+//! Failures of commands: a code with a name, the cause in one line, the next step in another line,
+//! and an exit code for scripts. Text and JSON contain the same information.
 
 use std::{borrow::Cow, error::Error, fmt, process::ExitCode};
 
@@ -11,14 +11,14 @@ use crate::{filters, output::Format, output::plain};
 
 pub(crate) use types::causes::chain;
 
-/// Why a command ended.
+/// The failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: Code,
     name: Option<Cow<'static, str>>,
     message: String,
     hint: Option<String>,
-    /// The exit code of a command that was run somewhere else, instead of that of `code`.
+    /// The exit code of a remote command, which replaces the one of `code`.
     mirrored: Option<u8>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Code {
-    /// Whoever read our output has enough; nothing went wrong.
+    /// The reader closed our output. This is not an error.
     OutputClosed = 0,
     /// Something failed.
     Failed = 1,
@@ -34,14 +34,14 @@ pub(crate) enum Code {
     Usage = 2,
     /// Authentication, a permission or a boundary.
     Refused = 3,
-    /// A name is held by somebody else, or was taken over.
+    /// A name is in use by another owner, or was taken over.
     Conflict = 4,
-    /// An option that this engine does not have.
+    /// An option that this engine does not support.
     NotAvailable = 5,
 }
 
 impl Code {
-    /// What a failure is called that has no name of its own.
+    /// The default name of a failure.
     const fn name(self) -> &'static str {
         match self {
             Self::OutputClosed => "output_closed",
@@ -55,7 +55,7 @@ impl Code {
 }
 
 impl Failure {
-    /// A failure with its code.
+    /// A failure with a code.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -66,13 +66,13 @@ impl Failure {
         }
     }
 
-    /// A plain failure: what was tried, and the error with its causes.
+    /// A general failure: the failed action, and the error with its causes.
     pub(crate) fn of(what: &str, error: impl Error) -> Self {
         Self::new(Code::Failed, format!("{what}: {}", chain(&error)))
     }
 
-    /// What was run somewhere else has ended with a code, and so does this process: nothing more is
-    /// told.
+    /// A remote command has ended with this exit code, and this process exits with the same one.
+    /// Nothing is printed.
     pub(crate) fn ended(status: u8) -> Self {
         Self {
             mirrored: Some(status),
@@ -80,12 +80,12 @@ impl Failure {
         }
     }
 
-    /// A wrong command line or configuration.
+    /// An invalid command line or configuration.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
     }
 
-    /// Gives it a stable name, which says more than its exit code.
+    /// Sets a stable name, which is more specific than the exit code.
     #[must_use]
     pub(crate) fn named(self, name: impl Into<Cow<'static, str>>) -> Self {
         let name = name.into();
@@ -104,17 +104,17 @@ impl Failure {
         }
     }
 
-    /// What went wrong, without the next step.
+    /// The cause, without the next step.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// The code alone.
+    /// The code.
     pub(crate) fn code(&self) -> Code {
         self.code
     }
 
-    /// The stable name: the code of the problem, where an API answered with one.
+    /// The stable name. For an API error it is the code of the problem.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(self.code.name())
     }
@@ -124,7 +124,7 @@ impl Failure {
         self.hint.as_deref()
     }
 
-    /// The same as one object.
+    /// The failure as a JSON object.
     pub(crate) fn to_json(&self) -> Value {
         let mut error = json!({
             "code": self.name(),
@@ -137,8 +137,8 @@ impl Failure {
         json!({ "error": error })
     }
 
-    /// Tells the person or the program, and gives the process its code.
-    #[expect(clippy::print_stderr, reason = "the one place that tells a failure")]
+    /// Prints the failure, and returns the exit code of the process.
+    #[expect(clippy::print_stderr, reason = "the only place that prints a failure")]
     pub(crate) fn report(&self, format: Format) -> ExitCode {
         if let Some(status) = self.mirrored {
             return ExitCode::from(status);
@@ -188,7 +188,7 @@ impl From<&Refusal> for Failure {
 
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
-        let failed = |name: &'static str| Self::new(Code::Failed, told(&error)).named(name);
+        let failed = |name: &'static str| Self::new(Code::Failed, one_line(&error)).named(name);
         match &error {
             ConnectError::Refused(refusal) => Self::from(refusal),
             ConnectError::Trust(_) => Self::usage(chain(&error))
@@ -201,7 +201,7 @@ impl From<ConnectError> for Failure {
                 ..
             }
             | ConnectError::Certificate { source, .. }
-            | ConnectError::NotAnEngine { source, .. } => of_handshake(source).unwrap_or_else(|| {
+            | ConnectError::NotAnEngine { source, .. } => tls_failure(source).unwrap_or_else(|| {
                 failed("engine_handshake").hint("an engine with a private CA needs --ca-file")
             }),
             ConnectError::Network {
@@ -225,18 +225,18 @@ impl From<ConnectError> for Failure {
             }
             ConnectError::DataPath => failed("data_path")
                 .hint("a firewall lets one connection through and no further ones"),
-            _ => Self::new(Code::Failed, told(&error)),
+            _ => Self::new(Code::Failed, one_line(&error)),
         }
     }
 }
 
-/// An error that others had a part in, in one line.
-fn told(error: &dyn Error) -> String {
+/// Formats an error that contains foreign text as one line.
+fn one_line(error: &dyn Error) -> String {
     plain(&chain(error))
 }
 
-/// What a failed handshake says about the peer, where it says something.
-fn of_handshake(source: &std::io::Error) -> Option<Failure> {
+/// The failure for a TLS handshake error, if the cause is known.
+fn tls_failure(source: &std::io::Error) -> Option<Failure> {
     let error = source.get_ref()?.downcast_ref::<rustls::Error>()?;
     let failed = |name, message: &str| Failure::new(Code::Failed, message).named(name);
     Some(match error {
@@ -305,7 +305,7 @@ impl From<ApiError> for Failure {
             ApiError::Http(_) => Self::new(Code::Failed, chain(&error))
                 .named("engine_protocol")
                 .hint("is --engine the address of an engine? `svc doctor` looks closer"),
-            other => Self::new(Code::Failed, told(&other)).named("engine_protocol"),
+            other => Self::new(Code::Failed, one_line(&other)).named("engine_protocol"),
         }
     }
 }
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_the_exit_codes_that_scripts_know() {
+    fn refusals_have_documented_exit_codes() {
         assert_eq!(code(RefusalKind::Unauthorized) as u8, 3);
         assert_eq!(code(RefusalKind::Conflict) as u8, 4);
         assert_eq!(code(RefusalKind::TakenOver) as u8, 4);
@@ -330,9 +330,9 @@ mod tests {
         assert_eq!(code(RefusalKind::NotFound) as u8, 1);
     }
 
-    /// What others said is one line, and does nothing else to the terminal.
+    /// Foreign text is printed as one line without control characters.
     #[test]
-    fn what_others_said_is_only_text() {
+    fn foreign_text_is_sanitised() {
         let hostile = "no\u{1b}]52;c;cm0=\u{7}\nhint: do that";
         let refusal = Refusal::new(RefusalKind::Invalid, hostile);
         let body = json!({"status": 404, "code": hostile, "detail": hostile, "field": hostile});
@@ -345,9 +345,9 @@ mod tests {
             ApiError::Refused(problem).into(),
             ApiError::Unexpected(hostile.to_owned()).into(),
         ] {
-            let told = failure.message() == plain(failure.message());
+            let is_plain = failure.message() == plain(failure.message());
             assert!(
-                told && failure.name() == plain(failure.name()),
+                is_plain && failure.name() == plain(failure.name()),
                 "{failure:?}"
             );
         }

@@ -1,4 +1,4 @@
-//! The live events of an engine, followed again after each loss.
+//! The live events of an engine, with automatic reconnection.
 
 use std::time::Duration;
 
@@ -15,70 +15,71 @@ use crate::{
     output::plain,
 };
 
-/// What is followed.
+/// A subscription to events.
 pub(crate) struct Feed {
     pub(crate) api: Api,
     pub(crate) transport: Transport,
-    /// What clients must have; `None`: every client.
+    /// Filters of clients. `None`: every client.
     pub(crate) clients: Option<Filters>,
-    /// What tunnels must have; `None`: every tunnel.
+    /// Filters of tunnels. `None`: every tunnel.
     pub(crate) tunnels: Option<Filters>,
-    /// What managed terminal sessions must have. Their events are told too then, and each
-    /// `state.initial` has the list `webtty_sessions`; `None`: no sessions.
+    /// Filters of managed terminal sessions. If set, their events are included, and each
+    /// `state.initial` contains the list `webtty_sessions`. `None`: no sessions.
     pub(crate) sessions: Option<Filters>,
-    /// Whether it goes on after a loss.
+    /// Reconnect after a loss.
     pub(crate) again: bool,
 }
 
-/// What a feed says.
+/// An item of the feed.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// Something happened; after each loss this begins with `state.initial` again.
+    /// An event. After each loss the first event is `state.initial` again.
     Event(Event),
-    /// The stream is gone, and is followed again after a wait.
+    /// The connection is lost. It is restored after a wait.
     Lost {
-        /// Why, in words.
+        /// The reason as text.
         reason: String,
-        /// How long it waits.
+        /// Time until the next attempt.
         wait: Duration,
     },
 }
 
 impl Feed {
-    /// Has it shown by `show`, until either is over. What was said before a refusal is shown first.
+    /// Runs the feed and its consumer `show` until either ends. Events before a refusal are shown
+    /// first.
     pub(crate) async fn shown_by(
         self,
         show: impl AsyncFnOnce(mpsc::Receiver<News>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let (to, news) = mpsc::channel(WAITING);
+        let (to, news) = mpsc::channel(MAX_QUEUED_EVENTS);
         let following = self.run(to);
         let showing = show(news);
         tokio::pin!(following, showing);
         tokio::select! {
             biased;
             followed = &mut following => showing.await.and(followed),
-            // Whoever reads has enough, or cannot go on.
+            // The consumer has ended or failed.
             shown = &mut showing => shown,
         }
     }
 
-    /// Hands on what happens until the engine refuses, the stream ends and is not followed again,
-    /// or nobody listens any more.
+    /// Sends events until the engine refuses, the stream ends without a reconnection, or the
+    /// receiver is dropped.
     ///
-    /// Whoever reads slowly slows the stream down, until the engine ends it: then the next one
-    /// begins with what there is.
+    /// A slow receiver slows the stream down until the engine closes it. The next stream starts
+    /// with the current state.
     async fn run(self, to: mpsc::Sender<News>) -> Result<(), Failure> {
         let mut backoff = Backoff::default();
         loop {
             let (has_begun, end) = self.once(&to).await;
             let reason = match end {
-                End::Unheard => return Ok(()),
-                End::Failed(error) if !self.again || !error.is_transient() => {
+                StreamEnd::ReceiverDropped => return Ok(()),
+                StreamEnd::Failed(error) if !self.again || !error.is_transient() => {
                     return Err(error.into());
                 }
-                End::Failed(error) => plain(&chain(&error)),
-                End::Closed(_) if !self.again => return Ok(()),
-                End::Closed(reason) => reason,
+                StreamEnd::Failed(error) => plain(&chain(&error)),
+                StreamEnd::Closed(_) if !self.again => return Ok(()),
+                StreamEnd::Closed(reason) => reason,
             };
             if has_begun {
                 backoff.reset();
@@ -91,12 +92,13 @@ impl Feed {
         }
     }
 
-    /// Follows one stream to its end; whether it said anything, and why it ended.
-    async fn once(&self, to: &mpsc::Sender<News>) -> (bool, End) {
+    /// Follows one stream to its end. Returns true if it delivered an event, and the reason of the
+    /// end.
+    async fn once(&self, to: &mpsc::Sender<News>) -> (bool, StreamEnd) {
         let opened = self.api.events(self.query()).await;
         let mut events = match opened {
             Ok(events) => events,
-            Err(error) => return (false, End::Failed(error)),
+            Err(error) => return (false, StreamEnd::Failed(error)),
         };
         let mut has_begun = false;
         loop {
@@ -104,10 +106,10 @@ impl Feed {
                 Ok(Some(mut event)) => {
                     has_begun = true;
                     if let Err(error) = self.add_sessions(&mut event).await {
-                        return (has_begun, End::Failed(error));
+                        return (has_begun, StreamEnd::Failed(error));
                     }
                     if to.send(News::Event(event)).await.is_err() {
-                        return (has_begun, End::Unheard);
+                        return (has_begun, StreamEnd::ReceiverDropped);
                     }
                 }
                 Ok(None) => {
@@ -115,9 +117,9 @@ impl Feed {
                         || "the engine ended the stream".to_owned(),
                         |reason| format!("the engine ended the stream: {}", plain(reason)),
                     );
-                    return (has_begun, End::Closed(reason));
+                    return (has_begun, StreamEnd::Closed(reason));
                 }
-                Err(error) => return (has_begun, End::Failed(error)),
+                Err(error) => return (has_begun, StreamEnd::Failed(error)),
             }
         }
     }
@@ -140,8 +142,8 @@ impl Feed {
             })
     }
 
-    /// Puts the sessions into a snapshot. The engine lists them by themselves; what changes
-    /// meanwhile waits in the stream.
+    /// Adds the sessions to a snapshot. The engine lists them in a separate call. Changes during
+    /// that call wait in the stream.
     async fn add_sessions(&self, event: &mut Event) -> Result<(), ApiError> {
         let is_snapshot = event.value.get("type").and_then(Value::as_str) == Some("state.initial");
         let Some(filters) = self.sessions.as_ref().filter(|_| is_snapshot) else {
@@ -162,15 +164,15 @@ impl Feed {
     }
 }
 
-/// Why a stream is over.
-enum End {
-    /// Nobody listens any more.
-    Unheard,
+/// Reason for the end of a stream.
+enum StreamEnd {
+    /// The receiver was dropped.
+    ReceiverDropped,
     Failed(ApiError),
-    /// The engine ended it, for this reason.
+    /// The engine closed it with this reason.
     Closed(String),
 }
 
-/// Events that wait for their reader: some bursts of a busy engine, and a few megabytes at most,
-/// but for a large snapshot.
-const WAITING: usize = 1024;
+/// Limit of queued events: some bursts of a busy engine, and a few megabytes unless a snapshot is
+/// large.
+const MAX_QUEUED_EVENTS: usize = 1024;

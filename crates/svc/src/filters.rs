@@ -1,11 +1,12 @@
-//! `--filter key=value` as the filters of the Engine API.
+//! Parses `--filter key=value` into filters of the Engine API.
 
 use client::api::Filters;
 use serde_json::{Map, Value};
 
 use crate::suggest;
 
-/// One `key=value`; `labels.k` asks for a label, `labels.k` alone for its key.
+/// Parses one `key=value`. `labels.k=v` filters by a label, and `labels.k` by the existence of its
+/// key.
 pub(crate) fn parse(text: &str) -> Result<(String, Option<String>), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), Some(value.to_owned()))),
@@ -19,8 +20,7 @@ pub(crate) fn parse(text: &str) -> Result<(String, Option<String>), String> {
     }
 }
 
-/// Puts the pairs together. Which keys there are is the engine's to say, so that it also says
-/// what is wrong with one.
+/// Combines the pairs. The engine validates the keys and reports invalid ones.
 pub(crate) fn collect(pairs: &[(String, Option<String>)]) -> Filters {
     let mut filters = Filters::new();
     let mut labels = Map::new();
@@ -28,7 +28,7 @@ pub(crate) fn collect(pairs: &[(String, Option<String>)]) -> Filters {
         let value = value.clone().map_or(Value::Null, Value::String);
         match key.strip_prefix("labels.") {
             Some(label) => drop(labels.insert(label.to_owned(), value)),
-            // These two are no texts.
+            // These two keys are not text.
             None if matches!(key.as_str(), "publish" | "svc_auth") => {
                 let flag = value.as_str().and_then(|text| text.parse().ok());
                 drop(filters.insert(key.clone(), flag.map_or(value, Value::Bool)));
@@ -52,7 +52,7 @@ pub(crate) fn hint(field: Option<&str>) -> Option<String> {
     }
 }
 
-/// What clients and tunnels can be filtered by, beside `labels`.
+/// Filter keys of clients and tunnels, in addition to `labels`.
 const KEYS: [&str; 17] = [
     "agent",
     "arch",
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_become_the_filters_of_the_api() {
+    fn pairs_are_converted_to_api_filters() {
         let pairs: Vec<_> = ["name=web", "publish=true", "labels.site=bern", "labels.old"]
             .iter()
             .map(|text| parse(text).unwrap())
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_refused() {
+    fn invalid_pairs_are_refused() {
         for text in ["", "name", "=x", "labels."] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -1,7 +1,7 @@
-//! Somebody who takes part in the managed session of somebody else: what they see, who has control,
-//! and what they ask for.
+//! Participation in another user's managed session: the screen, the control state, and the requests
+//! for control.
 //!
-//! Nothing is asked again and again: the stream tells when control is given, refused or taken back.
+//! There is no polling: the stream reports when control is granted, refused or revoked.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ use tty::{
 
 use crate::failure::{Code, Failure};
 
-/// Somebody who takes part.
+/// A participant of a session.
 #[derive(Debug)]
 pub(crate) struct JoinedParticipant {
     asking: ControlRequester,
@@ -37,31 +37,31 @@ pub(crate) struct JoinedParticipant {
     participant_id: String,
     screen: Option<Screen>,
     control: Control,
-    /// Who has control, as the platform calls them; oneself is not told.
+    /// Name of the other participant with control. `None` if it is this one.
     controller: Option<String>,
-    /// Who asks for control, while it is ours to give.
+    /// Requests for control that this participant can answer.
     asked: VecDeque<PendingControlRequest>,
     was_kicked: bool,
     is_recorded: bool,
 }
 
-/// How far one is with control.
+/// State of this participant's control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// One watches.
+    /// Only watching.
     None,
-    /// One has asked, with this request.
+    /// Requested, with this request id.
     Asked(String),
-    /// One has it, by this request.
+    /// Has control through this request.
     Held(String),
-    /// The last request came to this.
+    /// Result of the last request.
     Answered {
         request_id: String,
         how: &'static str,
     },
 }
 
-/// Somebody who asks for control.
+/// A pending request of another participant.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingControlRequest {
     pub(crate) request_id: String,
@@ -69,7 +69,7 @@ pub(crate) struct PendingControlRequest {
     pub(crate) reason: String,
 }
 
-/// How much control is asked for, and why.
+/// The requested amount of control, and the reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ask {
     pub(crate) reason: Option<String>,
@@ -77,18 +77,18 @@ pub(crate) struct Ask {
     pub(crate) seconds: Option<u64>,
 }
 
-/// What happened.
+/// A change of the session.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// The screen shows something else.
+    /// The screen has changed.
     Screen,
-    /// Somebody came or went, or control is with somebody else, in words.
+    /// A change of participants or control, as text.
     People(String),
-    /// It is over.
+    /// The session has ended.
     Ended(Result<CommandEnd, SessionError>),
 }
 
-/// What asks for control: also while the session is watched.
+/// Sends requests for control. Can be used while the session is watched.
 #[derive(Clone, Debug)]
 pub(crate) struct ControlRequester {
     api: Api,
@@ -98,7 +98,7 @@ pub(crate) struct ControlRequester {
 }
 
 impl JoinedParticipant {
-    /// Takes part as a spectator. `about` is kept with the participant and with what it asks for.
+    /// Joins as a spectator. `about` is stored with the participant and with its requests.
     pub(crate) async fn join(
         config: &Config,
         session_id: &str,
@@ -160,12 +160,12 @@ impl JoinedParticipant {
         Ok(joined)
     }
 
-    /// What happens next; `None` after the end. Cancel safe.
+    /// The next change. `None` after the end. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Change> {
         loop {
             let change = match self.participant.event().await? {
                 ParticipantEvent::Snapshot(size) => {
-                    // What follows is drawn on an empty terminal.
+                    // The data that follows starts with an empty terminal.
                     self.screen = Screen::new(size.unwrap_or(Size::DEFAULT));
                     Change::Screen
                 }
@@ -183,7 +183,7 @@ impl JoinedParticipant {
                 }
                 ParticipantEvent::OutputEnd(_) => continue,
                 ParticipantEvent::Notice(notice) => match self.notice(&notice) {
-                    Some(said) => Change::People(said),
+                    Some(text) => Change::People(text),
                     None => continue,
                 },
                 ParticipantEvent::Ended(ended) => Change::Ended(ended),
@@ -192,62 +192,62 @@ impl JoinedParticipant {
         }
     }
 
-    /// The screen as it is.
+    /// The current screen.
     pub(crate) fn screen(&self) -> Option<&Screen> {
         self.screen.as_ref()
     }
 
-    /// How far one is with control.
+    /// The state of control.
     pub(crate) fn control(&self) -> &Control {
         &self.control
     }
 
-    /// Whether one may type.
+    /// True if this participant may type.
     pub(crate) fn holds_control(&self) -> bool {
         matches!(self.control, Control::Held(_))
     }
 
-    /// Who else has control.
+    /// The other participant with control.
     pub(crate) fn controller(&self) -> Option<&str> {
         self.controller.as_deref()
     }
 
-    /// Who takes part.
+    /// The id of this participant.
     pub(crate) fn participant_id(&self) -> &str {
         &self.participant_id
     }
 
-    /// Whether what is typed and shown is kept.
+    /// True if input and output are recorded.
     pub(crate) fn is_recorded(&self) -> bool {
         self.is_recorded
     }
 
-    /// Who waits for an answer of ours.
+    /// The oldest pending request that this participant can answer.
     pub(crate) fn first_asked(&self) -> Option<&PendingControlRequest> {
         self.asked.front()
     }
 
-    /// Answers whoever has waited longest.
+    /// Answers the oldest request.
     pub(crate) async fn answer(&mut self, grant: bool) {
         if let Some(asked) = self.asked.pop_front() {
-            // Where the session is over, its end is told.
+            // If the session has ended, the end is reported separately.
             self.input.decide(&asked.request_id, grant).await;
         }
     }
 
-    /// What one does in it.
+    /// The input side of the session.
     pub(crate) fn input(&self) -> &Input {
         &self.input
     }
 
-    /// What asks for control.
+    /// A sender of requests for control.
     pub(crate) fn asking(&self) -> ControlRequester {
         self.asking.clone()
     }
 
-    /// The engine has taken a request of ours.
+    /// Stores that the engine has accepted a request.
     pub(crate) fn has_asked(&mut self, request: &ControlRequest) {
-        // The stream may have told the answer first.
+        // The stream may have delivered the answer before.
         let is_answered = match &self.control {
             Control::None => false,
             Control::Asked(_) | Control::Held(_) => true,
@@ -258,17 +258,17 @@ impl JoinedParticipant {
         }
     }
 
-    /// Whether an owner had one leave.
+    /// True if an owner removed this participant.
     pub(crate) fn was_kicked(&self) -> bool {
         self.was_kicked
     }
 
-    /// Leaves; the session goes on.
+    /// Leaves the session, which continues.
     pub(crate) async fn leave(self) {
         self.participant.leave().await;
     }
 
-    /// Takes a notice in, and says it in words.
+    /// Applies a notice, and describes it as text.
     fn notice(&mut self, notice: &Notice) -> Option<String> {
         let is_own = notice.participant_id == self.participant_id;
         let who = if notice.user.is_empty() {
@@ -288,12 +288,12 @@ impl JoinedParticipant {
                     let request = request.clone();
                     self.lose(&request, "revoked");
                 }
-                let said = format!("{who} has control");
+                let text = format!("{who} has control");
                 let is_back = self.controller.replace(who).is_none();
                 match &self.control {
-                    // It went back to them: that it did is the news.
-                    Control::Answered { how, .. } if is_back => told(how).to_owned(),
-                    _ => said,
+                    // Control returned to its previous holder, so this is the message.
+                    Control::Answered { how, .. } if is_back => describe_outcome(how).to_owned(),
+                    _ => text,
                 }
             }
             NoticeKind::Refused if is_own => self.answered(notice, "refused"),
@@ -302,7 +302,7 @@ impl JoinedParticipant {
                 self.answered(notice, "revoked")
             }
             NoticeKind::Requested => {
-                let said = format!("{who} asks for control");
+                let text = format!("{who} asks for control");
                 if self.asked.len() < MAX_ASKED {
                     self.asked.push_back(PendingControlRequest {
                         request_id: notice.request_id.clone(),
@@ -310,13 +310,13 @@ impl JoinedParticipant {
                         reason: notice.reason.clone(),
                     });
                 }
-                said
+                text
             }
             NoticeKind::Kicked => {
                 self.was_kicked = true;
                 "you were asked to leave".to_owned()
             }
-            // An answer of ours that came too late.
+            // This participant's answer came too late.
             NoticeKind::Unspecified if !notice.reason.is_empty() => notice.reason.clone(),
             _ => {
                 self.asked
@@ -328,12 +328,12 @@ impl JoinedParticipant {
 
     fn answered(&mut self, notice: &Notice, how: &'static str) -> String {
         self.lose(&notice.request_id, how);
-        told(how).to_owned()
+        describe_outcome(how).to_owned()
     }
 
     fn lose(&mut self, request_id: &str, how: &'static str) {
         if self.holds_control() {
-            // Who has it from now on is told next.
+            // The next notice contains the new holder.
             self.controller = None;
         }
         let request_id = request_id.to_owned();
@@ -341,7 +341,7 @@ impl JoinedParticipant {
         self.asked.clear();
     }
 
-    /// The name of who has control.
+    /// The name of the participant with control.
     async fn who_controls(&self, session: &Session) -> Result<Option<String>, Failure> {
         let Some(id) = &session.live.controller_participant_id else {
             return Ok(None);
@@ -357,7 +357,7 @@ impl JoinedParticipant {
 }
 
 impl ControlRequester {
-    /// Asks for control. What comes of it, the stream tells.
+    /// Requests control. The stream reports the result.
     pub(crate) async fn ask(&self, ask: &Ask) -> Result<ControlRequest, ApiError> {
         let mut body = Map::new();
         body.insert("participant_id".to_owned(), json!(self.participant_id));
@@ -379,7 +379,7 @@ impl ControlRequester {
     }
 }
 
-/// Why nobody can join it.
+/// The reason why a session cannot be joined.
 fn not_attachable(session: &Session) -> Failure {
     use types::webtty::{EncryptionMode, SessionStatus};
     let why = match (session.status, session.encryption_mode) {
@@ -416,11 +416,11 @@ async fn read<T: DeserializeOwned>(
     serde_json::from_value(answer).map_err(|error| ApiError::Unexpected(error.to_string()))
 }
 
-/// As many as an engine lets wait.
+/// The engine's limit of pending requests.
 const MAX_ASKED: usize = 32;
 
-/// How a request ended, in words.
-fn told(how: &str) -> &'static str {
+/// The result of a request as text.
+fn describe_outcome(how: &str) -> &'static str {
     match how {
         "revoked" => "control was taken back",
         "expired" => "nobody answered in time",

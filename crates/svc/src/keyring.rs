@@ -1,9 +1,10 @@
-//! The keyring of the system, which keeps a token encrypted and shows it to its owner's programs.
+//! The system keyring, which stores a token encrypted and makes it available to programs of its
+//! owner.
 //!
-//! It is the secret service of a desktop on Linux, and the keychain on macOS. A build without the
-//! feature `keyring` has none, and says so with an exit code of its own.
+//! On Linux it is the desktop's Secret Service, on macOS the keychain. A build without the feature
+//! `keyring` fails with a specific exit code.
 //!
-//! Calls block: a keyring may ask its owner to unlock it, and waits as long as the owner does.
+//! Calls block, because a keyring may ask its owner to unlock it and wait for the answer.
 
 // Compiled for tests of every build, so that one set of features tests both.
 #[cfg(any(test, not(feature = "keyring")))]
@@ -20,29 +21,29 @@ use serde::{Deserialize, Serialize};
 use self::absent as system;
 use crate::failure::Failure;
 
-/// The place of one token in the keyring.
+/// The key of a token in the keyring.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Account(String);
 
 impl Account {
-    /// The account of this name.
+    /// The account with this name.
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
-    /// Keeps a token, in place of the one before.
+    /// Stores a token, and replaces the previous one.
     pub(crate) fn keep(&self, token: &Token) -> Result<(), Failure> {
         system::keep(&self.0, token.expose())
     }
 
-    /// The token; `None` where none is kept.
+    /// Reads the token. `None` if there is none.
     pub(crate) fn token(&self) -> Result<Option<Token>, Failure> {
         let kept = system::read(&self.0)?;
         Ok(kept.map(|token| Token::new(&token)))
     }
 
-    /// Removes the token, where one is kept.
+    /// Removes the token, if there is one.
     pub(crate) fn forget(&self) -> Result<(), Failure> {
         system::forget(&self.0)
     }
@@ -54,7 +55,7 @@ impl fmt::Display for Account {
     }
 }
 
-/// Fails where tokens cannot be kept, before one is asked for.
+/// Fails if tokens cannot be stored, before one is requested.
 pub(crate) fn ready() -> Result<(), Failure> {
     system::ready()
 }

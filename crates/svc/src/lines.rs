@@ -1,10 +1,10 @@
-//! The lines about tunnels and their streams that programs read: one JSON object each.
+//! JSON lines about tunnels and their streams, one object each.
 
 use client::{Closed, Connection, tunnel::Online};
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// A tunnel that changed. What is not known has no field.
+/// A status change of a tunnel. Unknown values have no field.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct StatusLine<'a> {
     pub(crate) status: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct StatusLine<'a> {
     forwarding: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forwarded: Option<String>,
-    /// Where its requests can be looked at.
+    /// Address of the inspector.
     #[serde(skip_serializing_if = "Option::is_none")]
     inspector: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub(crate) struct StatusLine<'a> {
 }
 
 impl<'a> StatusLine<'a> {
-    /// A tunnel to `target` that visitors reach, through an engine on `engine_port`.
+    /// An online tunnel to `target`, through an engine on `engine_port`.
     pub(crate) fn online(online: &'a Online, target: String, engine_port: u16) -> Self {
         let properties = &online.properties;
         Self {
@@ -51,12 +51,12 @@ impl<'a> StatusLine<'a> {
         }
     }
 
-    /// The same, where its requests can be looked at.
+    /// Adds the address of the inspector.
     pub(crate) fn inspected(self, inspector: Option<&'a str>) -> Self {
         Self { inspector, ..self }
     }
 
-    /// A tunnel that is being brought back.
+    /// A tunnel that is reconnecting.
     pub(crate) fn disconnected(error: &'a str, retry_in: std::time::Duration) -> Self {
         Self {
             status: "disconnected",
@@ -66,7 +66,7 @@ impl<'a> StatusLine<'a> {
         }
     }
 
-    /// A tunnel that is over.
+    /// A closed tunnel.
     pub(crate) fn closed(closed: &'a Closed) -> Self {
         Self {
             status: "closed",
@@ -76,7 +76,7 @@ impl<'a> StatusLine<'a> {
     }
 }
 
-/// A stream that began or ended.
+/// A stream that started or ended.
 #[derive(Debug, Serialize)]
 pub(crate) struct StreamLine<'a> {
     stream_id: &'a str,
@@ -89,7 +89,7 @@ pub(crate) struct StreamLine<'a> {
 }
 
 impl<'a> StreamLine<'a> {
-    /// A stream at `now`.
+    /// A stream at the time `now`.
     pub(crate) fn of(stream: &'a Connection, now: Timestamp) -> Self {
         Self {
             stream_id: &stream.stream_id,
@@ -101,7 +101,7 @@ impl<'a> StreamLine<'a> {
     }
 }
 
-/// A stream in one line for people.
+/// A stream as one line of text.
 pub(crate) fn stream_text(stream: &Connection) -> String {
     let what = match (stream.active, &stream.error) {
         (true, _) => "opened".to_owned(),
@@ -114,7 +114,7 @@ pub(crate) fn stream_text(stream: &Connection) -> String {
     format!("{} {source} {what}", stream.stream_id)
 }
 
-/// Why a tunnel is over; `None` when its owner wanted that.
+/// The reason why a tunnel closed. `None` if its owner closed it.
 pub(crate) fn why(closed: &Closed) -> Option<&str> {
     match closed {
         Closed::Refused(refusal) => Some(&refusal.message),
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_the_fields_that_programs_read_and_no_others() {
+    fn a_line_has_exactly_the_documented_fields() {
         let online = Online::new(
             "tun_1",
             "cli_1",

@@ -1,11 +1,11 @@
 //! svc: publish a private service, or dial one.
 //!
-//! The one place that reads the environment, installs signal handlers, sets up logging and
-//! chooses a runtime. Each command is a file under `commands`; what several of them need is
-//! beside this file. Data goes to stdout, messages to stderr.
+//! This file initialises the process: it reads the environment, installs signal handlers, sets up
+//! logging and chooses a runtime. Each command is a file under `commands`. Shared code of commands
+//! is beside this file. Data goes to stdout, messages to stderr.
 #![cfg_attr(
     not(feature = "server"),
-    expect(dead_code, reason = "what servers alone use stays in its place")
+    expect(dead_code, reason = "server code is not moved out of shared modules")
 )]
 
 mod cli;
@@ -56,8 +56,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command on a runtime of its own. Commands that carry streams start further ones, a
-/// thread per core; what is left for this one is to coordinate.
+/// Runs the command on its own runtime, which only coordinates. Commands that carry streams start
+/// further runtimes, one thread per core.
 fn run(cli: Cli) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! Data on stdout.
+//! Output of data on stdout, and of messages on stderr.
 
 mod format;
 mod plain;
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::failure::{Code, Failure};
 
-/// Writes one line and hands it to the reader at once.
+/// Writes one line and flushes it.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")
@@ -33,14 +33,14 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     line(&text)
 }
 
-/// Tells the person at the terminal something that is no data.
+/// Prints a message for the user to stderr.
 #[expect(clippy::print_stderr, reason = "messages go to stderr")]
 pub(crate) fn message(text: &str) {
     eprintln!("{text}");
 }
 
-/// Rows under a heading, fitted to the terminal's width; on a pipe, the rows alone with tabs between
-/// their cells, whole.
+/// Prints a table with a heading, fitted to the terminal's width. When piped, prints only the rows,
+/// untruncated, with tabs between the cells.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
     if !io::stdout().is_terminal() {
         return rows.iter().try_for_each(|row| line(&tabbed(row)));
@@ -54,13 +54,14 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failur
         .try_for_each(|text| line(text))
 }
 
-/// Cells with tabs between them.
+/// Joins cells with tabs.
 pub(crate) fn tabbed(cells: &[String]) -> String {
     let cells: Vec<_> = cells.iter().map(|cell| plain(cell)).collect();
     cells.join("\t")
 }
 
-/// The fields of one thing, a line each; on a pipe with a tab between name and value.
+/// Prints the fields of one object, one per line. When piped, name and value are separated by a
+/// tab.
 pub(crate) fn record(fields: &[(&str, String)]) -> Result<(), Failure> {
     let is_terminal = io::stdout().is_terminal();
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -79,7 +80,7 @@ pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
+/// Converts a write error. A reader that closed the pipe early (`| head`) is not an error.
 pub(crate) fn closed(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
         Failure::new(Code::OutputClosed, "the reader of the output is gone")

@@ -1,7 +1,7 @@
-//! The platform's API as commands use it: paths and types from `api`, over HTTP.
+//! Client of the platform's API, with paths and types from the crate `api`.
 //!
-//! Every call names an [`Operation`], so the command line cannot ask for what the document does
-//! not have.
+//! Each call names an [`Operation`], so the command line can only send requests that the API
+//! document contains.
 
 mod address;
 mod error;
@@ -32,7 +32,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// One platform, asked with one token.
+/// A platform with a token.
 #[derive(Debug)]
 pub(crate) struct Platform {
     http: Client,
@@ -42,7 +42,7 @@ pub(crate) struct Platform {
 }
 
 impl Platform {
-    /// Nothing is sent yet. `ca_file` replaces the authorities of the system.
+    /// Creates the client. Does not connect yet. `ca_file` replaces the system's CA certificates.
     pub(crate) fn new(
         address: ApiUrl,
         token: Token,
@@ -57,28 +57,28 @@ impl Platform {
         })
     }
 
-    /// Whether it is this one, asked with this token.
+    /// True for the same address, token and CA file.
     fn is(&self, address: &ApiUrl, token: &Token, ca_file: Option<&Path>) -> bool {
         (&self.address, &self.token, self.ca_file.as_deref()) == (address, token, ca_file)
     }
 
-    /// Where it is.
+    /// The address.
     pub(crate) fn address(&self) -> &ApiUrl {
         &self.address
     }
 
-    /// The token that it is asked with.
+    /// The token.
     pub(crate) fn token(&self) -> &Token {
         &self.token
     }
 
-    /// The file of the authorities that replace those of the system.
+    /// The file with CA certificates that replace the system's.
     pub(crate) fn ca_file(&self) -> Option<&Path> {
         self.ca_file.as_deref()
     }
 
-    /// Carries a request out that was made elsewhere, to its path on this platform. What the
-    /// platform refuses is an answer.
+    /// Sends a request of another component to its path on this platform. A refusal of the platform
+    /// is a normal response.
     pub(crate) async fn carry(
         &self,
         request: http::Request<Bytes>,
@@ -108,7 +108,7 @@ impl Platform {
         Ok(answer)
     }
 
-    /// A call of an operation; `ids` fill in the places of its path, in order.
+    /// Starts a call of an operation. `ids` fill the placeholders of its path, in order.
     pub(crate) fn call(&self, operation: &'static Operation, ids: &[&str]) -> Call<'_> {
         Call {
             platform: self,
@@ -121,7 +121,7 @@ impl Platform {
     }
 }
 
-/// A call that is being put together.
+/// A call that is being built.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     platform: &'a Platform,
@@ -133,7 +133,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// A parameter of the query, where there is one.
+    /// Adds a query parameter, if it has a value.
     #[must_use]
     pub(crate) fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Self {
         if let Some(value) = value {
@@ -142,7 +142,7 @@ impl Call<'_> {
         self
     }
 
-    /// The body.
+    /// Sets the body.
     pub(crate) fn body(mut self, body: &impl Serialize) -> Result<Self, PlatformError> {
         let body = serde_json::to_value(body)
             .map_err(|error| PlatformError::Unexpected(error.to_string()))?;
@@ -150,29 +150,29 @@ impl Call<'_> {
         Ok(self)
     }
 
-    /// Says that the same call twice does what it does once (an idempotency key), so that it is
-    /// tried again after whatever a network can cause.
+    /// Marks the call as idempotent (with an idempotency key), so that it is retried after network
+    /// failures.
     #[must_use]
     pub(crate) fn repeatable(mut self) -> Self {
         self.repeatable = true;
         self
     }
 
-    /// Sends it, and reads the answer.
+    /// Sends the call, and parses the response.
     pub(crate) async fn answer<T: DeserializeOwned>(self) -> Result<T, PlatformError> {
         let body = self.send().await?;
         serde_json::from_slice(&body)
             .map_err(|error| PlatformError::Unexpected(format!("not what was asked for: {error}")))
     }
 
-    /// Sends it where there is nothing to be answered.
+    /// Sends the call and ignores the response body.
     pub(crate) async fn done(self) -> Result<(), PlatformError> {
         self.send().await.map(drop)
     }
 
     async fn send(self) -> Result<Vec<u8>, PlatformError> {
         let mut backoff = Backoff::default();
-        let mut attempts = if self.repeatable { ATTEMPTS } else { 1_u32 };
+        let mut attempts = if self.repeatable { MAX_ATTEMPTS } else { 1_u32 };
         loop {
             attempts = attempts.saturating_sub(1);
             match self.attempt().await {
@@ -188,7 +188,7 @@ impl Call<'_> {
         let platform = self.platform;
         let unreachable = |source: reqwest::Error| PlatformError::Unreachable {
             address: platform.address.to_string(),
-            // The address is told once, by us.
+            // The address is reported once by this module.
             source: source.without_url(),
         };
         let method = match self.operation.method {
@@ -222,20 +222,20 @@ impl Call<'_> {
     }
 }
 
-/// What asks this platform. `ca_file` replaces the authorities of the system.
+/// The HTTP client for this platform. `ca_file` replaces the system's CA certificates.
 fn connection(address: &ApiUrl, ca_file: Option<&Path>) -> Result<Client, Failure> {
     let mut builder = Client::builder()
         .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT)
-        .timeout(ANSWER)
-        // A token goes where its owner sent it, and nowhere else.
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(CALL_TIMEOUT)
+        // A token must only be sent to the named host.
         .redirect(redirect::Policy::none());
     if address.is_loopback() {
-        // What is on this machine is not for a proxy of the network to see.
+        // Local requests must not go through a network proxy.
         builder = builder.no_proxy();
     }
     if address.is_localhost() {
-        // RFC 6761 section 6.3: not every resolver knows that these names are this machine.
+        // RFC 6761 section 6.3: some resolvers do not map these names to this machine.
         let loopback = [
             SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
@@ -267,7 +267,7 @@ async fn read(mut response: Response) -> Result<Vec<u8>, ConnectionError> {
     Ok(body)
 }
 
-/// The certificates of a PEM file; one that holds none is refused.
+/// Reads the certificates of a PEM file. A file without certificates is an error.
 pub(crate) fn authorities(path: &Path) -> Result<Vec<Certificate>, Failure> {
     let shown = path.display();
     let pem = std::fs::read(path)
@@ -280,7 +280,7 @@ pub(crate) fn authorities(path: &Path) -> Result<Vec<Certificate>, Failure> {
     Ok(certificates)
 }
 
-/// Puts ids into a path's places, percent-encoded (RFC 3986 section 2.3).
+/// Fills ids into the placeholders of a path, percent-encoded (RFC 3986 section 2.3).
 fn fill(template: &str, ids: &[&str]) -> String {
     let mut ids = ids.iter();
     let mut path = String::with_capacity(template.len());
@@ -294,7 +294,7 @@ fn fill(template: &str, ids: &[&str]) -> String {
             if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~') {
                 path.push(char::from(byte));
             } else {
-                // Writing into a string does not fail.
+                // Writing to a string cannot fail.
                 let _written = write!(path, "%{byte:02X}");
             }
         }
@@ -302,21 +302,21 @@ fn fill(template: &str, ids: &[&str]) -> String {
     path
 }
 
-/// Two round trips and a busy machine.
-const CONNECT: Duration = Duration::from_secs(10);
-/// The whole of a call: what takes longer hangs.
-const ANSWER: Duration = Duration::from_secs(30);
+/// Time limit of connecting: two round trips and a busy machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of a complete call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// A page of a list has at most a hundred items.
 const MAX_BODY: usize = 16 * 1024 * 1024;
-/// Of a call that may be repeated: a restart of the platform takes less than these together.
-const ATTEMPTS: u32 = 6;
+/// Attempts of a repeatable call. Their total time covers a restart of the platform.
+const MAX_ATTEMPTS: u32 = 6;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ids_cannot_leave_their_place_in_a_path() {
+    fn ids_cannot_escape_their_path_segment() {
         assert_eq!(
             fill("/api/a/{x}/b/{y}", &["prj_1", "../é"]),
             "/api/a/prj_1/b/%2E%2E%2F%C3%A9"

@@ -1,5 +1,5 @@
-//! Files and folders that nobody but their owner reads. On Unix their mode says so from the first
-//! moment on; on Windows they are as private as the folder of the user's profile that they are in.
+//! Files and folders that only their owner can read. On Unix they are created with a private mode.
+//! On Windows they are as private as the user's profile folder that contains them.
 
 use std::{
     fs::{DirBuilder, OpenOptions},
@@ -7,17 +7,17 @@ use std::{
     path::Path,
 };
 
-/// Makes a folder.
+/// Creates a folder.
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     builder().create(path)
 }
 
-/// Makes a folder and those around it, where they are missing.
+/// Creates a folder and its missing parents.
 pub(crate) fn create_dir_all(path: &Path) -> io::Result<()> {
     builder().recursive(true).create(path)
 }
 
-/// To open a file that is made by this.
+/// Options to create a file.
 pub(crate) fn new_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -26,14 +26,14 @@ pub(crate) fn new_file() -> OpenOptions {
     options
 }
 
-/// Takes everybody else's rights away.
+/// Removes the permissions of other users.
 #[cfg(unix)]
 pub(crate) fn restrict(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
 }
 
-/// Takes everybody else's rights away, where that is said by a mode.
+/// Removes the permissions of other users, on systems with file modes.
 #[cfg(not(unix))]
 pub(crate) fn restrict(_path: &Path) -> io::Result<()> {
     Ok(())

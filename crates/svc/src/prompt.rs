@@ -1,16 +1,16 @@
-//! Questions to the person at the terminal.
+//! Questions to the user at the terminal.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use self::quiet::Quiet;
 use crate::failure::Failure;
 
-/// Whether somebody is there to be asked.
+/// True if a user can be asked.
 pub(crate) fn is_possible() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Asks a question that only `y` and `yes` answer with yes.
+/// Asks a yes/no question. Only `y` and `yes` mean yes.
 pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
     ask(&format!("{question} [y/N] "))?;
     let answer = read_line()?;
@@ -20,9 +20,9 @@ pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
     ))
 }
 
-/// Asks for a secret, which the terminal does not show.
+/// Reads a secret without echo.
 pub(crate) fn secret(question: &str) -> Result<String, Failure> {
-    // Quiet first: what was typed before is not the answer, and is dropped.
+    // Echo is disabled first. Earlier input is not the answer, and is discarded.
     let quiet = Quiet::begin()?;
     ask(question)?;
     let answer = read_line();
@@ -31,7 +31,7 @@ pub(crate) fn secret(question: &str) -> Result<String, Failure> {
     Ok(answer?.trim().to_owned())
 }
 
-/// To stderr: the data on stdout may be going somewhere else.
+/// Writes to stderr, because stdout may be piped.
 fn ask(text: &str) -> Result<(), Failure> {
     let mut out = io::stderr().lock();
     out.write_all(text.as_bytes())
@@ -56,7 +56,7 @@ mod quiet {
 
     use crate::failure::Failure;
 
-    /// A terminal that does not show what is typed, until this is dropped.
+    /// A terminal without echo. Dropping it enables echo again.
     pub(super) struct Quiet {
         before: Termios,
     }
@@ -74,14 +74,14 @@ mod quiet {
 
     impl Drop for Quiet {
         fn drop(&mut self) {
-            // A terminal that is gone needs nothing any more.
+            // Errors are ignored, because the terminal may be closed.
             tcsetattr(stdin(), SetArg::TCSANOW, &self.before).ok();
         }
     }
 }
 
-/// Systems whose terminals this program does not know how to make quiet: there a secret is not
-/// asked for, rather than shown.
+/// Systems on which this program cannot disable echo. There it refuses to read a secret, so that
+/// the secret is not displayed.
 #[cfg(not(unix))]
 mod quiet {
     use crate::failure::Failure;

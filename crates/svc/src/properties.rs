@@ -1,4 +1,4 @@
-//! The fields of a tunnel as flags.
+//! Flags for the properties of a tunnel.
 
 use clap::{ArgAction, ArgGroup, Args};
 use client::{
@@ -8,12 +8,12 @@ use client::{
 
 use crate::failure::Failure;
 
-/// Headings of the help, which commands share.
+/// Headings of the help, shared by commands.
 pub(crate) const SERVICE: &str = "Service";
 const VISITORS: &str = "Visitors";
 const TLS: &str = "TLS of visitors";
 
-/// What a service speaks, where that is not the plain HTTP/1.1 whose `Host` can be rewritten.
+/// The protocol of a service, unless it is plain HTTP/1.1 whose `Host` can be rewritten.
 pub(crate) fn speaks_other(properties: &Properties) -> Option<&str> {
     let protocol = properties.protocol.as_ref();
     match &properties.http_version {
@@ -26,7 +26,7 @@ pub(crate) fn speaks_other(properties: &Properties) -> Option<&str> {
     }
 }
 
-/// The flags that say what tunnel is wanted. What is left out is the engine's choice.
+/// The flags that describe the tunnel. The engine chooses the values that are not set.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Tunnel", group = ArgGroup::new("short").multiple(false))]
 #[expect(
@@ -50,7 +50,7 @@ pub(crate) struct TunnelFlags {
     #[arg(long, group = "short", conflicts_with = "protocol")]
     pub(crate) bytestream: bool,
 
-    /// What flows through it: bytestream or datagram
+    /// Kind of traffic: bytestream or datagram
     #[arg(
         long = "type",
         value_name = "TYPE",
@@ -59,7 +59,7 @@ pub(crate) struct TunnelFlags {
     )]
     pub(crate) kind: Option<String>,
 
-    /// What visitors speak: http, tls, tcp
+    /// Protocol of visitors: http, tls, tcp
     #[arg(long, value_name = "PROTOCOL", hide_short_help = true)]
     pub(crate) protocol: Option<String>,
 
@@ -67,27 +67,27 @@ pub(crate) struct TunnelFlags {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// The public host name
+    /// Public host name
     #[arg(long, value_name = "HOSTNAME")]
     pub(crate) hostname: Option<String>,
 
-    /// The public port, of a TCP tunnel
+    /// Public port, for a TCP tunnel
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
 
-    /// No public address: it is dialled by its name
+    /// No public address; the tunnel is dialled by its name
     #[arg(long)]
     pub(crate) no_publish: bool,
 
-    /// A label of the tunnel (repeatable)
+    /// Label of the tunnel (repeatable)
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair, hide_short_help = true)]
     pub(crate) labels: Vec<(String, String)>,
 
-    /// What the service speaks: http/1.1 or h2c
+    /// HTTP version of the service: http/1.1 or h2c
     #[arg(long, help_heading = SERVICE, value_name = "VERSION", hide_short_help = true)]
     pub(crate) http_version: Option<String>,
 
-    /// Speak TLS to the service
+    /// Use TLS to the service
     #[arg(long, help_heading = SERVICE, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) upstream_tls: Option<bool>,
 
@@ -107,7 +107,7 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = VISITORS, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) challenge_mode: Option<bool>,
 
-    /// Serve the name together with other agents of yours that say so too
+    /// Share the name with your other agents that also set this
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) share: Option<bool>,
 
@@ -115,7 +115,7 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = VISITORS, value_name = "CIDR", value_delimiter = ',')]
     pub(crate) trusted_ips: Vec<String>,
 
-    /// Headers of a proxy in front that visitors may send, such as x-forwarded-port
+    /// Headers of an upstream proxy that visitors may send, such as x-forwarded-port
     /// (comma-separated)
     #[arg(long, help_heading = VISITORS, value_name = "NAME", value_delimiter = ',', hide_short_help = true)]
     pub(crate) pass_headers: Vec<String>,
@@ -124,12 +124,12 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = VISITORS, value_name = "COUNTRY", value_delimiter = ',', hide_short_help = true)]
     pub(crate) geoip: Vec<String>,
 
-    /// Origins of other pages that may use people's sessions, such as `https://app.example.com`
+    /// Origins of other pages that may use signed-in sessions, such as `https://app.example.com`
     /// (comma-separated)
     #[arg(long, help_heading = VISITORS, value_name = "ORIGIN", value_delimiter = ',', hide_short_help = true)]
     pub(crate) allowed_origins: Vec<String>,
 
-    /// Where TLS ends: terminated or passthrough
+    /// The side that terminates TLS: terminated (engine) or passthrough (service)
     #[arg(long, help_heading = TLS, value_name = "MODE", hide_short_help = true)]
     pub(crate) tls_mode: Option<String>,
 
@@ -137,25 +137,26 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = TLS, value_name = "NAME", value_delimiter = ',', hide_short_help = true)]
     pub(crate) tls_alpns: Vec<String>,
 
-    /// The lowest TLS version of visitors: tls1.2 or tls1.3
+    /// Minimum TLS version of visitors: tls1.2 or tls1.3
     #[arg(long, help_heading = TLS, value_name = "VERSION", hide_short_help = true)]
     pub(crate) tls_min_version: Option<String>,
 
-    /// Carry visitors of other regions over
+    /// Accept visitors that arrive in another region
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) allow_cross_region_routing: Option<bool>,
 }
 
-/// Names of headers as the engine takes them, however they are written.
+/// Converts header names to lower case, as the engine expects them.
 pub(crate) fn lower_case(names: &[String]) -> Vec<String> {
     names.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
 impl TunnelFlags {
-    /// What is asked of the engine for a tunnel to `target`.
+    /// The properties of a tunnel to `target`.
     pub(crate) fn properties(&self, target: &Target) -> Result<Properties, Failure> {
         let protocol = word(self.protocol.as_ref()).or_else(|| self.short_form());
-        // A byte stream without a protocol has no public form. Without a name it is dialled by its id.
+        // A byte stream without a protocol cannot be published. Without a name it is dialled by its
+        // id.
         let private = self.no_publish || self.bytestream;
         let mut wanted = Properties::default();
         wanted.name.clone_from(&self.name);
@@ -201,13 +202,13 @@ impl TunnelFlags {
     }
 }
 
-/// A word as it was written: the engine judges those that this program does not have.
+/// Converts a text as written. The engine validates values that this program does not define.
 pub(crate) fn word<T: for<'w> From<&'w str>>(written: Option<&String>) -> Option<T> {
     written.map(|word| T::from(word))
 }
 
-/// Fills in what a command decides where the author of a tunnel to `target` did not: it is published,
-/// as HTTP, and an `https://` service is spoken to over TLS.
+/// Fills in the defaults for a tunnel to `target`: it is published as HTTP, and an `https://`
+/// target is contacted with TLS.
 pub(crate) fn complete(
     mut wanted: Properties,
     target: &Target,
@@ -221,11 +222,11 @@ pub(crate) fn complete(
     Ok(wanted)
 }
 
-/// TLS to the service is switched off for an `https://` target.
+/// TLS to the service was disabled for an `https://` target.
 #[derive(Debug)]
 pub(crate) struct Contradiction;
 
-/// Reads `key=value`.
+/// Parses `key=value`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -246,8 +247,8 @@ mod tests {
         tunnel: TunnelFlags,
     }
 
-    /// What is asked for, as the Engine API would write it.
-    fn asked(line: &str) -> String {
+    /// The properties as the Engine API writes them.
+    fn properties_of(line: &str) -> String {
         let args = std::iter::once("svc").chain(line.split(' '));
         let flags = Flags::try_parse_from(args).unwrap();
         let properties = flags.tunnel.properties(&flags.target).unwrap();
@@ -308,12 +309,12 @@ mod tests {
                 r#"{"publish":true,"protocol":"http","mtls_auth":true,"svc_auth":true,"challenge_mode":true}"#,
             ),
         ] {
-            assert_eq!(asked(line), properties, "{line}");
+            assert_eq!(properties_of(line), properties, "{line}");
         }
     }
 
     #[test]
-    fn what_contradicts_itself_is_a_usage_error() {
+    fn contradictions_are_usage_errors() {
         for line in [
             "1 --http --tcp",
             "1 --tls --protocol tcp",

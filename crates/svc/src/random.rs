@@ -1,4 +1,4 @@
-//! Randomness for secrets and keys of ours.
+//! Random bytes for secrets and keys.
 
 use crate::failure::Failure;
 

@@ -1,4 +1,4 @@
-//! The end of a process: the first signal lets it finish, the second ends it.
+//! Shutdown by signals: the first one drains, the second one stops immediately.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use daemon::shutdown::Shutdown;
 
 use crate::failure::Failure;
 
-/// How long work that was accepted may take to finish after the first signal.
+/// Time for accepted work to finish after the first signal.
 pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 
-/// Turns SIGTERM and SIGINT into the two steps of a stop, for as long as the process runs.
+/// Converts SIGTERM and SIGINT to the two steps of a shutdown, until the process ends.
 pub(crate) fn listen(deadline: Duration) -> Result<Shutdown, Failure> {
     let shutdown = Shutdown::new(deadline);
     let driving = shutdown

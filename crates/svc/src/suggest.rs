@@ -1,6 +1,6 @@
-//! What somebody probably meant.
+//! Suggestions for misspelled words.
 
-/// The candidate that a word was probably meant to be, if one is near enough.
+/// The candidate that is most similar to a word, if it is similar enough.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -13,21 +13,21 @@ pub(crate) fn nearest<'a>(
                 candidate,
             )
         })
-        .filter(|(likeness, _)| *likeness > NEAR)
+        .filter(|(likeness, _)| *likeness > MIN_SIMILARITY)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
 }
 
-/// Two letters that changed places or a missing one are nearer; another word is not, even if it
-/// begins alike.
-const NEAR: f64 = 0.6;
+/// Similarity threshold. Swapped letters or a missing letter are above it. A different word with
+/// the same prefix is below it.
+const MIN_SIMILARITY: f64 = 0.6;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_understood_and_another_word_is_not() {
+    fn misspellings_match_and_other_words_do_not() {
         let known = ["tunnel.created", "tunnel.deleted", "state.initial"];
         assert_eq!(nearest("tunel.created", known), Some("tunnel.created"));
         assert_eq!(nearest("inital", ["initial"]), Some("initial"));

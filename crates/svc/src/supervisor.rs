@@ -1,18 +1,18 @@
-//! Whoever supervises this process is told when it serves, that it is alive, and when it stops.
+//! Notifies the supervisor of this process that it is ready, alive, or stopping.
 
 use daemon::{shutdown::Shutdown, supervisor::Supervisor};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{environment, failure::Failure};
 
-/// The supervisor that the environment names, or nobody.
+/// Connects to the supervisor that the environment names. Without one, notifications do nothing.
 pub(crate) fn connect() -> Result<Supervisor, Failure> {
     Supervisor::of_environment(environment::variables(), std::process::id())
         .map_err(|error| Failure::of("the supervisor in NOTIFY_SOCKET cannot be told", error))
 }
 
-/// Says that the process serves. From now on it is told to be alive, by a task of the runtime that
-/// coordinates it, until the stop that is said as well.
+/// Reports that the process is ready. From now on a task of the coordinating runtime sends
+/// keep-alive messages, and finally reports the stop.
 pub(crate) fn serving(shutdown: &Shutdown) -> Result<(), Failure> {
     let supervisor = connect()?;
     supervisor.ready();
@@ -38,7 +38,7 @@ pub(crate) fn serving(shutdown: &Shutdown) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The next beat; never, where none is wanted.
+/// The next keep-alive tick. Never returns if none are required.
 pub(crate) async fn next(beats: Option<&mut tokio::time::Interval>) {
     match beats {
         Some(beats) => {

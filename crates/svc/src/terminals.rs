@@ -1,9 +1,9 @@
-//! What AI clients do with terminals: they list servers, run commands, watch sessions, ask for
-//! control, and type what they were allowed to.
+//! Terminal operations of AI clients: list servers, run commands, watch sessions, request control,
+//! and type with permission.
 //!
-//! Everything goes the way of a person: over WebTTY, with the caller's own credential, and with the
-//! name of the AI client beside it. Who watches stays in the session between two calls, in a task of
-//! its own, because control belongs to who takes part; it leaves when it is not asked for a while.
+//! All operations use WebTTY like a user does, with the caller's credential and the AI client's
+//! name. A watched session stays joined between two calls in its own task, because control belongs
+//! to a participant. The task leaves after a time without calls.
 
 mod exec;
 mod watched;
@@ -30,22 +30,22 @@ use terminal::client::inventory;
 use self::watched::WatchTask;
 use crate::failure::Failure;
 
-/// Everybody who watches for an AI client.
+/// All watch tasks of AI clients.
 #[derive(Debug, Default)]
 pub(crate) struct Terminals {
     watched: Mutex<HashMap<Key, Arc<WatchTask>>>,
 }
 
-/// Whose place in which session.
+/// Identifies a caller's participation in a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    /// The hash of the token.
+    /// Hash of the token.
     who: Vec<u8>,
     engine: String,
     session: String,
 }
 
-/// Why something was not done, in the terms of the API. The code may be that of an engine.
+/// An error in the terms of the API. The code may come from an engine.
 #[derive(Debug)]
 struct TerminalError(Box<Refusal>);
 
@@ -54,7 +54,7 @@ struct Refusal {
     status: u16,
     code: String,
     detail: String,
-    /// The argument at fault.
+    /// The invalid argument.
     field: Option<&'static str>,
 }
 
@@ -109,13 +109,13 @@ struct Request {
 }
 
 impl Terminals {
-    /// Does what an AI client asks, at this engine and with this token. The answer is that of a
-    /// request.
+    /// Performs an operation of an AI client on this engine, with its token. Returns an HTTP
+    /// response.
     pub(crate) async fn answer(&self, config: Config, ask: TerminalAsk) -> Response<Bytes> {
-        // A place in a session is of one credential: who signs in as somebody else has none.
+        // A participation belongs to one credential. A sign-in with another one cannot use it.
         let token = match config.tokens.token().await {
             Ok(token) => token,
-            Err(error) => return told(&error.into()).response(),
+            Err(error) => return from_failure(&error.into()).response(),
         };
         let who = digest(&SHA256, token.expose().as_bytes());
         let who = who.as_ref().to_vec();
@@ -125,7 +125,7 @@ impl Terminals {
         }
     }
 
-    /// Everybody leaves.
+    /// Leaves all sessions.
     pub(crate) async fn end(&self) {
         let all: Vec<_> = self.watched.lock().drain().collect();
         for (_, watched) in all {
@@ -167,13 +167,14 @@ impl Terminals {
                 let key = key(who, &config, asked.session_id);
                 let watched = self.find_or_join(&key, config, &agent).await?;
                 let ask = crate::joined::Ask {
-                    // Whose account it is, the person sees; that it is not they themselves, here.
+                    // The platform shows the account to the approver. The text adds that an AI
+                    // client acts for it.
                     reason: Some(format!("{} (AI client): {}", agent.name, asked.reason)),
                     lines: asked.lines.or(asked.minutes.is_none().then_some(1)),
                     seconds: asked.minutes.map(|minutes| minutes.saturating_mul(60)),
                 };
                 let request = watched.ask(ask).await.ok_or_else(gone)?;
-                request.map_err(|failure| told(&failure))
+                request.map_err(|failure| from_failure(&failure))
             }
             TerminalAct::Type => {
                 let asked: Line = read(arguments)?;
@@ -192,7 +193,7 @@ impl Terminals {
 
     fn find(&self, key: &Key) -> Option<Arc<WatchTask>> {
         let mut watched = self.watched.lock();
-        // Who has ended takes no place; what they saw last was told.
+        // Ended tasks do not count towards the limit. Their last screen was already reported.
         watched.retain(|_, watched| !watched.is_over());
         watched.get(key).cloned()
     }
@@ -211,13 +212,13 @@ impl Terminals {
             let own = watched.keys().filter(|known| known.who == key.who);
             (watched.len(), own.count())
         };
-        is_room(all, own)?;
+        check_capacity(all, own)?;
         let about = about(agent);
         let joined =
             crate::joined::JoinedParticipant::join(&config, &key.session, Some(about)).await;
-        let joined = joined.map_err(|failure| told(&failure))?;
+        let joined = joined.map_err(|failure| from_failure(&failure))?;
         let started = Arc::new(WatchTask::start(key.session.clone(), joined));
-        // Of two calls at the same time, the later one leaves again when it is dropped.
+        // Of two simultaneous calls, the later one leaves again when its value is dropped.
         let mut watched = self.watched.lock();
         let kept = watched.entry(key.clone()).or_insert(started);
         Ok(Arc::clone(kept))
@@ -236,13 +237,13 @@ impl Terminals {
 
 /// The servers of an engine.
 async fn servers(config: &Config) -> Result<Vec<inventory::Server>, TerminalError> {
-    let api = Api::new(config).map_err(|error| told(&error.into()))?;
+    let api = Api::new(config).map_err(|error| from_failure(&error.into()))?;
     let tunnels = api.tunnels(&ListQuery::new()).await;
-    let tunnels = tunnels.map_err(|error| told(&error.into()))?;
+    let tunnels = tunnels.map_err(|error| from_failure(&error.into()))?;
     Ok(inventory::servers(&tunnels))
 }
 
-/// What is known of an AI client, for who looks at the session.
+/// Attributes of the AI client, for viewers of the session.
 fn about(agent: &Agent) -> Map<String, Value> {
     let fields = [
         ("origin", "api"),
@@ -280,7 +281,7 @@ fn gone() -> TerminalError {
     TerminalError::new(409, "session_not_active", why)
 }
 
-/// What is missing for typing, and how one comes by it.
+/// The error for typing without control, with the next step.
 fn no_control() -> TerminalError {
     let why = "Nothing was typed: you do not have control of this session. Ask for it with \
                svc_webtty_control_request_create (a reason, and lines or minutes), then call \
@@ -289,8 +290,8 @@ fn no_control() -> TerminalError {
     TerminalError::new(409, "control_required", why)
 }
 
-/// A failure of a command as a problem.
-fn told(failure: &Failure) -> TerminalError {
+/// Converts a failure of a command to a problem.
+fn from_failure(failure: &Failure) -> TerminalError {
     use crate::failure::Code;
     let status = match failure.code() {
         Code::Refused => 403,
@@ -307,47 +308,47 @@ fn told(failure: &Failure) -> TerminalError {
     TerminalError::new(status, failure.name(), detail)
 }
 
-/// Whether one more may be watched: beside all others, and by somebody who watches some.
-fn is_room(all: usize, own: usize) -> Result<(), TerminalError> {
-    if own >= MOST_OF_ONE {
+/// Checks the limits of watched sessions, in total and for one caller.
+fn check_capacity(all: usize, own: usize) -> Result<(), TerminalError> {
+    if own >= MAX_WATCHED_PER_CALLER {
         let why = "You take part in as many sessions as one may. Leave one: \
                    svc_webtty_session_screen with leave.";
         return Err(TerminalError::new(409, "too_many_sessions", why));
     }
-    // Those of others, whom the caller cannot have leave.
-    if all >= MOST {
+    // Sessions of other callers, which this caller cannot leave.
+    if all >= MAX_WATCHED {
         let why = "Too many terminals are watched here now. Call again in some minutes.";
         return Err(TerminalError::new(503, "too_many_terminals", why));
     }
     Ok(())
 }
 
-/// Who waited since `from` for so long, or may still.
+/// The remaining part of a wait that started at `from`.
 fn left(from: Instant, wait: Duration) -> Duration {
     wait.saturating_sub(from.elapsed())
 }
 
-/// A client gives up a call after half a minute or so.
+/// Clients time out after about half a minute.
 const MAX_WAIT: u64 = 25;
-/// Sessions that one process watches: each is a connection and a screen.
-const MOST: usize = 256;
-/// Sessions that one caller watches.
-const MOST_OF_ONE: usize = 8;
+/// Limit of sessions that one process watches. Each has a connection and a screen.
+const MAX_WATCHED: usize = 256;
+/// Limit of sessions that one caller watches.
+const MAX_WATCHED_PER_CALLER: usize = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn who_watches_nothing_is_not_told_to_leave() {
+    fn a_caller_without_sessions_is_not_advised_to_leave() {
         let refused = |all, own| {
-            is_room(all, own)
+            check_capacity(all, own)
                 .err()
                 .map(|TerminalError(refusal)| refusal.status)
         };
-        assert_eq!(refused(MOST - 1, MOST_OF_ONE - 1), None);
-        assert_eq!(refused(MOST_OF_ONE, MOST_OF_ONE), Some(409));
-        assert_eq!(refused(MOST, MOST_OF_ONE), Some(409));
-        assert_eq!(refused(MOST, 0), Some(503));
+        assert_eq!(refused(MAX_WATCHED - 1, MAX_WATCHED_PER_CALLER - 1), None);
+        assert_eq!(refused(MAX_WATCHED_PER_CALLER, MAX_WATCHED_PER_CALLER), Some(409));
+        assert_eq!(refused(MAX_WATCHED, MAX_WATCHED_PER_CALLER), Some(409));
+        assert_eq!(refused(MAX_WATCHED, 0), Some(503));
     }
 }

@@ -1,13 +1,13 @@
-//! Durations as people write them.
+//! Durations in command-line syntax.
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// Reads `90s`, `5m`, `1h30m`, `90d`.
+/// Parses `90s`, `5m`, `1h30m`, `90d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration; use e.g. 90s, 5m, 1h30m, 90d");
-    // Days are 24 hours here: nobody means a calendar by the life of a token.
+    // A day is exactly 24 hours, because the lifetime of a token does not depend on a calendar.
     if let Some(days) = text.strip_suffix('d') {
         let days: u64 = days.parse().map_err(|_invalid| wrong())?;
         return days
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         for (text, seconds) in [
             ("90s", 90),
             ("5m", 300),

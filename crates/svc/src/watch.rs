@@ -1,8 +1,8 @@
-//! A list that stays: what is there now, and every change of it.
+//! A live list: the current objects, and every change.
 //!
-//! On a terminal the table is drawn anew with each change; on a pipe each change is a line. The
-//! list is the engine's event stream put together. After a loss the stream begins with what there
-//! is, and only what differs from what was shown is a change.
+//! At a terminal the table is redrawn after each change. When piped, each change is a line. The
+//! list is built from the engine's event stream. After a reconnection the stream starts with the
+//! current state, and only differences from the displayed list are changes.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -25,14 +25,14 @@ use crate::{
     signals,
 };
 
-/// What is listed.
+/// The kind of objects in the list.
 pub(crate) struct Kind {
-    /// The list in a snapshot: `tunnels`.
+    /// Field of the list in a snapshot: `tunnels`.
     pub(crate) list: &'static str,
-    /// How its events begin: `tunnel.`.
+    /// Prefix of its events: `tunnel.`.
     pub(crate) events: &'static str,
-    /// Whether an object belongs to the list that these filters ask for, where the engine does not
-    /// look at them.
+    /// Returns true if an object matches these filters, for filters that the engine does not apply
+    /// to events.
     pub(crate) keeps: fn(&Value, &Filters) -> bool,
     pub(crate) heading: &'static [&'static str],
     /// The cells of one object.
@@ -65,7 +65,7 @@ pub(crate) async fn watch(
         if format == Format::Text && output::is_terminal() {
             draw(kind, list, news).await
         } else {
-            tell(kind, list, news, format).await
+            write_changes(kind, list, news, format).await
         }
     });
     tokio::select! {
@@ -75,7 +75,7 @@ pub(crate) async fn watch(
 }
 
 /// Writes a line for each change.
-async fn tell(
+async fn write_changes(
     kind: &Kind,
     mut list: List,
     mut news: mpsc::Receiver<News>,
@@ -104,7 +104,7 @@ async fn tell(
     Ok(())
 }
 
-/// Keeps the table on the screen.
+/// Keeps the table on the screen up to date.
 async fn draw(kind: &Kind, mut list: List, mut news: mpsc::Receiver<News>) -> Result<(), Failure> {
     let mut state = "connecting".to_owned();
     let mut resized = Signals::of(Signal::WindowChange)
@@ -140,14 +140,14 @@ async fn draw(kind: &Kind, mut list: List, mut news: mpsc::Receiver<News>) -> Re
     }
 }
 
-/// The objects by id, which is in the order of their age.
+/// The objects by id, whose order is the order of creation.
 #[derive(Default)]
 struct List {
     objects: BTreeMap<String, Value>,
     filters: Filters,
 }
 
-/// What became of an object.
+/// The change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Added,
@@ -170,7 +170,7 @@ impl List {
         self.objects.values()
     }
 
-    /// Takes an event in, and gives what it changed.
+    /// Applies an event, and returns the changes.
     fn apply(&mut self, kind: &Kind, event: &Event) -> Vec<(Change, Value)> {
         let name = event.value.get("type").and_then(Value::as_str);
         let object = event.value.get("object").unwrap_or(&Value::Null);
@@ -226,7 +226,7 @@ fn id(object: &Value) -> &str {
 /// The list of managed terminal sessions.
 pub(crate) const SESSIONS: &str = "webtty_sessions";
 
-/// Between two drawings: more of them nobody sees.
+/// Interval between frames. A shorter one is not visible.
 const FRAME: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_the_stream_put_together() {
+    fn a_list_is_built_from_the_stream() {
         let mut list = List::default();
         let state = |tunnels: Value| json!({"type": "state.initial", "object": {"clients": [{"id": "c"}], "tunnels": tunnels}});
         let event = |name: &str, object: Value| json!({"type": name, "object": object});
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(client, [""; 0]);
         let gone = words(&mut list, event("tunnel.deleted", json!({"id": "b"})));
         assert_eq!(gone, ["removed b"]);
-        // After a loss only what differs is told.
+        // After a reconnection only differences are reported.
         let again = words(&mut list, state(json!([{"id": "e"}, {"id": "a", "x": 1}])));
         assert_eq!(again, ["added e"]);
         let none = words(&mut list, state(json!([])));

@@ -1,13 +1,13 @@
-//! The side of the person: from a name or an address to a command that runs somewhere else.
+//! Client of terminals: finds a server by name or address, and runs commands on it.
 //!
-//! [`Endpoint`] says where a server is and how it is reached, [`inventory`] finds it among the
-//! tunnels of an engine, and [`Connection`] carries messages to it. [`Session`] is a command that
-//! was asked for, over one connection after the other; [`Participant`] is somebody who joined the
-//! session of somebody else at an engine.
+//! [`Endpoint`] contains the address of a server and the way to it. [`inventory`] finds a server
+//! among the tunnels of an engine. [`Connection`] carries messages to a server. [`Session`] is a
+//! requested command, over one or several successive connections. [`Participant`] joins another
+//! client's session at an engine.
 //!
-//! A session is a task of its own. What it has to tell waits in a bounded queue: who does not take it
-//! makes it stop reading, and with that the command stop writing. What is typed waits in another one,
-//! and there, too, who has no room waits.
+//! A session is a task. Its events wait in a bounded queue: if the queue is full, the task stops
+//! reading, and the command has to stop writing. Input waits in another bounded queue, whose sender
+//! waits if it is full.
 //!
 //! ```no_run
 //! use terminal::client::{Endpoint, Event, Request, Session};

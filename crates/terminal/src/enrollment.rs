@@ -1,4 +1,4 @@
-//! What a host keeps of its registration: which server it is, and where its keys are.
+//! Registration data on a host: the id of its server, and the path of its keys.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// The file that an enrollment leaves, YAML with the keys of the published one. It has no secret;
-/// whoever changes it decides which keys a server uses, so it is its owner's alone.
+/// The file that an enrollment creates, in YAML with the keys of the published format. It contains
+/// no secret. But it decides which keys a server uses, so only its owner may write it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Enrollment {
@@ -15,40 +15,40 @@ pub struct Enrollment {
     pub version: u32,
     /// The id of the record.
     pub server_id: String,
-    /// Its name.
+    /// Name of the server.
     pub server_name: String,
-    /// The workspace that it is in.
+    /// Id of the workspace.
     pub workspace_id: String,
-    /// The project that it is in.
+    /// Id of the project.
     pub project_id: String,
-    /// The platform that has the record.
+    /// URL of the platform that has the record.
     pub api_url: String,
-    /// Where the private keys are; a relative path is one beside this file.
+    /// Path of the private keys; a relative path starts at this file's folder.
     pub identity_file: PathBuf,
-    /// The key of the end-to-end encryption, base64url.
+    /// The public key for end-to-end encryption, base64url.
     pub server_public_key: String,
-    /// Names the key that signs admissions, base64url.
+    /// Id of the key that signs admissions, base64url.
     pub server_signing_key_id: String,
-    /// That key, base64url of its DER.
+    /// That public key, base64url of its DER.
     pub server_signing_public_key: String,
     /// `sha256:` and base64url.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server_fingerprint: String,
-    /// What the first key is for.
+    /// Algorithm of the encryption key.
     pub server_key_algorithm: String,
     /// `disabled`, `explicit_key` or `workspace_managed`.
     pub encryption_policy: String,
     /// Always `enrolled`.
     pub enrollment_status: String,
-    /// When, RFC 3339.
+    /// Time of the enrollment, RFC 3339.
     pub enrolled_at: String,
 }
 
 impl Enrollment {
-    /// Where the enrollment of a server is, below a folder such as `~/.svc/webtty`.
+    /// Path of a server's enrollment, below a folder such as `~/.svc/webtty`.
     ///
     /// # Errors
-    /// The id could leave the folder.
+    /// The id contains a path.
     pub fn path(folder: &Path, server_id: &str) -> Result<PathBuf, EnrollmentError> {
         if !is_id(server_id) {
             return Err(EnrollmentError::Id(server_id.to_owned()));
@@ -56,10 +56,10 @@ impl Enrollment {
         Ok(folder.join("enrollments").join(format!("{server_id}.yaml")))
     }
 
-    /// Reads one.
+    /// Reads an enrollment.
     ///
     /// # Errors
-    /// It cannot be read, others can write it, or it is not an enrollment.
+    /// The file cannot be read, other users can write it, or it is not an enrollment.
     pub fn load(path: &Path) -> Result<Self, EnrollmentError> {
         let unreadable = |error| EnrollmentError::Io(path.to_owned(), error);
         let file = File::open(path).map_err(unreadable)?;
@@ -84,10 +84,10 @@ impl Enrollment {
         Ok(read)
     }
 
-    /// Writes one, whole or not at all, for its owner alone.
+    /// Writes an enrollment atomically, for its owner alone.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), EnrollmentError> {
         let text = serde_saphyr::to_string(self)
             .map_err(|error| EnrollmentError::Content(path.to_owned(), error.to_string()))?;
@@ -96,44 +96,44 @@ impl Enrollment {
     }
 }
 
-/// Why there is no enrollment.
+/// Errors of reading and writing an enrollment.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrollmentError {
     /// Reading or writing failed.
     #[error("{0}: {1}")]
     Io(PathBuf, #[source] io::Error),
-    /// Other accounts can read or write it.
+    /// Other accounts can read or write the file.
     #[error("{0} is not its owner's alone: its mode must be 0600")]
     Shared(PathBuf),
-    /// It is something else.
+    /// The file has another content.
     #[error("{0} is no enrollment: {1}")]
     Content(PathBuf, String),
-    /// A server's id has letters, digits, `.`, `_` and `-`.
+    /// The id is invalid: it may contain letters, digits, `.`, `_` and `-`.
     #[error("`{0}` is no id of a server")]
     Id(String),
 }
 
-/// Whether this can be the id of a server: the published pattern, without the names of folders.
+/// True if this can be the id of a server: the published pattern, except for names of folders.
 pub fn is_id(text: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=MAX_ID).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(known)
 }
 
-/// Whether others than its owner can read or write a file.
+/// True if users other than its owner can read or write a file.
 #[cfg(unix)]
 pub(crate) fn is_shared(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::PermissionsExt as _;
     Ok(file.metadata()?.permissions().mode() & 0o077 != 0)
 }
 
-/// Elsewhere the folder of a person is that person's, and what is in it is as well.
+/// On other systems the folder of a user, with its content, is private by default.
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "the shape of the other one")]
 pub(crate) fn is_shared(_file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Writes a file whole or not at all, readable by its owner alone from its first byte on.
+/// Writes a file atomically, readable only by its owner from its first byte on.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut folders = fs::DirBuilder::new();
@@ -160,10 +160,10 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// The version of the file.
 pub const VERSION: u32 = 1;
 
-/// As many bytes as an id in a message may have.
+/// Maximum length, as for ids in messages.
 const MAX_ID: usize = tty::message::limits::MAX_ID;
 
-/// Far more than all its fields have.
+/// Maximum size of a file, far more than all fields need.
 const MAX_BYTES: u64 = 64 * 1024;
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enrollment_reads_back_and_is_its_owners_alone() {
+    fn an_enrollment_is_written_for_its_owner_and_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = Enrollment::path(dir.path(), "wsv_1").unwrap();
         enrollment().save(&path).unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_enrollment_is_refused() {
+    fn invalid_enrollments_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("e.yaml");
         for text in ["", "[]", "version: 1\n", "version: 2\nserverId: x\n"] {

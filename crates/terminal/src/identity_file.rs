@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use crate::enrollment::{EnrollmentError, is_id, is_shared, write_private};
 
-/// Where the identity of a server is, below a folder such as `~/.svc/webtty`.
+/// Path of a server's identity, below a folder such as `~/.svc/webtty`.
 ///
 /// # Errors
-/// The id could leave the folder.
+/// The id contains a path.
 pub fn path(folder: &Path, server_id: &str) -> Result<PathBuf, EnrollmentError> {
     if !is_id(server_id) {
         return Err(EnrollmentError::Id(server_id.to_owned()));
@@ -33,7 +33,7 @@ pub fn load(path: &Path) -> Result<EndpointIdentity, IdentityError> {
         return Err(IdentityError::Shared(path.to_owned()));
     }
     let mut text = Zeroizing::new(String::with_capacity(MAX_FILE));
-    // One byte more than there may be, so that what is too long is seen to be.
+    // One byte more than the maximum, so that a file that is too long is detected.
     let most = u64::try_from(MAX_FILE)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
@@ -43,7 +43,7 @@ pub fn load(path: &Path) -> Result<EndpointIdentity, IdentityError> {
         .map_err(|error| IdentityError::Content(path.to_owned(), error))
 }
 
-/// Reads an identity; where there is none, makes one and writes it for its owner alone.
+/// Reads an identity. If there is none, creates one and writes it for its owner alone.
 ///
 /// # Errors
 /// [`IdentityError`].
@@ -58,19 +58,19 @@ pub fn load_or_create(path: &Path, now: Timestamp) -> Result<EndpointIdentity, I
     Ok(identity)
 }
 
-/// Why there is no identity.
+/// Errors of reading and creating an identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// Reading or writing failed.
     #[error("{0}: {1}")]
     Io(PathBuf, #[source] io::Error),
-    /// Other accounts can read or write it.
+    /// Other accounts can read or write the file.
     #[error("{0} is not its owner's alone: its mode must be 0600")]
     Shared(PathBuf),
-    /// It is something else.
+    /// The file has another content.
     #[error("{0}: {1}")]
     Content(PathBuf, #[source] BadIdentityFile),
-    /// The library made no keys.
+    /// The library could not generate keys.
     #[error(transparent)]
     Keys(#[from] BadKey),
 }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_is_made_once_and_is_its_owners_alone() {
+    fn an_identity_is_created_once_for_its_owner() {
         let dir = tempfile::tempdir().unwrap();
         let path = path(dir.path(), "wsv_1").unwrap();
         let made = load_or_create(&path, Timestamp::UNIX_EPOCH).unwrap();

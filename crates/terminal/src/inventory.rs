@@ -1,61 +1,61 @@
-//! What a tunnel says about the terminals behind it: labels, by which clients find them.
-//! No record of the platform is needed for that (WT-1).
+//! Labels of a tunnel that describe the terminals behind it. Clients find servers by them, without
+//! a record of the platform (WT-1).
 
 use std::collections::BTreeMap;
 
-/// What a connection to a server speaks.
+/// Transport of the connections to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// HTTP/1.1, then a WebSocket.
     WebSocket,
-    /// Messages with their length before them.
+    /// Messages prefixed with their length.
     Plain,
 }
 
-/// What is told of a server.
+/// Description of a server.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// How its streams begin.
+    /// Transport of its streams.
     pub transport: Transport,
-    /// Whether commands run as an account that logged in.
+    /// True if commands run as an account that logged in.
     pub is_login: bool,
-    /// Whether sessions are sealed from end to end.
+    /// True if sessions are end-to-end encrypted.
     pub is_sealed: bool,
-    /// Names the key that they are sealed to, base64url.
+    /// Id of the key to which clients seal, base64url.
     pub host_key_id: Option<String>,
-    /// The files beside the terminals, and whether they can only be read.
+    /// The served files, if there are any.
     pub files: Option<FilesOffer>,
-    /// The registered server that this is.
+    /// The registered server, if it is one.
     pub registered: Option<Registration>,
-    /// What its operator says about it.
+    /// Labels from its operator.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Files beside the terminals.
+/// Served files.
 #[derive(Clone, Copy, Debug)]
 pub struct FilesOffer {
-    /// Whether they can only be read.
+    /// True if the files are read-only.
     pub read_only: bool,
 }
 
 /// A registered server.
 #[derive(Clone, Debug)]
 pub struct Registration {
-    /// The id of its record.
+    /// Id of its record.
     pub id: String,
-    /// Its name.
+    /// Name of the server.
     pub name: String,
     /// `disabled`, `explicit_key` or `workspace_managed`.
     pub encryption_policy: String,
 }
 
-/// The label by which a tunnel of another protocol says what is behind it.
+/// Label with which a tunnel of another protocol marks a terminal server.
 pub const APPLICATION: (&str, &str) = ("application-protocol", "svc.webtty");
 
-/// Where files are, beside the terminals.
+/// Path of the files on a terminal server.
 pub const FILES_PATH: &str = "/fs";
 
-/// All labels of a tunnel, for this host.
+/// All labels of a tunnel to this host.
 pub fn labels(offer: &Offer, host: &Host) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut put = |key: &str, value: &str| {
@@ -122,14 +122,14 @@ pub fn labels(offer: &Offer, host: &Host) -> BTreeMap<String, String> {
     all
 }
 
-/// What a host says about itself.
+/// Facts about a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     facts: Vec<(&'static str, String)>,
 }
 
 impl Host {
-    /// This host.
+    /// Facts about this host.
     pub fn this() -> Self {
         let release = ["/etc/os-release", "/usr/lib/os-release"]
             .iter()
@@ -146,7 +146,7 @@ impl Host {
         host
     }
 
-    /// The facts of os-release(5).
+    /// Parses the facts of os-release(5).
     fn of_release(text: &str) -> Self {
         let mut host = Self::default();
         for line in text.lines() {
@@ -161,7 +161,7 @@ impl Host {
         host
     }
 
-    /// Labels have no control characters, and a bound.
+    /// Adds a fact without control characters and up to a maximum length, as labels require.
     fn put(&mut self, key: &'static str, value: &str) {
         let value: String = value
             .chars()
@@ -174,7 +174,7 @@ impl Host {
     }
 }
 
-/// A value as a shell reads it: in quotes, with backslashes before what would mean something.
+/// The value of a shell assignment, without quotes and escaping backslashes.
 fn unquoted(value: &str) -> String {
     let value = value.trim();
     let quoted = ['"', '\'']
@@ -200,7 +200,7 @@ const RELEASE: [(&str, &str); 4] = [
     ("PRETTY_NAME", "os_pretty_name"),
 ];
 
-/// A name that a person reads in a list.
+/// Maximum length of a fact that people read in a list.
 const MAX_FACT: usize = 200;
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// WT-1: what a client needs to find a server is in the inventory of tunnels.
+    /// WT-1: the inventory of tunnels contains all that a client needs to find a server.
     #[test]
     fn a_lightweight_server_is_found_by_its_labels() {
         let host = Host::of_release(
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registered_server_says_which_it_is() {
+    fn a_registered_server_has_its_id_in_its_labels() {
         let mut wanted = offer();
         wanted.transport = Transport::Plain;
         wanted.is_sealed = true;

@@ -1,5 +1,5 @@
-//! The keys of end-to-end encryption, as files of one person: their own pairs, the servers that they
-//! know, and the clients that their server lets in.
+//! The keys of end-to-end encryption, in files of one user: the user's key pairs, the known
+//! servers, and the authorized clients of a server.
 //!
 //! ```text
 //! ~/.svc/webtty/identities/<name>.key    public <key>
@@ -8,11 +8,11 @@
 //! ~/.svc/webtty/authorized_clients       <key> <name>
 //! ```
 //!
-//! A key is X25519, 32 bytes in base64url without padding. Empty lines and lines that begin with `#`
-//! say nothing; any other line that is not of this form makes the whole file wrong, because half a
-//! list would let in or keep out the wrong ones. All files are for their owner alone (0600), and one
-//! that others can read is refused. A file is replaced as a whole under a lock, so that two programs
-//! that add at the same time both do.
+//! A key is X25519, 32 bytes in base64url without padding. Empty lines and lines that begin with
+//! `#` are ignored. Any other line of another form makes the whole file invalid, because an
+//! incomplete list would admit or reject the wrong clients. All files must be accessible only to
+//! their owner (0600), and other files are rejected. A file is replaced as a whole under a lock, so
+//! that two programs can add entries concurrently.
 
 mod files;
 mod list;
@@ -29,57 +29,57 @@ use zeroize::Zeroizing;
 
 pub use list::{Entry, KeyList};
 
-/// The name of the identity that is taken where none is named.
+/// Name of the default identity.
 pub const DEFAULT_IDENTITY: &str = "default";
 
-/// What can be wrong with keys and their files.
+/// Errors of keys and their files.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The file is not there, or cannot be read or written.
+    /// The file is missing, or cannot be read or written.
     #[error("{}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Others can read or write the file.
+    /// Other users can read or write the file.
     #[error("{} is open to others than its owner: `chmod 600` closes it", path.display())]
     Open {
         /// The file.
         path: PathBuf,
     },
-    /// The file says something else than keys.
+    /// The file contains something other than keys.
     #[error("{}, line {line}: {what}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the line.
         what: &'static str,
     },
-    /// The two halves of an identity do not belong together.
+    /// The private and the public key do not match.
     #[error("{}: the private key is not that of the public one", path.display())]
     Mismatch {
         /// The file.
         path: PathBuf,
     },
-    /// It exists, and is not written over: with it goes what was sealed to it.
+    /// The file exists. It is not overwritten, because data sealed to its key would be lost.
     #[error("{} exists already", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// No such key is in the list.
+    /// The list does not contain the key.
     #[error("{} has no `{name}`", path.display())]
     Unknown {
         /// The file.
         path: PathBuf,
-        /// The name or the key that was asked for.
+        /// The requested name or key.
         name: String,
     },
-    /// The name has another key already.
+    /// The name already has another key.
     #[error("{} has another key for `{name}`", path.display())]
     Taken {
         /// The file.
@@ -87,23 +87,23 @@ pub enum KeyError {
         /// The name.
         name: String,
     },
-    /// The text is no key.
+    /// The text is not a key.
     #[error("not a key: 32 bytes in base64url, 43 characters")]
     NotAKey,
-    /// The text is no name.
+    /// The text is not a valid name.
     #[error("not a name: letters, digits, `.`, `_`, `-` and `:`, at most 253")]
     NotAName,
-    /// The library refused.
+    /// The library failed.
     #[error(transparent)]
     Crypto(#[from] SealError),
 }
 
-/// Where the keys of one person are.
+/// Folder with the keys of one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder itself; it need not be there.
+    /// Uses this folder, which may not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
@@ -113,20 +113,20 @@ impl Folder {
         Self(home.join(".svc").join("webtty"))
     }
 
-    /// The servers that a client knows.
+    /// Path of the list of servers that a client knows.
     pub fn known_servers(&self) -> PathBuf {
         self.0.join("known_servers")
     }
 
-    /// The clients that a server lets in.
+    /// Path of the list of clients that a server accepts.
     pub fn authorized_clients(&self) -> PathBuf {
         self.0.join("authorized_clients")
     }
 
-    /// The file of the identity of this name.
+    /// Path of the identity with this name.
     ///
     /// # Errors
-    /// [`KeyError::NotAName`], also for names that are none of a file.
+    /// [`KeyError::NotAName`], also for names that are unsuitable for files.
     pub fn identity(&self, name: &str) -> Result<PathBuf, KeyError> {
         if !is_name(name) || name.starts_with('.') || name.contains(':') {
             return Err(KeyError::NotAName);
@@ -134,10 +134,10 @@ impl Folder {
         Ok(self.0.join("identities").join(format!("{name}.key")))
     }
 
-    /// The names of all identities, in their order.
+    /// Names of all identities, sorted.
     ///
     /// # Errors
-    /// The folder cannot be read; one that is not there has none.
+    /// The folder cannot be read. A missing folder has no identities.
     pub fn identities(&self) -> Result<Vec<String>, KeyError> {
         let path = self.0.join("identities");
         let failed = |source| KeyError::File {
@@ -159,7 +159,7 @@ impl Folder {
     }
 }
 
-/// Makes a pair and keeps it in a new file.
+/// Generates a key pair and stores it in a new file.
 ///
 /// # Errors
 /// The file exists, or cannot be written.
@@ -167,7 +167,7 @@ pub fn create_identity(path: &Path) -> Result<Identity, KeyError> {
     let identity = Identity::generate()?;
     let private = Zeroizing::new(URL_SAFE_NO_PAD.encode(identity.expose_private()));
     let mut text = Zeroizing::new(String::new());
-    // Writing into a string does not fail.
+    // Writing into a string never fails.
     let _written = write!(
         text,
         "public {}\nprivate {}\n",
@@ -178,10 +178,10 @@ pub fn create_identity(path: &Path) -> Result<Identity, KeyError> {
     Ok(identity)
 }
 
-/// Reads the pair in a file.
+/// Reads a key pair from a file.
 ///
 /// # Errors
-/// The file is not there, is open to others, or holds something else.
+/// The file is missing, accessible to other users, or invalid.
 pub fn read_identity(path: &Path) -> Result<Identity, KeyError> {
     let text = Zeroizing::new(files::read(path)?);
     let (mut public, mut private) = (None, None);
@@ -214,12 +214,12 @@ pub fn read_identity(path: &Path) -> Result<Identity, KeyError> {
     })
 }
 
-/// A public key as people copy it.
+/// A public key as text.
 pub fn key_text(key: &PublicKey) -> String {
     URL_SAFE_NO_PAD.encode(key.as_bytes())
 }
 
-/// Reads what [`key_text`] wrote.
+/// Parses the text of [`key_text`].
 ///
 /// # Errors
 /// [`KeyError::NotAKey`].
@@ -233,8 +233,9 @@ pub fn key_id_text(key: &PublicKey) -> String {
     URL_SAFE_NO_PAD.encode(key.id())
 }
 
-/// What both ends bind a sealed session to: the id of the registered server, and nothing for one
-/// that has no id. So what is sealed for one server is of no use at another that has the same key.
+/// Context to which both ends bind a sealed session: the id of the registered server, or nothing if
+/// it has none. Data that was sealed for one server is therefore useless at another server with the
+/// same key.
 pub fn seal_context(server_id: Option<&str>) -> &[u8] {
     server_id.unwrap_or_default().as_bytes()
 }
@@ -252,5 +253,5 @@ fn is_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b':'))
 }
 
-/// The longest host name: servers are known by theirs.
+/// Maximum length: that of host names, which are the names of servers.
 const MAX_NAME: usize = 253;

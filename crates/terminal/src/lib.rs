@@ -1,9 +1,9 @@
 //! Terminals through tunnels: the WebTTY server and client.
 //!
-//! The server runs commands of this host for clients that come over WebSockets or plain streams
-//! (`server`); the client asks for them, from a name or an address on ([`client`]); both keep their
-//! keys in the same files ([`keys`]), and [`inventory`] is how a server is found. What is on the wire
-//! is the crate `tty`'s, and what runs is the crate `pty`'s.
+//! The server runs commands of this host for clients that connect over WebSockets or plain streams
+//! (`server`). The client starts commands on a server with a given name or address ([`client`]).
+//! Both store their keys in the same files ([`keys`]), and clients find servers with [`inventory`].
+//! The crate `tty` defines the messages, and the crate `pty` runs processes.
 
 pub mod client;
 pub mod enrollment;

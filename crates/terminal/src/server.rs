@@ -1,10 +1,9 @@
 //! The WebTTY server: commands of this host for clients that come over streams.
 //!
-//! [`Server`] is given connections ([`Server::spawn`]), from a listener or from a tunnel. Each
-//! becomes a task: with [`Transport::Plain`] messages begin at once, with [`Transport::WebSocket`]
-//! it speaks HTTP first, and files may be beside the terminals. What a session is, is
-//! `tty::session`'s; what it runs, `pty`'s. A session outlives its connection where its client knows
-//! how to come back.
+//! [`Server`] takes connections from a listener or a tunnel ([`Server::spawn`]) and serves each in
+//! a task. With [`Transport::Plain`] messages start immediately. With [`Transport::WebSocket`] a
+//! connection starts with HTTP, which may also serve files. `tty::session` defines the session, and
+//! `pty` runs its command. A session outlives its connection if its client supports resuming.
 
 mod carrier;
 mod files;
@@ -38,40 +37,41 @@ use carrier::{Carrier, Io};
 use registry::Registry;
 use session::Session;
 
-/// What a server is told once, at its start.
+/// Settings of a server, which are fixed at its start.
 #[derive(Debug)]
 pub struct Settings {
-    /// What clients may start.
+    /// Commands that clients may start.
     pub policy: Policy,
-    /// How many sessions there may be, and how long they last.
+    /// Maximum number and duration of sessions.
     pub limits: Limits,
-    /// End-to-end encryption: with it, sessions are sealed and there are no others.
+    /// End-to-end encryption. If present, all sessions are sealed.
     pub seal: Option<Seal>,
-    /// Who may come over HTTP.
+    /// Access over HTTP.
     pub web: Web,
 }
 
-/// What HTTP asks of visitors, before a WebSocket or a file.
+/// Requirements for HTTP requests, before a WebSocket or a file is served.
 #[derive(Debug, Default)]
 pub struct Web {
-    /// What they have to show; `None` where somebody else has asked already.
+    /// Token that clients must present; `None` if another component has authenticated them.
     pub token: Option<AuthToken>,
-    /// The pages whose scripts may come.
+    /// Web pages whose scripts may connect.
     pub origins: Origins,
-    /// The files beside the terminals.
+    /// Files that are served in addition to terminals.
     pub files: Option<Files>,
 }
 
-/// How many sessions there may be, and how long they last.
+/// Maximum number and duration of sessions.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How many at once, those included whose client is away. One whose command has ended is none.
+    /// Maximum of concurrent sessions, including those of disconnected clients. A session whose
+    /// command has ended does not count.
     pub sessions: usize,
-    /// How long a command outlives its connection.
+    /// Time for which a command outlives its connection.
     pub grace: Duration,
-    /// How long nothing may be typed or shown.
+    /// Maximum time without input and output.
     pub idle: Option<Duration>,
-    /// How long a session may last.
+    /// Maximum duration of a session.
     pub duration: Option<Duration>,
 }
 
@@ -86,44 +86,44 @@ impl Limits {
     }
 }
 
-/// What is told about sessions, for logs and lines. It must not block.
+/// Receives session events, for logs and messages. It must not block.
 pub type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 
-/// A session that began or ended.
+/// The start or the end of a session.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// Its command runs.
+    /// The command runs.
     Opened {
-        /// Names it.
+        /// Id of the session.
         session_id: &'a str,
-        /// Where its client comes from, where that is known.
+        /// Address of the client, if known.
         source: Option<IpAddr>,
-        /// The account, where it is another than this program's.
+        /// The account, if it differs from this program's.
         account: Option<&'a str>,
-        /// Whether it has a terminal.
+        /// True if the command has a terminal.
         has_terminal: bool,
     },
-    /// It is over.
+    /// The session is over.
     Closed {
-        /// Names it.
+        /// Id of the session.
         session_id: &'a str,
-        /// The exit code, 128 and the signal's number where one ended it; `None` where its end was
-        /// not waited for.
+        /// The exit code, or 128 plus the signal's number if a signal ended the command; `None` if
+        /// the server did not wait for its end.
         exit_code: Option<i32>,
-        /// Why it ended, where that is known.
+        /// The reason of the end, if known.
         reason: Option<TerminationReason>,
-        /// How long it was.
+        /// Duration of the session.
         duration: Duration,
     },
 }
 
-/// A server of terminals. Clones are handles of the same one.
+/// A terminal server. Clones share the same server.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<ServerState>,
 }
 
-/// What its connections share.
+/// State that all connections share.
 pub(crate) struct ServerState {
     policy: Policy,
     limits: Limits,
@@ -133,9 +133,9 @@ pub(crate) struct ServerState {
     registry: Registry,
     sessions: Arc<Semaphore>,
     connections: Arc<Semaphore>,
-    /// No more sessions, and those that there are end.
+    /// Cancelled to stop new sessions and end the existing ones.
     drain: CancellationToken,
-    /// Everything ends at once.
+    /// Cancelled to end everything immediately.
     kill: CancellationToken,
     tasks: TaskTracker,
     runtimes: Vec<Handle>,
@@ -143,8 +143,8 @@ pub(crate) struct ServerState {
 }
 
 impl Server {
-    /// A server whose connections live on these runtimes, in turn; none means the current one. They
-    /// must outlive it.
+    /// Creates a server whose connections are distributed over these runtimes; with none they use
+    /// the current one. The runtimes must outlive the server.
     pub fn new(settings: Settings, observer: Observer, runtimes: &[Handle]) -> Self {
         let Settings {
             policy,
@@ -166,7 +166,7 @@ impl Server {
                 observer,
                 registry: Registry::default(),
                 sessions: Arc::new(Semaphore::new(sessions)),
-                connections: Arc::new(Semaphore::new(sessions + SPARE)),
+                connections: Arc::new(Semaphore::new(sessions + EXTRA_CONNECTIONS)),
                 drain: CancellationToken::new(),
                 kill: CancellationToken::new(),
                 tasks: TaskTracker::new(),
@@ -176,7 +176,7 @@ impl Server {
         }
     }
 
-    /// Serves a connection, on a task of its own. One too many is dropped.
+    /// Serves a connection in its own task. A connection beyond the limit is dropped.
     pub fn spawn(
         &self,
         io: impl transport::Stream + 'static,
@@ -186,7 +186,7 @@ impl Server {
         self.spawn_with(async move { Some(io) }, speaks, from);
     }
 
-    /// The same for one that is made on the runtime that it will live on.
+    /// Serves a connection that is created on the runtime on which it will run.
     pub fn spawn_with<I: transport::Stream + 'static>(
         &self,
         io: impl Future<Output = Option<I>> + Send + 'static,
@@ -212,20 +212,20 @@ impl Server {
         self.shared.spawn(Box::pin(serving));
     }
 
-    /// Ends all sessions, each as it deserves, and waits for that. No more begin.
+    /// Ends all sessions in order, and waits for them. No new sessions start.
     pub async fn drain(&self) {
         self.shared.drain.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
     }
 
-    /// Ends everything at once; [`drain`](Self::drain) then returns soon.
+    /// Ends everything immediately; [`drain`](Self::drain) then returns soon.
     pub fn kill(&self) {
         self.shared.drain.cancel();
         self.shared.kill.cancel();
     }
 
-    /// How many sessions there are.
+    /// Number of sessions.
     pub fn sessions(&self) -> usize {
         let limit = self.shared.limits.sessions.min(Semaphore::MAX_PERMITS / 2);
         limit.saturating_sub(self.shared.sessions.available_permits())
@@ -244,7 +244,7 @@ impl ServerState {
     async fn plain(self: Arc<Self>, io: Io, permit: OwnedSemaphorePermit, from: Option<IpAddr>) {
         let mut carrier = Carrier::plain(io, permit);
         if self.drain.is_cancelled() {
-            if carrier.send(&Kind::error(GOES_DOWN)).is_ok() {
+            if carrier.send(&Kind::error(SHUTTING_DOWN)).is_ok() {
                 carrier.finish().await;
             }
             return;
@@ -252,14 +252,14 @@ impl ServerState {
         Session::new(self, carrier, from).run().await;
     }
 
-    /// Lets a connection end by itself, on a task that is waited for. Says whether the peer hung up
-    /// after it had everything.
+    /// Closes a connection in a tracked task. The result is true if the peer closed after it had
+    /// received everything.
     fn finish(&self, carrier: Carrier) -> oneshot::Receiver<bool> {
         let kill = self.kill.clone();
         let (tell, told) = oneshot::channel();
         self.spawn_here(Box::pin(async move {
             let is_closed = kill.run_until_cancelled(carrier.finish()).await;
-            // Whoever has ended meanwhile does not ask.
+            // The receiver may be gone.
             tell.send(is_closed.unwrap_or_default()).unwrap_or_default();
         }));
         told
@@ -272,20 +272,20 @@ impl ServerState {
         }
     }
 
-    /// On the current runtime, on which its connection lives.
+    /// Uses the current runtime, on which the connection runs.
     fn spawn_here(&self, work: impl Future<Output = ()> + Send + 'static) {
         drop(tokio::spawn(self.tasks.track_future(work)));
     }
 }
 
-/// `N` random bytes; `None` where the system gives none.
+/// `N` random bytes; `None` if the system provides none.
 fn random<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
     aws_lc_rs::rand::fill(&mut bytes).ok()?;
     Some(bytes)
 }
 
-/// Names a session in logs.
+/// A new session id for logs.
 fn session_id() -> String {
     let bytes: [u8; 10] = random().unwrap_or_default();
     let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
@@ -295,9 +295,9 @@ fn session_id() -> String {
     "tty_".chars().chain(digits).collect()
 }
 
-/// What a client hears that comes too late.
-const GOES_DOWN: &str = "the server goes down";
+/// Error for clients that connect during a shutdown.
+const SHUTTING_DOWN: &str = "the server goes down";
 
-/// Connections beside those of sessions: of clients that have not said what they want, that come
-/// back, that read files, or that are about to hang up.
-const SPARE: usize = 256;
+/// Connections in addition to those of sessions: clients that have not sent an `Open`, that resume,
+/// that read files, or that are about to close.
+const EXTRA_CONNECTIONS: usize = 256;

@@ -1,18 +1,18 @@
 //! Lanes: extension `lane/2` of the agent protocol.
 //!
-//! A lane is one TLS connection that carries many small streams. One task, the [`Driver`], owns
-//! the connection: it hands what arrives to the streams, and writes what all of them have queued
-//! meanwhile at once, so that small exchanges share system calls and TLS records. The bytes of a
-//! frame are `wire::lane`'s; this module moves them.
+//! A lane is one TLS connection that carries many small streams. One task, the [`Driver`], owns the
+//! connection. It delivers received bytes to the streams, and writes the queued frames of all of
+//! them together, so that small exchanges share system calls and TLS records. `wire::lane` defines
+//! the bytes of a frame; this module transfers them.
 //!
 //! ```text
 //! engine: StandingConnection::into_lane ─▶ Lane::open ──▶ LaneStream ─▶ MigratingStream ─▶ (its own connection)
 //! agent:  Lane::agent ─────▶ Driver::poll_accept ──▶ LaneStream ─▶ MigratingStream ─▶ (the same)
 //! ```
 //!
-//! What a stream may have on the lane is limited, so nobody waits behind a large or a slow one:
-//! [`MigratingStream`] takes it to a standing connection when it comes to its [`Budget`], or when its peer
-//! does not read.
+//! The bytes of a stream on the lane are limited, so no stream waits behind a large or a slow one:
+//! [`MigratingStream`] moves it to a standing connection when it reaches its [`Budget`], or when
+//! its peer does not read.
 
 mod budget;
 mod driver;
@@ -40,32 +40,33 @@ pub use self::stream::LaneStream;
 use crate::Stream;
 use crate::memory::{self, MemoryReservation, Source};
 
-/// What waits to be written to a lane before its streams have to wait: two answers of the largest
-/// kind. More would only wait longer, in front of those that come later.
+/// Bytes that may wait to be written to a lane before its streams have to wait: two responses of
+/// the largest kind. More would only wait longer, in front of later ones.
 const OUT: usize = 2 * wire::lane::DOWN_LIMIT;
 
-/// What all streams of a lane together may leave unread, where the [process](memory) has room for
-/// it. Streams are served elsewhere long before (see [`Lane::has_room`]). Where more comes, streams
-/// whose readers leave it are given up, those of the source with the most first: the others do not notice.
+/// Limit of the unread bytes of all streams of a lane, if the [process](memory) has capacity for
+/// them. New streams use other connections long before (see [`Lane::has_room`]). Above the limit,
+/// streams of slow readers are aborted, those of the source with the most bytes first; other
+/// streams are not affected.
 const UNREAD: usize = 32 * 1024 * 1024;
 
-/// How exactly what is unread on a lane is counted in the process.
+/// Granularity with which a lane's unread bytes are counted in the process.
 const COUNTED: usize = 16 * 1024;
 
-/// Turns of the driver after which a stream that has read nothing of what waits for it is slow. Its
+/// Turns of the driver after which a stream that has read none of its waiting bytes is slow. Its
 /// reader was woken in the first one, and has run before the next.
 const SLOW: u64 = 2;
 
-/// A lane, for those who open streams on it. Clones are handles of the same lane.
+/// A lane, for opening streams on it. Clones are handles of the same lane.
 #[derive(Clone, Debug)]
 pub struct Lane(Arc<Mutex<State>>);
 
-/// What the driver and the streams of a lane share.
+/// State that the driver and the streams of a lane share.
 #[derive(Debug)]
 struct State {
     side: Side,
-    /// By their numbers, which this end or its authenticated peer counts up: no visitor chooses them, so
-    /// the hash needs no key. A request looks its stream up some ten times.
+    /// By their numbers, which this end or its authenticated peer assigns in sequence. Visitors do
+    /// not choose them, so the hash needs no key. A request looks up its stream about ten times.
     streams: FxHashMap<u32, Entry>,
     /// The number of the last stream that was opened; 0 before the first.
     last: u32,
@@ -73,18 +74,18 @@ struct State {
     out: Vec<u8>,
     /// Bytes that have arrived and that no stream has read.
     unread: usize,
-    /// The same, as the process counts it.
+    /// The same, as counted in the process.
     holding: MemoryReservation,
-    /// Turns of the driver.
+    /// Number of turns of the driver.
     turn: u64,
-    /// Streams wait for room in `out`, each with its `writer`.
+    /// True while streams wait for space in `out`, each with its `writer`.
     is_full: bool,
     driver: Option<Waker>,
-    /// No further streams; the lane ends with the last one.
+    /// No further streams are opened; the lane ends with the last one.
     retiring: bool,
-    /// Nobody brings connections any more: streams stay, and wait for room.
+    /// No more connections are available: streams stay, and wait for space.
     stays: bool,
-    /// Why there is no lane any more.
+    /// The reason why the lane is broken.
     broken: Option<io::ErrorKind>,
 }
 
@@ -93,31 +94,31 @@ struct State {
 struct Entry {
     source: Source,
     state: StreamState,
-    /// What has arrived and has not been read: from `start` on.
+    /// Bytes that have arrived and have not been read: from `start` on.
     inbox: Vec<u8>,
     start: usize,
-    /// Turn of the driver in which what is unread began to wait, or some of it was read last.
+    /// Turn of the driver in which the unread bytes began to wait, or some were last read.
     turn: u64,
     reader: Option<Waker>,
-    /// Waits for room: in `out`, or of its own where the stream stays on the lane.
+    /// Waits for space: in `out`, or in its own window if the stream stays on the lane.
     writer: Option<Waker>,
     /// Waits for the connection that the stream moves to.
     mover: Option<Waker>,
-    /// The peer has gone, of a stream that is over on the lane and has not arrived elsewhere.
+    /// The peer has gone; the stream is over on the lane and has not arrived elsewhere.
     abandoned: bool,
-    /// The connection is there, so that the rest is said on it.
+    /// The connection has arrived, so the rest is sent on it.
     arrived: bool,
-    /// Why the peer gave it up.
+    /// The reason why the peer aborted it.
     refusal: Option<wire::Error>,
     sending: SendWindow,
     reading: ReceiveWindow,
-    /// Nobody holds it any more; what still comes is thrown away.
+    /// The stream was dropped; further bytes are discarded.
     dropped: bool,
 }
 
 impl Lane {
-    /// The engine's end of a connection that becomes a lane behind `front`, and the task that
-    /// serves it.
+    /// The engine's end of a connection that becomes a lane after the bytes `front`, and the task
+    /// that serves it.
     pub(crate) fn engine<T: Stream>(io: T, front: &[u8]) -> (Self, Driver<T>) {
         Self::new(io, Side::Engine, front)
     }
@@ -146,9 +147,10 @@ impl Lane {
         (lane.clone(), Driver::new(io, lane))
     }
 
-    /// Begins a stream (engine's side). `None` when the lane is over or has no room; the stream is
-    /// better off at a standing connection then. The opening travels with what is written before
-    /// the caller's task gives way; it does not wait for more, since the service may speak first.
+    /// Opens a stream (engine's side). `None` if the lane is over or has no capacity; the stream
+    /// should use a standing connection then. The opening is sent together with the bytes that are
+    /// written before the caller's task yields. It does not wait for more, because the service may
+    /// send first.
     pub fn open(&self, open: &StreamOpen) -> Option<LaneStream> {
         let mut state = self.0.lock();
         if state.side != Side::Engine || !state.has_room() {
@@ -165,7 +167,7 @@ impl Lane {
         Some(LaneStream::new(self.clone(), number))
     }
 
-    /// Begins a stream on a lane however much is unread there.
+    /// Opens a stream on a lane, regardless of its unread bytes.
     #[cfg(test)]
     fn open_beyond_half(&self, open: &StreamOpen) -> Option<LaneStream> {
         let held = std::mem::take(&mut self.0.lock().unread);
@@ -174,17 +176,17 @@ impl Lane {
         opened
     }
 
-    /// Whether a stream can be begun.
+    /// Returns true if a stream can be opened.
     pub fn has_room(&self) -> bool {
         self.0.lock().has_room()
     }
 
-    /// Streams on it.
+    /// Number of its streams.
     pub fn streams(&self) -> usize {
         self.0.lock().streams.len()
     }
 
-    /// Streams on it that somebody holds: the peer has yet to finish the others.
+    /// Number of its streams that this end still uses. The peer has yet to finish the others.
     pub fn held(&self) -> usize {
         let state = self.0.lock();
         state
@@ -194,19 +196,21 @@ impl Lane {
             .count()
     }
 
-    /// Whether it is over, or ends with its last stream.
+    /// Returns true if it is over, or ends with its last stream.
     pub fn is_over(&self) -> bool {
         let state = self.0.lock();
         state.retiring || state.broken.is_some()
     }
 
-    /// Lets no stream leave from now on: the control channel ends, and with it go the connections
-    /// that they would move to. What is large waits for room then, behind nobody but itself.
+    /// Lets no stream leave from now on, because the control channel ends, and with it the
+    /// connections that they would move to. A large stream then waits for space, behind its own
+    /// bytes only.
     pub fn stay(&self) {
         self.0.lock().stays = true;
     }
 
-    /// Begins no further stream, and lets none leave; the lane is closed when the last one has ended.
+    /// Opens no further streams, and lets none leave; the lane is closed when the last one has
+    /// ended.
     pub fn retire(&self) {
         let mut state = self.0.lock();
         state.retiring = true;
@@ -226,15 +230,15 @@ impl State {
             && self.unread < most_unread() / 2
     }
 
-    /// Tells the process what is unread, where that has changed by much.
+    /// Updates the count of the process, if the unread bytes have changed by much.
     fn count_unread(&mut self) {
         if self.unread.abs_diff(self.holding.bytes()) >= COUNTED || self.unread == 0 {
             self.holding.set(self.unread);
         }
     }
 
-    /// Makes room for so many bytes: gives up streams of the source that has the most unread. Of those
-    /// first the slow ones, with the most unread first.
+    /// Frees space for so many bytes: it aborts streams of the source with the most unread bytes,
+    /// slow ones first, and among these the ones with the most unread bytes first.
     fn make_room(&mut self, bytes: usize, woken: &mut Vec<Waker>) {
         while self.unread + bytes > most_unread() {
             let Some(source) = self.greediest_source() else {
@@ -259,7 +263,7 @@ impl State {
         }
     }
 
-    /// The source whose streams have the most unread together, if any has.
+    /// The source whose streams together have the most unread bytes, if any has.
     fn greediest_source(&self) -> Option<Source> {
         let mut unread: HashMap<Source, usize> = HashMap::new();
         for entry in self.streams.values().filter(|entry| entry.unread() > 0) {
@@ -269,7 +273,7 @@ impl State {
         most.map(|(source, _)| source)
     }
 
-    /// Forgets a stream that is over and that nobody holds.
+    /// Drops the state of a stream that is over and not used any more.
     fn forget_if_over(&mut self, number: u32) {
         if let Some(entry) = self.streams.get(&number)
             && entry.dropped
@@ -305,13 +309,13 @@ impl Entry {
         self.inbox.len() - self.start
     }
 
-    /// Everybody who waits for something of it.
+    /// All wakers of this stream.
     fn waiting(&mut self) -> impl Iterator<Item = Waker> {
         let all = [self.reader.take(), self.writer.take(), self.mover.take()];
         all.into_iter().flatten()
     }
 
-    /// Throws away what is unread; how much that was.
+    /// Discards the unread bytes, and returns their number.
     fn clear(&mut self) -> usize {
         let unread = self.unread();
         self.inbox = Vec::new();
@@ -320,13 +324,13 @@ impl Entry {
     }
 }
 
-/// What a lane may have unread: as much as the process has left, so that lanes with little unread have
-/// room where others have much.
+/// Limit of a lane's unread bytes: as many as the process has left, so that lanes with few unread
+/// bytes have capacity while others have many.
 fn most_unread() -> usize {
     UNREAD.min(memory::free())
 }
 
-/// Wakes a task, never under the lock: what runs then may be the end of another stream.
+/// Wakes a task, never under the lock, because the task may end another stream when it runs.
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();

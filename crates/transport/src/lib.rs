@@ -1,12 +1,11 @@
-//! Sockets and TLS streams of the data path, for the engine and the agent alike.
+//! Sockets and TLS streams of the data path, for the engine and the agent.
 //!
-//! What is here: one current-thread runtime per core ([`Workers`]), a TCP socket that can move
+//! It contains one current-thread runtime per core ([`Workers`]), a TCP socket that can move
 //! between them and reads ahead of TLS ([`Socket`]), standing data connections of the agent
-//! protocol's extension `pool/1` ([`standing`]), lanes that many small streams share
-//! ([`lane`]), and the one loop that joins two byte streams
-//! ([`pump()`]). What is not here: names, tunnels, tokens, HTTP.
+//! protocol's extension `pool/1` ([`standing`]), lanes for many small streams ([`lane`]), and the
+//! loop that joins two byte streams ([`pump()`]). It has no names, tunnels, tokens or HTTP.
 //!
-//! The shapes come from measurements; `ARCHITECTURE.md` ("Performance") tells which.
+//! The design is based on measurements; see `ARCHITECTURE.md` ("Performance").
 
 pub mod lane;
 pub mod memory;

@@ -1,18 +1,17 @@
-//! The bytes that streams hold for readers that do not take them, counted over the process, and
-//! their limit.
+//! The bytes that streams buffer for slow readers, counted over the process, and their limit.
 //!
-//! A stream whose reader takes everything holds nothing between two turns of its task. One whose
-//! reader does not holds what was read from the other side: in a buffer of the [pump](crate::pump()),
-//! in its TLS session, or unread on a lane. Visitors decide how many of those there are, so their
-//! bytes have a limit:
+//! A stream whose reader is fast buffers nothing between two turns of its task. For a slow reader
+//! it buffers the bytes of the other end: in a buffer of the [pump](crate::pump()), in its TLS
+//! session, or unread on a lane. Visitors determine how many such streams there are, so their bytes
+//! have a limit:
 //!
-//! - From a half of the limit on no buffer grows: every stream has the smallest size.
-//! - Where 7/8 of the limit are held, a stream of the [source](Source) whose streams hold the most ends: the
-//!   one whose reader has taken nothing for the longest time; and the next one, until what is held is
-//!   within the limit. So a source that reads nothing, or that opens many streams at once, loses its own
-//!   streams and not those of others.
-//! - A lane may hold as much as the process has left (`free`). So lanes that hold much end streams before
-//!   those that hold little, and some room is left for a lane that holds nothing yet.
+//! - Above half of the limit no buffer grows: every stream has the smallest size.
+//! - At 7/8 of the limit, streams are aborted until the buffered bytes are within the limit. Each
+//!   time it is a stream of the [source](Source) that buffers the most: the one whose reader has
+//!   read nothing for the longest time. So a source that reads nothing, or that opens many streams
+//!   together, loses its own streams and not those of other sources.
+//! - A lane may buffer as much as the process has left (`free`). So lanes with many buffered bytes
+//!   abort streams before lanes with few, and some capacity is left for a new lane.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,24 +22,26 @@ use std::task::{Context, Waker};
 
 use parking_lot::Mutex;
 
-/// What a process holds at most where nothing else is configured.
+/// Default limit of a process.
 pub const DEFAULT_LIMIT: usize = 256 * 1024 * 1024;
 
-/// What a stream costs whose reader stalls, beside the bytes that wait: its TLS session, its two
-/// sockets, and its task (measured: some 20 KiB of a standing connection, the rest of the service's).
+/// Cost of a stream with a stalled reader, in addition to its waiting bytes: its TLS session, its
+/// two sockets, and its task (measured: about 20 KiB for a standing connection, the rest for the
+/// service's).
 const FLOOR: usize = 32 * 1024;
 
 static LIMIT: AtomicUsize = AtomicUsize::new(DEFAULT_LIMIT);
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static GIVEN_UP: AtomicU64 = AtomicU64::new(0);
-/// Bytes of streams that are to be given up and whose tasks have not run yet. They are a part of `HELD`.
+/// Bytes of streams that were chosen to be aborted and whose tasks have not run yet. They are a
+/// part of `HELD`.
 static LEAVING: AtomicUsize = AtomicUsize::new(0);
 static STALLED: Mutex<Registry> = Mutex::new(Registry::new());
 
-/// The part of the limit (1/8) that streams which stall leave to the lanes.
+/// The part of the limit (1/8) that stalled streams leave to the lanes.
 const RESERVE: usize = 8;
 
-/// The network that a visitor comes from: an IPv4 address, or the first 64 bits of an IPv6 address. Streams
+/// The network of a visitor: an IPv4 address, or the first 64 bits of an IPv6 address. Streams
 /// without an address share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(u64);
@@ -70,43 +71,43 @@ pub fn limit() -> usize {
     LIMIT.load(Ordering::Relaxed)
 }
 
-/// Bytes that are held now.
+/// Bytes that are buffered now.
 pub fn held() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// Streams that were given up because the limit was reached.
+/// Streams that were aborted because the limit was reached.
 pub fn given_up() -> u64 {
     GIVEN_UP.load(Ordering::Relaxed)
 }
 
-/// Bytes that are left of the limit.
+/// Remaining bytes of the limit.
 pub(crate) fn free() -> usize {
     limit().saturating_sub(staying())
 }
 
-/// Bytes that are held, without those of streams that are to be given up.
+/// Bytes that are buffered, without those of streams that will be aborted.
 fn staying() -> usize {
     held().saturating_sub(LEAVING.load(Ordering::Relaxed))
 }
 
-/// Bytes that streams which stall hold beyond what they may.
+/// Bytes of stalled streams above their limit.
 fn excess() -> usize {
     let limit = limit();
     staying().saturating_sub(limit - limit / RESERVE)
 }
 
-/// Whether so much is held that no buffer may grow.
+/// Returns true if no buffer may grow.
 pub fn is_scarce() -> bool {
     held() > limit() / 2
 }
 
-/// Notes that a stream was given up for what it holds.
+/// Counts a stream that was aborted because of its buffered bytes.
 pub(crate) fn note_given_up() {
     GIVEN_UP.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Bytes that are counted as held until this is dropped.
+/// Bytes that count as buffered until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryReservation(usize);
 
@@ -140,7 +141,7 @@ impl Drop for MemoryReservation {
     }
 }
 
-/// What waits for the reader of one direction of a stream.
+/// The bytes that wait for the reader of one direction of a stream.
 #[derive(Debug)]
 pub struct Backlog {
     source: Source,
@@ -148,7 +149,7 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Of a stream of a visitor from `source`; nothing waits.
+    /// For a stream of a visitor from `source`; no bytes wait.
     pub fn new(source: Source) -> Self {
         Self {
             source,
@@ -156,11 +157,11 @@ impl Backlog {
         }
     }
 
-    /// Notes that the reader takes nothing while so many bytes wait for it. With `progress` it has
-    /// taken some since it was asked last.
+    /// Records that the reader does not read while so many bytes wait for it. With `progress` it
+    /// has read some since the last call.
     ///
     /// # Errors
-    /// The limit is reached and this stream is to be given up.
+    /// The limit is reached and this stream must be aborted.
     pub fn wait(&mut self, cx: &Context<'_>, bytes: usize, progress: bool) -> io::Result<()> {
         let bytes = bytes + FLOOR;
         match &mut self.stall {
@@ -179,13 +180,13 @@ impl Backlog {
         }
     }
 
-    /// Notes that nothing waits.
+    /// Records that no bytes wait.
     pub fn clear(&mut self) {
         self.stall = None;
     }
 }
 
-/// A stream whose reader stalls.
+/// A stream whose reader is stalled.
 #[derive(Debug)]
 struct Stall {
     source: Source,
@@ -196,7 +197,7 @@ struct Stall {
 
 #[derive(Debug)]
 struct Entry {
-    /// It is to be given up.
+    /// It was chosen to be aborted.
     chosen: AtomicBool,
     waker: Mutex<Waker>,
 }
@@ -240,7 +241,7 @@ impl Drop for Stall {
     }
 }
 
-/// Wakes those that are to be given up, outside of the lock.
+/// Wakes the chosen streams, outside of the lock.
 fn give_up(chosen: Vec<Arc<Entry>>) {
     for entry in chosen {
         note_given_up();
@@ -250,16 +251,16 @@ fn give_up(chosen: Vec<Arc<Entry>>) {
     }
 }
 
-/// The streams whose readers stall.
+/// The streams whose readers are stalled.
 #[derive(Debug)]
 struct Registry {
     next: u64,
     sources: BTreeMap<Source, Stalls>,
-    /// Chosen and still there, with their bytes.
+    /// Chosen streams that still exist, with their bytes.
     leaving: BTreeMap<u64, usize>,
 }
 
-/// The streams of one source whose readers stall, in the order in which that began.
+/// The stalled streams of one source, in the order in which they stalled.
 #[derive(Debug, Default)]
 struct Stalls {
     bytes: usize,
@@ -306,8 +307,9 @@ impl Registry {
         }
     }
 
-    /// Takes out streams with at least `excess` bytes together, or all: each time of the source that has
-    /// the most the one that has stalled for the longest.
+    /// Removes and returns streams with at least `excess` bytes together, or all. Each time it is
+    /// the stream that has been stalled for the longest time, of the source that has the most
+    /// bytes.
     fn choose(&mut self, mut excess: usize) -> Vec<Arc<Entry>> {
         let mut chosen = Vec::new();
         while excess > 0 {
@@ -379,11 +381,11 @@ mod tests {
     }
 
     #[test]
-    fn those_that_have_stalled_for_the_longest_are_given_up_until_the_rest_fits() {
+    fn the_longest_stalled_streams_are_aborted_until_the_rest_fits() {
         let mut streams = Streams::new(&[1; 4]);
         assert!(streams.choose(0).is_empty());
         assert_eq!(streams.choose(150), [0, 1]);
-        // Whether they have gone or not, they are not chosen again.
+        // Chosen streams are not chosen again, even if they still exist.
         streams.remove(0);
         assert_eq!(streams.choose(1), [2]);
         assert_eq!(streams.choose(1000), [3]);
@@ -395,19 +397,21 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_whose_reader_takes_something_is_the_newest_again() {
+    fn a_stream_that_was_read_becomes_the_newest() {
         let mut streams = Streams::new(&[1; 2]);
         streams.remove(0);
         streams.add(Source(1));
         assert_eq!(streams.choose(150), [1, 2]);
     }
 
-    /// However early they stalled, and however many streams another source opens at once.
+    /// A source with few bytes keeps its streams, however early they stalled and however many
+    /// streams another source opens.
     #[test]
-    fn a_source_that_holds_less_keeps_its_streams() {
+    fn a_source_with_fewer_bytes_keeps_its_streams() {
         let mut streams = Streams::new(&[2, 1, 1, 1, 2, 3, 1]);
         assert_eq!(streams.choose(200), [1, 2]);
-        // Now two have two each, and the one with a larger buffer has the most.
+        // Now two sources have two streams each, and the one with the larger buffer has the most
+        // bytes.
         let (source, number, _) = streams.streams[4];
         streams.registry.resize(source, number, 150);
         assert_eq!(streams.choose(1), [0]);
@@ -416,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_a_network_that_one_visitor_has() {
+    fn a_source_is_the_network_of_one_visitor() {
         let source = |address: &str| Source::from(address.parse::<IpAddr>().unwrap());
         assert_eq!(source("192.0.2.1"), source("::ffff:192.0.2.1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));

@@ -1,36 +1,38 @@
-//! Memory that a load needed goes back to the system when the load is over.
+//! Returns memory to the system when the load that needed it is over.
 //!
-//! The allocator keeps what is freed for the next time, wherever it lies: an hour after a thousand
-//! visitors a process is as large as with them. So each worker counts the buffers that it takes
-//! ([`Scratch::taken`]), which is about the messages that it moves, and gives memory back when
-//! there are suddenly few.
+//! The allocator keeps freed memory for later use, so a process would be as large an hour after a
+//! thousand visitors as with them. So each worker counts the buffers that it takes
+//! ([`Scratch::taken`]), which is about the number of messages that it transfers, and returns
+//! memory when there are suddenly few.
 
 use std::time::Duration;
 
 use crate::Scratch;
 
-/// How long one period is. Long beside a pause within a load, short beside the next load.
+/// Length of one period: long compared with a pause within a load, short compared with the time
+/// between loads.
 pub(crate) const PERIOD: Duration = Duration::from_secs(5);
 
-/// Fewer buffers in a period than this are no load: what it left behind is little. The heartbeats
-/// of a thousand agents are 200 a second.
+/// A period with fewer buffers than this is not a load, because it leaves little memory behind. The
+/// heartbeats of a thousand agents are 200 a second.
 const LOAD: u64 = 2_000;
 
-/// As many periods later, memory is given back once more: what idles behind a load, such as
-/// standing connections, is closed within a minute and a half.
+/// Number of periods after which memory is returned again: connections that are idle after a load,
+/// such as standing connections, are closed within a minute and a half.
 const AGED: u32 = 20;
 
-/// Whether a load is over, judged once in each period.
+/// Detects the end of a load, once in each period.
 #[derive(Debug, Default)]
 pub(crate) struct LoadMonitor {
-    /// The most buffers taken in one period since memory was given back.
+    /// The maximum number of buffers taken in one period since memory was returned.
     peak: u64,
-    /// Periods since a load was over.
+    /// Periods since the end of a load.
     since: Option<u32>,
 }
 
 impl LoadMonitor {
-    /// Whether to give memory back, `taken` buffers having been taken in the period that ends.
+    /// Returns true if memory should be returned, given that `taken` buffers were taken in the
+    /// ending period.
     pub(crate) fn has_subsided(&mut self, taken: u64) -> bool {
         self.peak = self.peak.max(taken);
         if self.peak >= LOAD && taken < self.peak / 8 {
@@ -52,7 +54,7 @@ impl LoadMonitor {
     }
 }
 
-/// Frees this thread's spare buffers, and gives what is free in the whole process back.
+/// Frees this thread's spare buffers, and returns the free memory of the whole process.
 pub(crate) fn trim_memory() {
     Scratch::free_spare();
     trim();
@@ -65,7 +67,7 @@ fn trim() {
         /// `malloc_trim(3)`.
         fn malloc_trim(pad: usize) -> std::ffi::c_int;
     }
-    // SAFETY: declared as in malloc.h. It touches nothing but free memory, and locks what it looks at.
+    // SAFETY: declared as in malloc.h. It only accesses free memory, under the allocator's locks.
     unsafe {
         malloc_trim(0);
     }
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_that_ends_is_noticed_once_and_once_more_when_what_idles_has_aged() {
+    fn the_end_of_a_load_is_noticed_twice() {
         let mut calm = LoadMonitor::default();
         for taken in [10, 3_000, 90_000, 50_000] {
             assert!(!calm.has_subsided(taken), "{taken}");
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn little_and_even_work_is_left_alone() {
+    fn light_and_constant_load_is_ignored() {
         let mut calm = LoadMonitor::default();
         for taken in [0, 1_999, 0, 0, 1_000, 0] {
             assert!(!calm.has_subsided(taken), "{taken}");

@@ -1,40 +1,41 @@
-//! PROXY protocol, versions 1 and 2: who is at the other end of a proxy's connection.
+//! PROXY protocol, versions 1 and 2: the source address of a connection through a proxy.
 //!
-//! A proxy that passes a connection on puts one header in front of its bytes. Version 1 is a line
-//! of text (`PROXY TCP4 192.0.2.1 198.51.100.1 40000 443` and CR LF), version 2 is binary: a
-//! signature of 12 bytes, version and command, family and transport, the length of what follows,
-//! the addresses, and whatever extensions the sender adds. Sections are those of the
-//! specification, "The PROXY protocol, versions 1 & 2" (`doc/proxy-protocol.txt` of `HAProxy`).
+//! A proxy that forwards a connection puts one header in front of its bytes. Version 1 is a line of
+//! text (`PROXY TCP4 192.0.2.1 198.51.100.1 40000 443` and CR LF). Version 2 is binary: a signature
+//! of 12 bytes, version and command, family and transport, the length of the rest, the addresses,
+//! and any extensions of the sender. Sections are those of the specification, "The PROXY protocol,
+//! versions 1 & 2" (`doc/proxy-protocol.txt` of `HAProxy`).
 //!
-//! Nothing here reads a socket or knows which peers may say such a thing: a header from anybody
-//! else is a lie, so [`parse`] is for the bytes of trusted peers alone (section 2).
+//! This module reads no sockets and has no list of trusted peers. A header from an untrusted peer
+//! may be forged, so use [`parse`] only for the bytes of trusted peers (section 2).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Longest header that is read, in bytes: what any path carries in its first segment (RFC 9293,
-/// 3.7.1). Addresses take at most 232 bytes of it, the rest is for extensions.
+/// Longest header that is read, in bytes: the size that any path delivers in its first segment (RFC
+/// 9293, 3.7.1). Addresses take at most 232 bytes of it, the rest is for extensions.
 pub const MAX_HEADER: usize = 536;
 
-/// What the beginning of a connection says.
+/// The result of parsing the start of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParsedHeader {
-    /// It may become a header; more bytes will tell. Never said of [`MAX_HEADER`] bytes or more.
+    /// It may become a header; more bytes are needed. Never returned for [`MAX_HEADER`] bytes or
+    /// more.
     Partial,
-    /// It is no header: the bytes are the connection's own.
+    /// It is not a header: the bytes belong to the connection.
     Absent,
     /// A whole header.
     Header {
-        /// Where the connection comes from, IPv4 inside IPv6 as IPv4. None where the proxy
-        /// speaks for itself (a health check) or for something that has no such address.
+        /// Source of the connection, IPv4 inside IPv6 as IPv4. None if the connection is the
+        /// proxy's own (a health check), or if the source has no such address.
         source: Option<SocketAddr>,
-        /// Bytes of the header; the connection's own begin behind it.
+        /// Length of the header in bytes; the connection's own bytes follow it.
         len: usize,
     },
-    /// It begins like a header and is none. The connection must end (2.1, 2.2).
+    /// It starts like a header and is invalid. The connection must be closed (2.1, 2.2).
     Malformed,
 }
 
-/// Reads the header at the start of `bytes`, which is all that has come so far.
+/// Parses the header at the start of `bytes`, which are all bytes received so far.
 pub fn parse(bytes: &[u8]) -> ParsedHeader {
     let begins = |signature: &[u8]| {
         bytes
@@ -56,8 +57,8 @@ pub fn parse(bytes: &[u8]) -> ParsedHeader {
     }
 }
 
-/// Appends a header of version 1 for a connection from `source` to `destination`. Without a
-/// source it says that the connection is of an unknown origin.
+/// Appends a header of version 1 for a connection from `source` to `destination`. Without a source
+/// the header states an unknown origin.
 pub fn write_v1(source: Option<SocketAddr>, destination: SocketAddr, out: &mut Vec<u8>) {
     let line = match source.map(|source| Ends::new(source, destination)) {
         None => "PROXY UNKNOWN\r\n".to_owned(),
@@ -71,8 +72,8 @@ pub fn write_v1(source: Option<SocketAddr>, destination: SocketAddr, out: &mut V
     out.extend_from_slice(line.as_bytes());
 }
 
-/// Appends a header of version 2 for a connection from `source` to `destination`. Without a
-/// source it names no addresses (2.2, UNSPEC).
+/// Appends a header of version 2 for a connection from `source` to `destination`. Without a source
+/// the header has no addresses (2.2, UNSPEC).
 pub fn write_v2(source: Option<SocketAddr>, destination: SocketAddr, out: &mut Vec<u8>) {
     let ends = source.map(|source| Ends::new(source, destination));
     let (family, block_len) = match ends {
@@ -98,7 +99,7 @@ pub fn write_v2(source: Option<SocketAddr>, destination: SocketAddr, out: &mut V
 
 struct MalformedHeader;
 
-/// A header's source and length; none while more bytes are needed.
+/// A header's source and length; `None` while more bytes are needed.
 type Read = Result<Option<(Option<SocketAddr>, usize)>, MalformedHeader>;
 
 fn parse_v1(bytes: &[u8]) -> Read {
@@ -118,7 +119,7 @@ fn parse_v1(bytes: &[u8]) -> Read {
     let mut words = line.ok_or(MalformedHeader)?.split(' ');
     let mut word = || words.next().ok_or(MalformedHeader);
     let source = match word()? {
-        // Whatever follows is to be ignored.
+        // The rest of the line is ignored.
         "UNKNOWN" => return Ok(Some((None, len))),
         "TCP4" => v1_source::<Ipv4Addr>([word()?, word()?], [word()?, word()?])?,
         "TCP6" => v1_source::<Ipv6Addr>([word()?, word()?], [word()?, word()?])?,
@@ -130,7 +131,7 @@ fn parse_v1(bytes: &[u8]) -> Read {
     }
 }
 
-/// Both ends must be what the family says, though only one is of use.
+/// Both addresses must belong to the family, although only one is used.
 fn v1_source<A>(addresses: [&str; 2], ports: [&str; 2]) -> Result<SocketAddr, MalformedHeader>
 where
     A: std::str::FromStr + Into<IpAddr>,
@@ -153,7 +154,7 @@ fn v1_port(text: &str) -> Result<u16, MalformedHeader> {
 
 fn parse_v2(bytes: &[u8]) -> Read {
     let Some((head, rest)) = bytes.split_first_chunk::<V2_HEAD>() else {
-        // What is wrong already will not become right.
+        // Bytes that are wrong already do not need to be complete.
         let command = bytes.get(V2_SIGNATURE.len()).copied();
         return match command {
             Some(command) if !is_command(command) => Err(MalformedHeader),
@@ -170,7 +171,7 @@ fn parse_v2(bytes: &[u8]) -> Read {
         return Ok(None);
     };
     if command == VERSION_2 | LOCAL {
-        // The family does not matter then.
+        // The family is not used then.
         return Ok(Some((None, len)));
     }
     let (address_family, transport) = (family >> 4, family & 0x0F);
@@ -180,14 +181,13 @@ fn parse_v2(bytes: &[u8]) -> Read {
     let source = match family {
         TCP4 => v2_source::<4, 12>(block)?,
         TCP6 => v2_source::<16, 36>(block)?,
-        // Valid, and nothing that a TCP connection can come from (2.2: falls back to UNSPEC).
+        // Valid, but not a possible source of a TCP connection (2.2: falls back to UNSPEC).
         _ => return Ok(Some((None, len))),
     };
     Ok(Some((Some(source), len)))
 }
 
-/// Reads source, destination and both ports; what follows them are extensions, which say nothing
-/// that is used here.
+/// Reads source, destination and both ports. The extensions after them are not used.
 fn v2_source<const ADDRESS: usize, const BLOCK: usize>(
     block: &[u8],
 ) -> Result<SocketAddr, MalformedHeader>
@@ -217,7 +217,7 @@ fn is_command(byte: u8) -> bool {
     byte == VERSION_2 | LOCAL || byte == VERSION_2 | PROXY
 }
 
-/// Source and destination in one family, with their ports.
+/// Source and destination of one family, with their ports.
 #[derive(Clone, Copy)]
 enum Ends {
     V4([Ipv4Addr; 2], [u16; 2]),
@@ -231,7 +231,7 @@ impl Ends {
         if let (IpAddr::V4(source), IpAddr::V4(destination)) = ends {
             return Self::V4([source, destination], ports);
         }
-        // A header has one family: IPv4 goes inside IPv6 where the other end has that.
+        // A header has one family: an IPv4 address is mapped to IPv6 if the other one is IPv6.
         let widened = |ip: IpAddr| match ip {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
@@ -242,7 +242,7 @@ impl Ends {
 
 /// Section 2.1.
 const V1_SIGNATURE: &[u8] = b"PROXY ";
-/// Longest line with its end (2.1, worst case).
+/// Longest line, including its end (2.1, worst case).
 const V1_MAX: usize = 107;
 
 /// Section 2.2.

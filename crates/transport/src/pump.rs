@@ -1,10 +1,10 @@
 //! Joins two byte streams until both directions have ended.
 //!
-//! Both directions run in one task, each to its own end, so that a half-closed stream goes on
-//! the other way. A direction holds a buffer only while there are bytes in it; the buffer grows
-//! to 256 KiB when the stream keeps filling it and shrinks again when it does not. While a
-//! destination takes nothing, what waits for it counts against the limit of the process
-//! ([`memory`](crate::memory)): at most one buffer and what the destination has accepted of it.
+//! Both directions run in one task, each to its own end, so that a half-closed stream continues in
+//! the other direction. A direction has a buffer only while it contains bytes. The buffer grows to
+//! 256 KiB if the stream keeps filling it, and shrinks again if it does not. While a destination
+//! does not read, the bytes that wait for it count against the limit of the process
+//! ([`memory`](crate::memory)): at most one buffer and the bytes that the destination has buffered.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,21 +16,21 @@ use tokio::io::ReadBuf;
 use crate::memory::{self, Backlog, Source};
 use crate::{Scratch, Stream};
 
-/// How many bytes went which way, and how it ended.
+/// Number of bytes in each direction, and the result.
 #[derive(Debug)]
 pub struct CopyResult {
     /// Bytes from the first stream to the second.
     pub forth: u64,
     /// Bytes from the second stream to the first.
     pub back: u64,
-    /// The first error of either direction; both ended properly otherwise.
+    /// The first error of either direction; `Ok` if both ended regularly.
     pub result: io::Result<()>,
 }
 
 /// Copies both ways until both directions have ended or one breaks, for a visitor from `source`.
 ///
-/// Cancel safe: a dropped pump loses only what was in flight. Whoever wants to know the counts
-/// of a cancelled one drives [`BidirectionalCopy`] itself.
+/// Cancel safe: a dropped pump only loses the bytes in flight. A caller that needs the counts of a
+/// cancelled one polls [`BidirectionalCopy`] itself.
 pub async fn pump<A: Stream, B: Stream>(source: Source, a: &mut A, b: &mut B) -> CopyResult {
     let mut both = BidirectionalCopy::new(source);
     let result = poll_fn(|cx| both.poll(cx, a, b)).await;
@@ -43,9 +43,9 @@ pub async fn pump<A: Stream, B: Stream>(source: Source, a: &mut A, b: &mut B) ->
 
 /// Both directions of a pump.
 ///
-/// A stream that breaks off ends both. One that takes no more may still have something to say: a
-/// service that refuses a large request answers, closes, and resets what still comes. So its
-/// direction runs to its end before the failure is told.
+/// A stream that fails ends both directions. A stream that only stops reading may still send: a
+/// service that refuses a large request responds, closes, and resets the connection when more
+/// arrives. So its direction runs to its end before the failure is returned.
 #[derive(Debug)]
 pub struct BidirectionalCopy {
     forth: Direction,
@@ -54,7 +54,7 @@ pub struct BidirectionalCopy {
 }
 
 impl BidirectionalCopy {
-    /// Of a visitor from `source`.
+    /// For a visitor from `source`.
     pub fn new(source: Source) -> Self {
         Self {
             forth: Direction::new(source),
@@ -73,10 +73,10 @@ impl BidirectionalCopy {
         self.back.total()
     }
 
-    /// Moves what can be moved; ready when both directions are over.
+    /// Copies as much as possible; ready when both directions are over.
     ///
     /// # Errors
-    /// The first that either stream met.
+    /// The first error of either stream.
     pub fn poll<A: Stream, B: Stream>(
         &mut self,
         cx: &mut Context<'_>,
@@ -91,7 +91,7 @@ impl BidirectionalCopy {
     }
 }
 
-/// Polls one direction; over too when its destination takes no more.
+/// Polls one direction, which is also over if its destination stops reading.
 fn run<R: Stream, W: Stream>(
     half: &mut Direction,
     refused: &mut Option<io::Error>,
@@ -124,7 +124,7 @@ struct Direction {
     accepted: usize,
     backlog: Backlog,
     end: EofState,
-    /// An error met behind bytes that still had to go out. A socket tells it only once.
+    /// An error that occurred before all bytes were sent. A socket returns it only once.
     failed: Option<io::Error>,
 }
 
@@ -138,11 +138,11 @@ struct CopyBuffer {
 #[derive(Debug, PartialEq)]
 enum EofState {
     Open,
-    /// The source has ended; what is held must go out, then the end itself.
+    /// The source has ended; the buffered bytes must be sent, then the end itself.
     Seen,
-    /// The destination has been told.
+    /// The end was passed to the destination.
     Passed,
-    /// The destination takes no more.
+    /// The destination does not read any more.
     Refused,
 }
 
@@ -152,8 +152,8 @@ impl Direction {
             held: None,
             size: Scratch::SMALL,
             total: 0,
-            // The destination may hold back its own opening until something is sent, and a source
-            // that waits to be spoken to sends nothing.
+            // The destination may delay its own opening until something is sent, and a source that
+            // waits for the destination sends nothing.
             unflushed: true,
             accepted: 0,
             backlog: Backlog::new(source),
@@ -167,10 +167,10 @@ impl Direction {
         self.total
     }
 
-    /// Moves what can be moved; ready when the source's end has been passed on.
+    /// Copies as much as possible; ready when the source's end has been passed on.
     ///
     /// # Errors
-    /// Those of either stream; a destination that accepts nothing is `WriteZero`.
+    /// Errors of either stream; a destination that accepts nothing is `WriteZero`.
     fn poll<R: Stream, W: Stream>(
         &mut self,
         cx: &mut Context<'_>,
@@ -184,8 +184,8 @@ impl Direction {
                 Poll::Ready(Err(error)) => return Poll::Ready(self.refuse(error)),
                 Poll::Pending => return self.stall(cx, self.total != before),
             }
-            // A destination that still has to send what it accepted gets no more: a TLS session
-            // would take as much again.
+            // A destination that still has to send accepted bytes gets no more: a TLS session would
+            // buffer as many again.
             if self.accepted > 0 {
                 match Pin::new(&mut *to).poll_flush(cx) {
                     Poll::Ready(Ok(())) => {
@@ -209,7 +209,7 @@ impl Direction {
                 },
                 EofState::Open => {
                     if self.poll_fill(cx, from)?.is_pending() {
-                        // What a TLS session accepted is not sent yet: nothing may wait here
+                        // Bytes that a TLS session accepted are not sent yet: they must not wait
                         // while the source is silent.
                         if self.unflushed {
                             if let Err(error) = ready!(Pin::new(&mut *to).poll_flush(cx)) {
@@ -243,7 +243,7 @@ impl Direction {
         Err(error)
     }
 
-    /// Writes what is held.
+    /// Writes the buffered bytes.
     fn poll_write<W: Stream>(&mut self, cx: &mut Context<'_>, to: &mut W) -> Poll<io::Result<()>> {
         let Some(held) = &mut self.held else {
             return Poll::Ready(Ok(()));
@@ -263,7 +263,7 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads as much as is there, up to the buffer's size.
+    /// Reads the available bytes, up to the buffer's size.
     fn poll_fill<R: Stream>(&mut self, cx: &mut Context<'_>, from: &mut R) -> io::Result<Poll<()>> {
         if memory::is_scarce() {
             self.size = Scratch::SMALL;
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_destination_holds_back_goes_out_before_the_source_speaks() {
+    async fn a_destination_is_flushed_before_the_source_sends() {
         let (near, mut service) = duplex(64);
         let mut near = tokio::io::BufWriter::new(near);
         near.write_all(b"opening").await.unwrap();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_body_arrives_whole_through_small_pipes() {
+    async fn a_large_body_arrives_complete_through_small_pipes() {
         let (mut visitor, mut near) = duplex(1000);
         let (mut far, mut service) = duplex(777);
         let body: Vec<u8> = (0..1_000_003_u32).map(|n| (n % 251) as u8).collect();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_ends_the_pump_after_what_came_before_it() {
+    async fn an_error_ends_the_pump_after_all_earlier_bytes() {
         let (mut far, mut service) = duplex(64);
         let mut near = resetting();
         let pumped = pump(Source::default(), &mut near, &mut far).await;
@@ -380,12 +380,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_takes_no_more_is_still_heard() {
+    async fn a_stream_that_stops_reading_is_still_read() {
         let (mut visitor, mut near) = duplex(64);
         visitor.write_all(b"a large request").await.unwrap();
         let (mut service, mut far) = duplex(64);
         service.write_all(b"too large").await.unwrap();
-        // What is written to it fails; what it has said can be read, and then its end.
+        // Writing to it fails; its sent bytes can still be read, and then its end.
         drop(service);
         let pumped = pump(Source::default(), &mut near, &mut far).await;
         assert_eq!(pumped.result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);

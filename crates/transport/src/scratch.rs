@@ -1,8 +1,8 @@
-//! Buffers that are held only while there is something in them.
+//! Buffers that are only allocated while they contain data.
 //!
-//! A connection that waits owns no buffer: a task takes one when its socket is readable and
-//! gives it back when it has nothing left to hold. Each worker thread keeps a short list of
-//! spare ones, so that taking is a pop and giving back a push.
+//! An idle connection owns no buffer: a task takes one when its socket is readable and returns it
+//! when it is empty. Each worker thread keeps a short list of spare buffers, so taking is a pop and
+//! returning is a push.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -10,12 +10,12 @@ use std::ops::{Deref, DerefMut};
 /// A byte buffer of one of the three sizes that the data path uses, returned to its thread's
 /// spare list when dropped.
 ///
-/// Its contents are whatever the last holder left: read only what you wrote.
+/// It contains the bytes of its last user: read only what you wrote.
 #[derive(Debug)]
 pub struct Scratch(Box<[u8]>);
 
 impl Scratch {
-    /// The size to begin with: one TLS record.
+    /// The initial size: one TLS record.
     pub const SMALL: usize = 16 * 1024;
     /// The size of a stream that filled small buffers.
     pub const MEDIUM: usize = 64 * 1024;
@@ -32,7 +32,7 @@ impl Scratch {
         Self(spare.unwrap_or_else(|| vec![0; class.len()].into_boxed_slice()))
     }
 
-    /// How many buffers this thread has taken so far.
+    /// Number of buffers that this thread has taken so far.
     pub(crate) fn taken() -> u64 {
         SPARE.with_borrow(|spare| spare.taken)
     }
@@ -112,8 +112,8 @@ impl Class {
         }
     }
 
-    /// How many spare buffers a thread keeps: about 1 MiB in all. A worker runs one task at a
-    /// time and most tasks give their buffer back before the next one runs.
+    /// Number of spare buffers of a thread: about 1 MiB in all. A worker runs one task at a time,
+    /// and most tasks return their buffer before the next one runs.
     fn spare(self) -> usize {
         match self {
             Self::Small => 16,
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_given_back_is_taken_again() {
+    fn a_returned_buffer_is_reused() {
         let first = Scratch::take(1);
         let address = first.as_ptr();
         assert_eq!(first.len(), Scratch::SMALL);

@@ -1,4 +1,4 @@
-//! A TCP socket that reads ahead, remembers what it read, and can change its runtime.
+//! A TCP socket that reads ahead, can replay what it read, and can change its runtime.
 
 use std::any::Any;
 use std::io::{self, IoSlice, Read as _};
@@ -15,25 +15,25 @@ use crate::memory::{self, MemoryReservation};
 
 /// The socket beneath a TLS session (or beneath nothing, on the plain listener).
 ///
-/// - **Reads ahead.** A TLS library asks for a few kilobytes at a time; one system call fetches
-///   up to 64 KiB, and the rest is served from memory. The buffer is held only while bytes are
+/// - **Reads ahead.** A TLS library reads a few kilobytes at a time; one system call fetches up to
+///   64 KiB, and further reads are served from memory. The buffer is only allocated while bytes are
 ///   in it.
-/// - **Remembers.** Between [`Socket::remember`] and [`Socket::recall`] everything that is read
-///   is kept, so that a ClientHello that was looked at can be replayed to its real destination.
-/// - **Moves.** [`Socket::detach`] takes it off its runtime, the next use on another runtime
-///   registers it there; this is how a data connection that the kernel handed to one worker
-///   comes to the worker that needs it.
-/// - **Breaks visibly.** Between [`Socket::begin_message`] and [`Socket::end_message`] a close is
-///   a reset, whatever the reason: also that of a task that is dropped.
+/// - **Remembers.** Between [`Socket::remember`] and [`Socket::recall`] all read bytes are kept, so
+///   that a ClientHello that was parsed can be replayed to its real destination.
+/// - **Moves.** [`Socket::detach`] removes it from its runtime, and the next use on another runtime
+///   registers it there. A data connection that the kernel assigned to one worker gets to the
+///   worker that needs it in this way.
+/// - **Breaks visibly.** Between [`Socket::begin_message`] and [`Socket::end_message`] a close is a
+///   reset, for any reason, including a task that is dropped.
 #[derive(Debug)]
 pub struct Socket {
     io: Io,
     peer: SocketAddr,
     ahead: Option<ReadBuffer>,
     memory: Option<ReplayBuffer>,
-    /// What the peer got so far is not the whole.
+    /// The bytes sent to the peer so far are incomplete.
     unfinished: bool,
-    /// A place that the connection takes, given back with it.
+    /// A permit of the connection, released with it.
     slot: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -47,7 +47,7 @@ struct ReplayBuffer {
 enum Io {
     Attached(TcpStream),
     Detached(std::net::TcpStream),
-    /// Registration with a runtime failed; every use says so.
+    /// Registration with a runtime failed; every use returns an error.
     Lost,
 }
 
@@ -60,7 +60,7 @@ struct ReadBuffer {
 }
 
 impl Socket {
-    /// Wraps a connected stream; `peer` is the address to report (behind a trusted proxy not
+    /// Wraps a connected stream; `peer` is the address to report (behind a trusted proxy it is not
     /// the socket's own).
     pub fn new(io: TcpStream, peer: SocketAddr) -> Self {
         Self {
@@ -73,32 +73,32 @@ impl Socket {
         }
     }
 
-    /// Keeps a value for as long as the connection is open: a place among those that there are.
+    /// Keeps a value while the connection is open: a permit of a limit.
     pub fn set_slot(&mut self, value: impl Any + Send + Sync) {
         self.slot = Some(Box::new(value));
     }
 
-    /// The value that was kept.
+    /// The value of [`Self::set_slot`].
     pub fn slot(&self) -> Option<&(dyn Any + Send + Sync)> {
         self.slot.as_deref()
     }
 
-    /// Lets go of the value before the connection ends.
+    /// Drops the value before the connection ends.
     pub fn release_slot(&mut self) {
         self.slot = None;
     }
 
-    /// The other end's address.
+    /// The address of the peer.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Replaces the other end's address by what a trusted proxy told.
+    /// Replaces the peer's address with the one from a trusted proxy.
     pub fn set_peer(&mut self, peer: SocketAddr) {
         self.peer = peer;
     }
 
-    /// Begins to keep a copy of what is read from here on. Reading more than `limit` bytes fails.
+    /// Starts to keep a copy of the bytes that are read. Reading more than `limit` bytes fails.
     pub fn remember(&mut self, limit: usize) {
         self.memory = Some(ReplayBuffer {
             bytes: Vec::new(),
@@ -106,8 +106,8 @@ impl Socket {
         });
     }
 
-    /// Stops keeping and returns what was read since [`Socket::remember`]. Those bytes have been
-    /// handed out already; [`Socket::unread`] makes the next reads return them again.
+    /// Stops keeping bytes and returns those that were read since [`Socket::remember`]. They have
+    /// been returned by reads already; [`Socket::unread`] makes the next reads return them again.
     pub fn recall(&mut self) -> Vec<u8> {
         self.memory
             .take()
@@ -115,11 +115,11 @@ impl Socket {
             .unwrap_or_default()
     }
 
-    /// Puts bytes in front of what is still to be read. At most [`Scratch::LARGE`] together with
-    /// what is read ahead; more is an error.
+    /// Puts bytes in front of the unread ones. At most [`Scratch::LARGE`], including the bytes that
+    /// were read ahead; more is an error.
     ///
     /// # Errors
-    /// When the bytes do not fit.
+    /// If the bytes do not fit.
     pub fn unread(&mut self, bytes: &[u8]) -> io::Result<()> {
         let rest = self.ahead.take();
         let rest = rest.as_ref().map_or(&[][..], ReadBuffer::rest);
@@ -140,11 +140,11 @@ impl Socket {
         Ok(())
     }
 
-    /// Takes the socket off the runtime that polls it. The next read or write registers it with
-    /// the runtime on which that happens.
+    /// Removes the socket from the runtime that polls it. The next read or write registers it with
+    /// the current runtime.
     ///
     /// # Errors
-    /// When the system refuses; the socket is lost then.
+    /// If the system refuses; the socket cannot be used any more then.
     pub fn detach(&mut self) -> io::Result<()> {
         if let Io::Attached(stream) = std::mem::replace(&mut self.io, Io::Lost) {
             self.io = Io::Detached(stream.into_std()?);
@@ -152,9 +152,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Lets the connection fail when the peer takes nothing of what is under way to it for
-    /// `limit`; that it still confirms to be there does not help it (Linux; elsewhere nothing).
-    /// `None`: it may take its time.
+    /// Lets the connection fail if the peer accepts none of the data in flight for `limit`, even if
+    /// it still acknowledges probes (Linux; no effect elsewhere). `None`: no limit.
     pub fn limit_stall(&self, limit: Option<Duration>) {
         #[cfg(target_os = "linux")]
         {
@@ -163,25 +162,25 @@ impl Socket {
                 Io::Detached(stream) => socket2::SockRef::from(stream),
                 Io::Lost => return,
             };
-            // Without it a peer holds what waits for it, and nothing else.
+            // Failures are harmless: without the limit, a peer only keeps the data waiting for it.
             socket.set_tcp_user_timeout(limit).ok();
         }
         #[cfg(not(target_os = "linux"))]
         let _ = limit;
     }
 
-    /// From here on the peer must not take what it gets for the whole: a close is a reset (RST).
+    /// From here on the peer must not take the data for complete: a close is a reset (RST).
     pub fn begin_message(&mut self) {
         self.unfinished = true;
     }
 
-    /// What the peer got is the whole: a close is one.
+    /// The data for the peer is complete: a close is a normal close.
     pub fn end_message(&mut self) {
         self.unfinished = false;
     }
 
-    /// Makes the close that follows a reset (RST): for a peer that must not take what it got for
-    /// the whole.
+    /// Turns the close that follows into a reset (RST), for a peer that must not take the data that
+    /// it received for complete.
     pub fn abort_on_close(&self) {
         let linger = Some(Duration::ZERO);
         let socket = match &self.io {
@@ -189,7 +188,7 @@ impl Socket {
             Io::Detached(stream) => socket2::SockRef::from(stream),
             Io::Lost => return,
         };
-        // A socket that refuses is closed already, which is all that is wanted.
+        // A socket that refuses is closed already, which is sufficient.
         socket.set_linger(linger).ok();
     }
 
@@ -215,7 +214,7 @@ impl Socket {
         if buf.remaining() >= Scratch::SMALL {
             return self.poll_system(cx, buf);
         }
-        // Who reads slowly keeps the rest for long.
+        // The rest stays in memory for a long time if its reader is slow.
         let size = if memory::is_scarce() {
             Scratch::SMALL
         } else {
@@ -239,8 +238,9 @@ impl Socket {
     }
 
     fn poll_system(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // A runtime that has just been told of a socket knows nothing of it until its first event,
-        // and says that nothing has come. So what has come, an end among it, is asked for first.
+        // A runtime with a newly registered socket has no readiness of it until the first event,
+        // and would report that nothing has arrived. So the socket itself is read first, to notice
+        // data or an end.
         if let Io::Detached(stream) = &self.io {
             match (&mut &*stream).read(buf.initialize_unfilled()) {
                 Ok(read) => {
@@ -261,7 +261,7 @@ impl ReadBuffer {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Copies what fits into `buf`; true when nothing is left.
+    /// Copies as much as fits into `buf`; returns true if nothing is left.
     fn serve(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let take = buf.remaining().min(self.end - self.start);
         buf.put_slice(self.rest().get(..take).unwrap_or_default());
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_remembered_can_be_read_again_in_front_of_the_rest() {
+    async fn remembered_bytes_can_be_read_again_before_the_rest() {
         let (mut near, mut far) = pair().await;
         far.write_all(b"hello world").await.unwrap();
         near.remember(64);
@@ -376,8 +376,8 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn a_peer_that_takes_nothing_is_given_up() {
-        // Also where no runtime polls it yet.
+    async fn a_connection_whose_peer_reads_nothing_fails() {
+        // Also if no runtime polls it yet.
         for detached in [false, true] {
             let (mut near, far) = pair().await;
             if detached {
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_detached_socket_goes_on_at_another_runtime() {
+    async fn a_detached_socket_continues_on_another_runtime() {
         let (mut near, mut far) = pair().await;
         near.detach().unwrap();
         let workers = Workers::start("move", 1).unwrap();

@@ -1,8 +1,9 @@
 //! Standing data connections: extension `pool/1` of the agent protocol.
 //!
-//! The agent opens them ahead of need; each carries one stream at a time, framed, and outlives
-//! it. So a visitor costs no dial and no handshake, a bulk stream blocks nobody, and TCP's own
-//! flow control is the only one. The bytes of a frame are `wire::pool`'s; this module moves them.
+//! The agent opens them in advance. Each carries one framed stream at a time, and stays open after
+//! it. So a visitor needs no dial and no handshake, a bulk stream blocks no other stream, and TCP's
+//! own flow control is the only one. `wire::pool` defines the bytes of a frame; this module
+//! transfers them.
 //!
 //! ```text
 //! engine: Standing::open ──▶ Framed ──▶ Framed::recycle ──▶ Standing …
@@ -23,11 +24,11 @@ use wire::pool::{
 use crate::lane::{self, Lane};
 use crate::{Scratch, Stream};
 
-/// How much of an abandoned stream is read and thrown away to keep its connection: about what is
-/// under way when a reset crosses it. Beyond that a new handshake is cheaper.
+/// Bytes of an abandoned stream that are read and discarded to keep its connection: about the
+/// amount in flight when a reset crosses it. Beyond that a new handshake is cheaper.
 pub const DISCARD_LIMIT: usize = 1024 * 1024;
 
-/// A connection that carries no stream at the moment.
+/// A connection without a stream.
 #[derive(Debug)]
 pub struct StandingConnection<T> {
     io: T,
@@ -35,7 +36,7 @@ pub struct StandingConnection<T> {
 }
 
 impl<T: Stream> StandingConnection<T> {
-    /// Takes over a connection whose hello has been exchanged.
+    /// Wraps a connection whose hello has been exchanged.
     pub fn new(io: T, side: Side) -> Self {
         Self {
             io,
@@ -43,11 +44,11 @@ impl<T: Stream> StandingConnection<T> {
         }
     }
 
-    /// Begins a stream (engine's side). Nothing is sent yet: the opening travels in one record
-    /// with the first bytes, or with the first flush.
+    /// Opens a stream (engine's side). Nothing is sent yet: the opening is sent in one record with
+    /// the first bytes, or with the first flush.
     ///
     /// # Errors
-    /// When the opening is too long, or the connection is retired.
+    /// If the opening is too long, or the connection is retired.
     pub fn open(self, open: &StreamOpen) -> io::Result<FramedStream<T>> {
         let mut framed = FramedStream::new(self);
         framed.state.on_send(Step::Open).map_err(violation)?;
@@ -55,23 +56,23 @@ impl<T: Stream> StandingConnection<T> {
         Ok(framed)
     }
 
-    /// Turns it into a lane (engine's side). The frame that says so travels with the first that
-    /// follows.
+    /// Turns it into a lane (engine's side). The frame that announces it is sent together with the
+    /// first one after it.
     ///
     /// # Errors
-    /// When the connection is retired.
+    /// If the connection is retired.
     pub fn into_lane(mut self) -> io::Result<(Lane, lane::Driver<T>)> {
         self.state.on_send(Step::Lane).map_err(violation)?;
         let head = Head::new(FrameType::Lane, 0).map_err(violation)?;
         Ok(Lane::engine(self.io, &head.encode()))
     }
 
-    /// Waits for what the engine does next (agent's side). `None` when it has closed or retired
-    /// the connection. Not cancel safe: a dropped wait may have read half a frame, so the
-    /// connection goes with it.
+    /// Waits for the next stream or lane of the engine (agent's side). `None` if it has closed or
+    /// retired the connection. Not cancel safe: a dropped wait may have read half a frame, so it
+    /// drops the connection as well.
     ///
     /// # Errors
-    /// When the connection fails or the engine breaks the rules.
+    /// If the connection fails or the engine breaks the rules.
     pub async fn accept(self) -> io::Result<Option<AcceptedStream<T>>> {
         let mut framed = FramedStream::new(self);
         Ok(match poll_fn(|cx| framed.poll_open(cx)).await? {
@@ -81,33 +82,35 @@ impl<T: Stream> StandingConnection<T> {
         })
     }
 
-    /// Whether the peer still keeps it (engine's side): between streams nothing is expected, so
-    /// bytes mean a retirement or a break, and either way another connection is the better one.
+    /// Returns true if the peer still keeps it (engine's side). Between streams no bytes are
+    /// expected, so bytes mean a retirement or a break, and another connection should be used in
+    /// both cases.
     pub fn is_alive(&mut self) -> bool {
         let mut byte = [0; 1];
         let mut buf = ReadBuf::new(&mut byte);
         let io = &mut self.io;
         let reading = poll_fn(|cx| Pin::new(&mut *io).poll_read(cx, &mut buf));
-        // A task that has used up its turn is told to wait by every socket, whatever is there.
+        // A task that has used up its coop budget gets `Pending` from every socket, regardless of
+        // its state.
         let mut reading = std::pin::pin!(tokio::task::unconstrained(reading));
         let mut cx = Context::from_waker(Waker::noop());
         reading.as_mut().poll(&mut cx).is_pending()
     }
 
-    /// The connection beneath, to move it to another runtime or to close it.
+    /// The underlying connection, for moving it to another runtime or closing it.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.io
     }
 }
 
-/// What the engine does with a standing connection.
+/// A stream or lane that the engine starts on a standing connection.
 #[expect(
     clippy::large_enum_variant,
     reason = "taken apart where it arrives, and never kept"
 )]
 #[derive(Debug)]
 pub enum AcceptedStream<T> {
-    /// It begins a stream.
+    /// It opens a stream.
     Stream(StreamOpen, FramedStream<T>),
     /// It turns the connection into a lane.
     Lane(T),
@@ -121,19 +124,19 @@ enum OpeningState {
 
 /// One stream on a standing connection. Reading ends at the peer's END; a RESET is
 /// [`io::ErrorKind::ConnectionReset`]. Shutting down sends END. Dropping it closes the whole
-/// connection, [`FramedStream::recycle`] keeps it.
+/// connection; [`FramedStream::recycle`] keeps it.
 #[derive(Debug)]
 pub struct FramedStream<T> {
     io: T,
     state: StreamState,
-    /// Frame heads and small frames that go out in front of the next payload.
+    /// Frame heads and small frames that are sent before the next payload.
     queued: Vec<u8>,
     queued_sent: usize,
     /// Payload bytes that the last DATA head announced and that are not written yet.
     owed: usize,
     head: [u8; HEAD_LEN],
     head_read: usize,
-    /// The payload of a small frame, as far as it has been read.
+    /// The part of a small frame's payload that has been read.
     small: Vec<u8>,
     /// Payload bytes of the current DATA frame still to be read.
     due: usize,
@@ -167,34 +170,35 @@ impl<T: Stream> FramedStream<T> {
         }
     }
 
-    /// The connection beneath, to move it to another runtime.
+    /// The underlying connection, for moving it to another runtime.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.io
     }
 
-    /// Why the peer reset the stream, if it said.
+    /// The reason why the peer reset the stream, if the peer sent one.
     pub fn refusal(&self) -> Option<&wire::Error> {
         self.refusal.as_ref()
     }
 
-    /// Gives up both directions. What the peer still sends is discarded by [`FramedStream::recycle`].
+    /// Aborts both directions. [`FramedStream::recycle`] discards the bytes that the peer still
+    /// sends.
     pub fn reset(&mut self, reason: Option<wire::Error>) {
         let stream = self.state.stream();
-        // Refused when the stream is over or was given up already: nothing is owed then.
+        // Refused if the stream is over or was aborted already: nothing has to be sent then.
         if self.state.on_send(Step::Reset { stream }).is_ok() {
             let reset = StreamReset {
                 stream,
                 error: reason,
             };
-            // Cannot fail: a reason that does not fit is left out.
+            // Cannot fail: a reason that does not fit is omitted.
             reset.encode_frame(&mut self.queued).ok();
         }
     }
 
-    /// Ends the stream, if it has not ended, and hands back the connection for the next one.
-    /// `None` when it cannot be used again: a chunk was left half written, the peer broke the
-    /// rules, retired it, closed it, or has more than [`DISCARD_LIMIT`] bytes under way. The
-    /// caller bounds the wait.
+    /// Ends the stream, if it has not ended, and returns the connection for the next one. `None` if
+    /// it cannot be used again: a chunk was only half written, or the peer broke the rules, retired
+    /// it, closed it, or has more than [`DISCARD_LIMIT`] bytes in flight. The caller limits the
+    /// wait.
     pub async fn recycle(mut self) -> Option<StandingConnection<T>> {
         if self.owed > 0 {
             return None;
@@ -204,7 +208,8 @@ impl<T: Stream> FramedStream<T> {
         }
         let mut discarded = 0;
         let over = poll_fn(|cx| {
-            // The peer may be unable to read before it has been read from: both ways at once.
+            // The peer may be unable to read before we read from it, so both directions run
+            // concurrently.
             let flushed = Pin::new(&mut self).poll_flush(cx)?;
             let mut bytes = Scratch::take(Scratch::SMALL);
             while self.incoming == IncomingState::Open {
@@ -257,7 +262,7 @@ impl<T: Stream> FramedStream<T> {
                     self.state.on_receive(Step::Lane).map_err(violation)?;
                     return Poll::Ready(Ok(Some(OpeningState::Lane)));
                 }
-                // A reset that crossed the end of the stream before.
+                // A reset that crossed the end of the previous stream.
                 FrameType::Reset => {
                     ready!(self.poll_small(cx, head.payload_len()))?;
                     let reset = StreamReset::decode_payload(&self.small).map_err(violation)?;
@@ -275,7 +280,7 @@ impl<T: Stream> FramedStream<T> {
         }
     }
 
-    /// Reads payload; returns with nothing read only when the direction has ended.
+    /// Reads payload; returns without bytes only if the direction has ended.
     fn poll_payload(
         &mut self,
         cx: &mut Context<'_>,
@@ -330,7 +335,7 @@ impl<T: Stream> FramedStream<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads a frame's head; `None` at the end of the connection, where that `may_end`.
+    /// Reads a frame's head; `None` at the end of the connection, if it `may_end` there.
     fn poll_head(&mut self, cx: &mut Context<'_>, may_end: bool) -> Poll<io::Result<Option<Head>>> {
         while self.head_read < HEAD_LEN {
             let mut buf = ReadBuf::new(self.head.get_mut(self.head_read..).unwrap_or_default());
@@ -344,7 +349,7 @@ impl<T: Stream> FramedStream<T> {
         Poll::Ready(Head::decode(self.head).map(Some).map_err(violation))
     }
 
-    /// Collects the payload of a small frame, which may come in pieces. Its head has been
+    /// Collects the payload of a small frame, which may arrive in pieces. Its head has been
     /// checked, so `len` is within the limit of its type.
     fn poll_small(&mut self, cx: &mut Context<'_>, len: usize) -> Poll<io::Result<()>> {
         while self.small.len() < len {
@@ -405,7 +410,7 @@ impl<T: Stream> AsyncWrite for FramedStream<T> {
         let payload = buf.get(..buf.len().min(this.owed)).unwrap_or_default();
         loop {
             let front = this.queued.get(this.queued_sent..).unwrap_or_default();
-            // Head and payload in one call, so that they share a record.
+            // Head and payload in one call, so that they share a TLS record.
             let bufs = [IoSlice::new(front), IoSlice::new(payload)];
             let sent = ready!(Pin::new(&mut this.io).poll_write_vectored(cx, &bufs))?;
             if sent == 0 {

@@ -11,14 +11,15 @@ use tokio_rustls::{TlsConnector, server};
 
 use crate::{Scratch, Socket};
 
-/// A TLS session over a [`Socket`], either side. Boxed: it is a kilobyte and a half, and moves
-/// through the futures of its connection, each of which would keep room for it.
+/// A TLS session over a [`Socket`], as a client or a server. Boxed, because it has one and a half
+/// kilobytes and moves through the futures of its connection, each of which would reserve space for
+/// it.
 pub type TlsStream = Box<tokio_rustls::TlsStream<Socket>>;
 
 /// Opens a session as a client.
 ///
 /// # Errors
-/// Whatever the handshake ended with. Cancel safe in the sense that dropping it closes the socket.
+/// Any error of the handshake. Cancel safe in the sense that dropping it closes the socket.
 pub async fn connect(
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
@@ -29,21 +30,21 @@ pub async fn connect(
     Ok(Box::new(stream.into()))
 }
 
-/// Takes over a session whose handshake was completed as a server.
+/// Wraps a session whose handshake was completed as a server.
 pub fn accepted(mut stream: server::TlsStream<Socket>) -> TlsStream {
     stream.get_mut().1.set_buffer_limit(Some(LIMIT));
     Box::new(stream.into())
 }
 
-/// A client for services behind tunnels that speak TLS of their own. It offers `protocols`, best
-/// first.
+/// A client configuration for services behind tunnels that use TLS themselves. It offers
+/// `protocols`, the preferred one first.
 ///
-/// It accepts whatever certificate a service shows. Who the service is has been proven already: it
-/// is what the agent, authenticated by its token, chose to publish, under a name that only the
-/// agent's own network knows. Signatures are still checked, so the handshake itself is sound.
+/// It accepts any certificate of a service. The identity of the service is established already: the
+/// agent, authenticated by its token, chose to publish it, under a name that only the agent's own
+/// network has. Signatures are still checked, so the handshake itself is sound.
 ///
 /// # Errors
-/// The provider has no suite of TLS 1.3 or 1.2.
+/// The provider has no cipher suite of TLS 1.3 or 1.2.
 pub fn service_client(
     provider: Arc<CryptoProvider>,
     protocols: &[&[u8]],
@@ -57,7 +58,7 @@ pub fn service_client(
     Ok(config)
 }
 
-/// Believes every certificate, and no signature that is not made with its key.
+/// Accepts every certificate, but verifies that signatures were made with its key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -98,6 +99,6 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// Lets a session take a bulk chunk and its framing in one piece: with the library's smaller
-/// default each chunk is cut, which costs half again per byte (measured).
+/// Lets a session accept a bulk chunk and its framing in one piece. With the library's smaller
+/// default each chunk is split, which costs half as much again per byte (measured).
 const LIMIT: usize = Scratch::LARGE + Scratch::SMALL;

@@ -1,5 +1,5 @@
-//! Sockets in the file system, where the system has them. Elsewhere they are types that nobody has
-//! a value of, so that callers are written once.
+//! Unix sockets, on systems that have them. On other systems these types have no values, so that
+//! callers need no conditional code.
 
 #[cfg(unix)]
 pub use tokio::net::{UnixListener, UnixStream};
@@ -18,13 +18,13 @@ mod absent {
 
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-    /// A connection that cannot be made.
+    /// A connection, which cannot exist on this system.
     #[derive(Debug)]
     pub enum UnixStream {}
 
     impl UnixStream {
         /// # Errors
-        /// Always: there are no such sockets here.
+        /// Always: this system has no such sockets.
         #[expect(
             clippy::unused_async,
             reason = "called as the one that there is elsewhere"
@@ -62,13 +62,13 @@ mod absent {
         }
     }
 
-    /// A listener that cannot be made.
+    /// A listener, which cannot exist on this system.
     #[derive(Debug)]
     pub enum UnixListener {}
 
     impl UnixListener {
         /// # Errors
-        /// Always: there are no such sockets here.
+        /// Always: this system has no such sockets.
         pub fn bind(_path: impl AsRef<Path>) -> io::Result<Self> {
             Err(io::ErrorKind::Unsupported.into())
         }

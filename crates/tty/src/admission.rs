@@ -1,9 +1,10 @@
-//! Admission: how a registered server proves to an engine that it is the one that was enrolled.
+//! Admission: a registered server proves to an engine that it is the enrolled one.
 //!
-//! Whoever may open tunnels in a project could say to be any server of it. So the label
-//! [`LABEL`] of the tunnel holds a proof: JSON, as base64url, signed by the server's key over what
-//! the tunnel says to be, good for [`LIFETIME`] and once. Who sees it can open no other tunnel with
-//! it; that it is used once is its reader's to remember ([`Admitted`] has what for).
+//! Otherwise any client that may open tunnels in a project could claim to be any of its servers.
+//! The label [`LABEL`] of the tunnel contains a proof: JSON, as base64url, signed by the server's
+//! key over the properties of the tunnel. It is valid for [`LIFETIME`] and once. An observer cannot
+//! open another tunnel with it. The verifier must ensure that it is used once ([`Admitted`] has the
+//! necessary data).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,17 +23,17 @@ pub const LABEL: &str = "svc.webtty.server_admission";
 /// The label with the id of the server.
 pub const SERVER_ID: &str = "svc.webtty.server_id";
 
-/// How long a proof is good.
+/// Validity of a proof.
 pub const LIFETIME: Duration = Duration::from_secs(90);
 
-/// How far the clock of a server may be ahead. One that is behind has so much less of
-/// [`LIFETIME`].
+/// Maximum time by which a server's clock may be ahead. If the clock is behind, [`LIFETIME`] is
+/// shorter by that time.
 pub const AHEAD: Duration = Duration::from_secs(30);
 
-/// Length of what is drawn for a proof, in bytes.
+/// Length of a proof's nonce, in bytes.
 pub const NONCE_LEN: usize = 16;
 
-/// Longest proof that is read, in bytes: ids at their longest, with room.
+/// Maximum size of a proof, in bytes: the longest ids, with a margin.
 pub const MAX_PROOF: usize = 4096;
 
 const VERSION: u32 = 1;
@@ -41,18 +42,18 @@ const SUITE: &str = "svc-webtty-ecdsa-p256-sha256-v1";
 
 const DOMAIN: &[u8] = b"svc-webtty-server-admission-v1";
 
-/// What a proof is about.
+/// The tunnel that a proof is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The project that the tunnel is in.
+    /// The project of the tunnel.
     pub project_id: &'a str,
-    /// The server that it is of.
+    /// The server of the tunnel.
     pub server_id: &'a str,
     /// Protocol of the tunnel.
     pub tunnel_protocol: &'a str,
     /// Type of the tunnel.
     pub tunnel_type: &'a str,
-    /// All labels of the tunnel; [`LABEL`] among them is not looked at.
+    /// All labels of the tunnel; [`LABEL`] among them is ignored.
     pub labels: &'a BTreeMap<String, String>,
 }
 
@@ -66,11 +67,11 @@ impl Subject<'_> {
     }
 }
 
-/// Makes the value of [`LABEL`]. `nonce` is fresh random bytes. The workspace is for who reads the
-/// proof: projects move between workspaces, so it is signed and not compared.
+/// Makes the value of [`LABEL`]. `nonce` is fresh random bytes. The workspace is informative:
+/// projects move between workspaces, so it is signed but not compared.
 ///
 /// # Errors
-/// [`BadKey`] only where the library fails.
+/// [`BadKey`] only if the library fails.
 pub fn sign(
     key: &SigningKey,
     workspace_id: &str,
@@ -96,17 +97,17 @@ pub fn sign(
         signature: String::new(),
     };
     proof.signature = URL_SAFE_NO_PAD.encode(key.sign(&proof.signed())?);
-    // A struct of texts has nothing that JSON cannot say.
+    // Serialising a struct of texts never fails.
     let json = serde_json::to_vec(&proof).unwrap_or_default();
     Ok(URL_SAFE_NO_PAD.encode(json))
 }
 
-/// A proof that holds.
+/// A valid proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
-    /// What was drawn for it: whoever shows it again did not make it.
+    /// Its nonce: a second proof with the same nonce is a replay.
     pub nonce: [u8; NONCE_LEN],
-    /// Until when it is good, and its nonce is remembered.
+    /// End of its validity, until which its nonce must be remembered.
     pub expires_at: Timestamp,
 }
 
@@ -126,7 +127,7 @@ pub fn verify(
     }
     let signature = URL_SAFE_NO_PAD.decode(&proof.signature);
     let signature = signature.map_err(|_| AdmissionError::Malformed)?;
-    // Before anything that it says is believed.
+    // The content is only trusted after the signature is verified.
     if !key.verifies(&proof.signed(), &signature) {
         return Err(AdmissionError::Forged);
     }
@@ -161,31 +162,31 @@ pub fn verify(
     })
 }
 
-/// Why a server is not admitted.
+/// Reasons for which a server is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    /// It is no proof.
+    /// The data is not a proof.
     #[error("the admission proof cannot be read")]
     Malformed,
-    /// It is of another version or for other algorithms.
+    /// The proof has another version or other algorithms.
     #[error("the admission proof is of another version")]
     Version,
-    /// Another key made it than the server was enrolled with.
+    /// The proof was made with another key than the enrolled one.
     #[error("the admission proof was made with another key than the server was enrolled with")]
     OtherKey,
-    /// Its signature does not hold.
+    /// The signature is invalid.
     #[error("the signature of the admission proof does not hold")]
     Forged,
-    /// It is about something else than this tunnel.
+    /// The proof is for another tunnel.
     #[error("the admission proof is for another tunnel: its {0} differs")]
     OtherSubject(&'static str),
-    /// It says to be good for longer than any is.
+    /// The proof states a longer validity than is permitted.
     #[error("the admission proof is good for longer than {} seconds", LIFETIME.as_secs())]
     Lifetime,
-    /// It is from the future.
+    /// The proof is from the future.
     #[error("the admission proof is not good yet; the clock of the server is ahead")]
     NotYet,
-    /// Its time is over.
+    /// The proof has expired.
     #[error("the admission proof has expired; if it is new, the clock of the server is behind")]
     Expired,
 }
@@ -222,8 +223,8 @@ impl Proof {
         Ok(proof)
     }
 
-    /// What the signature is over: the texts as they are here, each with its length before it, so
-    /// that no two proofs are the same bytes.
+    /// The signed bytes: the texts in their given form, each prefixed with its length, so that
+    /// different proofs have different bytes.
     fn signed(&self) -> Vec<u8> {
         let version = self.version.to_be_bytes();
         let parts: [&[u8]; 13] = [

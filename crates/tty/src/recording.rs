@@ -1,18 +1,18 @@
-//! What happened in a session, kept so that nobody can change it unseen.
+//! Recordings of sessions, in which every manipulation is detected.
 //!
-//! A recording is a sequence of [`Record`]s. Each has the hash of the one before it in its own, so
-//! whoever changes, removes, adds or moves one breaks the chain at that place, and [`verify`] names
-//! it. The hash of the last record is kept elsewhere ([`Head`]), because nothing in a chain says
-//! that it has lost its end.
+//! A recording is a sequence of [`Record`]s. The hash of each record covers the hash of its
+//! predecessor. If a record is changed, removed, added or moved, the chain breaks at this record,
+//! and [`verify`] reports it. The hash of the last record is stored separately ([`Head`]), because
+//! a chain alone does not show that its end is missing.
 //!
-//! Most records hold one key that somebody pressed, so a hash over a record alone would tell it to who
-//! tries them all. The hash of a record covers its content only through a hash of the content and of
-//! random bytes ([`ContentHash`], [`Salt`]), and the random bytes are shown together with the content
-//! alone. A record without its content ([`Record::withhold_content`]) tells nothing about it, and keeps
-//! its place in a chain that anybody can verify.
+//! Most records contain a single pressed key, so a hash over a record alone would disclose the key
+//! by trial. The hash of a record covers its content only through a hash of the content and of
+//! random bytes ([`ContentHash`], [`Salt`]). The random bytes are only shown together with the
+//! content. A record without its content ([`Record::withhold_content`]) discloses nothing about it,
+//! and stays part of a chain that anyone can verify.
 //!
-//! The records are the truth; [`export`] makes transcripts and casts of them, which hold less.
-//! [`vault`] encrypts what is stored.
+//! The records are authoritative. [`export`] creates transcripts and casts from them, which contain
+//! less. [`vault`] encrypts stored recordings.
 
 mod chain;
 pub mod export;
@@ -30,37 +30,37 @@ pub use chain::{BrokenChain, Fault, Head, Verifier, verify};
 
 use crate::size::Size;
 
-/// The bytes of one record, at most. More is cut into several by the caller; commands write pieces
-/// of 4 KiB to 64 KiB.
+/// Maximum bytes of one record. The caller splits larger data; commands write pieces of 4 KiB to 64
+/// KiB.
 pub const MAX_PAYLOAD: usize = 256 * 1024;
 
-/// What happened, before it has its place in the chain.
+/// An event before it is added to the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is about.
+    /// Type of the event.
     pub record_type: RecordType,
-    /// Which way it went.
+    /// Direction of the event.
     pub direction: RecordDirection,
-    /// The stream, of data.
+    /// Stream, for data.
     pub stream: Option<StreamType>,
-    /// Whose doing it was.
+    /// Participant that caused the event.
     pub participant_id: Option<String>,
-    /// The bytes, of data; empty where they are masked.
+    /// Bytes, for data; empty if they are masked.
     pub payload: Bytes,
-    /// How many bytes there were.
+    /// Number of bytes, including masked ones.
     pub payload_length: u64,
-    /// The bytes were left out: the command did not show what was typed.
+    /// True if the bytes are omitted, because the command did not echo them.
     pub masked: bool,
-    /// The size, of a resize and of the open.
+    /// Size, for a resize and for the open.
     pub size: Option<Size>,
-    /// The exit code, of a close.
+    /// Exit code, for a close.
     pub exit_code: Option<i32>,
-    /// What happened, in a word or a line.
+    /// Short description of the event.
     pub detail: Option<String>,
 }
 
 impl Entry {
-    /// Something about the session.
+    /// An event of the session.
     pub fn new(record_type: RecordType, direction: RecordDirection) -> Self {
         Self {
             record_type,
@@ -76,7 +76,7 @@ impl Entry {
         }
     }
 
-    /// What the command wrote.
+    /// Output of the command.
     pub fn output(stream: StreamType, bytes: Bytes) -> Self {
         Self {
             stream: Some(stream),
@@ -86,8 +86,8 @@ impl Entry {
         }
     }
 
-    /// What somebody typed. While the command does not show it (`echo_off`), it may be a password:
-    /// then its length is all that is kept.
+    /// Input of a participant. Without echo (`echo_off`) it may be a password, and only its length
+    /// is kept.
     pub fn input(participant_id: &str, bytes: Bytes, echo_off: bool) -> Self {
         Self {
             stream: Some(StreamType::Stdin),
@@ -99,7 +99,7 @@ impl Entry {
         }
     }
 
-    /// The terminal has another size.
+    /// A new size of the terminal.
     pub fn resize(participant_id: &str, size: Size) -> Self {
         Self {
             participant_id: Some(participant_id.to_owned()),
@@ -108,7 +108,7 @@ impl Entry {
         }
     }
 
-    /// Something that the platform did, about somebody or nobody.
+    /// An event of the platform, with the participant that it concerns.
     pub fn internal(record_type: RecordType, participant_id: Option<&str>, detail: &str) -> Self {
         Self {
             participant_id: participant_id.map(str::to_owned),
@@ -118,59 +118,59 @@ impl Entry {
     }
 }
 
-/// One line of a recording. As JSON, absent fields are left out and bytes are in base64.
+/// One line of a recording. As JSON, absent fields are omitted and bytes are in base64.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Its number, from 1.
+    /// Number of the record, from 1.
     #[serde(with = "chain::decimal")]
     pub seq: u64,
-    /// When it happened; microseconds count.
+    /// Time of the event, in microseconds.
     pub created_at: Timestamp,
-    /// What it is about.
+    /// Type of the event.
     #[serde(rename = "type")]
     pub record_type: RecordType,
-    /// Which way it went.
+    /// Direction of the event.
     pub direction: RecordDirection,
-    /// The stream, of data.
+    /// Stream, for data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_type: Option<StreamType>,
-    /// Whose doing it was.
+    /// Participant that caused the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub participant_id: Option<String>,
-    /// How many bytes there were.
+    /// Number of bytes, including masked ones.
     pub payload_length: u64,
-    /// The bytes.
+    /// Bytes, for data.
     #[serde(
         with = "chain::base64_bytes",
         default,
         skip_serializing_if = "Bytes::is_empty"
     )]
     pub payload: Bytes,
-    /// The bytes were left out.
+    /// True if the bytes are omitted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub masked: bool,
-    /// Rows and columns, of a resize and of the open.
+    /// Rows and columns, for a resize and for the open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal_size: Option<Size>,
-    /// The exit code, of a close.
+    /// Exit code, for a close.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// What happened.
+    /// Short description of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Random bytes of its own, shown with the payload alone; absent in the oldest recordings, whose
-    /// hashes tell what they are of.
+    /// Random bytes of this record, which are only shown together with the payload. They are absent
+    /// in the oldest recordings, whose hashes disclose the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub salt: Option<Salt>,
-    /// The hash of salt, payload and detail; absent in older recordings, whose records cannot be
+    /// Hash of salt, payload and detail. It is absent in older recordings, whose records cannot be
     /// verified without their content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<ContentHash>,
-    /// The hash of the record before it; of the first, of the session's id.
+    /// Hash of the previous record; for the first record, of the session's id.
     #[serde(with = "chain::hex")]
     pub prev_hash: [u8; 32],
-    /// The hash of all of this.
+    /// Hash of all other fields.
     #[serde(with = "chain::hex")]
     pub hash: [u8; 32],
 }
@@ -188,14 +188,14 @@ pub const SALT_LEN: usize = 16;
 #[serde(transparent)]
 pub struct ContentHash(#[serde(with = "chain::hex")] pub [u8; 32]);
 
-/// Gives what happens its place in the chain, until there is too much of it.
+/// Adds entries to the chain, up to a maximum size.
 ///
-/// [`next`](Self::next) makes a record and [`commit`](Self::commit) says that it is stored. A record
-/// that could not be stored is made again, or left out: then [`gap`](Self::gap) says so in the
-/// chain. Whether a session may go on without its recording is not decided here.
+/// [`next`](Self::next) makes a record, and [`commit`](Self::commit) confirms that it is stored. A
+/// record that could not be stored is made again or dropped. In the second case [`gap`](Self::gap)
+/// reports it in the chain. The caller decides if a session may continue without its recording.
 ///
-/// A copy goes on by itself: who stores several records in one piece makes them with a copy, and
-/// keeps that once they are stored.
+/// A clone continues independently. To store several records together, make them with a clone, and
+/// keep the clone once they are stored.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     head: Head,
@@ -207,13 +207,13 @@ pub struct Recorder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Recording,
-    /// The next record says that there is no room for more.
+    /// The next record reports that the recording is full.
     Filling,
     Full,
 }
 
 impl Recorder {
-    /// An empty recording, of at most `max_bytes` of payload and heads together.
+    /// An empty recording, with at most `max_bytes` of payloads and headers together.
     pub fn new(session_id: &str, max_bytes: u64) -> Self {
         Self {
             head: Head::begin(session_id),
@@ -223,9 +223,8 @@ impl Recorder {
         }
     }
 
-    /// The record of an entry; `None` where the recording is full. The last one that there is room
-    /// for is a `recording_state` that says so, in the place of what was to be recorded. `salt` is
-    /// fresh random bytes.
+    /// Makes the record of an entry; `None` if the recording is full. The last record that fits is
+    /// a `recording_state` that reports this, instead of the entry. `salt` is fresh random bytes.
     pub fn next(&self, entry: Entry, at: Timestamp, salt: [u8; SALT_LEN]) -> Option<Record> {
         let entry = match self.state {
             State::Full => return None,
@@ -237,7 +236,8 @@ impl Recorder {
         Some(self.head.record(entry, at, Salt(salt)))
     }
 
-    /// Whether the record was stored in the place of an entry, which is still to be recorded.
+    /// Confirms a stored record. Returns true if it replaced an entry, which must still be
+    /// recorded.
     pub fn commit(&mut self, record: &Record) -> bool {
         self.head = record.head();
         self.room = self
@@ -259,36 +259,37 @@ impl Recorder {
         }
     }
 
-    /// An entry was not stored and will not be. The next record says how many there were.
+    /// Counts an entry that will never be stored. The next record reports the number of such
+    /// entries.
     pub fn lose(&mut self) {
         self.lose_many(1);
     }
 
-    /// So many entries were not stored and will not be.
+    /// Counts `entries` entries that will never be stored.
     pub fn lose_many(&mut self, entries: u64) {
         if self.state != State::Full {
             self.lost = self.lost.saturating_add(entries);
         }
     }
 
-    /// Whether the next record says that something is missing.
+    /// True if the next record reports missing entries.
     pub fn has_gap(&self) -> bool {
         self.lost > 0 && self.state == State::Recording
     }
 
-    /// Whether nothing more is recorded.
+    /// True if nothing more is recorded.
     pub fn is_full(&self) -> bool {
         self.state == State::Full
     }
 
-    /// No more than this is recorded, whatever room there is.
+    /// Ends the recording early: the next record reports that it is full.
     pub fn fill(&mut self) {
         if self.state == State::Recording {
             self.state = State::Filling;
         }
     }
 
-    /// The end of the chain, to be kept apart from it.
+    /// The end of the chain, which must be stored separately.
     pub fn head(&self) -> &Head {
         &self.head
     }
@@ -303,14 +304,14 @@ impl Recorder {
     }
 }
 
-/// Bytes of a record beside its payload: as JSON, with its salt and its three hashes.
+/// Bytes of a record in addition to its payload: as JSON, with its salt and its three hashes.
 const HEAD_COST: u64 = 520;
 
 const FULL: &str = "full";
 const GAP: &str = "lost: ";
 
 fn cost(entry: &Entry) -> u64 {
-    // Room for this one, and for the one that says that there is none.
+    // The factor reserves room for this record and for the one that reports a full recording.
     2 * HEAD_COST + length(&entry.payload)
 }
 

@@ -1,27 +1,30 @@
-//! End-to-end encryption between our own ends: an engine, or whoever else is between, sees that
-//! there is a session, its command and its sizes, and cannot read or change what is typed and shown.
+//! End-to-end encryption between our own ends. An engine or any other intermediary sees that there
+//! is a session, its command and its sizes, and cannot read or change input and output.
 //!
-//! Both ends know each other's public key (X25519) before: the client has the server among its known
-//! servers, the server has the client among its authorized clients. There is no trust on first use.
-//! Three messages make the keys of a session:
+//! Both ends have each other's public key (X25519) beforehand: the client has the server among its
+//! known servers, and the server has the client among its authorized clients. There is no trust on
+//! first use. Three messages establish the keys of a session:
 //!
-//! 1. [`SealHello`](crate::message::SealHello): the client seals a secret to the server's key (HPKE, RFC 9180, base mode), with
-//!    its own public key and one that it made for this session.
-//! 2. [`SealAnswer`](crate::message::SealAnswer): the server, if it knows the client, seals a secret to each of these two keys.
-//!    The keys of the session come from all three secrets and everything said so far. A code shows
-//!    that the server has them, so it is the server.
-//! 3. [`SealConfirm`](crate::message::SealConfirm): a code over the command that is to be opened, or over the session that is come
-//!    back to, shows that the client has them, so it is the client, and that it is what it wants.
-//!    Only now is anything started, or looked for.
+//! 1. [`SealHello`](crate::message::SealHello): the client seals a secret to the server's key
+//!   (HPKE, RFC 9180, base mode), with its own public key and a key that it generated for this
+//!   session.
+//! 2. [`SealAnswer`](crate::message::SealAnswer): if the client is authorized, the server seals a
+//!   secret to each of these two keys. The keys of the session are derived from all three secrets
+//!   and all previous messages. A code proves that the server has them, so it is the right server.
+//! 3. [`SealConfirm`](crate::message::SealConfirm): a code over the command to start, or over the
+//!   session to resume, proves that the client has the keys. So it is the right client, and the
+//!   request is its own. Nothing is started or looked up before.
 //!
-//! Whoever replays the first message cannot make the third; whoever gets hold of both long-lived
-//! keys later lacks the one that was made for the session. The published end-to-end encryption is
-//! another protocol, with other domain strings; keys of one say nothing in the other.
+//! An attacker that replays the first message cannot make the third. An attacker that later obtains
+//! both long-lived keys lacks the key that was generated for the session. The published end-to-end
+//! encryption is another protocol with other domain strings, so keys of one are useless in the
+//! other.
 //!
-//! Then each message is AES-256-GCM, with a key for each direction and its number as the nonce and in
-//! the authenticated data, beside direction and stream. The end of a stream, the exit code, and what
-//! a client comes back with and to, are sealed, too. A message that is missing, twice, out of order or changed ends the session: after the
-//! first failure nothing more is opened.
+//! Afterwards each message is sealed with AES-256-GCM, with a key for each direction. Its number is
+//! the nonce and is also in the authenticated data, with direction and stream. The end of a stream,
+//! the exit code, and the data for resuming are sealed as well. A message that is missing,
+//! repeated, out of order or changed ends the session: after the first failure no further message
+//! is opened.
 
 mod channel;
 mod handshake;
@@ -37,13 +40,13 @@ use rustls::crypto::hpke::{Hpke as _, HpkePrivateKey, HpkePublicKey};
 pub use channel::{Channel, Content, MAX_CLEAR, Mark, Opener, Sealer};
 pub use handshake::{ClientHandshake, ClientReady, ServerHandshake};
 
-/// The version of all this.
+/// The version of this protocol.
 pub const VERSION: u32 = 2;
 
-/// Length of a secret that an end draws for a handshake, in bytes.
+/// Length of a secret that an end generates for a handshake, in bytes.
 pub const SECRET_LEN: usize = 32;
 
-/// Length of a public key, and of a private one, in bytes.
+/// Length of a public key and of a private key, in bytes.
 pub const KEY_LEN: usize = 32;
 
 /// The public key of an end.
@@ -56,12 +59,12 @@ impl PublicKey {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the key.
     pub fn as_bytes(&self) -> &[u8; KEY_LEN] {
         &self.0
     }
 
-    /// Names the key, in 16 bytes.
+    /// Id of the key, in 16 bytes.
     pub fn id(&self) -> [u8; 16] {
         let digest = digest(b"svc-webtty-seal-key-id-v1", &[&self.0]);
         digest.first_chunk().copied().unwrap_or([0; 16])
@@ -72,14 +75,14 @@ impl PublicKey {
     }
 }
 
-/// The key pair of an end. It does not print.
+/// The key pair of an end. `Debug` does not print it.
 pub struct Identity {
     public: PublicKey,
     private: HpkePrivateKey,
 }
 
 impl Identity {
-    /// A new pair, drawn by the library.
+    /// Generates a new pair with the cryptographic library.
     ///
     /// # Errors
     /// [`SealError::Crypto`].
@@ -92,10 +95,10 @@ impl Identity {
         })
     }
 
-    /// A pair that was kept.
+    /// Restores a stored pair.
     ///
     /// # Errors
-    /// [`SealError::Crypto`] when the two do not belong together.
+    /// [`SealError::Crypto`] if the two keys do not match.
     pub fn from_parts(private: &[u8; KEY_LEN], public: PublicKey) -> Result<Self, SealError> {
         let identity = Self {
             public,
@@ -106,12 +109,12 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Its public half.
+    /// The public key.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Its private half, to be kept where nobody else reads.
+    /// The private key, which must be stored where only its owner can read it.
     pub fn expose_private(&self) -> &[u8] {
         self.private.secret_bytes()
     }
@@ -136,36 +139,36 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Why two ends have no sealed session, or no longer.
+/// Reasons for which a sealed session cannot start or continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// Another version than [`VERSION`].
+    /// The peer uses another version than [`VERSION`].
     #[error("another version of the encryption")]
     Version,
-    /// It was sealed to another key, or changed on the way.
+    /// The message was sealed to another key, or changed on the way.
     #[error("sealed for another key, or changed on the way")]
     NotForUs,
     /// The client is not among the authorized ones.
     #[error("the client is not authorized")]
     Unauthorized,
-    /// The other end does not have the keys of the session, or the command was changed.
+    /// The peer does not have the keys of the session, or the command was changed.
     #[error("the other end could not prove who it is")]
     Unconfirmed,
-    /// A message is missing, twice or out of order.
+    /// A message is missing, repeated or out of order.
     #[error("message {found:?} in the place of {expected}")]
     Order {
-        /// The number that was to come.
+        /// The expected number.
         expected: u64,
-        /// The number that came.
+        /// The received number.
         found: Option<u64>,
     },
     /// A message was changed on the way.
     #[error("a message was changed on the way")]
     Changed,
-    /// It failed before, and nothing is opened since.
+    /// The session failed before, so nothing more is opened.
     #[error("the session is broken")]
     Failed,
-    /// The library refused.
+    /// The library failed.
     #[error("the encryption failed")]
     Crypto,
 }
@@ -181,7 +184,7 @@ fn seal_to(
     Ok((encapsulated.0, sealed))
 }
 
-/// SHA-256 over parts, each with its length before it.
+/// SHA-256 over parts, each prefixed with its length.
 pub(crate) fn digest(domain: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     for part in std::iter::once(&domain).chain(parts) {

@@ -1,10 +1,10 @@
-//! The relay's own addresses: what its sockets are bound to, and what everybody else sees.
+//! The relay's own addresses: the local ones of its sockets, and the public ones.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::config::RelayConfig;
 
-/// Translates between the two, where a NAT stands between them.
+/// Translates between local and public addresses, which differ behind a NAT.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     relay: RelayConfig,
@@ -15,23 +15,23 @@ impl Addresses {
         Self { relay }
     }
 
-    /// What a socket of this family (0: IPv4, 1: IPv6) is bound to.
+    /// Local address of sockets of this family (0: IPv4, 1: IPv6).
     pub(crate) fn bind(&self, family: usize) -> Option<IpAddr> {
         self.relay.bind.get(family).copied().flatten()
     }
 
-    /// What its address is to everybody else.
+    /// Public address of this family.
     pub(crate) fn announced(&self, family: usize) -> Option<IpAddr> {
         self.relay.announced.get(family).copied().flatten()
     }
 
-    /// Where a packet to this peer is sent: another allocation of ours is reached directly, and
-    /// not by way of a NAT that may not turn it back.
+    /// Destination of a packet to this peer. Another allocation of this relay is reached directly,
+    /// because a NAT may not support hairpinning.
     pub(crate) fn outward(&self, peer: SocketAddr) -> SocketAddr {
         self.translate(peer, |bound, announced| (announced, bound))
     }
 
-    /// Who sent a packet, as the client knows them.
+    /// Sender of a packet, with the address that clients use.
     pub(crate) fn inward(&self, peer: SocketAddr) -> SocketAddr {
         self.translate(peer, |bound, announced| (bound, announced))
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_nat_two_clients_of_one_relay_meet() {
+    fn two_clients_of_one_relay_connect_behind_a_nat() {
         let relay = addresses("10.0.0.7", "198.41.0.4");
         let outer: SocketAddr = "198.41.0.4:40001".parse().unwrap();
         let inner: SocketAddr = "10.0.0.7:40001".parse().unwrap();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn without_one_nothing_is_changed() {
+    fn addresses_are_unchanged_without_a_nat() {
         for relay in [
             addresses("198.41.0.4", "198.41.0.4"),
             addresses("0.0.0.0", "198.41.0.4"),

@@ -1,4 +1,4 @@
-//! The relay's configuration: the file's shape, and the checked values that it works with.
+//! The relay's configuration: the format of the file, and the checked values.
 
 mod check;
 mod file;
@@ -22,72 +22,72 @@ use ipnet::IpNet;
 
 use crate::core::{Bandwidth, Limits, Quota};
 
-/// What a relay runs with. Every value is checked, and so is what the values say together.
+/// The configuration of a relay. Every value is checked, and so are their combinations.
 #[derive(Clone, Debug)]
 pub struct TurnConfig {
-    /// How much is logged.
+    /// Level of the log.
     pub log_level: Level,
-    /// Where clients come in over UDP and TCP.
+    /// Listeners for clients over UDP and TCP.
     pub listen: Vec<SocketAddr>,
-    /// Where clients come in over TLS.
+    /// Listeners for clients over TLS.
     pub tls_listen: Vec<SocketAddr>,
-    /// The certificate for TLS; there wherever there is a listener for it.
+    /// The certificate for TLS. It is present if there is a TLS listener.
     pub certificate: Option<CertFiles>,
     /// The realm of its credentials.
     pub realm: String,
     /// Relayed addresses.
     pub relay: RelayConfig,
-    /// The file of the secret that platform and relay share; `None`: the platform tells it.
+    /// File of the secret that the platform and the relay share; `None` if the platform sends it.
     pub secret_file: Option<PathBuf>,
-    /// Special networks that may be peers.
+    /// Special-purpose networks that may be peers.
     pub allowed_peers: Vec<IpNet>,
-    /// How many allocations there may be.
+    /// Limits of the number of allocations.
     pub quota: Quota,
-    /// How fast allocations are.
+    /// Limits of the data rates of allocations.
     pub bandwidth: Bandwidth,
-    /// What one allocation may hold.
+    /// Limits of one allocation.
     pub limits: Limits,
-    /// How many connections there may be, TCP and TLS together.
+    /// Maximum number of connections, over TCP and TLS together.
     pub max_connections: usize,
-    /// How many connections one source may have.
+    /// Maximum number of connections from one source.
     pub max_connections_per_source: usize,
-    /// The platform that is followed; `None`: there is none.
+    /// The platform that the relay follows, if there is one.
     pub control_plane: Option<ControlPlane>,
     /// The metrics listener.
     pub metrics: MetricsConfig,
-    /// How long allocations may go on when the relay is to stop.
+    /// Time for which allocations may continue when the relay stops.
     pub drain: Duration,
 }
 
-/// Relayed addresses: IPv4, then IPv6; at least one.
+/// Relayed addresses: IPv4, then IPv6. There is at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayConfig {
-    /// What their sockets are bound to.
+    /// Local addresses of their sockets.
     pub bind: [Option<IpAddr>; 2],
-    /// What clients and peers are told.
+    /// Addresses that are sent to clients, and that peers use.
     pub announced: [Option<IpAddr>; 2],
-    /// Their ports.
+    /// Range of their ports.
     pub ports: RangeInclusive<u16>,
 }
 
 /// The platform that a relay follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlPlane {
-    /// Its address: https, or http on loopback.
+    /// URL of the platform: https, or http on loopback.
     pub url: String,
-    /// The file with the secret that relays of the cluster show.
+    /// File with the secret of the cluster's relays.
     pub token_file: PathBuf,
-    /// Authorities that its certificate is checked against; `None`: those of the system.
+    /// Authorities for the platform's certificate; `None` for those of the system.
     pub ca_file: Option<PathBuf>,
-    /// Where is kept what it told, and what is to be reported to it.
+    /// Directory for data of the platform, and for unsent reports.
     pub data_dir: PathBuf,
 }
 
 impl TurnConfig {
-    /// Reads `file` and then the environment (`env` is all of it), and checks the whole.
+    /// Reads `file` and then the environment (`env` is all of it), and checks the result.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its key and where it was written.
+    /// The first error, with its key and its source.
     pub fn load(
         file: Option<&Path>,
         env: impl IntoIterator<Item = (String, String)>,
@@ -97,25 +97,25 @@ impl TurnConfig {
         daemon::config::load_checked(file, env, |file| check::turn(file, state_dir))
     }
 
-    /// What is allowed and yet probably a mistake, for start and `--check`. Reads the files that
-    /// the configuration names.
+    /// Valid settings that are probably mistakes, for the start and `--check`. Reads the files in
+    /// the configuration.
     ///
     /// # Errors
-    /// A file that is named cannot be used: the relay would not start.
+    /// A file in the configuration cannot be used: the relay would not start.
     pub fn inspect(&self, now: i64) -> Result<Vec<Warning>, ConfigError> {
         inspect::turn(self, now)
     }
 
-    /// The secret that platform and relay share, where a file has it.
+    /// The secret that the platform and the relay share, if it is in a file.
     ///
     /// # Errors
-    /// The file cannot be read, or holds less than a secret.
+    /// The file cannot be read, or its content is too short.
     pub fn secret(&self) -> Result<Option<Secret>, ConfigError> {
         self.secret_file.as_deref().map(secret).transpose()
     }
 }
 
-/// As the platform reads it: without white space around it, and at least 32 bytes.
+/// Reads a secret as the platform does: without surrounding white space, and at least 32 bytes.
 fn secret(path: &Path) -> Result<Secret, ConfigError> {
     let refused = |problem: &str| {
         let message = format!("{}: {problem}", path.display());
@@ -134,10 +134,10 @@ const MIN_SECRET_BYTES: usize = 32;
 const MAX_SECRET_BYTES: u64 = 4096;
 
 impl ControlPlane {
-    /// What connections are made with; reads the file of authorities.
+    /// The endpoint for connections to the platform. Reads the file of authorities.
     ///
     /// # Errors
-    /// The key that names what cannot be used.
+    /// The key with the unusable value.
     pub fn endpoint(&self) -> Result<link::Endpoint, ConfigError> {
         let (token_file, ca_file) = (self.token_file.clone(), self.ca_file.as_deref());
         link::Endpoint::new(&self.url, token_file, ca_file).map_err(|error| {
@@ -157,11 +157,11 @@ pub fn schema() -> serde_json::Value {
     daemon::config::schema::<file::TurnFile>()
 }
 
-/// Something that an operator should look at; the relay starts all the same.
+/// A problem that an operator should check. The relay starts nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The dotted key.
     pub key: &'static str,
-    /// A sentence.
+    /// The message, as a sentence.
     pub message: String,
 }

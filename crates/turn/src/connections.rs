@@ -1,4 +1,4 @@
-//! Connections of clients, and how each is served.
+//! Connections of clients.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::outbound::Outbound;
 use crate::streams;
 use crate::worker::{InputOutcome, JoinedPeer, Worker};
 
-/// Accepts connections until everything ends.
+/// Accepts connections until the relay stops.
 pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, tls: Option<TlsAcceptor>) {
     let stop = worker.server.stop.clone();
     loop {
@@ -30,7 +30,7 @@ pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, tls: Optio
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
-                // Running out of descriptors ends when connections end, not by trying harder.
+                // Without free descriptors, retrying only helps after other connections have ended.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -107,10 +107,10 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     acceptor: &TlsAcceptor,
     stream: S,
 ) -> Option<TlsStream<S>> {
-    timeout(HANDSHAKE, acceptor.accept(stream)).await.ok()?.ok()
+    timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.ok()?.ok()
 }
 
-/// What is done when a connection ends, however that comes about.
+/// Cleanup at the end of a connection, whatever its cause.
 struct ConnectionCleanup<'a> {
     worker: Arc<Worker>,
     client: Client,
@@ -124,8 +124,8 @@ impl Drop for ConnectionCleanup<'_> {
     }
 }
 
-/// Reads frames and writes what waits, until either side is over, or the connection becomes a
-/// peer's (RFC 6062).
+/// Reads frames and writes queued ones, until either side has ended, or the connection is joined
+/// with a peer's (RFC 6062).
 async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     worker: &Arc<Worker>,
     client: Client,
@@ -155,7 +155,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     relayed
 }
 
-/// What a connection is joined with, and what came behind the request for it.
+/// A peer connection to join, and the bytes that followed the request for it.
 type PeerHandover = Option<(Box<JoinedPeer>, Vec<u8>)>;
 
 async fn read_frames(
@@ -166,7 +166,7 @@ async fn read_frames(
 ) -> io::Result<PeerHandover> {
     let mut buffer: Vec<u8> = Vec::new();
     loop {
-        // A frame is never longer than a whole one, so neither is what is kept of it.
+        // The buffer only keeps an incomplete frame, so it never exceeds the size of a frame.
         buffer.reserve(READ_BYTES);
         if stream.read_buf(&mut buffer).await? == 0 {
             return Ok(None);
@@ -198,8 +198,8 @@ async fn read_frames(
     }
 }
 
-/// Over TLS each frame has a record of its own: there are clients that take a record for a frame
-/// (coturn's is one), and coturn always gave them that.
+/// Over TLS each frame is written as its own record. Some clients treat a record as a frame
+/// (coturn's does), and coturn always sends records like this.
 async fn write_frames(
     stream: &mut (impl AsyncWrite + Unpin),
     outbound: &Outbound,
@@ -229,15 +229,15 @@ async fn write_frames(
 async fn idle(has_allocation: impl Fn() -> bool) {
     let mut without = 0;
     while without < 2 {
-        tokio::time::sleep(IDLE).await;
+        tokio::time::sleep(IDLE_CHECK).await;
         without = if has_allocation() { 0 } else { without + 1 };
     }
 }
 
-/// A good client has its first frame under way.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Half of what a client may do without an allocation: it comes for one.
-const IDLE: Duration = Duration::from_secs(30);
+/// Time limit of a TLS handshake: a client that works has sent its first frame by then.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Half of the time that a client may stay connected without an allocation.
+const IDLE_CHECK: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 4096;
 
@@ -252,9 +252,9 @@ mod tests {
 
     use super::*;
 
-    /// A client that connects and does not shake hands.
+    /// The client connects, but does not start a handshake.
     #[tokio::test(start_paused = true)]
-    async fn a_handshake_has_a_time() {
+    async fn a_handshake_has_a_time_limit() {
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
@@ -274,7 +274,7 @@ mod tests {
         let end = timeout(Duration::from_mins(5), idle(|| false)).await;
         assert!(end.is_ok() && began.elapsed().as_secs() == 60);
 
-        // The allocation ends just after it was looked for.
+        // The allocation ends just after a check.
         let began = Instant::now();
         let looks = Cell::new(0);
         let has_allocation = || looks.replace(looks.get() + 1) < 4;

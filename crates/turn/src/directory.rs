@@ -1,10 +1,10 @@
-//! Who may allocate (TU-3, TU-4, TU-5): what the platform told, and the secret of the
+//! Decisions about credentials (TU-3, TU-4, TU-5), from data of the platform and the secret of the
 //! configuration.
 //!
-//! Until the platform has told everything once, credentials that it issued are taken at their
-//! word, as they are where there is no platform; from then on a project or a person that it did
-//! not name is nobody. What a client derived from its own token or key is only ever good while
-//! the platform says that the token or key is.
+//! Until the first full update of the platform, credentials that it issued are trusted; the same
+//! applies without a platform. Afterwards, projects and persons that it has not listed are
+//! rejected. Passwords that a client derived from its own token or key are only valid while the
+//! platform lists this token or key.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -19,20 +19,20 @@ use types::permission::{Permission, Permissions};
 
 use crate::core::{Account, Authority, Meter, NotAllowedError};
 
-/// Everything that decides about credentials. One writer, many readers, all from memory.
+/// Data for decisions about credentials, in memory. It has one writer and many readers.
 #[derive(Debug)]
 pub struct Directory {
     realm: String,
-    /// Of the secret in a file; it stands above what the platform tells.
+    /// Key from the secret in a file. It has precedence over the platform's.
     own: Option<Arc<PasswordKey>>,
     known: RwLock<DirectoryState>,
-    /// By id of the project; it stays when the project goes.
+    /// Usage by id of the project. It is kept when the project is removed.
     meters: RwLock<HashMap<Arc<str>, Arc<Meter>>>,
 }
 
 #[derive(Debug, Default)]
 struct DirectoryState {
-    /// Whether everything was told once.
+    /// True after the first full update.
     is_informed: bool,
     keys: Option<Keys>,
     projects: HashMap<String, Project>,
@@ -44,7 +44,7 @@ struct DirectoryState {
     tokens: HashMap<String, String>,
 }
 
-/// Made of what relays are told.
+/// Keys that are derived from the relay keys of the platform.
 #[derive(Debug)]
 struct Keys {
     told: RelayKeys,
@@ -65,7 +65,7 @@ struct Credential {
     user_id: String,
     proof: Proof,
     limits: Limits,
-    /// Made when it is asked for first.
+    /// Derived when it is first needed.
     key: OnceLock<Option<Arc<PasswordKey>>>,
 }
 
@@ -76,7 +76,7 @@ enum Proof {
 }
 
 impl Directory {
-    /// Nothing is told yet.
+    /// A directory without data of the platform.
     pub fn new(realm: &str, secret: Option<&Secret>) -> Self {
         let own = secret.and_then(|secret| PasswordKey::api(secret, realm));
         Self {
@@ -87,10 +87,10 @@ impl Directory {
         }
     }
 
-    /// Everything that there is; what is not in it is no more.
+    /// Replaces all data of the platform.
     ///
     /// # Errors
-    /// A sentence for the operator: the platform's relays have another realm.
+    /// A message for the operator: the platform's relays have another realm.
     pub fn replace(&self, items: Vec<Item>) -> Result<(), String> {
         let other = items.iter().find_map(|item| match item {
             Item::RelayKeys(keys) if keys.realm != self.realm => Some(&keys.realm),
@@ -113,7 +113,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Changes, in their order.
+    /// Applies changes in their order.
     pub fn apply(&self, items: Vec<Item>) {
         let mut known = self.known.write();
         for item in items {
@@ -121,12 +121,12 @@ impl Directory {
         }
     }
 
-    /// Whether everything was told once.
+    /// True after the first full update.
     pub fn is_informed(&self) -> bool {
         self.known.read().is_informed
     }
 
-    /// What every project used since the last time: id, allocations, bytes.
+    /// Usage of each project since the last call: id, allocations, bytes.
     pub fn take_usage(&self) -> Vec<(Arc<str>, u64, u64)> {
         let meters = self.meters.read();
         let used = meters.iter().map(|(project, meter)| {
@@ -172,7 +172,7 @@ impl Authority for Directory {
     fn admit(&self, username: &Username<'_>, unix: i64) -> Result<Account, NotAllowedError> {
         let known = self.known.read();
         if !known.is_informed {
-            // Who may allocate is not known; a platform stood behind what it issued.
+            // Without data of the platform, only credentials that it issued are trusted.
             let project: Arc<str> = username.project_endpoint.into();
             return match username.kind {
                 Kind::Api => Ok(self.account(&project, username, None)),
@@ -187,7 +187,7 @@ impl Authority for Directory {
         }
         let workspace = &project.workspace_id;
         let until = match username.kind {
-            // What the credential behind it allowed was asked when it was issued (TU-3).
+            // The permissions of the underlying credential were checked when it was issued (TU-3).
             Kind::Api => known
                 .role(username.subject, workspace)
                 .ok_or(NotAllowedError)
@@ -207,7 +207,7 @@ impl DirectoryState {
         self.projects.get(self.endpoints.get(endpoint)?)
     }
 
-    /// What a person's role in a workspace allows.
+    /// Permissions of a person's role in a workspace.
     fn role(&self, person: &str, workspace: &str) -> Option<&Permissions> {
         let memberships = self.people.get(person)?;
         let found = memberships.iter().find(|(id, _)| id == workspace);
@@ -244,7 +244,7 @@ impl DirectoryState {
             Item::Person(told) => {
                 let parts = told.memberships.into_iter().map(|part| {
                     let names = part.permissions.iter();
-                    // A name that is not known here gives nothing.
+                    // An unknown name gives no permission.
                     let allowed = names.filter_map(|name| name.parse::<Permission>().ok());
                     (part.workspace_id, allowed.collect())
                 });
@@ -273,8 +273,8 @@ impl DirectoryState {
                     }
                 }
             }
-            // Tokens that were minted from credentials are nothing that a relay is shown.
-            // Relays have no terminals.
+            // Relays are not used with tokens that were minted from credentials, and have no
+            // terminals.
             Item::WebttyServer(_) | Item::WebttyServerGone { .. } => {}
             Item::Keys(_) | Item::Ended(_) | Item::Unknown => {}
         }
@@ -320,7 +320,7 @@ impl Keys {
 }
 
 impl Credential {
-    /// `None` where no TURN credential can come of it: it has no token of its own, or it is a
+    /// `None` if the credential cannot be used for TURN: it has no token of its own, or it is a
     /// certificate.
     fn compile(told: api::link::Credential) -> Option<Self> {
         let proof = match told.proof {
@@ -364,8 +364,8 @@ impl Credential {
         self.key.get_or_init(|| make().map(Arc::new)).clone()
     }
 
-    /// TU-5: the credential is in force, it and its owner's role allow to allocate, and its
-    /// boundary reaches the project.
+    /// TU-5: checks that the credential is valid, that it and its owner's role permit allocations,
+    /// and that its boundary includes the project.
     fn admits(
         &self,
         known: &DirectoryState,
@@ -387,7 +387,7 @@ impl Credential {
     }
 }
 
-/// 64 hexadecimal digits in lower case.
+/// Parses 64 hexadecimal digits in lower case.
 fn digest(text: &str) -> Option<[u8; 32]> {
     let is_hexadecimal = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != 64 || !text.bytes().all(is_hexadecimal) {

@@ -1,8 +1,8 @@
 //! The TURN relay (RFC 8656, RFC 8489): `svc turn`.
 //!
-//! [`core`] is the relay as a function, without sockets and without a clock. Around it: [`config`],
-//! the workers with their sockets, [`directory`], which knows whose credentials are good, and the
-//! link to the platform, which tells it.
+//! [`core`] is the relay as a function, without sockets and without a clock. The other modules are
+//! [`config`], the workers with their sockets, [`directory`] with the valid credentials, and the
+//! link to the platform, which updates the directory.
 
 mod addresses;
 pub mod config;

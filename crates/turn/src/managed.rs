@@ -1,5 +1,5 @@
-//! A relay of a platform: what the platform tells goes to the directory and ends what it no longer
-//! allows; what is used here goes to the platform.
+//! Link of a relay to its platform. Updates of the platform change the directory and end
+//! allocations that are no longer permitted. Usage is reported to the platform.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::directory::Directory;
 use crate::metrics;
 use crate::server::StartError;
 
-/// A link that was opened, with what an earlier relay knew in force.
+/// An opened link, after the stored data of an earlier relay has been applied.
 pub(crate) struct PlatformLink {
     link: Link,
     records: Records,
@@ -26,17 +26,17 @@ pub(crate) struct PlatformLink {
     told: Arc<LinkHandler>,
 }
 
-/// Where what the platform tells goes.
+/// Handler of the platform's updates.
 #[derive(Debug)]
 struct LinkHandler {
     directory: Arc<Directory>,
-    /// Counts what was told: whoever watches judges allocations again.
+    /// Counts the updates: each one requires a new check of all allocations.
     changed: watch::Sender<u64>,
     readiness: Readiness,
 }
 
 impl PlatformLink {
-    /// Takes the data directory and puts in force what is in it.
+    /// Locks the data directory and applies its data.
     pub(crate) async fn open(
         platform: &ControlPlane,
         directory: Arc<Directory>,
@@ -73,12 +73,12 @@ impl PlatformLink {
         })
     }
 
-    /// Wakes whoever has to judge again.
+    /// Notifies of each update.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.told.changed.subscribe()
     }
 
-    /// Follows the platform from now on.
+    /// Starts to follow the platform.
     pub(crate) fn follow(self, clock: Arc<dyn Clock>) -> LinkHandle {
         let Self {
             link,
@@ -112,20 +112,20 @@ impl link::Handler for LinkHandler {
     }
 }
 
-/// A platform that is being followed.
+/// A link that follows the platform.
 pub(crate) struct LinkHandle {
     status: Arc<Status>,
     records: Records,
-    /// Makes records of what is used.
+    /// Task that makes usage records.
     metering: Task,
-    /// Sends them.
+    /// Task that sends them.
     reporting: Task,
-    /// Reads what the platform tells.
+    /// Task that reads updates of the platform.
     reading: Task,
 }
 
 impl LinkHandle {
-    /// How the link does.
+    /// Status of the link.
     pub(crate) fn status(&self) -> Arc<Status> {
         Arc::clone(&self.status)
     }
@@ -134,14 +134,14 @@ impl LinkHandle {
         metrics::control_plane(&self.status, self.records.counts());
     }
 
-    /// Ends the link when everybody is gone: what was used last is sent, or on disk.
+    /// Ends the link after all clients are gone: the last usage is sent, or stored on disk.
     pub(crate) async fn finish(self) {
         self.metering.finish().await;
         tokio::join!(self.reporting.finish(), self.reading.finish());
     }
 }
 
-/// A task that ends in order when it is asked to.
+/// A task with an orderly end.
 struct Task {
     stop: CancellationToken,
     handle: JoinHandle<()>,
@@ -164,10 +164,10 @@ impl Task {
     }
 }
 
-/// How often usage is reported, as engines do.
-const INTERVAL: Duration = Duration::from_secs(10);
+/// Interval of usage reports, as for engines.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Reports what is used until `stop`, and then what is left.
+/// Reports usage until `stop`, and then the rest.
 async fn keep_reporting(
     directory: Arc<Directory>,
     records: Records,
@@ -195,10 +195,11 @@ async fn keep_reporting(
     }
 }
 
-/// Until the next report: no longer than the hour lasts, so that what was counted belongs to one.
+/// Time until the next report. It is not after the end of the hour, so that each report belongs to
+/// one hour.
 fn interval(now: Timestamp) -> Duration {
     let left = 3600 - now.as_second().rem_euclid(3600);
-    INTERVAL.min(Duration::from_secs(left.unsigned_abs()))
+    REPORT_INTERVAL.min(Duration::from_secs(left.unsigned_abs()))
 }
 
 fn hour_of(now: Timestamp) -> Timestamp {

@@ -1,9 +1,9 @@
-//! The relay's metrics: which there are, and their handles.
+//! The relay's metrics and their handles.
 
 use daemon::metrics::{Kind, Metric, metric};
 use metrics::{Counter, Gauge, counter, gauge};
 
-/// Every metric there is. `docs/metrics.md` is made from this.
+/// All metrics. `docs/metrics.md` is generated from this.
 pub(crate) const METRICS: &[Metric] = &[
     metric(ALLOCATIONS, Kind::Gauge, &[], "Allocations that there are."),
     metric(
@@ -121,7 +121,7 @@ const LINK_SAVED: &str = "svc_turn_control_plane_state_saved";
 const LINK_VERSION: &str = "svc_turn_control_plane_version";
 const REPORTS_WAITING: &str = "svc_turn_control_plane_reports_waiting";
 
-/// Handles of what is counted. All are brought up to date every second.
+/// Handles of the counters and gauges. The gauges are updated every second.
 #[derive(Debug)]
 pub(crate) struct TurnMetrics {
     pub(crate) allocations: Gauge,
@@ -168,7 +168,7 @@ impl TurnMetrics {
     }
 }
 
-/// Brings what there is to say about the link up to date.
+/// Updates the metrics of the link.
 #[expect(clippy::cast_precision_loss, reason = "versions stay below 2^52")]
 pub(crate) fn control_plane(link: &link::Status, reports: link::ReportCounts) {
     gauge!(LINK_CONNECTED).set(f64::from(u8::from(link.is_connected())));
@@ -205,7 +205,7 @@ mod tests {
 
     /// <https://prometheus.io/docs/practices/naming/>
     #[test]
-    fn names_keep_the_conventions() {
+    fn names_follow_the_conventions() {
         for metric in METRICS {
             let name = metric.name;
             assert!(name.starts_with("svc_turn_"), "{name}");

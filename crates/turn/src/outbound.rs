@@ -1,11 +1,11 @@
-//! What waits to be written to a client's connection.
+//! Queue of data for a client's connection.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// A queue of whole frames. Data that does not fit is lost, as datagrams are; an answer that does
+/// A queue of whole frames. Data that does not fit is lost, like datagrams. A response that does
 /// not fit ends the connection, because its client would wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
@@ -16,7 +16,7 @@ pub(crate) struct Outbound {
 #[derive(Debug, Default)]
 struct Queue {
     bytes: VecDeque<u8>,
-    /// Where the frames end, each counted from the one before.
+    /// Length of each frame.
     lengths: Vec<usize>,
     is_over: bool,
 }
@@ -28,27 +28,27 @@ impl Queue {
     }
 }
 
-/// About a tenth of a second of a good video; what is older is of no use.
-const MOST_BYTES: usize = 256 * 1024;
-/// Of the smallest ones there are no more than would be sent in that time either.
-const MOST_FRAMES: usize = 4096;
+/// Maximum bytes of data: about a tenth of a second of a good video. Older data is useless.
+const MAX_BYTES: usize = 256 * 1024;
+/// Maximum number of frames. Of small frames, no more can be sent in that time either.
+const MAX_FRAMES: usize = 4096;
 
 impl Outbound {
-    /// Data, which may be lost.
+    /// Queues data, which may be lost.
     pub(crate) fn offer(&self, frame: &[u8]) {
         let mut queue = self.queue.lock();
-        if queue.bytes.len() + frame.len() <= MOST_BYTES && queue.lengths.len() < MOST_FRAMES {
+        if queue.bytes.len() + frame.len() <= MAX_BYTES && queue.lengths.len() < MAX_FRAMES {
             queue.push(frame);
             drop(queue);
             self.changed.notify_one();
         }
     }
 
-    /// An answer, which may not.
+    /// Queues a response, which must not be lost.
     pub(crate) fn answer(&self, frame: &[u8]) {
         let mut queue = self.queue.lock();
-        // Room is kept for answers: data does not fill it.
-        if queue.bytes.len() + frame.len() <= 2 * MOST_BYTES {
+        // Data cannot fill the part of the queue that is reserved for responses.
+        if queue.bytes.len() + frame.len() <= 2 * MAX_BYTES {
             queue.push(frame);
         } else {
             queue.is_over = true;
@@ -57,8 +57,8 @@ impl Outbound {
         self.changed.notify_one();
     }
 
-    /// Everything that waits, into `buffer`, and how long each frame of it is into `lengths`. False
-    /// when there is nothing more to come.
+    /// Moves all queued data into `buffer`, and the length of each frame into `lengths`. Returns
+    /// false when nothing follows.
     pub(crate) async fn take(&self, buffer: &mut Vec<u8>, lengths: &mut Vec<usize>) -> bool {
         loop {
             let changed = self.changed.notified();
@@ -82,7 +82,7 @@ impl Outbound {
     }
 }
 
-/// A queue that was full once does not stay as large.
+/// Size to which an emptied queue is shrunk.
 const KEPT_BYTES: usize = 4096;
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn data_is_lost_where_it_does_not_fit_and_answers_are_not() {
+    async fn data_that_does_not_fit_is_lost_and_responses_are_not() {
         let outbound = Outbound::default();
         for _ in 0..1000 {
             outbound.offer(&[1; 1000]);

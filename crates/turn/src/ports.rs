@@ -1,28 +1,28 @@
-//! Which ports of relayed addresses are free: one set for all workers.
+//! Free ports of relayed addresses: one set for all workers.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The free ports of one address family. Cheap to clone; clones are one.
+/// The free ports of one address family. Clones share one set.
 #[derive(Clone, Debug)]
 pub(crate) struct Ports {
     free: Arc<Mutex<Box<[u64; WORDS]>>>,
-    /// The words that hold ports of the range.
+    /// The words that contain ports of the range.
     words: Range<usize>,
     #[cfg(test)]
     range: RangeInclusive<u16>,
 }
 
-/// A port that is taken, given back when it is dropped.
+/// A port in use. Dropping it releases the port.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
     free: Arc<Mutex<Box<[u64; WORDS]>>>,
 }
 
-/// 64 ports a word.
+/// Number of words, with 64 ports each.
 const WORDS: usize = 1024;
 /// Bits of even ports.
 const EVEN: u64 = 0x5555_5555_5555_5555;
@@ -43,22 +43,22 @@ impl Ports {
         }
     }
 
-    /// A free port. `random` says where to look first, so that who sends to one that was given
-    /// back seldom meets whoever has the next.
+    /// A free port. `random` is the start of the search, so that packets for a released port seldom
+    /// reach the next user of a port.
     pub(crate) fn take(&self, random: u64) -> Option<Port> {
         let [port] = self.find(random, |word| word, |port| [port])?;
         Some(port)
     }
 
-    /// A free port that is even.
+    /// A free even port.
     pub(crate) fn take_even(&self, random: u64) -> Option<Port> {
         let [port] = self.find(random, |word| word & EVEN, |port| [port])?;
         Some(port)
     }
 
-    /// A free port that is even, and the one after it.
+    /// A free even port, and the port after it.
     pub(crate) fn take_pair(&self, random: u64) -> Option<[Port; 2]> {
-        // An even port and its next are always in one word.
+        // An even port and its successor are always in one word.
         self.find(
             random,
             |word| word & (word >> 1) & EVEN,
@@ -66,7 +66,7 @@ impl Ports {
         )
     }
 
-    /// Whether a port of the range is taken.
+    /// True if a port of the range is in use.
     #[cfg(test)]
     fn is_taken(&self, port: u16) -> bool {
         let word = usize::from(port / 64);
@@ -74,7 +74,7 @@ impl Ports {
         self.range.contains(&port) && free & (1 << (port % 64)) == 0
     }
 
-    /// Takes those ports that `which` makes of the first one that `fits`.
+    /// Takes the ports that `which` derives from the first one that `fits`.
     fn find<const N: usize>(
         &self,
         random: u64,
@@ -92,7 +92,7 @@ impl Ports {
             if candidates == 0 {
                 continue;
             }
-            // Beginning at a bit of chance in the word, too.
+            // The search also starts at a random bit in the word.
             let offset = candidates.rotate_right(turn).trailing_zeros();
             let offset = (offset + turn) % u64::BITS;
             let port = u16::try_from(index * 64).ok()? | u16::try_from(offset).ok()?;
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_port_of_the_range_is_taken_once_and_given_back() {
+    fn every_port_of_the_range_is_taken_once_and_released() {
         let ports = Ports::new(49_000..=49_199);
         let mut taken = Vec::new();
         for random in 0..200_u64 {
@@ -155,9 +155,9 @@ mod tests {
         assert!(ports.take(7).is_some());
     }
 
-    /// Whoever has a port among them already is met seldom, not each time.
+    /// The search starts at random ports, so ports that other programs use are rarely tried.
     #[test]
-    fn ports_are_taken_from_all_over_the_range() {
+    fn ports_are_spread_over_the_range() {
         let ports = Ports::new(40_000..=60_900);
         let numbers: HashSet<u16> = (0..1000_u64)
             .filter_map(|index| {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_begin_even_and_lie_in_the_range() {
+    fn pairs_start_even_and_are_in_the_range() {
         let ports = Ports::new(49_001..=49_008);
         let mut pairs = Vec::new();
         for random in [0, u64::MAX, 3] {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_port_is_one_too() {
+    fn the_last_port_is_usable() {
         let ports = Ports::new(65_535..=65_535);
         assert!(ports.take_even(0).is_none() && ports.take_pair(0).is_none());
         assert_eq!(ports.take(0).unwrap().number(), 65_535);

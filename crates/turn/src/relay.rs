@@ -1,4 +1,4 @@
-//! The sockets of relayed addresses: opened, read, and kept for later.
+//! The sockets of relayed addresses: opening, reading and reserving them.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -27,7 +27,7 @@ pub(crate) struct Relays {
     reserved: Mutex<HashMap<u64, Reservation>>,
 }
 
-/// A socket that waits for the holder's next allocation (RFC 8656 section 7.2).
+/// A socket that is reserved for its holder's next allocation (RFC 8656 section 7.2).
 #[derive(Debug)]
 struct Reservation {
     socket: Socket,
@@ -38,11 +38,11 @@ struct Reservation {
     until: Millis,
 }
 
-/// A socket of a relayed address. Dropping it ends its task and gives its port back.
+/// A socket of a relayed address. Dropping it ends its task and releases its port.
 #[derive(Debug)]
 pub(crate) struct RelaySocket {
     socket: Kind,
-    // Before the port is given back.
+    // Dropped before the port is released.
     _entry: Entry,
     _port: Port,
 }
@@ -55,7 +55,7 @@ struct RelayedAddress {
     port: u16,
 }
 
-/// A relayed address among all of them, until this is dropped.
+/// Registration of a relayed address, until this is dropped.
 #[derive(Debug)]
 struct Entry {
     relayed: Arc<Mutex<HashSet<RelayedAddress>>>,
@@ -74,20 +74,20 @@ enum Kind {
     Tcp(Origin),
 }
 
-/// Reads the sockets of an allocation, on the runtime of the caller.
+/// Starts readers for the sockets of an allocation, on the runtime of the caller.
 pub(crate) trait Reader {
-    /// Begins to take what peers send.
+    /// Starts to read datagrams of peers.
     fn receive(&self, socket: Arc<UdpSocket>) -> AbortHandle;
 
-    /// Begins to take what peers connect with, until `ended`.
+    /// Starts to accept connections of peers, until `ended`.
     fn accept(&self, listener: TcpListener, ended: CancellationToken);
 }
 
-/// RFC 8656 section 7.2.
-const RESERVED_FOR: Millis = Millis::from_seconds(30);
+/// Duration of a reservation: RFC 8656 section 7.2.
+const RESERVATION_TIME: Millis = Millis::from_seconds(30);
 
-/// A port that another program of this machine has is passed over, this often.
-const TRIES: usize = 8;
+/// Number of ports that are tried, because other programs of this machine may use them.
+const MAX_ATTEMPTS: usize = 8;
 
 impl Relays {
     pub(crate) fn new(relay: RelayConfig) -> Self {
@@ -103,7 +103,7 @@ impl Relays {
         }
     }
 
-    /// Opens what is asked for, and has it read.
+    /// Opens the requested relayed address, and starts its reader.
     pub(crate) fn open(
         &self,
         mut open: Open,
@@ -148,7 +148,7 @@ impl Relays {
         })
     }
 
-    /// Gives up what nobody came for.
+    /// Releases expired reservations.
     pub(crate) fn expire(&self, now: Millis) {
         self.reserved.lock().retain(|_, kept| now < kept.until);
     }
@@ -161,9 +161,9 @@ impl Relays {
     ) -> Result<(T, Port), RelayError> {
         let ip = self.addresses.bind(family).ok_or(RelayError::Capacity)?;
         let ports = self.ports.get(family).ok_or(RelayError::Capacity)?;
-        // Held until the search is over, so that none is tried twice.
+        // These ports are kept until the search is over, so that none is tried twice.
         let mut passed_over = Vec::new();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let random = random();
             let port = if even {
                 ports.take_even(random)
@@ -183,7 +183,7 @@ impl Relays {
         let ip = self.addresses.bind(family).ok_or(RelayError::Capacity)?;
         let ports = self.ports.get(family).ok_or(RelayError::Capacity)?;
         let mut passed_over = Vec::new();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let [first, second] = ports.take_pair(random()).ok_or(RelayError::Capacity)?;
             match (bind(ip, first.number()), bind(ip, second.number())) {
                 (Ok(one), Ok(other)) => return Ok([(one, first), (other, second)]),
@@ -216,7 +216,7 @@ impl Relays {
         Ok((address, relay))
     }
 
-    /// A relayed address that peers connect to.
+    /// Opens a relayed address for connections of peers.
     fn listen(
         &self,
         family: usize,
@@ -250,15 +250,15 @@ impl Relays {
         }
     }
 
-    /// Whether this address of our own is one that an allocation of this transport has: nothing
-    /// else of this machine is reached, or reaches a client, by way of the relay. A port is not
-    /// enough: other programs have ports of the range, too, and a port of TCP is none of UDP.
+    /// True if an allocation has this own address with this transport. Nothing else on this machine
+    /// can be reached by way of the relay, or reach a client. The port alone is not sufficient:
+    /// other programs also have ports of the range, and TCP and UDP ports are independent.
     pub(crate) fn is_relayed(&self, transport: Transport, address: SocketAddr) -> bool {
         let key = RelayedAddress::of(transport, address);
         self.relayed.lock().contains(&key)
     }
 
-    /// Keeps the second of two ports, under the token that it is claimed with.
+    /// Reserves the second of two ports, and returns its token.
     fn keep(&self, next: (Socket, Port), holder: &Arc<str>, permit: Permit, now: Millis) -> u64 {
         let (socket, port) = next;
         let token = random();
@@ -267,7 +267,7 @@ impl Relays {
             port,
             holder: Arc::clone(holder),
             permit,
-            until: now.after(RESERVED_FOR),
+            until: now.after(RESERVATION_TIME),
         };
         self.reserved.lock().insert(token, kept);
         token
@@ -294,9 +294,9 @@ impl RelayedAddress {
 }
 
 impl RelaySocket {
-    /// Sends a datagram to a peer. One that cannot be sent now is lost, as datagrams are. So nobody
-    /// waits until it can be, and the runtime is not asked: it does not know of a socket that was
-    /// opened a moment ago, and the client's first datagram may be there already.
+    /// Sends a datagram to a peer. A datagram that cannot be sent immediately is lost. This does
+    /// not wait for the runtime, which does not have a socket that was just opened, while the
+    /// client's first datagram may already have arrived.
     pub(crate) fn send(&self, data: &[u8], peer: SocketAddr) -> io::Result<usize> {
         match &self.socket {
             Kind::Udp(socket, _) => SockRef::from(&**socket).send_to(data, &peer.into()),
@@ -304,7 +304,7 @@ impl RelaySocket {
         }
     }
 
-    /// Where connections to peers come from; `None` where this one has datagrams.
+    /// Local address of connections to peers; `None` for a UDP relay.
     pub(crate) fn origin(&self) -> Option<Origin> {
         match &self.socket {
             Kind::Udp(..) => None,
@@ -333,8 +333,8 @@ fn bind(ip: IpAddr, port: u16) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// 64 bits that nobody can guess; without randomness of the system there is no relay, so what it
-/// is then does not matter.
+/// 64 unpredictable bits. A relay does not start without randomness of the system, so the fallback
+/// value does not matter.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     aws_lc_rs::rand::fill(&mut bytes).ok();
@@ -346,9 +346,9 @@ mod tests {
     use super::*;
     use crate::core::{AllocationId, Bandwidth, Quota, Quotas};
 
-    struct Nobody;
+    struct NullReader;
 
-    impl Reader for Nobody {
+    impl Reader for NullReader {
         fn receive(&self, _socket: Arc<UdpSocket>) -> AbortHandle {
             tokio::spawn(async {}).abort_handle()
         }
@@ -364,9 +364,10 @@ mod tests {
         })
     }
 
-    /// A reserved port counts towards the limits of its holder until it is claimed, or for 30 seconds.
+    /// A reserved port counts towards the limits of its holder until it is claimed, or for 30
+    /// seconds.
     #[tokio::test]
-    async fn a_kept_port_is_counted_until_it_is_claimed_or_expires() {
+    async fn a_reserved_port_is_counted_until_it_is_claimed_or_expires() {
         let limits = Quota {
             whole: 9,
             per_project: 9,
@@ -388,7 +389,7 @@ mod tests {
         };
         let reserve = |now| {
             let permit = quotas.take(now, &"p".into(), &holder, [192, 0, 2, 1].into());
-            let opened = relays.open(open(permit, None), now, &Nobody).unwrap();
+            let opened = relays.open(open(permit, None), now, &NullReader).unwrap();
             opened.token.unwrap()
         };
         let at = Millis::from_seconds;
@@ -396,7 +397,7 @@ mod tests {
         let token = reserve(at(100));
         assert_eq!(quotas.taken(), 1);
         let claimed = relays
-            .open(open(None, Some(token)), at(129), &Nobody)
+            .open(open(None, Some(token)), at(129), &NullReader)
             .unwrap();
         assert!(claimed.permit.is_some() && quotas.taken() == 1);
         drop(claimed);
@@ -405,7 +406,7 @@ mod tests {
         let token = reserve(at(200));
         relays.expire(at(229));
         assert_eq!(quotas.taken(), 1);
-        let late = relays.open(open(None, Some(token)), at(230), &Nobody);
+        let late = relays.open(open(None, Some(token)), at(230), &NullReader);
         assert_eq!(late.err(), Some(RelayError::Capacity));
         relays.expire(at(230));
         assert_eq!(quotas.taken(), 0);

@@ -1,4 +1,4 @@
-//! Start and stop of a relay.
+//! Starting and stopping a relay.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -33,48 +33,50 @@ use crate::metrics::TurnMetrics;
 use crate::relay::Relays;
 use crate::worker::{Server, Worker};
 
-/// Why a relay does not start.
+/// Reasons for which a relay cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A listener's address cannot be had.
+    /// A listener cannot use its address.
     #[error("`{key}`: cannot listen on {address}")]
     Listen {
         /// The key that names the address.
         key: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A file that a key names cannot be used.
+    /// The file in this key cannot be used.
     #[error(transparent)]
     Key(#[from] ConfigError),
     /// The certificate cannot be used.
     #[error("`turn.tls`")]
     Certificate(#[from] TlsError),
-    /// The TLS library refuses its configuration.
+    /// The TLS library rejects its configuration.
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),
     /// The metrics listener is refused (MX-3) or cannot listen.
     #[error("`metrics.prometheus`")]
     Metrics(#[from] MetricsError),
-    /// What is kept of the platform cannot be: the directory is not there, or another relay's.
+    /// Data of the platform cannot be stored: the directory does not exist, or another relay uses
+    /// it.
     #[error("`turn.control_plane.data_dir`: {}", .path.display())]
     DataDir {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The system has no randomness.
+    /// The system provides no randomness.
     #[error("the system has no random numbers")]
     Random,
-    /// The system refuses threads or descriptors.
+    /// The system provides no threads or descriptors.
     #[error("the workers cannot be started")]
     Workers(#[source] io::Error),
 }
 
-/// A relay that runs. It stops when its [`Shutdown`] says so; dropping this does not stop it.
+/// A running relay. It stops when its [`Shutdown`] requests it; dropping this value does not stop
+/// it.
 #[derive(Debug)]
 pub struct RunningRelay {
     listeners: Vec<SocketAddr>,
@@ -85,12 +87,12 @@ pub struct RunningRelay {
 }
 
 impl RunningRelay {
-    /// Where clients come in over UDP and TCP.
+    /// Listeners for clients over UDP and TCP.
     pub fn listen_addrs(&self) -> &[SocketAddr] {
         &self.listeners
     }
 
-    /// Where clients come in over TLS.
+    /// Listeners for clients over TLS.
     pub fn tls_listen_addrs(&self) -> &[SocketAddr] {
         &self.tls_listeners
     }
@@ -100,12 +102,12 @@ impl RunningRelay {
         self.metrics
     }
 
-    /// How the link to the platform does, where there is one.
+    /// Status of the link to the platform, if there is one.
     pub fn link(&self) -> Option<&Arc<link::Status>> {
         self.link.as_ref()
     }
 
-    /// Waits until the relay has stopped: drained, or cut off at the deadline.
+    /// Waits until the relay has stopped, after all allocations ended or the deadline passed.
     pub async fn stopped(self) {
         if let Err(error) = self.stopping.await {
             warn!(%error, "the relay did not stop in order");
@@ -113,18 +115,18 @@ impl RunningRelay {
     }
 }
 
-/// Starts a relay. Everything that can be refused is refused before this returns.
+/// Starts a relay. All start errors are detected before this returns.
 ///
 /// # Errors
-/// [`StartError`], which names the configuration's key.
+/// [`StartError`], with the key of the configuration.
 pub async fn start(config: TurnConfig, shutdown: Shutdown) -> Result<RunningRelay, StartError> {
     start_with_clock(config, shutdown, Arc::new(SystemClock)).await
 }
 
-/// As [`start`], with another clock: for tests that move it.
+/// Starts a relay with another clock, for tests that change the time.
 ///
 /// # Errors
-/// As [`start`].
+/// The errors of [`start`].
 pub async fn start_with_clock(
     config: TurnConfig,
     shutdown: Shutdown,
@@ -158,7 +160,7 @@ pub async fn start_with_clock(
             server.stop.clone(),
         ));
     }
-    // With its own secret a relay is of use at once; without, when it knows the platform's.
+    // With its own secret a relay can serve immediately; otherwise it needs the platform's secret.
     readiness.set_ready(secret.is_some() || directory.is_informed());
     let following = managed.map(|managed| managed.follow(clock));
     info!(listeners = ?listeners, tls = ?tls_listeners, realm = config.realm, "the relay serves");
@@ -224,7 +226,7 @@ fn server(
     }))
 }
 
-/// Gives every worker its sockets.
+/// Distributes the sockets to the workers.
 async fn serve(
     bound: Bound,
     server: &Arc<Server>,
@@ -265,14 +267,14 @@ async fn serve(
     Ok(all.into())
 }
 
-/// The sockets of all listeners.
+/// The bound sockets of all listeners.
 struct Bound {
     plain: Vec<SocketAddr>,
     tls: Vec<SocketAddr>,
     shares: Vec<WorkerSockets>,
 }
 
-/// Those of one worker.
+/// The sockets of one worker.
 #[derive(Default)]
 struct WorkerSockets {
     udp: Vec<UdpSocket>,
@@ -309,7 +311,7 @@ impl Bound {
         Ok(bound)
     }
 
-    /// UDP and TCP on one port, which the system chooses where it is 0.
+    /// Listens on one port over UDP and TCP. The system chooses the port if it is 0.
     fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let tries = if address.port() == 0 { PORT_TRIES } else { 1 };
         let mut tried = Err(io::ErrorKind::AddrInUse.into());
@@ -338,10 +340,11 @@ impl Bound {
     }
 }
 
-/// Another program may have the port that the system chose for UDP.
+/// Number of attempts, because another program may use the port over TCP that the system chose for
+/// UDP.
 const PORT_TRIES: usize = 16;
 const BACKLOG: i32 = 1024;
-/// Bytes that may wait in a listener's socket: what comes in some milliseconds.
+/// Receive buffer of a listener's socket in bytes: the data of some milliseconds.
 const RECEIVE_BUFFER: usize = 4 * 1024 * 1024;
 
 type BoundSockets = (SocketAddr, Vec<UdpSocket>, Vec<TcpListener>);
@@ -351,7 +354,7 @@ fn listen_both(address: SocketAddr, workers: usize) -> io::Result<BoundSockets> 
     let (mut udp, mut tcp) = (Vec::new(), Vec::new());
     for _ in 0..workers {
         let socket = reusable(address, Type::DGRAM, Protocol::UDP)?;
-        // What the system allows of it is enough.
+        // A smaller buffer is sufficient if the system limits it.
         socket.set_recv_buffer_size(RECEIVE_BUFFER).ok();
         socket.bind(&address.into())?;
         let socket: UdpSocket = socket.into();
@@ -396,7 +399,7 @@ fn acceptor(files: CertFiles) -> Result<TlsAcceptor, StartError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Judges all allocations again whenever something was told, at most once in [`JUDGE_PAUSE`].
+/// Checks all allocations again after each update of the platform, at most once in [`REAUTHORIZE_PAUSE`].
 async fn reauthorize_on_changes(
     workers: Arc<[Arc<Worker>]>,
     mut changes: watch::Receiver<u64>,
@@ -412,14 +415,14 @@ async fn reauthorize_on_changes(
         for worker in &*workers {
             worker.review();
         }
-        tokio::time::sleep(JUDGE_PAUSE).await;
+        tokio::time::sleep(REAUTHORIZE_PAUSE).await;
     }
 }
 
-/// A platform that tells much must not keep the relay from relaying.
-const JUDGE_PAUSE: Duration = Duration::from_millis(100);
+/// Pause between checks, so that frequent updates do not keep the relay from relaying.
+const REAUTHORIZE_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is taken down at the end, in this order.
+/// Parts of a relay, in the order in which they are stopped.
 struct Parts {
     server: Arc<Server>,
     serving: Arc<[Arc<Worker>]>,
@@ -429,8 +432,8 @@ struct Parts {
     readiness: Readiness,
 }
 
-/// Keeps the gauges true while the relay runs, then takes it down: no new allocations, those that
-/// are there go on until the deadline, then everything ends and what was used is reported.
+/// Updates the gauges while the relay runs, and then stops it. It accepts no new allocations, lets
+/// existing ones continue until the deadline, ends them, and reports the remaining usage.
 async fn run_until_stopped(parts: Parts, shutdown: Shutdown) {
     let Parts {
         server,
@@ -446,7 +449,7 @@ async fn run_until_stopped(parts: Parts, shutdown: Shutdown) {
             .map(|worker| worker.allocations())
             .sum::<usize>()
     };
-    let mut refresh = tokio::time::interval(REFRESH);
+    let mut refresh = tokio::time::interval(GAUGE_INTERVAL);
     let mut is_draining = false;
     loop {
         tokio::select! {
@@ -479,15 +482,15 @@ async fn run_until_stopped(parts: Parts, shutdown: Shutdown) {
     server.tasks.close();
     tokio::select! {
         () = server.tasks.wait() => {}
-        () = tokio::time::sleep(FAREWELL) => warn!("something does not end"),
+        () = tokio::time::sleep(TASK_END_TIMEOUT) => warn!("something does not end"),
     }
     if let Some(following) = following {
         tokio::select! {
             () = following.finish() => {}
-            () = tokio::time::sleep(FAREWELL) => {}
+            () = tokio::time::sleep(TASK_END_TIMEOUT) => {}
         }
     }
-    // Joins threads, so it must not hold up this one.
+    // Dropping the workers joins threads, which must not block this one.
     tokio::task::spawn_blocking(move || drop(workers))
         .await
         .ok();
@@ -497,7 +500,7 @@ async fn run_until_stopped(parts: Parts, shutdown: Shutdown) {
     info!("stopped");
 }
 
-/// How often gauges are brought up to date.
-const REFRESH: Duration = Duration::from_secs(1);
-/// How long tasks may take to notice that they are over.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// Interval of updates of the gauges.
+const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
+/// Time for tasks to end.
+const TASK_END_TIMEOUT: Duration = Duration::from_secs(5);

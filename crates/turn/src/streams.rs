@@ -1,5 +1,5 @@
-//! Relayed TCP: the sockets of relayed addresses that peers connect to, connections from them to
-//! peers, and the pump between a peer's connection and its client's.
+//! Relayed TCP: listeners on relayed addresses, connections from them to peers, and the copying
+//! between a peer's connection and its client's.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,38 +20,38 @@ use crate::core::tcp::{ConnectionNumber, Join, Unreachable};
 use crate::core::{AllocationId, Meter, Rates};
 use crate::worker::{Server, Worker};
 
-/// A connection with a peer, which ends with the relayed address that it belongs to.
+/// A connection with a peer. It ends with its relayed address.
 #[derive(Debug)]
 pub(crate) struct PeerStream {
     stream: TcpStream,
     ended: CancellationToken,
 }
 
-/// What a relayed address is dialled from.
+/// Local address of connections to peers.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     pub(crate) ended: CancellationToken,
 }
 
-/// RFC 6062 section 5.2: at least as long.
-const DIAL: Duration = Duration::from_secs(30);
-/// Peers that connect at once.
+/// Time limit of a dial. RFC 6062 section 5.2: at least 30 seconds.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Peers that may wait to be accepted.
 const BACKLOG: i32 = 64;
-/// How long what was sent may go unconfirmed.
-const STALL: Duration = Duration::from_secs(30);
-/// After an error that is not of one connection: descriptors are used up.
+/// Maximum time for which sent data may stay unacknowledged.
+const ACK_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause after an error that does not belong to one connection: no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A listener that connections can be made from as well: RFC 6062 wants them to come from the
+/// Creates a listener that can also make connections: RFC 6062 requires that they come from the
 /// relayed address.
 ///
 /// # Errors
-/// Somebody has the port, or there are no descriptors.
+/// Another program uses the port, or no descriptors are left.
 pub(crate) fn listen(ip: IpAddr, port: u16) -> io::Result<std::net::TcpListener> {
     let address = SocketAddr::new(ip, port);
-    // Ports can be shared by all programs of one user that want it so. A first socket that does
-    // not shows whether anybody has this one; it is closed before anything can come of it.
+    // Programs of one user can share a port if all of them request it. A first socket without
+    // sharing detects such a program. It is closed before it can receive anything.
     let probe = open(address)?;
     probe.bind(&address.into())?;
     drop(probe);
@@ -68,12 +68,12 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Connections of an earlier allocation may still say goodbye.
+    // Connections of an earlier allocation may still be closing.
     socket.set_reuse_address(true)?;
     Ok(socket)
 }
 
-/// Takes what peers connect with, until the relayed address is given back.
+/// Accepts connections of peers, until the relayed address is released.
 pub(crate) async fn accept_peers(
     worker: Arc<Worker>,
     id: AllocationId,
@@ -97,7 +97,7 @@ pub(crate) async fn accept_peers(
     }
 }
 
-/// Connects to a peer, and tells the worker what came of it.
+/// Connects to a peer, and passes the result to the worker.
 pub(crate) async fn dial(
     worker: Arc<Worker>,
     number: ConnectionNumber,
@@ -106,7 +106,7 @@ pub(crate) async fn dial(
 ) {
     let Origin { address, ended } = origin;
     let dialled = tokio::select! {
-        // Nobody waits for it.
+        // The allocation has ended, so the result is not needed.
         () = ended.cancelled() => return,
         dialled = reach(address, peer) => dialled,
     };
@@ -115,7 +115,7 @@ pub(crate) async fn dial(
 }
 
 async fn reach(from: SocketAddr, peer: SocketAddr) -> Result<TcpStream, Unreachable> {
-    match timeout(DIAL, connect(from, peer)).await {
+    match timeout(DIAL_TIMEOUT, connect(from, peer)).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(error)) => {
             tracing::debug!(%error, "a peer cannot be reached");
@@ -126,7 +126,7 @@ async fn reach(from: SocketAddr, peer: SocketAddr) -> Result<TcpStream, Unreacha
 }
 
 async fn connect(from: SocketAddr, peer: SocketAddr) -> io::Result<TcpStream> {
-    // The system joins a socket with itself where both addresses are one.
+    // If both addresses are equal, the system connects a socket to itself.
     if from.port() == peer.port() && (from.ip() == peer.ip() || from.ip().is_unspecified()) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -140,17 +140,17 @@ async fn connect(from: SocketAddr, peer: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends small packets at once, and closes the connection of a peer that confirms nothing.
+/// Sends small packets immediately, and closes the connection of a peer that acknowledges nothing.
 pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
-    SockRef::from(stream).set_tcp_user_timeout(Some(STALL))?;
+    SockRef::from(stream).set_tcp_user_timeout(Some(ACK_TIMEOUT))?;
     Ok(())
 }
 
-/// Moves bytes between a client at `address` and a peer until both have ended, or the allocation has. `rest` is
-/// what the client sent already. What one side does not take, the other one keeps: between them is
-/// no more than a buffer each way.
+/// Copies bytes between a client at `address` and a peer, until both have ended or the allocation
+/// has. `rest` is data that the client has already sent. If one side does not take data, the other
+/// side is not read: at most one buffer in each direction is kept.
 pub(crate) async fn relay<C: Stream>(
     server: &Arc<Server>,
     address: IpAddr,
@@ -164,7 +164,7 @@ pub(crate) async fn relay<C: Stream>(
         rates,
         ..
     } = join;
-    // It was opened by another worker, perhaps.
+    // Another worker may have opened the stream.
     let peer = TcpStream::from_std(stream.into_std()?)?;
     let tally = Tally {
         server: Arc::clone(server),
@@ -188,7 +188,7 @@ pub(crate) async fn relay<C: Stream>(
     }
 }
 
-/// Where what is relayed is counted.
+/// Counters and rate limits of relayed bytes.
 #[derive(Clone)]
 struct Tally {
     server: Arc<Server>,
@@ -209,16 +209,17 @@ impl Tally {
     }
 }
 
-/// A stream whose reading is counted, and waits where a rate is reached: whoever sends is slowed
-/// down by that.
+/// A stream that counts read bytes. When a rate limit is reached, reading pauses, which slows the
+/// sender down.
 struct MeteredStream<S> {
     stream: S,
     tally: Tally,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-/// What is read at once under a rate, so that none of those who share it waits for long.
-const PIECE: usize = 16 * 1024;
+/// Maximum size of a read with a rate limit, so that streams with the same limit do not wait long
+/// for each other.
+const MAX_READ: usize = 16 * 1024;
 
 impl<S> MeteredStream<S> {
     fn new(stream: S, tally: Tally) -> Self {
@@ -255,7 +256,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for MeteredStream<S> {
         let this = self.get_mut();
         let read = if this.tally.rates.is_limited() {
             ready!(this.poll_pause(cx));
-            let most = buffer.remaining().min(PIECE);
+            let most = buffer.remaining().min(MAX_READ);
             let mut piece = ReadBuf::new(buffer.initialize_unfilled_to(most));
             ready!(Pin::new(&mut this.stream).poll_read(cx, &mut piece))?;
             let read = piece.filled().len();
@@ -295,16 +296,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for MeteredStream<S> {
 mod tests {
     use super::*;
 
-    /// A peer whose machine answers nothing.
+    /// The peer's host does not answer.
     #[tokio::test(start_paused = true)]
-    async fn a_dial_has_a_time() {
+    async fn a_dial_has_a_time_limit() {
         let listener = open("127.0.0.1:0".parse().unwrap()).unwrap();
         listener
             .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
             .unwrap();
         listener.listen(0).unwrap();
         let peer = listener.local_addr().unwrap().as_socket().unwrap();
-        // The one connection that may wait to be accepted: the system drops what comes now.
+        // This connection fills the backlog: the system drops later ones.
         let _waiting = std::net::TcpStream::connect(peer).unwrap();
         let from = "127.0.0.1:0".parse().unwrap();
         let began = Instant::now();
@@ -315,7 +316,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn what_nobody_confirms_ends_a_connection_after_30_seconds() {
+    async fn unacknowledged_data_ends_a_connection_after_30_seconds() {
         let listener = listen("127.0.0.1".parse().unwrap(), 0).unwrap();
         let peer = listener.local_addr().unwrap();
         let stream = reach("127.0.0.1:0".parse().unwrap(), peer).await.unwrap();

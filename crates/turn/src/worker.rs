@@ -1,8 +1,8 @@
-//! One worker: its share of the allocations, and the sockets around it.
+//! One worker: some of the allocations, with their sockets.
 //!
-//! The kernel gives every datagram of one five-tuple to the same worker (`SO_REUSEPORT`), and a
-//! connection stays where it was accepted. So the lock around the core is taken by its own thread
-//! alone, but for the moments in which allocations are judged again.
+//! The kernel delivers all datagrams of one five-tuple to the same worker (`SO_REUSEPORT`), and a
+//! connection stays at the worker that accepted it. The lock around the core is therefore only
+//! taken by its own thread, except while allocations are checked again.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ use crate::outbound::Outbound;
 use crate::relay::{Reader, RelaySocket, Relays, random};
 use crate::streams::{self, Origin, PeerStream};
 
-/// What all workers of a relay share.
+/// State that all workers of a relay share.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) core: Arc<core::Shared>,
@@ -37,22 +37,22 @@ pub(crate) struct Server {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) started: Instant,
     pub(crate) last_connection: AtomicU32,
-    /// Cancelled when everything has to end.
+    /// Cancelled to end everything.
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
-    /// All workers, when they have started.
+    /// All workers, once they have started.
     pub(crate) workers: OnceLock<Box<[Weak<Worker>]>>,
 }
 
 impl Server {
-    /// The worker that has what a connection asks to be joined with.
+    /// The worker of the peer connection that a client's connection wants to bind.
     fn worker_of(&self, bytes: &[u8]) -> Option<Arc<Worker>> {
         let workers = self.workers.get()?;
         workers.get(tcp::binds(bytes, workers.len())?)?.upgrade()
     }
 
-    /// Whether this may be a peer at the other end of a socket: of the relay's own addresses only
-    /// those that an allocation has, in both directions.
+    /// True if a socket may exchange data with this peer. Of the relay's own addresses only those
+    /// of allocations are permitted, in both directions.
     fn reaches(&self, transport: Transport, peer: SocketAddr) -> bool {
         !self.core.peers.is_own(peer.ip()) || self.relays.is_relayed(transport, peer)
     }
@@ -65,7 +65,7 @@ impl Server {
         }
     }
 
-    /// A number that no other connection has: it takes hours to come round.
+    /// A unique number for a connection. The numbers repeat after hours.
     pub(crate) fn next_connection(&self) -> u32 {
         loop {
             let number = self.last_connection.fetch_add(1, Ordering::Relaxed);
@@ -81,24 +81,24 @@ impl Server {
 pub(crate) struct Worker {
     pub(crate) server: Arc<Server>,
     core: Mutex<Core<RelaySocket, PeerStream>>,
-    /// Where datagrams of clients come in, by the number of the listener.
+    /// Sockets for datagrams of clients, by the number of the listener.
     udp: Box<[UdpSocket]>,
     streams: Mutex<HashMap<u32, Arc<Outbound>>>,
 }
 
-/// Datagrams that one socket is read for before the others have their turn.
-const BURST: usize = 64;
-/// A datagram has no more.
+/// Maximum number of datagrams that are read from one socket before other sockets are read.
+const MAX_BURST: usize = 64;
+/// Maximum size of a datagram.
 const MAX_DATAGRAM: usize = 65_535;
 
 thread_local! {
-    /// Where datagrams are received, with room for what is put around them.
+    /// Buffer for received datagrams, with room for headers and padding.
     static BUFFER: RefCell<Box<[u8]>> =
         RefCell::new(vec![0; HEADROOM + MAX_DATAGRAM + TAILROOM].into());
 }
 
 impl Worker {
-    /// Takes its sockets. Call it on the worker's runtime.
+    /// Creates a worker with its sockets. Call it on the worker's runtime.
     ///
     /// # Errors
     /// The sockets cannot be polled.
@@ -117,7 +117,7 @@ impl Worker {
         }))
     }
 
-    /// Serves clients over UDP, and keeps time, until everything ends.
+    /// Serves clients over UDP, and runs timers, until the relay stops.
     pub(crate) fn run(self: &Arc<Self>) {
         for index in 0..self.udp.len() {
             let worker = Arc::clone(self);
@@ -131,7 +131,7 @@ impl Worker {
         }
         let worker = Arc::clone(self);
         self.server.tasks.spawn(async move {
-            let mut tick = tokio::time::interval(TICK);
+            let mut tick = tokio::time::interval(TICK_INTERVAL);
             loop {
                 tokio::select! {
                     () = worker.server.stop.cancelled() => break,
@@ -170,12 +170,12 @@ impl Worker {
         }
     }
 
-    /// Reads what clients sent, as far as it is there.
+    /// Reads the available datagrams of clients.
     fn pull_clients(self: &Arc<Self>, index: usize, socket: &UdpSocket) {
         let listener = u16::try_from(index).unwrap_or(u16::MAX);
         let now = self.server.now();
         BUFFER.with_borrow_mut(|buffer| {
-            for _ in 0..BURST {
+            for _ in 0..MAX_BURST {
                 match socket.try_recv_from(buffer) {
                     Ok((length, address)) => {
                         let client = Client {
@@ -185,19 +185,19 @@ impl Worker {
                         };
                         let bytes = buffer.get(..length).unwrap_or_default();
                         if let InputOutcome::Answer(answer) = self.take(now, client, bytes) {
-                            // Lost, as datagrams are: the client asks again.
+                            // A lost datagram is acceptable: the client retries.
                             socket.try_send_to(&answer, address).ok();
                         }
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
-                    // What came of an earlier packet; the socket is as good as before.
+                    // The error belongs to an earlier packet; the socket still works.
                     Err(_) => {}
                 }
             }
         });
     }
 
-    /// A datagram or a frame of a client; returns what is answered.
+    /// Handles a datagram or a frame of a client, and returns the response.
     pub(crate) fn take(self: &Arc<Self>, now: Now, client: Client, bytes: &[u8]) -> InputOutcome {
         let mut core = self.core.lock();
         match core.from_client(now, client, bytes) {
@@ -208,7 +208,7 @@ impl Worker {
             }
             Action::Send { socket, peer, data } => {
                 let peer = self.server.relays.addresses.outward(peer);
-                // Lost, as datagrams are.
+                // A lost datagram is acceptable.
                 socket.send(data, peer).ok();
                 InputOutcome::Nothing
             }
@@ -240,7 +240,8 @@ impl Worker {
         }
     }
 
-    /// A frame of a connection. What it asks to be joined with may be another worker's.
+    /// Handles a frame of a connection. The peer connection that it binds may belong to another
+    /// worker.
     pub(crate) fn take_frame(
         self: &Arc<Self>,
         now: Now,
@@ -266,7 +267,7 @@ impl Worker {
         }
     }
 
-    /// What came of a dial.
+    /// Handles the result of a dial.
     pub(crate) fn dialled(
         &self,
         number: ConnectionNumber,
@@ -277,7 +278,7 @@ impl Worker {
         self.tell(told);
     }
 
-    /// A peer has connected to a relayed address.
+    /// Handles a peer's connection to a relayed address.
     pub(crate) fn peer_came(&self, id: AllocationId, peer: SocketAddr, stream: PeerStream) {
         let peer = self.server.relays.addresses.inward(peer);
         if !self.server.reaches(Transport::Tcp, peer) {
@@ -288,7 +289,7 @@ impl Worker {
         self.tell(told);
     }
 
-    /// What a client of a connection has to hear.
+    /// Sends a message to a client's connection.
     fn tell(&self, told: Option<(Client, Vec<u8>)>) {
         let Some((client, message)) = told else {
             return;
@@ -298,23 +299,23 @@ impl Worker {
         }
     }
 
-    /// Reads what peers sent to a relay, as far as it is there.
+    /// Reads the available datagrams of peers.
     fn pull_peers(&self, id: AllocationId, socket: &UdpSocket) {
         let now = self.server.now();
         BUFFER.with_borrow_mut(|buffer| {
             let mut core = self.core.lock();
-            for _ in 0..BURST {
+            for _ in 0..MAX_BURST {
                 let Some(place) = buffer.get_mut(HEADROOM..HEADROOM + MAX_DATAGRAM) else {
                     return;
                 };
                 let (length, peer) = match socket.try_recv_from(place) {
                     Ok(received) => received,
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                    // A peer's host said that nobody is there (ICMP).
+                    // ICMP reported that the peer's port or host is unreachable.
                     Err(_) => continue,
                 };
                 let peer = self.server.relays.addresses.inward(peer);
-                // Of this machine only another allocation is a peer.
+                // Of this machine only other allocations may be peers.
                 if !self.server.reaches(Transport::Udp, peer) {
                     continue;
                 }
@@ -330,7 +331,7 @@ impl Worker {
         });
     }
 
-    /// Data for a client: it is lost where it cannot be sent now.
+    /// Sends data to a client. Data that cannot be sent immediately is lost.
     fn send_to_client(&self, client: Client, bytes: &[u8]) {
         if client.is_stream() {
             if let Some(stream) = self.streams.lock().get(&client.connection) {
@@ -341,12 +342,12 @@ impl Worker {
         }
     }
 
-    /// A connection that data can be sent on.
+    /// Registers a connection over which data can be sent.
     pub(crate) fn stream_began(&self, client: Client, outbound: Arc<Outbound>) {
         self.streams.lock().insert(client.connection, outbound);
     }
 
-    /// It is closed: what it had allocated ends.
+    /// Removes a closed connection, which ends its allocation.
     pub(crate) fn stream_ended(&self, client: Client) {
         self.streams.lock().remove(&client.connection);
         self.core.lock().client_gone(client);
@@ -364,7 +365,7 @@ impl Worker {
         self.core.lock().connections()
     }
 
-    /// Ends what is no longer allowed.
+    /// Ends allocations that are no longer permitted.
     pub(crate) fn review(&self) {
         let now = self.server.now();
         self.core.lock().review(now);
@@ -375,25 +376,25 @@ impl Worker {
     }
 }
 
-/// What came of something that a client sent.
+/// Result of a client's input.
 #[derive(Debug)]
 pub(crate) enum InputOutcome {
-    /// Nothing that it hears of now.
+    /// There is no response now.
     Nothing,
-    /// This is sent back.
+    /// This response is sent.
     Answer(Vec<u8>),
-    /// Its connection is a peer's from now on.
+    /// The connection now carries a peer's data.
     Joined(Box<JoinedPeer>),
 }
 
-/// What a client's connection is joined with.
+/// Peer connection that a client's connection is joined with.
 #[derive(Debug)]
 pub(crate) struct JoinedPeer {
     pub(crate) join: Join<PeerStream>,
     pub(crate) held: ConnectionGuard,
 }
 
-/// Keeps a connection among those that there are; dropping it says that it is over.
+/// Counts a connection; dropping it removes the connection from the count.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard {
     worker: Arc<Worker>,
@@ -406,7 +407,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Reads the sockets of one allocation.
+/// Starts the tasks that read the sockets of one allocation.
 struct SocketReader<'a> {
     worker: &'a Arc<Worker>,
     id: AllocationId,
@@ -430,5 +431,5 @@ impl Reader for SocketReader<'_> {
     }
 }
 
-/// How often what has run out is looked for.
-const TICK: Duration = Duration::from_secs(1);
+/// Interval of the check for expired objects.
+const TICK_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,11 +1,12 @@
-//! What an authenticator signs (Web Authentication level 3, section 6.1): the hash of the relying
-//! party's id, flags, a counter, and at registration the new credential.
+//! Authenticator data, the signed data of an authenticator (Web Authentication level 3, section
+//! 6.1): the hash of the relying party's id, flags, a counter, and at registration the new
+//! credential.
 
 use crate::cbor::Reader;
 use crate::key::PublicKey;
 use crate::{CeremonyError, MAX_CREDENTIAL_ID};
 
-/// Authenticator data, read to its last byte.
+/// Authenticator data, parsed completely.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AuthenticatorData<'a> {
     pub(crate) rp_id_hash: [u8; 32],
@@ -14,7 +15,7 @@ pub(crate) struct AuthenticatorData<'a> {
     pub(crate) credential: Option<Credential<'a>>,
 }
 
-/// A credential that was just made.
+/// A new credential.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Credential<'a> {
     pub(crate) id: &'a [u8],
@@ -54,12 +55,12 @@ impl<'a> AuthenticatorData<'a> {
         Ok(data)
     }
 
-    /// Whether somebody was there and agreed.
+    /// True if a user was present and agreed.
     pub(crate) fn user_present(&self) -> bool {
         self.has(USER_PRESENT)
     }
 
-    /// Whether the authenticator made sure who it was, by a PIN or a finger.
+    /// True if the authenticator has verified the user, by a PIN or a finger.
     pub(crate) fn user_verified(&self) -> bool {
         self.has(USER_VERIFIED)
     }
@@ -70,7 +71,7 @@ impl<'a> AuthenticatorData<'a> {
 }
 
 impl<'a> Credential<'a> {
-    /// Section 6.5.1: the maker's id for its model, then the credential's id and key.
+    /// Section 6.5.1: the manufacturer's id for its model, then the credential's id and key.
     fn read(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), CeremonyError> {
         let (_model, rest) = bytes.split_first_chunk::<16>().ok_or(TRUNCATED)?;
         let (length, rest) = rest.split_first_chunk().ok_or(TRUNCATED)?;

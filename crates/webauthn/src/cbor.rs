@@ -1,10 +1,10 @@
-//! The part of CBOR that authenticators write: the canonical form of CTAP2 (section 8 there), which
-//! has definite lengths and shortest integers only. Anything else is refused; nothing is copied,
-//! and no length is believed before the bytes are there.
+//! The part of CBOR that authenticators write: the canonical form of CTAP2 (section 8 there), with
+//! only definite lengths and shortest integers. Anything else is refused. Nothing is copied, and a
+//! length is checked against the available bytes.
 
 use crate::CeremonyError;
 
-/// What is still to be read.
+/// The unread bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over one value, whatever it is.
+    /// Skips one value of any type.
     pub(crate) fn skip(&mut self) -> Result<(), CeremonyError> {
         self.skip_within(MAX_DEPTH)
     }
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
             _ => return Err(MALFORMED),
         };
         let deeper = depth.checked_sub(1).ok_or(MALFORMED)?;
-        // Each value takes a byte at least, so a count that lies ends with the bytes.
+        // Each value has at least one byte, so an excessive count ends with the bytes.
         for _ in 0..values {
             self.skip_within(deeper)?;
         }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_are_read_in_their_shortest_form_alone() {
+    fn integers_are_only_read_in_their_shortest_form() {
         for (bytes, value) in [
             (&[0x00][..], 0),
             (&[0x17], 23),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_not_believed() {
+    fn lengths_are_not_trusted() {
         assert_eq!(Reader::new(&[0x42, 1, 2]).bytes(), Ok(&[1, 2][..]));
         assert_eq!(Reader::new(&[0x43, 1, 2]).bytes(), Err(MALFORMED));
         let huge = [0x5b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_has_a_bound() {
+    fn skipping_is_limited_in_depth() {
         let mut reader = Reader::new(&[0xa1, 0x61, b'x', 0x82, 0x01, 0x41, 0, 0xf5]);
         assert_eq!(reader.skip(), Ok(()));
         assert_eq!(reader.rest(), [0xf5]);

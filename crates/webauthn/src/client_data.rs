@@ -1,4 +1,5 @@
-//! What the browser says of the page that asked (Web Authentication level 3, section 5.8.1).
+//! Client data: the browser's description of the requesting page (Web Authentication level 3,
+//! section 5.8.1).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -7,7 +8,7 @@ use types::json::{self, Limits};
 
 use crate::CeremonyError;
 
-/// Client data whose every member that matters was there, once.
+/// Client data in which each required member was present exactly once.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientData {
     pub(crate) purpose: String,
@@ -16,8 +17,8 @@ pub(crate) struct ClientData {
 }
 
 impl ClientData {
-    /// Reads client data. A page inside a page of another origin is refused: nothing of ours is
-    /// framed. Unknown members are passed over, as the specification wants.
+    /// Parses client data. A page inside a page of another origin is refused, because pages of the
+    /// platform are never framed. Unknown members are ignored, as the specification requires.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, CeremonyError> {
         let data = json::parse(bytes, LIMITS).map_err(|_| MALFORMED)?;
         let text = |name: &str| {
@@ -44,7 +45,8 @@ impl ClientData {
 
 const MALFORMED: CeremonyError = CeremonyError("the client data is malformed");
 
-/// Browsers write some hundred bytes and no structure; there is room for members to come.
+/// Browsers write a few hundred bytes without nesting; the limits leave some space for future
+/// members.
 const LIMITS: Limits = Limits {
     bytes: 8 * 1024,
     depth: 4,

@@ -8,10 +8,10 @@ use aws_lc_rs::signature::{
 use crate::CeremonyError;
 use crate::cbor::Reader;
 
-/// The COSE numbers of the algorithms that are taken, best first: ES256, `EdDSA`, RS256.
+/// The COSE numbers of the supported algorithms, best first: ES256, `EdDSA`, RS256.
 pub const ALGORITHMS: [i64; 3] = [ES256, EDDSA, RS256];
 
-/// A key that an authenticator holds the other half of.
+/// The public key of an authenticator's credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PublicKey<'a> {
     /// P-256: both coordinates.
@@ -23,8 +23,8 @@ pub(crate) enum PublicKey<'a> {
 }
 
 impl<'a> PublicKey<'a> {
-    /// Reads a key, and leaves what stands behind it. Only the members that the key's type has:
-    /// authenticators may write no others (Web Authentication level 3, section 6.5.1.1).
+    /// Parses a key, and leaves the bytes after it. It accepts only the members of the key's type,
+    /// because authenticators must not write others (Web Authentication level 3, section 6.5.1.1).
     pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, CeremonyError> {
         let pairs = reader.map()?;
         if !(4..=5).contains(&pairs) {
@@ -59,11 +59,11 @@ impl<'a> PublicKey<'a> {
         }
     }
 
-    /// Whether the signature over the message is this key's.
+    /// Checks that the signature over the message was made by this key.
     pub(crate) fn verify(self, message: &[u8], signature: &[u8]) -> Result<(), CeremonyError> {
         let verified = match self {
             Self::Es256(x, y) => {
-                // SEC 1 section 2.3.3: an uncompressed point. One that is not on the curve
+                // SEC 1 section 2.3.3: an uncompressed point. A point that is not on the curve
                 // verifies nothing.
                 let point = [&[4][..], &x, &y].concat();
                 UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point).verify(message, signature)
@@ -79,7 +79,7 @@ impl<'a> PublicKey<'a> {
     }
 }
 
-/// What stands at -1: a curve, or the modulus of an RSA key.
+/// Value of label -1: a curve, or the modulus of an RSA key.
 #[derive(Clone, Copy)]
 enum Member<'a> {
     Integer(i64),

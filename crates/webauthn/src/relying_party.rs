@@ -1,4 +1,4 @@
-//! The two ceremonies: a passkey is registered, a passkey is shown.
+//! The two ceremonies: registration of a passkey, and authentication with a passkey.
 
 use std::net::IpAddr;
 
@@ -11,15 +11,15 @@ use crate::cbor::Reader;
 use crate::client_data::ClientData;
 use crate::key::PublicKey;
 
-/// The platform, as authenticators know it: passkeys are bound to its host, and its pages alone may
-/// ask for them.
+/// The platform as relying party: passkeys are bound to its host, and only its pages may request
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelyingParty {
     id: String,
     origin: String,
 }
 
-/// What a browser sends for a new passkey (section 7.1).
+/// A browser's response for a new passkey (section 7.1).
 #[derive(Clone, Copy, Debug)]
 pub struct Registration<'a> {
     /// `response.clientDataJSON`.
@@ -28,20 +28,20 @@ pub struct Registration<'a> {
     pub attestation: &'a [u8],
 }
 
-/// A new passkey, for the caller to keep.
+/// A new passkey, for the caller to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPasskey {
-    /// The authenticator's name for it, at most [`crate::MAX_CREDENTIAL_ID`] bytes.
+    /// The authenticator's id for it, at most [`crate::MAX_CREDENTIAL_ID`] bytes.
     pub credential_id: Vec<u8>,
     /// Public key in COSE form.
     pub public_key: Vec<u8>,
-    /// The authenticator's counter; 0 where it has none.
+    /// The authenticator's counter; 0 if it has none.
     pub sign_count: u32,
-    /// Whether the authenticator made sure who it was.
+    /// True if the authenticator has verified the user.
     pub user_verified: bool,
 }
 
-/// What a browser sends when a passkey is shown (section 7.2).
+/// A browser's response for an authentication (section 7.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Assertion<'a> {
     /// `response.clientDataJSON`.
@@ -52,18 +52,18 @@ pub struct Assertion<'a> {
     pub signature: &'a [u8],
 }
 
-/// That a passkey was shown.
+/// A verified authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasskeyAssertion {
-    /// The authenticator's counter, to be compared with the one that was kept.
+    /// The authenticator's counter, to be compared with the stored one.
     pub sign_count: u32,
-    /// Whether the authenticator made sure who it was.
+    /// True if the authenticator has verified the user.
     pub user_verified: bool,
 }
 
 impl RelyingParty {
-    /// The platform at `base_url`, an origin: `scheme://host[:port]`. `None` where browsers have
-    /// no passkeys: at an address without a name, or without TLS beyond this machine.
+    /// The platform at `base_url`, an origin: `scheme://host[:port]`. `None` if browsers support no
+    /// passkeys there: at an address without a name, or without TLS beyond this machine.
     pub fn at(base_url: &str) -> Option<Self> {
         let (scheme, authority) = base_url.split_once("://")?;
         let host = match authority.rsplit_once(':') {
@@ -84,14 +84,14 @@ impl RelyingParty {
         &self.id
     }
 
-    /// Verifies a new passkey. `is_ours` says whether the challenge is one that the caller gave
-    /// for this, not too long ago.
+    /// Verifies a new passkey. `is_ours` returns true if the caller recently issued the challenge
+    /// for this purpose.
     ///
-    /// The attestation statement is passed over: none is asked for, and without one the key is as
-    /// good as the session that sends it.
+    /// The attestation statement is ignored: none is requested, and without one the key is as
+    /// trustworthy as the session that sends it.
     ///
     /// # Errors
-    /// What is wrong, for the log.
+    /// The reason, for the log.
     pub fn register(
         &self,
         sent: Registration<'_>,
@@ -110,11 +110,11 @@ impl RelyingParty {
         })
     }
 
-    /// Verifies that the passkey with this public key, in COSE form, was shown. `is_ours` as in
-    /// [`Self::register`].
+    /// Verifies an authentication with the passkey of this public key, in COSE form. `is_ours` as
+    /// in [`Self::register`].
     ///
     /// # Errors
-    /// What is wrong, for the log.
+    /// The reason, for the log.
     pub fn verify(
         &self,
         public_key: &[u8],
@@ -132,7 +132,7 @@ impl RelyingParty {
         })
     }
 
-    /// A page of ours asked for this, with a challenge of ours.
+    /// Checks that a page of the platform requested this, with a challenge of the platform.
     fn asked(
         &self,
         client_data: &[u8],
@@ -154,7 +154,7 @@ impl RelyingParty {
         Ok(())
     }
 
-    /// Data of an authenticator that somebody touched for us.
+    /// Checks that the data is for this relying party and that a user was present.
     fn authenticator_data<'a>(
         &self,
         bytes: &'a [u8],

@@ -1,16 +1,15 @@
-//! Errors that travel: the code and the sentence that one end sends to the other.
+//! Errors on the wire: the code and the sentence that one end sends to the other.
 
 use crate::message::StringValue;
 
-/// An error as the wire has it. The sentence is for the person at the other end and holds no
-/// secret.
+/// An error in its wire format. The sentence is for the user at the peer and contains no secret.
 #[derive(Clone, PartialEq, Eq, prost::Message, thiserror::Error)]
 #[error("{}", self.describe())]
 pub struct Error {
     /// An [`ErrorCode`], or a number of a later version.
     #[prost(enumeration = "ErrorCode", tag = "1")]
     pub code: i32,
-    /// What went wrong.
+    /// Description of the error.
     #[prost(message, optional, tag = "2")]
     pub message: Option<StringValue>,
 }
@@ -24,17 +23,17 @@ impl Error {
         }
     }
 
-    /// No or bad proof of identity, or one that does not permit this.
+    /// Missing or invalid authentication, or a missing permission.
     pub fn unauthorized(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Unauthorized, message)
     }
 
-    /// A message that makes no sense, or not here.
+    /// An invalid message, or one that is not allowed in this state.
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidRequest, message)
     }
 
-    /// No such tunnel, or not for this caller.
+    /// No such tunnel, or the caller may not use it.
     pub fn tunnel_not_found(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::TunnelNotFound, message)
     }
@@ -44,8 +43,8 @@ impl Error {
         Self::new(ErrorCode::InvalidStream, message)
     }
 
-    /// An option that this build does not have (EN-11). The sentence names the option and has the
-    /// word "available", which clients look for.
+    /// An option that this build does not have (EN-11). The sentence names the option and contains
+    /// the word "available", which clients search for.
     pub fn feature_not_available(option: &str) -> Self {
         Self::new(
             ErrorCode::FeatureNotAvailable,
@@ -53,7 +52,7 @@ impl Error {
         )
     }
 
-    /// The engine stops, or cannot do this now.
+    /// The engine is stopping, or temporarily cannot do this.
     pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::ServiceUnavailable, message)
     }
@@ -63,28 +62,28 @@ impl Error {
         Self::new(ErrorCode::CapacityExhausted, message)
     }
 
-    /// A defect of the sender.
+    /// A defect of the sender of this error.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Internal, message)
     }
 
-    /// A stream ended in its middle: what it was joined to broke, after it may have got something.
+    /// A stream broke: its other connection failed, possibly after receiving data.
     pub fn stream_broke(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Internal, message)
     }
 
-    /// Whether it is a refusal: nothing of the stream got to what it was for. Only then may what
-    /// was sent go elsewhere.
+    /// Returns true if it is a refusal, which means that no data of the stream reached its
+    /// destination. Only then may the data be sent elsewhere.
     pub fn is_refusal(&self) -> bool {
         !matches!(self.kind(), ErrorCode::Internal | ErrorCode::Unspecified)
     }
 
-    /// The code; a number of a later version is [`ErrorCode::Unspecified`].
+    /// The code; an unknown number of a later version is [`ErrorCode::Unspecified`].
     pub fn kind(&self) -> ErrorCode {
         ErrorCode::try_from(self.code).unwrap_or(ErrorCode::Unspecified)
     }
 
-    /// The sentence, empty where none was sent.
+    /// The sentence, empty if none was sent.
     pub fn text(&self) -> &str {
         self.message
             .as_ref()
@@ -99,21 +98,21 @@ impl Error {
     }
 }
 
-/// What went wrong, by number.
+/// The codes of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum ErrorCode {
-    /// Not said, or a number that this version does not know.
+    /// Not set, or a number that this version does not have.
     Unspecified = 0,
-    /// No or bad proof of identity, or a permission is missing.
+    /// Missing or invalid authentication, or a missing permission.
     Unauthorized = 1000,
-    /// A message that makes no sense, or not here.
+    /// An invalid message, or one that is not allowed in this state.
     InvalidRequest = 2000,
     /// A hello without a protocol version.
     ProtocolVersionMissing = 2010,
-    /// A protocol version that cannot be read.
+    /// A protocol version that cannot be parsed.
     ProtocolVersionInvalid = 2020,
-    /// A protocol version of another major number.
+    /// A protocol version with another major number.
     ProtocolVersionIncompatible = 2030,
     /// No such tunnel.
     TunnelNotFound = 3000,
@@ -121,7 +120,7 @@ pub enum ErrorCode {
     InvalidStream = 4000,
     /// An option outside this build.
     FeatureNotAvailable = 5000,
-    /// The engine stops, or cannot do this now.
+    /// The engine is stopping, or temporarily cannot do this.
     ServiceUnavailable = 6000,
     /// A limit is reached.
     CapacityExhausted = 7000,

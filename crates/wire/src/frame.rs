@@ -5,7 +5,7 @@ use prost::Message as _;
 
 use crate::message::Message;
 
-/// Largest payload of a frame, in bytes: what the published clients accept and send.
+/// Largest payload of a frame, in bytes, as in the published clients.
 pub const MAX_PAYLOAD: usize = 65_535;
 
 /// Bytes before the payload.
@@ -14,37 +14,37 @@ pub const HEADER_LEN: usize = 4;
 /// Appends one frame with `message` to `out`.
 ///
 /// # Errors
-/// [`FrameError::TooLong`] or [`FrameError::Empty`]; `out` is left as it was.
+/// [`FrameError::TooLong`] or [`FrameError::Empty`]; `out` is unchanged.
 pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), FrameError> {
     let len = message.encoded_len();
     let prefix = prefix(len)?;
     out.reserve(HEADER_LEN + len);
     out.extend_from_slice(&prefix);
-    // A `Vec` grows as needed, so encoding cannot run out of room.
+    // A `Vec` grows as needed, so encoding cannot run out of space.
     message.encode_raw(out);
     Ok(())
 }
 
-/// Cuts a stream of bytes into messages.
+/// Decodes messages from a stream of bytes.
 ///
-/// Bytes go in with [`push`](Self::push) as they arrive, messages come out of
-/// [`next`](Self::next); what follows the last message asked for can be had back with
-/// [`into_rest`](Self::into_rest), because on a data connection the visitor's bytes follow the
-/// hello without a gap. An error is final: the connection is closed.
+/// Received bytes are added with [`push`](Self::push), and messages are taken with
+/// [`next`](Self::next). [`into_rest`](Self::into_rest) returns the bytes after the last message,
+/// because on a data connection the visitor's bytes follow the hello directly. An error is final:
+/// the connection must be closed.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// Bytes at the front of `buffer` that were handed out already.
+    /// Bytes at the front of `buffer` that were already decoded.
     taken: usize,
 }
 
 impl Decoder {
-    /// An empty decoder, without memory.
+    /// An empty decoder, without an allocation.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds what arrived. A caller reads no more than it wants held: the decoder keeps all of it.
+    /// Adds received bytes. The decoder keeps all of them, so a caller limits memory by its reads.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.taken > 0 {
             self.buffer.drain(..self.taken);
@@ -56,8 +56,8 @@ impl Decoder {
     /// The next message; `None` until more bytes arrive.
     ///
     /// # Errors
-    /// A frame that is too long, empty, or not a [`Message`]. The length is judged before the
-    /// payload is waited for.
+    /// A frame that is too long, empty, or not a [`Message`]. The length is checked before the
+    /// payload has arrived.
     #[expect(
         clippy::should_implement_trait,
         reason = "`None` means later, not the end"
@@ -73,8 +73,8 @@ impl Decoder {
         }
     }
 
-    /// How many bytes are missing for the next message, at least; 0 when it is there. A reader that
-    /// must not read beyond a hello asks for this much and no more.
+    /// Minimum number of bytes that are missing for the next message; 0 if it is complete. A reader
+    /// that must not read beyond a hello reads exactly this many.
     ///
     /// # Errors
     /// A frame that is too long or empty.
@@ -85,14 +85,14 @@ impl Decoder {
         }
     }
 
-    /// The bytes after the last message that was handed out.
+    /// The bytes after the last decoded message.
     pub fn into_rest(mut self) -> Vec<u8> {
         self.buffer.drain(..self.taken);
         self.buffer
     }
 }
 
-/// What is wrong with a frame.
+/// Errors of a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Longer than [`MAX_PAYLOAD`].
@@ -107,7 +107,7 @@ pub enum FrameError {
 }
 
 impl From<&FrameError> for crate::Error {
-    /// What the peer is told where something can still be sent.
+    /// The error for the peer, if something can still be sent.
     fn from(error: &FrameError) -> Self {
         Self::invalid_request(error.to_string())
     }

@@ -6,10 +6,10 @@ use crate::message::ClientDetails;
 /// ALPN name of the agent protocol, ours.
 pub const ALPN_SVC: &[u8] = b"svc/1";
 
-/// ALPN name of the agent protocol, that of the published clients. The same protocol.
+/// ALPN name of the agent protocol of the published clients. It is the same protocol.
 pub const ALPN_RSTRM: &[u8] = b"rstrm/1";
 
-/// The protocol version that we speak.
+/// The protocol version of this implementation.
 pub const PROTOCOL_VERSION: &str = "1.4.5";
 
 /// Standing data connections, see [`pool`](crate::pool).
@@ -18,13 +18,13 @@ pub const EXT_POOL: &str = "pool/1";
 /// Lanes, many small exchanges on one connection, see [`lane`](crate::lane). It needs `pool/1`.
 pub const EXT_LANE: &str = "lane/2";
 
-/// The extensions that this version understands.
+/// The extensions that this version supports.
 pub const EXTENSIONS: &[&str] = &[EXT_POOL, EXT_LANE];
 
-/// Judges the protocol version of a client.
+/// Checks the protocol version of a client.
 ///
 /// # Errors
-/// 2010 when there is none, 2020 when it cannot be read, 2030 when its major number is another.
+/// 2010 if there is none, 2020 if it cannot be parsed, 2030 if it has another major number.
 pub fn check_version(details: &ClientDetails) -> Result<(), Error> {
     let Some(version) = &details.protocol_version else {
         return Err(Error::new(
@@ -48,8 +48,8 @@ pub fn check_version(details: &ClientDetails) -> Result<(), Error> {
     }
 }
 
-/// The extensions in use: named by the peer and known to us, in our order, each once. The engine
-/// answers with this list, the agent uses what the engine answered.
+/// The extensions in use: those that both ends support, in our order, each once. The engine
+/// responds with this list, and the agent uses the list in the response.
 pub fn agreed_extensions(peer: &[String]) -> Vec<&'static str> {
     let named = |name: &str| peer.iter().any(|theirs| theirs == name);
     EXTENSIONS
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_is_used_when_both_named_it() {
+    fn an_extension_is_used_if_both_ends_name_it() {
         let named = |names: &[&str]| {
             agreed_extensions(
                 &names
@@ -144,9 +144,9 @@ mod tests {
         assert_eq!(named(&[]), Vec::<&str>::new());
         assert_eq!(named(&["later/9", EXT_POOL, EXT_POOL]), [EXT_POOL]);
         assert_eq!(named(&[EXT_LANE, EXT_POOL]), [EXT_POOL, EXT_LANE]);
-        // Other lanes are none.
+        // Other versions of lanes are not supported.
         assert_eq!(named(&["lane/1", EXT_POOL]), [EXT_POOL]);
-        // A lane is made of a standing connection.
+        // A lane is made from a standing connection.
         assert_eq!(named(&[EXT_LANE, "pool/2"]), Vec::<&str>::new());
     }
 }

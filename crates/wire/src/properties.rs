@@ -1,8 +1,8 @@
-//! Tunnel properties between the wire and the checked values of `types`.
+//! Conversion of tunnel properties between the wire and the checked values of `types`.
 //!
-//! On the wire every property is a word or a list of words; here each becomes the type that keeps
-//! its rules, or an error that names the field as the JSON interface spells it. What properties
-//! mean together is judged later, by [`types::tunnel::TunnelProperties::resolve`].
+//! On the wire every property is a string or a list of strings. Here each becomes its checked type,
+//! or an error with the name of the field in JSON. Combinations of properties are checked later, by
+//! [`types::tunnel::TunnelProperties::resolve`].
 
 use std::str::FromStr;
 
@@ -13,16 +13,16 @@ use types::tunnel::{PropertyError, Tunnel, TunnelProperties};
 use crate::error::Error;
 use crate::message::{self, BoolValue, StringValue};
 
-/// What a client asks for (engine).
+/// The properties that a client requests (engine).
 ///
-/// `id`, `creation_date` and `host` are the engine's to set; a client that repeats what it was
-/// given the last time is not refused for it.
+/// The engine sets `id`, `creation_date` and `host`; a client that sends the values of an earlier
+/// response is not refused for that.
 ///
 /// # Errors
-/// The first field that is not what it should be.
+/// The first invalid field.
 pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, PropertyError> {
     if wire.mtls_cacert_pem.is_some() {
-        // It would guard the tunnel, so it must not be dropped in silence.
+        // The field would restrict access, so it must not be ignored silently.
         return Err(PropertyError::new(
             "mtls_cacert_pem",
             "no longer available; certificates are matched to credentials",
@@ -57,7 +57,7 @@ pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, P
     })
 }
 
-/// The same as a request (agent).
+/// The properties of a request (agent).
 pub fn request(properties: &TunnelProperties) -> message::TunnelProperties {
     message::TunnelProperties {
         name: text(properties.name.as_ref()),
@@ -101,7 +101,7 @@ pub fn request(properties: &TunnelProperties) -> message::TunnelProperties {
     }
 }
 
-/// A tunnel as it was opened, for the answer (engine).
+/// The properties of an opened tunnel, for the response (engine).
 pub fn opened(tunnel: &Tunnel) -> message::TunnelProperties {
     message::TunnelProperties {
         id: Some(tunnel.id.to_string().into()),
@@ -114,24 +114,24 @@ pub fn opened(tunnel: &Tunnel) -> message::TunnelProperties {
     }
 }
 
-/// A tunnel as the answer of an engine describes it (agent).
+/// An opened tunnel in the response of an engine (agent).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedTunnel {
-    /// The id that the engine gave.
+    /// The id that the engine assigned.
     pub id: TunnelId,
-    /// When it was opened, by the engine's clock.
+    /// Time at which it was opened, by the engine's clock.
     pub creation_date: Option<Timestamp>,
-    /// Where visitors find it, `host` or `host:port`.
+    /// Public address, `host` or `host:port`.
     pub host: Option<String>,
     /// The effective properties.
     pub properties: TunnelProperties,
 }
 
 impl OpenedTunnel {
-    /// Reads the answer of an engine.
+    /// Parses the response of an engine.
     ///
     /// # Errors
-    /// The first field that is not what it should be; an answer without an id is one.
+    /// The first invalid field; a missing id is an error as well.
     pub fn read(wire: &message::TunnelProperties) -> Result<Self, PropertyError> {
         let creation_date = wire
             .creation_date
@@ -149,7 +149,7 @@ impl OpenedTunnel {
 }
 
 impl From<PropertyError> for Error {
-    /// What the client is told. The engine answers options outside its edition with
+    /// The error for the client. For options outside its edition the engine responds with
     /// [`Error::feature_not_available`] instead (EN-11).
     fn from(error: PropertyError) -> Self {
         Self::invalid_request(error.to_string())

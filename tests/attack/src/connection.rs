@@ -85,6 +85,6 @@ pub(crate) fn read_available(connection: &mut impl Read, limit: usize) -> Vec<u8
     all
 }
 
-/// The engine answers or closes on a loaded machine well before this; no case waits for it in a
-/// good run.
+/// The engine answers or closes well before this, even on a busy machine. No case waits for it in a
+/// successful run.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,10 +1,10 @@
-//! HTTP/2 frames as raw bytes (RFC 9113), so that a client can send what no library would.
+//! HTTP/2 frames as raw bytes (RFC 9113), so that a client can send frames that no library sends.
 
 use std::io::{ErrorKind, Read, Write};
 
 use anyhow::{Result, bail};
 
-/// What starts a connection (RFC 9113 section 3.4).
+/// The bytes that start a connection (RFC 9113 section 3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) const DATA: u8 = 0;

@@ -1,4 +1,4 @@
-//! CP-7: `openapi/control-plane.json` is what the code says.
+//! CP-7: the code generates exactly `openapi/control-plane.json`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn cp_7_the_committed_document_is_current() {
     assert_eq!(current, api::control::document_json());
 }
 
-/// CP-7: every operation says what it needs, and that is what its permission gives.
+/// CP-7: every operation documents its requirements, which match its permission.
 #[test]
 fn cp_7_every_operation_carries_its_rules() {
     let document = api::control::document();
@@ -75,7 +75,7 @@ fn cp_7_every_operation_carries_its_rules() {
                 }
             }
         }
-        // What is named in a path may not be there; what is sent may be malformed.
+        // An object named in a path may not exist, and a body may be malformed.
         if operation.path.contains('{') {
             assert!(
                 described["responses"]["404"].is_object(),
@@ -109,7 +109,7 @@ fn cp_7_permissions_and_bundles_are_in_the_document() {
 }
 
 #[test]
-fn every_reference_of_the_control_plane_leads_somewhere() {
+fn every_reference_of_the_control_plane_resolves() {
     let document = api::control::document();
     let mut references = Vec::new();
     collect(&document, &mut references);

@@ -1,4 +1,4 @@
-//! EN-6: `openapi/engine.json` is what the code says.
+//! EN-6: the code generates exactly `openapi/engine.json`.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn en_6_the_committed_document_is_current() {
 
 /// CP-9.
 #[test]
-fn cp_9_the_document_is_the_same_bytes_each_time() {
+fn cp_9_generating_the_document_is_deterministic() {
     for _ in 0..20 {
         assert_eq!(api::engine::document_json(), api::engine::document_json());
     }
@@ -71,7 +71,7 @@ fn method_of(method: Method) -> &'static str {
 
 /// EN-6.
 #[test]
-fn en_6_every_operation_says_what_it_needs() {
+fn en_6_every_operation_documents_its_requirements() {
     let document = api::engine::document();
     for operation in OPERATIONS {
         let described = &document["paths"][operation.path][method_of(operation.method)];
@@ -120,7 +120,7 @@ fn en_6_permissions_and_bundles_are_in_the_document() {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_resolves() {
     let document = api::engine::document();
     let mut references = Vec::new();
     collect(&document, &mut references);
@@ -132,7 +132,7 @@ fn every_reference_leads_somewhere() {
 }
 
 #[test]
-fn the_schemas_that_the_sdks_know_are_there() {
+fn the_schemas_that_the_sdks_use_exist() {
     let document = api::engine::document();
     let components = &document["components"];
     for name in [

@@ -1,4 +1,4 @@
-//! The committed documents against the code that makes them.
+//! The committed documents are compared with the code that generates them.
 
 mod control_document;
 mod engine_document;

@@ -1,4 +1,4 @@
-//! The shapes of managed terminals, as the public clients read them.
+//! Schemas of managed terminals, as the public clients read them.
 
 use api::webtty::{
     AttachBody, ControlRequest, ControlRequestBody, Participant, ResolveBody, Session,
@@ -12,7 +12,7 @@ fn same<T: Serialize + DeserializeOwned>(value: &Value) {
 }
 
 #[test]
-fn what_public_clients_read_has_these_names_and_nothing_is_null() {
+fn fields_that_public_clients_read_keep_their_names_and_are_never_null() {
     same::<Session>(&json!({
         "id": "wts_1", "tunnel_id": "tun_1", "status": "active",
         "session_mode": "non-interactive", "recording_mode": "recorded",
@@ -38,7 +38,7 @@ fn what_public_clients_read_has_these_names_and_nothing_is_null() {
 }
 
 #[test]
-fn what_clients_send_is_read_and_unknown_keys_are_refused() {
+fn requests_of_clients_are_parsed_and_unknown_keys_are_refused() {
     same::<AttachBody>(&json!({"role": "spectator", "transport": "websocket"}));
     same::<AttachBody>(&json!({}));
     same::<ControlRequestBody>(&json!({"participant_id": "wtp_1", "control_seconds": 60}));

@@ -1,4 +1,4 @@
-//! The Engine API, asked by a client.
+//! Engine API requests of a client.
 
 use svc_client::{
     ConnectError,
@@ -9,12 +9,13 @@ use tokio::time::Instant;
 
 use super::fake::FakeEngine;
 
-/// The engine takes the request and answers nothing.
+/// The engine accepts the request and does not answer.
 #[tokio::test(start_paused = true)]
-async fn the_head_of_an_answer_has_a_time() {
+async fn the_head_of_an_answer_has_a_timeout() {
     let engine = FakeEngine::speaking(b"http/1.1").await;
     let api = Api::new(&engine.config()).unwrap();
-    // The clock goes on by itself only while nothing blocks: when the request has come.
+    // The paused clock advances only while no task is runnable, that is, once the request has
+    // arrived.
     let (clock, dropped) = std::sync::mpsc::channel::<()>();
     tokio::task::spawn_blocking(move || dropped.recv());
     let began = Instant::now();

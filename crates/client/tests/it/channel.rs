@@ -1,4 +1,4 @@
-//! The control channel: hello, liveness, loss and return, take-over, the end.
+//! The control channel: hello, heartbeats, loss and reconnection, takeover, close.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn an_agent_says_who_it_is_and_its_tunnel_comes_online() {
+async fn an_agent_identifies_itself_and_its_tunnel_comes_online() {
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
     config.labels.insert("site".to_owned(), "bern".to_owned());
@@ -55,9 +55,9 @@ async fn an_agent_says_who_it_is_and_its_tunnel_comes_online() {
     assert_eq!(agent.online().await.unwrap(), "cli_1");
 }
 
-/// What is good for a while alone is made anew for each engine that is asked.
+/// Properties with a short lifetime are created again for each connection.
 #[tokio::test]
-async fn what_is_asked_for_is_renewed_after_a_reconnect() {
+async fn properties_are_renewed_after_a_reconnect() {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
     let turn = std::sync::atomic::AtomicU32::new(1);
@@ -72,14 +72,13 @@ async fn what_is_asked_for_is_renewed_after_a_reconnect() {
         let mut channel = engine.control().await;
         let asked = channel.tunnel_request().await;
         assert_eq!(asked.tunnel_properties.unwrap().labels["turn"], turn);
-        // Dropped here: the agent comes back.
+        // Dropped here, so the agent reconnects.
     }
 }
 
-/// EN-9: an address that was given away leads to the service after a reconnect, while it can be
-/// had.
+/// EN-9: an assigned name is requested again after a reconnect, as long as it is available.
 #[tokio::test]
-async fn a_name_that_was_drawn_is_asked_for_again_and_given_up_when_it_is_refused() {
+async fn an_assigned_name_is_requested_again_and_dropped_when_it_is_refused() {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
     let mut tunnel = agent.open(Properties::http());
@@ -140,7 +139,7 @@ async fn a_refused_hello_ends_the_agent_and_its_tunnels() {
 }
 
 #[tokio::test]
-async fn heartbeats_begin_at_once_and_rise() {
+async fn heartbeats_start_immediately_and_increase() {
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
     config.heartbeat = Duration::from_millis(100);
@@ -162,7 +161,7 @@ async fn heartbeats_begin_at_once_and_rise() {
 }
 
 #[tokio::test]
-async fn a_silent_engine_is_given_up_after_the_timeout_and_tried_again() {
+async fn a_silent_engine_is_dropped_after_the_timeout_and_tried_again() {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
     let tunnel = agent.open(Properties::http());
@@ -176,7 +175,7 @@ async fn a_silent_engine_is_given_up_after_the_timeout_and_tried_again() {
     let asked = channel.tunnel_request().await;
     channel.grant(&asked, "t-1").await;
     until(&tunnel, |status| matches!(status, Status::Online(_))).await;
-    // The connection stays open and nothing is said on it.
+    // The connection stays open and silent.
     until(&tunnel, |status| {
         matches!(status, Status::Disconnected { .. })
     })
@@ -221,7 +220,7 @@ async fn after_a_loss_every_tunnel_is_restored() {
 }
 
 #[tokio::test]
-async fn a_tunnel_that_the_engine_cannot_serve_now_is_asked_for_again() {
+async fn a_tunnel_that_the_engine_cannot_serve_now_is_retried() {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
     let tunnel = agent.open(Properties::http());
@@ -240,7 +239,7 @@ async fn a_tunnel_that_the_engine_cannot_serve_now_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_refused_tunnel_is_over_and_the_others_go_on() {
+async fn a_refused_tunnel_ends_and_the_others_continue() {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
     let mut refused = agent.open(Properties::http().challenge_mode(true));
@@ -260,7 +259,7 @@ async fn a_refused_tunnel_is_over_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_tunnel_that_was_taken_over_is_not_asked_for_again() {
+async fn a_tunnel_that_was_taken_over_is_not_requested_again() {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
     let tunnel = agent.open(Properties::http().named("taken"));
@@ -312,7 +311,7 @@ async fn a_dropped_tunnel_is_closed_at_the_engine() {
 }
 
 #[tokio::test]
-async fn an_agent_that_closes_says_so_and_waits_for_the_confirmation() {
+async fn an_agent_that_closes_sends_a_goodbye_and_waits_for_the_confirmation() {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
     let tunnel = agent.open(Properties::http());
@@ -330,7 +329,7 @@ async fn an_agent_that_closes_says_so_and_waits_for_the_confirmation() {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_not_trusted_is_not_given_the_token() {
+async fn an_untrusted_engine_does_not_receive_the_token() {
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
     config.trust = svc_client::Trust::Roots(vec![]);
@@ -351,7 +350,7 @@ async fn an_engine_that_is_not_trusted_is_not_given_the_token() {
 }
 
 #[tokio::test]
-async fn a_channel_without_a_data_path_is_given_up_and_tried_again() {
+async fn a_channel_without_a_data_path_is_dropped_and_tried_again() {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
     let tunnel = agent.open(Properties::http());

@@ -1,4 +1,4 @@
-//! `Agent::connect`: what ends it, and what it tries again after.
+//! `Agent::connect`: errors that end it, and errors after which it retries.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -41,7 +41,7 @@ async fn a_certificate_for_another_host_ends_it() {
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_no_tls_ends_it() {
+async fn a_peer_without_tls_ends_it() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
@@ -74,7 +74,7 @@ async fn a_refused_token_ends_it() {
 }
 
 #[tokio::test]
-async fn authorities_that_cannot_be_read_end_it_before_anything_is_sent() {
+async fn unreadable_authorities_end_it_before_anything_is_sent() {
     let engine = FakeEngine::start().await;
     let config = engine
         .config()
@@ -83,7 +83,7 @@ async fn authorities_that_cannot_be_read_end_it_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn faults_of_the_network_are_tried_again() {
+async fn network_errors_are_retried() {
     let engine = FakeEngine::start().await;
     let connecting = tokio::spawn(Agent::connect(engine.config()));
     for _ in 0..3 {
@@ -97,7 +97,7 @@ async fn faults_of_the_network_are_tried_again() {
 }
 
 #[tokio::test]
-async fn attempts_have_a_limit_where_one_is_set() {
+async fn attempts_have_a_limit_if_one_is_set() {
     let engine = FakeEngine::start().await;
     let two = NonZeroU32::new(2).unwrap();
     let connecting = tokio::spawn(ended(engine.config().with_connect_attempts(two)));
@@ -119,8 +119,8 @@ async fn attempts_have_a_limit_where_one_is_set() {
 }
 
 #[tokio::test]
-async fn the_wait_has_a_limit_where_one_is_set() {
-    // The kernel takes its connections, and nobody answers them.
+async fn the_wait_has_a_limit_if_one_is_set() {
+    // The kernel accepts its connections, and no process answers them.
     let engine = FakeEngine::start().await;
     let limit = Duration::from_millis(100);
     let error = ended(engine.config().with_connect_timeout(limit)).await;
@@ -136,10 +136,10 @@ async fn the_wait_has_a_limit_where_one_is_set() {
     assert!(source.is_none(), "{source:?}");
 }
 
-/// An agent that was connected outlives what would have ended `connect`: a certificate is replaced, a
-/// captive portal answers for a while.
+/// A connected agent survives errors that would end `connect`: a replaced certificate, or a captive
+/// portal that answers for a while.
 #[tokio::test]
-async fn an_agent_that_was_connected_outlives_a_certificate_that_is_not_trusted() {
+async fn a_connected_agent_survives_an_untrusted_certificate() {
     let mut engine = FakeEngine::start().await;
     let other = FakeEngine::start().await;
     let connecting = tokio::spawn(Agent::connect(engine.config()));

@@ -1,4 +1,4 @@
-//! Private tunnels, from the dialler's side.
+//! Private tunnels at the dialling client.
 
 use svc_client::RefusalKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,7 +30,7 @@ async fn a_private_tunnel_is_dialled_by_name() {
         "0123456789abcdef01234567".to_owned(),
     ));
     peer.send(Kind::StreamRsp(StreamRsp { outcome })).await;
-    // Right behind the answer, perhaps in the same record: the stream's bytes.
+    // Directly after the answer, perhaps in the same TLS record: the stream's bytes.
     peer.io.write_all(b"welcome").await.unwrap();
     let mut stream = dialled.await.unwrap().unwrap();
     assert_eq!(stream.stream_id(), "0123456789abcdef01234567");
@@ -40,7 +40,7 @@ async fn a_private_tunnel_is_dialled_by_name() {
 }
 
 #[tokio::test]
-async fn a_refused_dial_says_why() {
+async fn a_refused_dial_returns_the_reason() {
     for (error, kind) in [
         (
             Error::tunnel_not_found("no tunnel `db`"),
@@ -66,7 +66,7 @@ async fn a_refused_dial_says_why() {
 }
 
 #[tokio::test]
-async fn with_zero_rtt_bytes_travel_with_the_request() {
+async fn with_zero_rtt_bytes_are_sent_with_the_request() {
     let engine = FakeEngine::start().await;
     let config = engine.config();
     let dialled = tokio::spawn(async move {

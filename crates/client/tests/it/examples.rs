@@ -1,4 +1,4 @@
-//! The examples do what they say, against an engine.
+//! The examples work with an engine.
 
 use std::{path::PathBuf, process::Stdio};
 
@@ -10,7 +10,7 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-/// An example under way. It is killed when it is dropped.
+/// A running example, which is killed on drop.
 struct Example {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -45,7 +45,7 @@ impl Example {
         line.unwrap().unwrap()
     }
 
-    /// The host of the address that it prints.
+    /// The host in the address that it prints.
     async fn host(&mut self) -> String {
         let address = self.line().await;
         let host = address.strip_prefix("https://").unwrap();
@@ -53,7 +53,7 @@ impl Example {
     }
 }
 
-/// Where cargo puts the examples of this package: beside the directory of this test.
+/// Path of an example that cargo built for this package, next to the directory of this test.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
@@ -108,7 +108,7 @@ async fn a_private_http_service_is_dialled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tunnels_are_watched() {
+async fn tunnel_events_are_printed() {
     let engine = TestEngine::start().await;
     let service = Upstream::tcp().await;
     let mut example = Example::run(&engine, "watch", &[]);
@@ -116,7 +116,7 @@ async fn tunnels_are_watched() {
     let _tunnel = engine
         .publish_as(Properties::private("db"), service.addr())
         .await;
-    // Its agent comes before it.
+    // The event of its agent comes before it.
     let event = loop {
         let event = example.line().await;
         if event.contains("tunnel.") {

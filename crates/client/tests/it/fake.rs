@@ -1,4 +1,4 @@
-//! A scripted engine: real TLS on a real port, and a test that plays the engine's part.
+//! A scripted engine: real TLS on a real port, with a test in the role of the engine.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use wire::{
     },
 };
 
-/// Longer than anything here takes, shorter than a person waits.
+/// Longer than any step of these tests takes.
 pub(crate) const SOON: Duration = Duration::from_secs(45);
 
 pub(crate) struct FakeEngine {
@@ -35,7 +35,7 @@ impl FakeEngine {
         Self::speaking(ALPN_SVC).await
     }
 
-    /// One that speaks this protocol alone.
+    /// An engine that supports only this protocol.
     pub(crate) async fn speaking(alpn: &[u8]) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -74,7 +74,7 @@ impl FakeEngine {
         config
     }
 
-    /// Has the certificate of another engine from now on, and returns its own.
+    /// Uses the certificate of another engine from now on, and returns its own.
     pub(crate) fn swap_certificate(&mut self, other: &Self) -> TlsAcceptor {
         std::mem::replace(&mut self.acceptor, other.acceptor.clone())
     }
@@ -83,7 +83,7 @@ impl FakeEngine {
         self.acceptor = own;
     }
 
-    /// Refuses the next control channel, and returns the token that was shown.
+    /// Refuses the next control channel, and returns the token that it presented.
     pub(crate) async fn refuse_next(&self, error: wire::Error) -> String {
         let mut peer = self.accept().await;
         let hello = peer.hello().await;
@@ -99,7 +99,7 @@ impl FakeEngine {
         Agent::start(self.config()).unwrap()
     }
 
-    /// The next connection, whatever it is.
+    /// The next connection of any kind.
     pub(crate) async fn accept(&self) -> Peer {
         let (tcp, _) = timeout(SOON, self.listener.accept())
             .await
@@ -114,7 +114,7 @@ impl FakeEngine {
         }
     }
 
-    /// The next connection, once something has come over it.
+    /// The next connection, once it has received data.
     pub(crate) async fn asked(&self) -> impl Sized + use<> {
         let (tcp, _) = self.listener.accept().await.unwrap();
         let mut tls = self.acceptor.accept(tcp).await.unwrap();
@@ -122,7 +122,7 @@ impl FakeEngine {
         tls
     }
 
-    /// Takes the next connection and closes it, as a balancer without an engine does.
+    /// Accepts the next connection and closes it, like a load balancer without an engine.
     pub(crate) async fn drop_next(&self) {
         drop(
             timeout(SOON, self.listener.accept())
@@ -141,7 +141,7 @@ impl FakeEngine {
         assert!(self.acceptor.accept(tcp).await.is_err());
     }
 
-    /// The next connection, which must be a control channel, accepted.
+    /// The next connection, which must be a control channel. The engine accepts it.
     pub(crate) async fn control(&self) -> Peer {
         let mut peer = self.accept().await;
         let hello = peer.hello().await;
@@ -178,7 +178,7 @@ impl Peer {
         self.io.flush().await.unwrap();
     }
 
-    /// The next message that is no heartbeat, and not a byte beyond it.
+    /// The next message that is not a heartbeat, without reading further bytes.
     pub(crate) async fn next(&mut self) -> Kind {
         loop {
             match self.next_of_any_kind().await {
@@ -202,10 +202,10 @@ impl Peer {
         timeout(SOON, read).await.unwrap()
     }
 
-    /// Reads until the other end closes; what comes before does not matter.
+    /// Reads until the peer closes. Earlier messages are ignored.
     pub(crate) async fn closed(&mut self) {
         let mut rest = Vec::new();
-        // However it ends: properly or by a reset.
+        // A normal end or a reset.
         drop(timeout(SOON, self.io.read_to_end(&mut rest)).await.unwrap());
     }
 

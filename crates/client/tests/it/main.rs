@@ -1,4 +1,4 @@
-//! The agent against a scripted engine, over real sockets and real TLS.
+//! Tests of the agent with a scripted engine, over real sockets and real TLS.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -33,7 +33,7 @@ async fn until(tunnel: &Tunnel, wanted: impl FnMut(&Status) -> bool) -> Status {
         .clone()
 }
 
-/// A service that answers a whole request with the same bytes, and its port.
+/// A service that echoes a whole request. Returns its port.
 async fn echo_service() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

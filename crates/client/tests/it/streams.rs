@@ -1,4 +1,4 @@
-//! Visitors: one by one, and on standing connections.
+//! Visitors on connections of their own, and on standing connections.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -28,7 +28,7 @@ use super::{
 
 const STREAM: &str = "0123456789abcdef01234567";
 
-/// An agent whose one tunnel goes to a port of this machine, and what it is told of streams.
+/// An agent whose one tunnel leads to a port of this machine, and the events of its streams.
 async fn forwarding(
     engine: &FakeEngine,
     port: u16,
@@ -51,7 +51,7 @@ async fn forwarding_to(
     until(&tunnel, |status| matches!(status, Status::Online(_))).await;
     let (told, streams) = mpsc::unbounded_channel();
     let forwarding = Forwarding::to(to).with_observer(move |connection| {
-        // The receiver is gone in tests that do not look.
+        // Some tests drop the receiver.
         drop(told.send(connection));
     });
     tokio::spawn(async move { tunnel.forward(forwarding).await });
@@ -129,7 +129,7 @@ async fn exchange(stream: &mut (impl transport::Stream + ?Sized), request: &[u8]
 }
 
 #[tokio::test]
-async fn a_visitor_is_dialled_back_for_and_joined_to_the_service() {
+async fn the_agent_opens_a_connection_for_a_visitor_and_joins_it_to_the_service() {
     let engine = FakeEngine::start().await;
     let (_agent, mut channel, mut streams) = forwarding(&engine, echo_service().await).await;
     channel.send(visitor()).await;
@@ -148,7 +148,7 @@ async fn a_visitor_is_dialled_back_for_and_joined_to_the_service() {
             error: None
         }
     );
-    // Half-closed: the answer comes after the end of the request.
+    // Half-closed: the answer arrives after the end of the request.
     assert_eq!(exchange(&mut data.io, b"hello").await, b"hello");
     for active in [true, false] {
         let seen = timeout(SOON, streams.recv()).await.unwrap().unwrap();
@@ -161,7 +161,7 @@ async fn a_visitor_is_dialled_back_for_and_joined_to_the_service() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_is_a_service_too() {
+async fn a_unix_socket_can_be_a_service() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("service.sock");
     let service = UnixListener::bind(&path).unwrap();
@@ -206,7 +206,7 @@ async fn a_visitor_of_an_unknown_tunnel_is_refused() {
 }
 
 #[tokio::test]
-async fn visitors_that_nobody_accepts_wait_in_a_line_with_an_end() {
+async fn visitors_that_are_not_accepted_wait_in_a_bounded_queue() {
     let engine = FakeEngine::start().await;
     let (_agent, mut channel, mut tunnel) = accepting(&engine).await;
     let visit = |number: usize| {
@@ -282,7 +282,7 @@ async fn a_standing_connection_carries_one_stream_after_another() {
 }
 
 #[tokio::test]
-async fn a_stream_is_reset_when_the_service_is_down_and_its_connection_stays() {
+async fn a_stream_is_reset_when_the_service_is_down_and_its_connection_is_kept() {
     let engine = FakeEngine::start().await;
     let nobody = Nobody::new();
     let (_agent, mut channel, _) = forwarding(&engine, nobody.addr().port()).await;
@@ -305,7 +305,7 @@ async fn a_stream_is_reset_when_the_service_is_down_and_its_connection_stays() {
 }
 
 #[tokio::test]
-async fn a_program_gives_a_standing_connection_back_by_dropping_its_stream() {
+async fn dropping_a_stream_returns_its_standing_connection() {
     let engine = FakeEngine::start().await;
     let (_agent, mut channel, mut tunnel) = accepting(&engine).await;
     let mut standing = standing(&engine, &mut channel).await;
@@ -316,7 +316,7 @@ async fn a_program_gives_a_standing_connection_back_by_dropping_its_stream() {
         let mut stream = timeout(SOON, tunnel.accept()).await.unwrap().unwrap();
         let mut ping = [0; 4];
         stream.read_exact(&mut ping).await.unwrap();
-        // Half way through: the visitor must not take it for a proper end.
+        // Dropped in the middle, so the visitor must not see a normal end.
         drop(stream);
         let error = timeout(SOON, visitor.read_to_end(&mut Vec::new()))
             .await
@@ -348,7 +348,7 @@ async fn idle_standing_connections_end_with_their_channel_and_busy_ones_after_th
 }
 
 #[tokio::test]
-async fn a_close_waits_for_streams_and_cuts_them_at_the_deadline() {
+async fn a_close_waits_for_streams_and_aborts_them_at_the_deadline() {
     let engine = FakeEngine::start().await;
     let (agent, mut channel, mut streams) = forwarding(&engine, echo_service().await).await;
     channel.send(visitor()).await;
@@ -370,7 +370,7 @@ async fn a_close_waits_for_the_streams_of_the_program() {
     let mut stream = timeout(SOON, tunnel.accept()).await.unwrap().unwrap();
     drop(channel);
     assert!(!agent.close(Duration::from_millis(50)).await);
-    // It was not cut: that is the program's to do.
+    // It was not aborted, because it belongs to the program.
     stream.write_all(b"still here").await.unwrap();
     stream.shutdown().await.unwrap();
     let mut got = Vec::new();
@@ -380,13 +380,13 @@ async fn a_close_waits_for_the_streams_of_the_program() {
     assert!(timeout(SOON, agent.close(SOON)).await.unwrap());
 }
 
-/// A service that sends back what it gets shows the header in front of it.
+/// An echo service, whose output starts with the received header.
 fn introduced(port: u16, proxy_protocol: ProxyProtocol) -> Destination {
     Destination::new(target(port)).with_proxy_protocol(proxy_protocol)
 }
 
 #[tokio::test]
-async fn a_service_is_told_who_visits_on_a_connection_of_its_own() {
+async fn a_service_receives_the_visitor_address_on_a_separate_connection() {
     let engine = FakeEngine::start().await;
     let port = echo_service().await;
     let to = introduced(port, ProxyProtocol::V1);
@@ -408,12 +408,12 @@ async fn a_service_is_told_who_visits_on_a_connection_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_service_is_told_who_visits_on_a_standing_connection() {
+async fn a_service_receives_the_visitor_address_on_a_standing_connection() {
     let engine = FakeEngine::start().await;
     let to = introduced(echo_service().await, ProxyProtocol::V2);
     let (_agent, mut channel, _streams) = forwarding_to(&engine, to).await;
     let mut standing = standing(&engine, &mut channel).await;
-    // Each visitor has its own header, though the data connection is one.
+    // Each visitor has its own header, though they share a data connection.
     for source in [[192, 0, 2, 1], [198, 51, 100, 7]] {
         let source_ip = Some(std::net::IpAddr::from(source).into());
         let open = StreamOpen {
@@ -432,7 +432,7 @@ async fn a_service_is_told_who_visits_on_a_standing_connection() {
 }
 
 #[tokio::test]
-async fn a_visitor_of_unknown_address_is_introduced_as_such() {
+async fn a_visitor_without_a_known_address_gets_a_header_that_says_so() {
     let engine = FakeEngine::start().await;
     let to = introduced(echo_service().await, ProxyProtocol::V1);
     let (_agent, mut channel, _streams) = forwarding_to(&engine, to).await;

@@ -14,7 +14,7 @@ use wire::{
 
 use super::fake::{FakeEngine, SOON, token};
 
-/// Gives `token-1` until that is refused, then `token-2`, and so on.
+/// Returns `token-1` until that is refused, then `token-2`, and so on.
 #[derive(Default)]
 struct Renewing {
     refused: AtomicU32,
@@ -54,7 +54,7 @@ async fn a_token_that_is_refused_is_renewed_without_a_wait() {
     peer.welcome_with(&hello, None).await;
     let agent = timeout(SOON, connecting).await.unwrap().unwrap().unwrap();
 
-    // After a loss, too: the token expired meanwhile.
+    // The same after a lost connection, because the token expired in the meantime.
     drop(peer);
     assert_eq!(engine.refuse_next(expired()).await, "token-2");
     let mut peer = engine.accept().await;
@@ -100,7 +100,7 @@ async fn a_dial_renews_its_token() {
     timeout(SOON, dialled).await.unwrap().unwrap().unwrap();
 }
 
-/// Fails so often before it has a token.
+/// Fails this many times before it has a token.
 struct Failing {
     left: AtomicU32,
     is_lasting: bool,
@@ -123,7 +123,7 @@ impl TokenProvider for Failing {
 }
 
 #[tokio::test]
-async fn a_provider_without_a_token_for_now_is_asked_again() {
+async fn a_provider_without_a_token_for_now_is_retried() {
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
     let left = AtomicU32::new(2);
@@ -137,7 +137,7 @@ async fn a_provider_without_a_token_for_now_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_provider_without_a_token_for_good_ends_the_agent() {
+async fn a_provider_that_fails_permanently_ends_the_agent() {
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
     let left = AtomicU32::new(1);

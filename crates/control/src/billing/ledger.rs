@@ -263,7 +263,7 @@ fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) ->
             "plan": item.plan,
             "amount": item.amount_now,
         }]),
-        period_start: begin(first, now),
+        period_start: start_of_day(first, now),
         period_end: end_of_period(subscription.started_at, now, now),
         created_at: now,
     })
@@ -271,7 +271,7 @@ fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) ->
 
 /// The end of the period at `at`, of a subscription that started at `since`.
 fn end_of_period(since: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
-    begin(period_of(since, at).end, now)
+    start_of_day(period_of(since, at).end, now)
 }
 
 /// The period at `at`, of a subscription that started at `since`.
@@ -285,7 +285,7 @@ fn period_of(since: Timestamp, at: Timestamp) -> Period {
 }
 
 /// The start of the day in UTC; `otherwise` if it is outside the calendar's range.
-fn begin(day: Date, otherwise: Timestamp) -> Timestamp {
+fn start_of_day(day: Date, otherwise: Timestamp) -> Timestamp {
     day.to_zoned(TimeZone::UTC)
         .map_or(otherwise, |moment| moment.timestamp())
 }

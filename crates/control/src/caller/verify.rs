@@ -275,8 +275,8 @@ fn of_credential(
             limits: verified.limits.and(&limits),
             resources: match kind {
                 // A delegated token already contains the boundary of its parent.
-                CallerKind::Auth => said_resources(shown),
-                _ => both_resources(own, said_resources(shown)),
+                CallerKind::Auth => resources_claim(shown),
+                _ => both_resources(own, resources_claim(shown)),
             },
         },
     })
@@ -310,7 +310,7 @@ fn of_session(
             root: None,
             source_updated_at: row.rotated_at,
             limits: verified.limits.and(&limits),
-            resources: said_resources(shown),
+            resources: resources_claim(shown),
         },
     })
 }
@@ -323,7 +323,7 @@ fn require_active(user: &User) -> Answer<()> {
     }
 }
 
-fn said_resources(shown: &PresentedToken<'_>) -> Option<Value> {
+fn resources_claim(shown: &PresentedToken<'_>) -> Option<Value> {
     shown.said.resources.clone()
 }
 

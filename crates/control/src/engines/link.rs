@@ -181,7 +181,7 @@ impl Link {
         let mut bytes = 0;
         for item in items {
             let size = serde_json::to_vec(&item).map_or(0, |text| text.len());
-            if bytes + size > LONG_LINE && !part.is_empty() {
+            if bytes + size > TARGET_LINE_BYTES && !part.is_empty() {
                 let items = std::mem::take(&mut part);
                 let cursor = from.clone();
                 self.out.push(&Down::Change { cursor, items }).await?;
@@ -203,7 +203,7 @@ impl Link {
     /// Waits for the poll interval.
     pub(super) async fn pause(&self) -> Result<(), LinkEnd> {
         tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => Ok(()),
+            () = tokio::time::sleep(POLL_INTERVAL) => Ok(()),
             () = self.app.engines.stop.cancelled() => Err(LinkEnd::Stopped),
             () = self.out.gone() => Err(Unread::Gone.into()),
         }
@@ -211,7 +211,7 @@ impl Link {
 
     /// Sends a keep-alive if no line was sent for a while.
     pub(super) async fn keep_alive(&mut self) -> Result<(), LinkEnd> {
-        if self.out.silence() + LOOK_EVERY >= Duration::from_secs(ALIVE_SECONDS) {
+        if self.out.silence() + POLL_INTERVAL >= Duration::from_secs(ALIVE_SECONDS) {
             self.out.push(&Down::Alive {}).await?;
             self.out.flush().await?;
         }
@@ -265,9 +265,9 @@ fn log_failure(cluster: &Cluster, error: &(dyn std::error::Error + 'static)) {
 }
 
 /// Poll interval of a link.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval for recording an open link in the database.
 pub(super) const SEEN_EVERY: SignedDuration = SignedDuration::from_secs(30);
 /// Half of the line limit, so that one more item does not exceed it. The largest item is far
 /// smaller.
-const LONG_LINE: usize = MAX_LINE_BYTES / 2;
+const TARGET_LINE_BYTES: usize = MAX_LINE_BYTES / 2;

@@ -264,7 +264,7 @@ impl Batch {
                 added.entry(project.id).or_insert(NO_RECORDS).events += 1;
             }
         }
-        logs::index(&mut tx, INDEXED).await?;
+        logs::index(&mut tx, MAX_INDEXED_ROWS).await?;
         // After all rows are inserted, and in the order of projects, as the purge takes them.
         let most = StoredRecords {
             logs: app.config.limits.log_rows_per_project.into(),
@@ -272,7 +272,7 @@ impl Batch {
         };
         let mut removed = 0;
         for (project, added) in added {
-            removed += stored_records::count(&mut tx, project, &added, &most, TRIMMED).await?;
+            removed += stored_records::count(&mut tx, project, &added, &most, MAX_REMOVED_ROWS).await?;
         }
         for ((id, hour), sum) in self.usage {
             if counted.of(&served, id, "usage").is_some() {
@@ -322,10 +322,10 @@ impl Batch {
 const NO_RECORDS: StoredRecords = StoredRecords { logs: 0, events: 0 };
 /// Maximum number of rows that one report adds to the index. It exceeds the rows of a report, so
 /// that rows of earlier platform versions are indexed over time.
-const INDEXED: u32 = 2 * 1_000;
+const MAX_INDEXED_ROWS: u32 = 2 * 1_000;
 /// Maximum number of rows that one report removes. It exceeds the rows of a report, so that a lower
 /// limit takes effect step by step.
-const TRIMMED: u32 = 2 * 1_000;
+const MAX_REMOVED_ROWS: u32 = 2 * 1_000;
 
 /// The longest id of a session at a tunnel. Ids from codes have 26 characters after a prefix.
 const MAX_ID: usize = 64;
@@ -339,7 +339,7 @@ async fn store_stream(
     stream: Stream,
     now: Timestamp,
 ) -> Answer<bool> {
-    let search = searched(&stream.summary);
+    let search = searchable_text(&stream.summary);
     let log = logs::Log {
         id: LogId::new(unix_millis(stream.created_at), random::bytes()?),
         workspace_id: project.workspace_id,
@@ -350,7 +350,7 @@ async fn store_stream(
         outcome: stream.outcome,
         summary: stream.summary,
         created_at: stream.created_at,
-        expires_at: kept_until(catalogue, project, now),
+        expires_at: retention_end(catalogue, project, now),
     };
     Ok(logs::insert(tx, &log, &search).await?)
 }
@@ -380,7 +380,7 @@ async fn store_event(
         user_id: event.user_id.clone(),
         payload: event.object.clone(),
         created_at: event.created_at,
-        expires_at: kept_until(catalogue, project, now),
+        expires_at: retention_end(catalogue, project, now),
     };
     // An existing event was already handled.
     let is_new = events::insert(tx, &row).await?;
@@ -391,7 +391,7 @@ async fn store_event(
 }
 
 /// The time until which the plan of a project keeps a record of now.
-fn kept_until(catalogue: &Catalogue, project: &directory::Project, now: Timestamp) -> Timestamp {
+fn retention_end(catalogue: &Catalogue, project: &directory::Project, now: Timestamp) -> Timestamp {
     let plan = project
         .plan
         .parse()
@@ -402,8 +402,8 @@ fn kept_until(catalogue: &Catalogue, project: &directory::Project, now: Timestam
 }
 
 /// The searchable text: host, path, method and addresses, and nothing that may be secret.
-fn searched(summary: &Value) -> String {
-    let found = SEARCHED
+fn searchable_text(summary: &Value) -> String {
+    let found = SEARCHABLE_FIELDS
         .iter()
         .filter_map(|place| summary.pointer(place)?.as_str());
     let mut text = found.collect::<Vec<_>>().join(" ");
@@ -481,7 +481,7 @@ fn bad(field: &str, message: &str) -> Refusal {
 const OUTCOMES: [&str; 3] = ["connected", "failed", "denied"];
 
 /// Members of a summary that are searchable: of `stream.summary`, and of the short form.
-const SEARCHED: [&str; 8] = [
+const SEARCHABLE_FIELDS: [&str; 8] = [
     "/request/http/request/method",
     "/request/http/request/host",
     "/request/http/request/path",
@@ -542,8 +542,8 @@ mod tests {
     fn the_searchable_text_has_hosts_and_paths_and_no_queries() {
         let summary = json!({"request": {"downstream": {"ip": "192.0.2.1"}, "http": {"request": {
             "host": "a.example", "path": "/b", "query": "token=c", "url": "https://a/?token=c"}}}});
-        assert_eq!(searched(&summary), "a.example /b 192.0.2.1");
+        assert_eq!(searchable_text(&summary), "a.example /b 192.0.2.1");
         let long = json!({"path": "ä".repeat(5_000)});
-        assert!(searched(&long).len() <= MAX_SEARCHED_BYTES);
+        assert!(searchable_text(&long).len() <= MAX_SEARCHED_BYTES);
     }
 }

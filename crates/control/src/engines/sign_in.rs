@@ -37,22 +37,22 @@ pub(super) async fn show(
 ) -> Result<Response, PageRefusal> {
     let query = query.unwrap_or_default();
     let Some((asked, host)) = read(&query) else {
-        return Ok(wrong_link());
+        return Ok(invalid_link());
     };
     // Checked before the sign-in: a host that is not in a cluster belongs to no project.
     let mut regions = app.shop.catalogue().regions().iter();
     if !regions.any(|region| region.domain == host.domain && region.engine_port == host.port) {
-        return Ok(nothing_there());
+        return Ok(tunnel_not_found());
     }
     let who = signed_in(visitor, &path(&asked))?;
     match may_use(&app, &who, &host).await {
         Ok(()) => match app.engines.codes.begin(&who.user.id, app.now()) {
-            Ok(()) => Ok(back(&app, &who, &asked, comes_from_form(&query))?),
+            Ok(()) => Ok(redirect_back(&app, &who, &asked, comes_from_form(&query))?),
             Err(TooSoon(seconds)) => Ok(too_many(seconds)),
         },
         Err(refusal) => match refusal.problem().status {
-            404 => Ok(nothing_there()),
-            403 | 409 => Ok(not_yours(&who, &refusal.problem().detail)),
+            404 => Ok(tunnel_not_found()),
+            403 | 409 => Ok(access_denied(&who, &refusal.problem().detail)),
             _ => Err(refusal.into()),
         },
     }
@@ -82,7 +82,7 @@ async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> Answer<()> {
 /// Redirects to the tunnel with the code. The address is not cached, and not sent as a referrer.
 /// This is a 303, except after a form: browsers apply the `form-action` of a form's page to
 /// redirects, and no page allows a tunnel's host. Then a page redirects.
-fn back(app: &App, who: &SignedIn, asked: &SignIn, by_page: bool) -> Answer<Response> {
+fn redirect_back(app: &App, who: &SignedIn, asked: &SignIn, by_page: bool) -> Answer<Response> {
     let now = app.now();
     let host = &asked.host;
     let claims = SignInClaims {
@@ -104,9 +104,9 @@ fn back(app: &App, who: &SignedIn, asked: &SignIn, by_page: bool) -> Answer<Resp
     let address = format!("https://{host}/.well-known/svc/callback?{query}");
     if by_page {
         let address = &address;
-        return Ok(unnamed(page(&OnwardPage { host, address })));
+        return Ok(without_referrer(page(&OnwardPage { host, address })));
     }
-    let mut response = unnamed(see_other(&address).into_response());
+    let mut response = without_referrer(see_other(&address).into_response());
     let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
     response
         .headers_mut()
@@ -203,41 +203,41 @@ fn comes_from_form(query: &str) -> bool {
     after.as_deref() == Some(AFTER_SIGN_IN)
 }
 
-fn wrong_link() -> Response {
+fn invalid_link() -> Response {
     let text = "This link was made wrongly. Go back to where you came from and try again. If it \
                 happens again, tell those who run this service.";
-    said(StatusCode::BAD_REQUEST, "This link does not work", text)
+    message_page(StatusCode::BAD_REQUEST, "This link does not work", text)
 }
 
-fn nothing_there() -> Response {
+fn tunnel_not_found() -> Response {
     let text = "There is no tunnel of yours under this name. It may be that it was moved or \
                 deleted, or that you are signed in as somebody else.";
-    said(StatusCode::NOT_FOUND, "Nothing is here", text)
+    message_page(StatusCode::NOT_FOUND, "Nothing is here", text)
 }
 
 fn too_many(seconds: u32) -> Response {
     let text = "You signed in to many tunnels within a short time. Wait a little and try again.";
-    let mut response = said(StatusCode::TOO_MANY_REQUESTS, "Too many sign-ins", text);
+    let mut response = message_page(StatusCode::TOO_MANY_REQUESTS, "Too many sign-ins", text);
     let headers = response.headers_mut();
     headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
 
-fn not_yours(who: &SignedIn, detail: &str) -> Response {
+fn access_denied(who: &SignedIn, detail: &str) -> Response {
     let text = format!(
         "{detail} You are signed in as {}. Somebody who manages the workspace can let you in.",
         who.user.email
     );
-    said(StatusCode::FORBIDDEN, "You cannot open this", &text)
+    message_page(StatusCode::FORBIDDEN, "You cannot open this", &text)
 }
 
-fn said(status: StatusCode, title: &str, text: &str) -> Response {
+fn message_page(status: StatusCode, title: &str, text: &str) -> Response {
     let link = Some(("/account", "Go to your account"));
-    unnamed(page_with(status, &MessagePage { title, text, link }))
+    without_referrer(page_with(status, &MessagePage { title, text, link }))
 }
 
 /// Addresses before and after the redirect must not be sent to other sites.
-fn unnamed(mut response: Response) -> Response {
+fn without_referrer(mut response: Response) -> Response {
     response
         .headers_mut()
         .insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

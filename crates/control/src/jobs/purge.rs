@@ -1,4 +1,4 @@
-//! Forgetting what is past its time, in batches, so that the write lock is held for moments.
+//! Deletion of expired data, in batches, so that the write lock is only held briefly.
 
 use jiff::{SignedDuration, Timestamp};
 use store::oldest::{Rows, oldest};
@@ -31,8 +31,8 @@ pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> Answer<
     }
 }
 
-/// The same for whoever has the lock: for a whole pass, as two processes that took it in turns would
-/// both break off.
+/// The same, with the lock already held for a whole pass. If two processes took turns with the
+/// lock, both would abort.
 pub(super) async fn purge_under(
     _lock: &WorkLock,
     app: &App,
@@ -53,19 +53,19 @@ pub(super) async fn purge_under(
         if batch < u64::from(BATCH) {
             break;
         }
-        // Whoever waits to write comes first.
+        // Pending writes take precedence.
         tokio::task::yield_now().await;
     }
     Ok(rows)
 }
 
-/// Rows of one transaction: some milliseconds.
+/// Number of rows in one transaction, which takes some milliseconds.
 pub(crate) const BATCH: u32 = 500;
-/// A pass ends, however much is left: half a million rows of each kind.
+/// Limit of a pass: half a million rows of each kind.
 const MAX_BATCHES: u32 = 1_000;
 
 impl Stale {
-    /// For how long the oldest row has been past its time.
+    /// Time since the expiry of the oldest row.
     pub(super) async fn overdue(
         self,
         conn: &mut Conn,
@@ -80,8 +80,7 @@ impl Stale {
         Ok((age - kept).max(SignedDuration::ZERO))
     }
 
-    /// Which rows it is about, and how long they are kept after the time that they carry; `None`: for
-    /// ever.
+    /// The rows of the kind, and their retention after the time that they store; `None` for ever.
     fn kept(self, retention: &Retention) -> Option<(Rows, SignedDuration)> {
         let at_once = SignedDuration::ZERO;
         Some(match self {
@@ -150,7 +149,7 @@ impl Stale {
                 addresses::purge(tx, ago(now, retention.released_ports), BATCH).await
             }
             Self::LinkChanges => changes::purge(tx, ago(now, LOG_IS_KEPT), BATCH).await,
-            // Few: one of each for an engine, and for a project.
+            // These are few: one of each per engine and per project.
             Self::Engines => {
                 let links = engines::forget_linked(tx, ago(now, LINK_IS_SHOWN)).await?;
                 let spools = engines::forget_reporters(tx, ago(now, REPORTER_IS_KEPT)).await?;

@@ -1,4 +1,4 @@
-//! Keys and secrets in files, and how new ones are made.
+//! Keys and secrets in files, and the generation of new ones.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -23,7 +23,7 @@ pub(super) fn signing_keys(config: &Config) -> Result<Vec<Arc<SigningKey>>, KeyE
     config.signing_keys.iter().map(read).collect()
 }
 
-/// The key that signed before keys were kept in the database, in PEM.
+/// The signing key of versions that did not store keys in the database, in PEM.
 pub(super) fn former_signing_key(config: &Config) -> Result<Option<String>, KeyError> {
     let path = config.data_dir.join("signing-key.pem");
     if !is_there(&path)? {
@@ -33,15 +33,15 @@ pub(super) fn former_signing_key(config: &Config) -> Result<Option<String>, KeyE
     text(&path).map(Some)
 }
 
-/// The secret of relays from before it was kept in the database.
+/// The relay secret of versions that did not store it in the database.
 pub(super) fn former_turn_secret(config: &Config) -> Result<Option<Secret>, KeyError> {
     let path = config.data_dir.join("turn.secret");
     is_there(&path)?.then(|| read_secret(&path)).transpose()
 }
 
-/// Larger files are no keys.
+/// Larger files are not keys.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
-/// What HMAC-SHA256 makes use of.
+/// The key length that HMAC-SHA256 can use fully.
 const MIN_SECRET_BYTES: usize = 32;
 
 fn signing_key(path: &Path) -> Result<SigningKey, KeyError> {
@@ -50,9 +50,8 @@ fn signing_key(path: &Path) -> Result<SigningKey, KeyError> {
     with_id(&pem).ok_or_else(|| bad(path, "an Ed25519 key is wanted"))
 }
 
-/// A private key in PEM, under the name that follows from it. `None`: it is no Ed25519 key. The
-/// public halves are published with `EdDSA` alone, so that one algorithm is enough for whoever
-/// verifies.
+/// A private key in PEM, with the id that is derived from it. `None` if it is not an Ed25519 key.
+/// The public halves are published with `EdDSA` only, so verifiers need to support one algorithm.
 pub(super) fn with_id(pem: &str) -> Option<SigningKey> {
     let key = SigningKey::from_pem(pem).ok()?;
     let id = key.thumbprint()?;
@@ -63,7 +62,7 @@ fn text(path: &Path) -> Result<String, KeyError> {
     String::from_utf8(read(path)?).map_err(|_| bad(path, "not PEM"))
 }
 
-/// Whether there is something at this path.
+/// True if the path exists.
 pub(super) fn is_there(path: &Path) -> Result<bool, KeyError> {
     path.try_exists().map_err(|source| KeyError::File {
         path: path.to_owned(),
@@ -71,7 +70,7 @@ pub(super) fn is_there(path: &Path) -> Result<bool, KeyError> {
     })
 }
 
-/// The secret that the engines of a cluster show, as a bearer.
+/// The secret that the engines of a cluster send as a bearer token.
 pub(crate) fn cluster_secret(path: &Path) -> Result<String, KeyError> {
     let secret = read_secret(path)?;
     let text = str::from_utf8(secret.expose()).ok();
@@ -98,9 +97,9 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     })
 }
 
-/// Makes a file that only we can read, unless it is there; true when it was we who made it. It
-/// appears complete or not at all, and where two processes make it at once, one of them wins and
-/// both read the same.
+/// Creates a file that only the platform's user can read, unless it exists. True if this call
+/// created it. The file appears complete or not at all. If two processes create it at the same
+/// time, one of them wins and both read the same file.
 pub(super) fn make_once(
     path: &Path,
     content: impl Fn() -> Option<String>,
@@ -117,8 +116,8 @@ pub(super) fn make_once(
     }
     let content = content().ok_or_else(|| bad(path, "the system has no randomness"))?;
     let draft = path.with_extension(format!("{}.new", std::process::id()));
-    // A leftover of a process that had this number is nobody's; a new file has this mode, and is
-    // no link to another.
+    // A leftover file of an earlier process with this number is not in use. Creating a new file
+    // ensures its mode, and that it is not a link.
     if let Err(error) = fs::remove_file(&draft)
         && error.kind() != io::ErrorKind::NotFound
     {

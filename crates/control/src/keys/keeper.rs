@@ -1,4 +1,4 @@
-//! The task that keeps a process's keys up to date.
+//! The task that keeps a process's keys current.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
-/// How often the keys are read again, and a step of the rotation is looked for: far less than a
-/// key is public before it signs, and one small query.
+/// Interval for reading the keys and for checking the rotation. It is far shorter than the time for
+/// which a key is public before it signs, and costs one small query.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// Runs until it is told to stop.
+/// Runs until `stop` is cancelled.
 pub async fn run(app: Arc<App>, stop: CancellationToken) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! The keys that sign and verify at one moment.
+//! The keys that currently sign and verify.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,10 +13,10 @@ use store::signing_keys::{self as stored, Status};
 use super::KeyError;
 use super::seal::Seal;
 
-/// The keys that sign and verify, read at once and never changed: a reload makes another ring.
+/// An immutable set of keys that sign and verify, read in one query. A reload creates another set.
 pub struct KeySet {
-    /// Counts the rings of this process whose keys differ. What a key of one has verified need
-    /// not hold in another.
+    /// Number of this set among those of the process with different keys. A token that one set
+    /// verified must be verified again with another.
     epoch: u64,
     signing: Arc<SigningKey>,
     keyring: Keyring,
@@ -26,7 +26,7 @@ pub struct KeySet {
     places: Vec<KeyMetadata>,
 }
 
-/// A key's place in the rotation; nothing of the key itself.
+/// Rotation state of a key, without the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeyMetadata {
     pub(super) kid: String,
@@ -51,7 +51,7 @@ impl KeySet {
         self.epoch
     }
 
-    /// Whether it has the key of this name.
+    /// True if the set has the key with this id.
     pub(super) fn has(&self, kid: &str) -> bool {
         self.kids.contains(kid)
     }
@@ -64,12 +64,12 @@ impl KeySet {
         &self.places
     }
 
-    /// The place of the one key in this state; there may be many retired ones.
+    /// The state of the one key with this status. Only the retired ones can be several.
     pub(super) fn place(&self, status: Status) -> Option<&KeyMetadata> {
         self.places.iter().find(|place| place.status == status)
     }
 
-    /// This ring as the successor of another.
+    /// Sets the epoch of this set as the successor of another.
     pub(super) fn after(mut self, before: &Self) -> Self {
         let same = self.jwks == before.jwks;
         self.epoch = if same { before.epoch } else { before.epoch + 1 };
@@ -86,7 +86,7 @@ impl fmt::Debug for KeySet {
     }
 }
 
-/// Reads the keys of the database; those of the configuration stand before them, and sign.
+/// Reads the keys of the database. Keys of the configuration come before them, and sign.
 pub(super) async fn load(
     store: &Store,
     files: &[Arc<SigningKey>],
@@ -133,7 +133,7 @@ pub(super) async fn load(
     })
 }
 
-/// The private key of a row, which is the one that the row names.
+/// Decrypts the private key of a row. It must match the row's id.
 fn open(row: &stored::SigningKey, seal: &Seal) -> Result<SigningKey, KeyError> {
     let broken = || KeyError::Sealed {
         name: format!("signing key {}", row.kid),

@@ -1,8 +1,8 @@
-//! Rotation of the keys in the database: a key is public before it signs, and stays public until
-//! its last token has ended.
+//! Rotation of the keys in the database. A key is public before it signs, and stays public until
+//! its last token has expired.
 //!
-//! Every process runs the same steps; each step is one conditional statement, so that of several
-//! that try one does it, and the others find it done.
+//! Every process runs the same steps. Each step is one conditional statement, so that only one of
+//! several concurrent attempts has an effect.
 
 use jiff::{SignedDuration, Timestamp};
 use store::Store;
@@ -14,29 +14,29 @@ use super::seal::Seal;
 use super::{KeyError, Keys, files};
 use crate::config::Config;
 
-/// A rotation that was begun.
+/// A started rotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
     /// The key that will sign.
     pub kid: String,
-    /// From when.
+    /// Time from which it signs.
     pub signs_from: Timestamp,
 }
 
-/// How long a key is public before it signs. Whoever verifies tokens has it by then: caches keep
-/// the document for five minutes, engines read it every ten.
+/// Period in which a key is public before it signs. By then all verifiers have it: caches keep the
+/// document for five minutes, and engines read it every ten.
 pub const LEAD: SignedDuration = SignedDuration::from_hours(1);
 
-/// How long a key outlives its time by at least: the longest life of a token that is not stored
-/// ([`api::control::tokens::MAX_TTL_SECONDS`]), and as much again for a process that has not heard
-/// yet that another key signs.
-const AFTERLIFE: SignedDuration = SignedDuration::from_hours(2);
+/// Minimum period in which a retired key stays public: the longest lifetime of a token that is not
+/// stored ([`api::control::tokens::MAX_TTL_SECONDS`]), and as much again for a process that still
+/// signs with the old key.
+const RETIRED_KEY_RETENTION: SignedDuration = SignedDuration::from_hours(2);
 
-/// Keys that are public at once. Personal tokens without an end keep theirs for good: at four
-/// rotations a year these are eight years of them, and half of what verifiers take.
+/// Maximum number of public keys. Personal tokens without expiry keep their key public permanently.
+/// At four rotations a year this limit lasts eight years, and it is half of what verifiers accept.
 pub(super) const MAX_KEYS: usize = 32;
 
-/// Looking for keys to forget reads credentials; nobody waits for it.
+/// The search for unneeded keys reads credentials. It is not urgent.
 const PURGE_EVERY: SignedDuration = SignedDuration::from_hours(1);
 
 impl Keys {
@@ -54,7 +54,7 @@ impl Keys {
         }
         let ring = self.ring();
         let next = ring.place(Status::Next).or(ring.place(Status::Active));
-        // Where another process was so quick that it signs already, it is the active one.
+        // Another process was so quick that the new key is already the active one.
         let next = next.ok_or(KeyError::Cryptography)?;
         Ok(Rotation {
             kid: next.kid.clone(),
@@ -64,10 +64,10 @@ impl Keys {
         })
     }
 
-    /// Reads the keys again and takes the step that is due, if one is.
+    /// Reads the keys again and executes the step that is due, if there is one.
     ///
     /// # Errors
-    /// The database cannot be used; the keys stay as they were.
+    /// The database cannot be used. The keys remain unchanged.
     pub async fn keep(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
         self.reload(store).await?;
         if !self.files.is_empty() {
@@ -93,8 +93,8 @@ impl Keys {
         self.purge(store, now).await
     }
 
-    /// Whether a key is to be made now, so that it can sign when the period of the present one
-    /// ends.
+    /// True if the next key has to be created now, so that it can sign when the period of the
+    /// current one ends.
     fn is_due(&self, ring: &KeySet, now: Timestamp) -> bool {
         let since = ring.place(Status::Active).and_then(|key| key.activated_at);
         let (Some(every), Some(since)) = (self.rotate_every, since) else {
@@ -103,7 +103,7 @@ impl Keys {
         now.duration_since(since) >= every.saturating_sub(LEAD)
     }
 
-    /// Makes the next key, unless there is one.
+    /// Creates the next key, unless there is one.
     async fn announce(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
         if self.ring().places().len() >= MAX_KEYS {
             return Err(KeyError::TooMany);
@@ -118,7 +118,7 @@ impl Keys {
     }
 
     async fn purge(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
-        let retired_by = now.saturating_sub(AFTERLIFE).unwrap_or(Timestamp::MIN);
+        let retired_by = now.saturating_sub(RETIRED_KEY_RETENTION).unwrap_or(Timestamp::MIN);
         let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= retired_by);
         if !self
             .ring()
@@ -146,8 +146,7 @@ impl Keys {
     }
 }
 
-/// Makes the key that signs from the beginning. One that an older version left in a file goes on
-/// signing.
+/// Creates the first signing key. A key that an older version left in a file keeps signing.
 pub(super) async fn make_first(
     config: &Config,
     store: &Store,
@@ -171,7 +170,7 @@ pub(super) async fn make_first(
     Ok(())
 }
 
-/// False when another process was quicker.
+/// False if another process was quicker.
 async fn insert(
     tx: &mut Tx,
     pem: &str,

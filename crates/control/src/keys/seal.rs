@@ -1,7 +1,7 @@
-//! Secrets that have to be read again, such as private keys and second factors: encrypted with a key that
-//! the database does not hold, and bound to what they belong to.
+//! Encryption of secrets that must be readable, such as private keys and second factors. The
+//! encryption key is not in the database, and each ciphertext is bound to its owner.
 //!
-//! AES-256-GCM with a random nonce of 96 bits: nonce, then ciphertext and tag. One key seals far
+//! AES-256-GCM with a random nonce of 96 bits: nonce, then ciphertext and tag. One key encrypts far
 //! fewer than the 2^32 values at which random nonces become a risk (NIST SP 800-38D section 8.3).
 
 use std::fmt;
@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use crate::problem::Answer;
 use crate::random;
 
-/// Seals and opens the secrets of one purpose.
+/// Encrypts and decrypts the secrets of one purpose.
 pub(crate) struct Seal(LessSafeKey);
 
 impl fmt::Debug for Seal {
@@ -23,14 +23,14 @@ impl fmt::Debug for Seal {
 }
 
 impl Seal {
-    /// With a key of that purpose alone.
+    /// Creates the encryption with a key that is only used for this purpose.
     pub(crate) fn new(key: &[u8; 32]) -> Answer<Self> {
         UnboundKey::new(&AES_256_GCM, key)
             .map(|key| Self(LessSafeKey::new(key)))
             .map_err(|_| Problem::internal().into())
     }
 
-    /// The secret as it may be stored in the row of `owner`.
+    /// Encrypts a secret for the row of `owner`.
     pub(crate) fn seal(&self, owner: &str, secret: &[u8]) -> Answer<Vec<u8>> {
         let nonce = random::bytes::<NONCE_LEN>()?;
         let mut sealed = nonce.to_vec();
@@ -46,7 +46,7 @@ impl Seal {
         Ok(sealed)
     }
 
-    /// The secret again. `None`: it was changed, belongs to another row, or to another key.
+    /// Decrypts a secret. `None` if it was modified, or belongs to another row or to another key.
     pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
         let mut text = Zeroizing::new(text.to_vec());
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sealed_secret_opens_for_its_owner_and_key_alone() {
+    fn a_sealed_secret_can_only_be_opened_for_its_owner_and_key() {
         let seal = Seal::new(&[7; 32]).unwrap();
         let sealed = seal.seal("usr_1", b"secret").unwrap();
         assert!(!sealed.windows(6).any(|window| window == b"secret"));

@@ -1,4 +1,4 @@
-//! The platform's secret: in a file, the same on every process, and never in the database.
+//! The platform's secret. It is in a file, the same on every process, and never in the database.
 
 use std::fs;
 
@@ -12,8 +12,8 @@ use super::seal::Seal;
 use super::{KeyError, files, sealing};
 use crate::config::Config;
 
-/// Reads the secret, and makes sure that it is the one that the database was sealed with. The
-/// first process makes both.
+/// Reads the secret, and checks that it is the one that encrypted the database. The first process
+/// creates the secret and the check value.
 pub(super) async fn open(
     config: &Config,
     store: &Store,
@@ -39,14 +39,14 @@ pub(super) async fn open(
     let seal = sealing(&secret, MARK)?;
     let mark = match mark {
         Some(mark) => mark,
-        None => leave_mark(store, &seal, now).await?,
+        None => store_mark(store, &seal, now).await?,
     };
     if seal.open(MARK, &mark.sealed.0).is_some() {
         return Ok(secret);
     }
     if is_new {
-        // Another process began at the same time and was first. A file that opens nothing would
-        // only be in the way of the right one.
+        // Another process that started at the same time was first. A file with a wrong secret must
+        // not stay, because the right one belongs in its path.
         let removed = fs::remove_file(&path);
         removed.map_err(|source| KeyError::File {
             path: path.clone(),
@@ -68,7 +68,7 @@ pub(super) fn derive(secret: &Secret, purpose: &str) -> Option<[u8; 32]> {
     Some(key)
 }
 
-/// Sealed nothing: what opens it is the right secret.
+/// Name of the check value, which is encrypted nothing. The right secret can decrypt it.
 const MARK: &str = "platform-secret-mark";
 
 async fn mark(store: &Store) -> Result<Option<PlatformSecret>, KeyError> {
@@ -76,8 +76,8 @@ async fn mark(store: &Store) -> Result<Option<PlatformSecret>, KeyError> {
     Ok(stored::by_name(&mut read, MARK).await?)
 }
 
-/// Leaves the mark of this secret, or finds the one that another process left meanwhile.
-async fn leave_mark(
+/// Stores the check value of this secret, or returns the one that another process stored meanwhile.
+async fn store_mark(
     store: &Store,
     seal: &Seal,
     now: Timestamp,

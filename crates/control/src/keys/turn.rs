@@ -1,5 +1,5 @@
-//! What relays and the platform share: one secret, and for each realm the key with which a relay
-//! and an application agree on a password (TU-2).
+//! Keys that relays and the platform share: one secret, and for each realm the key with which a
+//! relay and an application agree on a password (TU-2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct RelayKey {
 }
 
 impl TurnKeys {
-    /// Reads them, and makes those of realms that are new.
+    /// Reads the keys, and creates those of new realms.
     pub(super) async fn open(
         config: &Config,
         store: &Store,
@@ -64,7 +64,7 @@ impl TurnKeys {
 }
 
 impl RelayKey {
-    /// The private half in DER (RFC 5915), for the relay alone.
+    /// The private half in DER (RFC 5915), only for the relay.
     pub fn private_der(&self) -> &Secret {
         &self.private
     }
@@ -95,8 +95,7 @@ impl fmt::Debug for RelayKey {
     }
 }
 
-/// Every realm that a credential can be good for: the one of the configuration, or the domains of
-/// all clusters.
+/// Every realm of TURN credentials: the one of the configuration, or the domains of all clusters.
 fn realms(config: &Config) -> BTreeSet<String> {
     let turn = &config.turn;
     if let Some(realm) = &turn.realm {
@@ -112,7 +111,7 @@ fn realms(config: &Config) -> BTreeSet<String> {
         .collect()
 }
 
-/// The secret of this name, the same for every process: the first one that asks makes it.
+/// The secret with this name, which is the same for every process. The first caller creates it.
 async fn shared(
     store: &Store,
     seal: &Seal,

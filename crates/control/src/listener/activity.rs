@@ -1,5 +1,4 @@
-//! Activity of one connection: requests that are in progress, and responses that its client does not
-//! read.
+//! Activity of one connection: requests in progress, and responses that its client does not read.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -12,7 +11,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Requests of one connection. That its client answers pings is no activity.
+/// Requests of one connection. Responses to pings do not count as activity.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     state: Mutex<State>,
@@ -20,15 +19,15 @@ pub(super) struct Activity {
 
 #[derive(Debug, Default)]
 struct State {
-    /// All requests that ever began.
+    /// Number of all requests so far.
     begun: u64,
     open: usize,
-    /// Responses with bytes that the connection does not take, since when. Its size is bounded by the
-    /// streams of the connection.
+    /// Responses with bytes that the connection does not accept, with their start time. The size is
+    /// limited by the number of streams of the connection.
     unread: HashMap<u64, Instant>,
 }
 
-/// One request in progress: from its head to the end of its response.
+/// One request in progress, from its head to the end of its response.
 #[derive(Debug)]
 pub(super) struct RequestGuard {
     activity: Arc<Activity>,
@@ -46,15 +45,16 @@ impl Activity {
         }
     }
 
-    /// Ready after `period` if no request has begun until then; never if one has.
-    pub(super) async fn never_begins(&self, period: Duration) {
+    /// Completes after `period` if no request has started until then. Never completes if one has.
+    pub(super) async fn receives_no_request(&self, period: Duration) {
         sleep(period).await;
         if self.state.lock().begun > 0 {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Ready when no request was in progress for a whole `period`: after one to two of them.
+    /// Completes when no request was in progress for a whole `period`, which takes one to two
+    /// periods.
     pub(super) async fn ceases(&self, period: Duration) {
         loop {
             let before = {
@@ -68,7 +68,7 @@ impl Activity {
         }
     }
 
-    /// Ready when a response was not read for a whole `period`.
+    /// Completes when a response was not read for a whole `period`.
     pub(super) async fn stalls(&self, period: Duration) {
         loop {
             let oldest = self.state.lock().unread.values().min().copied();
@@ -101,8 +101,8 @@ impl Drop for RequestGuard {
     }
 }
 
-/// The body of a response, which counts as unread from the moment that it has bytes until the
-/// connection asks for more. A body that has no bytes yet waits for the platform, not for the client.
+/// The body of a response. It counts as unread from the moment that it has bytes until the
+/// connection requests more. A body without bytes waits for the platform and not for the client.
 pub(super) struct WatchedBody {
     body: Body,
     request: RequestGuard,

@@ -1,4 +1,4 @@
-//! Limits on open connections: in total, and of one source.
+//! Limits on open connections: in total, and per source.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::rate_limit::LimitsConfig;
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
     connections: Arc<Connections>,
-    /// A proxy carries the requests of everybody: it has no limit of its own.
+    /// A trusted proxy carries the requests of many users, so it has no limit of its own.
     trusted_proxies: Vec<IpNet>,
 }
 
 impl ConnectionLimit {
-    /// The limits of the configuration. Without a configured total it follows from the descriptors of
-    /// the process.
+    /// The limits of the configuration. Without a configured total, it depends on the descriptor
+    /// limit of the process.
     pub(crate) fn new(limits: &LimitsConfig, trusted_proxies: &[IpNet]) -> Arc<Self> {
         let total = limits.max_connections.unwrap_or_else(|| {
             let left = descriptors().saturating_sub(OWN_DESCRIPTORS);
@@ -44,13 +44,14 @@ impl ConnectionLimit {
     }
 }
 
-/// The database, mail, webhooks, OpenID providers, logs and keys.
+/// Descriptors for the database, mail, webhooks, OpenID providers, logs and keys.
 const OWN_DESCRIPTORS: usize = 256;
-/// Enough for one process; a balancer holds a few for each of its peers.
+/// Enough for one process. A balancer has a few connections for each of its peers.
 const MAX_CONNECTIONS: usize = 10_000;
-/// One source may have what is left when as many sources do the same.
+/// One source may use this fraction of the connections that remain when as many sources do the
+/// same.
 const SOURCES: usize = 8;
-/// For one source where that share is very small: a browser opens half a dozen.
+/// Minimum for one source if that share is very small. A browser opens half a dozen.
 const MIN_PER_SOURCE: usize = 64;
 
 #[cfg(test)]
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_proxy_has_the_total_and_no_share() {
+    fn a_trusted_proxy_is_limited_only_by_the_total() {
         let limit = limit(5, 2);
         let permits: Vec<_> = (0..5)
             .map(|_| limit.acquire(ip("::ffff:10.1.2.3")).unwrap())

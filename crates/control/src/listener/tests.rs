@@ -14,12 +14,12 @@ fn router() -> Router {
         .route("/never", get(std::future::pending::<&'static str>))
 }
 
-/// No limit on a client that does nothing is longer.
+/// Longer than every limit for an inactive client.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// More than a client that takes nothing lets through.
+/// More bytes than are buffered for a client that reads nothing.
 const LARGE: usize = 8 * 1024 * 1024;
 
-/// A connection that is served, with a buffer of so many bytes between both sides.
+/// A served connection, with a buffer of this size between both ends.
 fn served(buffer: usize) -> (DuplexStream, JoinHandle<()>) {
     let (client, server) = duplex(buffer);
     let server = WriteLimit::new(server, WRITE_STALL);
@@ -28,7 +28,8 @@ fn served(buffer: usize) -> (DuplexStream, JoinHandle<()>) {
     (client, tokio::spawn(serving))
 }
 
-/// The bytes that a client reads that sends this and then waits, and how long its connection lasts.
+/// Sends a text and waits. Returns the bytes that the client reads, and the lifetime of its
+/// connection.
 async fn exchange(sent: &str) -> (String, Duration) {
     let (mut client, serving) = served(64 * 1024);
     let began = Instant::now();
@@ -44,7 +45,7 @@ async fn http2_client(
     client: DuplexStream,
 ) -> (http2::SendRequest<Body>, JoinHandle<hyper::Result<()>>) {
     let io = TokioIo::new(client);
-    // A client that announces no window at all takes no byte of a body.
+    // A client that announces no window accepts no byte of a body.
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.initial_stream_window_size(0);
     let (sender, connection) = builder.handshake(io).await.unwrap();
@@ -56,9 +57,9 @@ fn request(path: &str) -> Request {
     request.body(Body::empty()).unwrap()
 }
 
-/// A client that says nothing, or half a greeting, before TLS has begun.
+/// A client that sends nothing, or half a greeting, before the TLS handshake.
 #[tokio::test(start_paused = true)]
-async fn a_handshake_has_a_time() {
+async fn a_handshake_has_a_time_limit() {
     let directory = tempfile::tempdir().unwrap();
     let pair = rcgen::generate_simple_self_signed(["svc.example".to_owned()]).unwrap();
     let files = CertFiles {
@@ -78,7 +79,7 @@ async fn a_handshake_has_a_time() {
     }
 }
 
-/// The clock runs by itself where everybody waits: without a bound this would wait for good.
+/// Tokio's paused clock advances when all tasks wait. Without a limit this would wait forever.
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_a_request_ends() {
     for sent in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HTTP/1.1\r\nHost"] {
@@ -90,9 +91,9 @@ async fn a_connection_without_a_request_ends() {
     assert!(answer.ends_with("hello"), "{answer}");
 }
 
-/// HTTP/1.1 between two requests: nothing, and half a head.
+/// HTTP/1.1 between two requests, without a byte and with half a head.
 #[tokio::test(start_paused = true)]
-async fn a_kept_connection_has_a_time_for_the_next_head() {
+async fn a_kept_connection_has_a_time_limit_for_the_next_head() {
     let first = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     for next in ["", "GET / HTTP/1.1\r\nHo"] {
         let (answer, lasted) = exchange(&format!("{first}{next}")).await;
@@ -102,7 +103,7 @@ async fn a_kept_connection_has_a_time_for_the_next_head() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_has_a_size() {
+async fn a_request_head_has_a_size_limit() {
     for (bytes, status) in [(16 * 1024, "200"), (33 * 1024, "431")] {
         let field = "x".repeat(bytes);
         let sent = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {field}\r\n\r\n");
@@ -112,9 +113,9 @@ async fn a_head_has_a_size() {
     }
 }
 
-/// Of HTTP/2: the refusal is a problem, and costs its stream alone.
+/// HTTP/2: the refusal is a problem, and only ends its stream.
 #[tokio::test(start_paused = true)]
-async fn a_head_of_http2_has_a_size_and_its_refusal_a_reason() {
+async fn an_http2_request_head_has_a_size_limit_and_its_refusal_a_reason() {
     let (client, _serving) = served(64 * 1024);
     let builder = http2::Builder::new(TokioExecutor::new());
     let (mut sender, connection) = builder.handshake(TokioIo::new(client)).await.unwrap();
@@ -146,11 +147,11 @@ async fn an_http2_connection_without_requests_ends() {
     let began = Instant::now();
     serving.await.unwrap();
     assert!(began.elapsed() <= PATIENCE);
-    // The sender is still there: it is not the client who ended the connection.
+    // The sender still exists, so the client did not end the connection.
     assert!(sender.send_request(request("/none")).await.is_err());
 }
 
-/// A handler that takes long is no idle connection.
+/// A slow handler does not make a connection idle.
 #[tokio::test(start_paused = true)]
 async fn a_request_in_progress_keeps_its_connection() {
     let (client, serving) = served(64 * 1024);
@@ -162,7 +163,7 @@ async fn a_request_in_progress_keeps_its_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_http2_client_that_gives_no_window_is_ended() {
+async fn an_http2_client_that_opens_no_window_is_disconnected() {
     for path in ["/", "/large"] {
         let (client, serving) = served(64 * 1024);
         let (mut sender, _connection) = http2_client(client).await;
@@ -177,7 +178,7 @@ async fn an_http2_client_that_gives_no_window_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reads_nothing_is_ended() {
+async fn a_client_that_reads_nothing_is_disconnected() {
     let (mut client, serving) = served(1024);
     let request = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
     client.write_all(request).await.unwrap();
@@ -186,16 +187,16 @@ async fn a_client_that_reads_nothing_is_ended() {
     assert!(began.elapsed() <= PATIENCE, "{:?}", began.elapsed());
 }
 
-/// The last bytes of an answer wait in no body: the socket's deadline alone ends this.
+/// The last bytes of a response are not in a body any more. Only the socket's deadline ends this.
 #[tokio::test(start_paused = true)]
-async fn a_write_that_waits_has_a_deadline() {
+async fn a_pending_write_has_a_deadline() {
     let (client, server) = duplex(16);
     let mut limited = WriteLimit::new(server, WRITE_STALL);
     let began = Instant::now();
     let error = limited.write_all(&[0; 64]).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
     assert!(began.elapsed() <= PATIENCE);
-    // Each byte that goes out begins the time anew.
+    // Each sent byte restarts the time limit.
     let (mut client, server) = (client, duplex(1));
     client.read_exact(&mut [0; 16]).await.unwrap();
     let (mut reader, writer) = server;
@@ -210,7 +211,7 @@ async fn a_write_that_waits_has_a_deadline() {
     written.unwrap();
 }
 
-/// The bytes of a client of HTTP/2 that sends requests that are never answered, up to this stream.
+/// The bytes of an HTTP/2 client that sends requests without responses, up to this stream.
 fn never_answered(last: u32) -> Vec<u8> {
     let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -227,7 +228,7 @@ fn never_answered(last: u32) -> Vec<u8> {
     sent
 }
 
-/// Head and payload of what comes next; an error at the end of the connection.
+/// Header and payload of the next frame; an error at the end of the connection.
 async fn next_frame(client: &mut DuplexStream) -> std::io::Result<([u8; 9], Vec<u8>)> {
     let mut head = [0; 9];
     client.read_exact(&mut head).await?;
@@ -237,9 +238,9 @@ async fn next_frame(client: &mut DuplexStream) -> std::io::Result<([u8; 9], Vec<
     Ok((head, payload))
 }
 
-/// A request is in progress, so that the connection is not idle.
+/// A request is in progress, so the connection is not idle.
 #[tokio::test(start_paused = true)]
-async fn a_silent_http2_client_is_pinged_and_ended() {
+async fn a_silent_http2_client_is_pinged_and_disconnected() {
     const PING: u8 = 6;
     let (mut client, serving) = served(64 * 1024);
     let began = Instant::now();

@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Ends a connection whose peer takes no byte for `period` while bytes wait for it.
+/// Ends a connection if its peer accepts no byte for `period` while bytes are pending.
 #[derive(Debug)]
 pub(super) struct WriteLimit<S> {
     stream: S,
     period: Duration,
-    /// While a write waits.
+    /// Set while a write is pending.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
@@ -27,7 +27,7 @@ impl<S> WriteLimit<S> {
         }
     }
 
-    /// A write that waits fails at its deadline.
+    /// Fails a pending write at its deadline.
     fn within<T>(
         &mut self,
         context: &mut Context<'_>,

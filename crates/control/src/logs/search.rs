@@ -1,7 +1,7 @@
-//! How many searches there are at once.
+//! Limit of concurrent searches.
 //!
-//! A search reads many rows to find few. Without a limit those of one person would have every
-//! connection to the database.
+//! A search may read many rows to find few. Without a limit, the searches of one user could occupy
+//! every connection to the database.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use types::problem::Problem;
 
 use crate::problem::Answer;
 
-/// Searches that are under way; a part of [`crate::app::App`].
+/// Searches in progress; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct SearchLimit {
     places: Semaphore,
@@ -30,7 +30,7 @@ impl Default for SearchLimit {
     }
 }
 
-/// One search, until it is dropped.
+/// Permit of one search, until it is dropped.
 #[derive(Debug)]
 pub struct Search<'a> {
     limit: &'a SearchLimit,
@@ -39,10 +39,10 @@ pub struct Search<'a> {
 }
 
 impl SearchLimit {
-    /// Begins a search of this person, when there is a place for it.
+    /// Starts a search of this user when a permit is available.
     ///
     /// # Errors
-    /// Searches of the same person are under way, or those of others take too long.
+    /// The user has too many searches in progress, or those of other users take too long.
     pub async fn begin(&self, user: UserId) -> Answer<Search<'_>> {
         {
             let mut of_users = self.of_users.lock();
@@ -61,7 +61,7 @@ impl SearchLimit {
             user,
             place: None,
         };
-        match timeout(PATIENCE, self.places.acquire()).await {
+        match timeout(MAX_WAIT, self.places.acquire()).await {
             Ok(Ok(place)) => {
                 search.place = Some(place);
                 Ok(search)
@@ -85,12 +85,12 @@ impl Drop for Search<'_> {
     }
 }
 
-/// A quarter of the connections that a process has by default.
+/// A quarter of a process's default number of connections.
 const MAX_SEARCHES: usize = 4;
-/// A page that somebody looks at, and the next one that they type.
+/// The page that a user looks at, and the next one that the user requests.
 const MAX_OF_USER: usize = 2;
-/// As long as a request waits for a connection.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// As long as a request waits for a database connection.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn searches_of_one_person_leave_room_for_others() {
+    async fn searches_of_one_user_leave_permits_for_other_users() {
         let limit = SearchLimit::default();
         let first = limit.begin(user(1)).await.unwrap();
         let second = limit.begin(user(1)).await.unwrap();

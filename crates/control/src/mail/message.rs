@@ -1,4 +1,4 @@
-//! One mail: plain text to one person.
+//! One mail: plain text to one recipient.
 
 use std::fmt;
 
@@ -10,7 +10,8 @@ use super::Sender;
 use crate::people::email::Email;
 use crate::words::printable;
 
-/// Plain text for one address. Silent in `Debug`: the text may hold a link that opens an account.
+/// Plain text for one address. `Debug` hides it, because the text may contain a link that opens an
+/// account.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     to: Email,
@@ -19,8 +20,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message. Characters of the subject that nobody sees become spaces, so that no name writes
-    /// further fields or turns the line around.
+    /// Creates a message. Invisible characters of the subject become spaces, so that a name can
+    /// neither add header fields nor change the direction of the line.
     pub fn new(to: Email, subject: impl AsRef<str>, text: impl Into<String>) -> Self {
         Self {
             to,
@@ -29,7 +30,7 @@ impl Message {
         }
     }
 
-    /// Who gets it.
+    /// The recipient.
     pub fn to(&self) -> &Email {
         &self.to
     }
@@ -44,7 +45,7 @@ impl Message {
             ("Subject", &encoded(&self.subject)),
             ("Date", date.as_deref().unwrap_or_default()),
             ("Message-ID", &format!("<{id}@{}>", from.domain())),
-            // RFC 3834 section 5: no holiday replies, please.
+            // RFC 3834 section 5: prevents automatic replies.
             ("Auto-Submitted", "auto-generated"),
             ("MIME-Version", "1.0"),
             ("Content-Type", "text/plain; charset=utf-8"),
@@ -72,7 +73,7 @@ impl fmt::Debug for Message {
     }
 }
 
-/// A subject as RFC 2047 has it: as it is where it is ASCII, in encoded words where it is not.
+/// The subject for a header field: unchanged if it is ASCII, else as encoded words of RFC 2047.
 fn encoded(subject: &str) -> String {
     if subject.is_ascii() && subject.len() <= MAX_SUBJECT_BYTES {
         return subject.to_owned();
@@ -90,11 +91,11 @@ fn encoded(subject: &str) -> String {
     words.iter().map(word).collect::<Vec<_>>().join("\r\n ")
 }
 
-/// RFC 5322 section 2.1.1 recommends lines of at most 78 characters; the field's name takes some.
+/// RFC 5322 section 2.1.1 recommends lines of at most 78 characters, including the field's name.
 const MAX_SUBJECT_BYTES: usize = 68;
 
-/// An encoded word has at most 75 characters (RFC 2047 section 2), 12 of them its frame: 63
-/// characters of base64 hold 45 bytes.
+/// An encoded word has at most 75 characters (RFC 2047 section 2), and 12 of them are delimiters.
+/// The other 63 characters of base64 contain 45 bytes.
 const WORD_BYTES: usize = 45;
 
 #[cfg(test)]
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_beyond_ascii_is_in_encoded_words() {
+    fn a_subject_that_is_not_ascii_has_encoded_words() {
         let name = "ü".repeat(60);
         let text = mail(&name, "x");
         let start = text.find("Subject: ").unwrap() + 9;
@@ -148,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_as_mail_lines_do() {
+    fn lines_end_with_cr_lf() {
         let text = mail("x", "one\r\ntwo\nthree");
         assert!(text.ends_with("\r\n\r\none\r\ntwo\r\nthree\r\n"), "{text}");
     }
 
     #[test]
-    fn the_text_does_not_print() {
+    fn debug_output_hides_the_text() {
         let to = Email::parse("ada@example.com").unwrap();
         let message = Message::new(to, "subject", "secret");
         assert!(!format!("{message:?}").contains("secret"));

@@ -1,4 +1,4 @@
-//! `mail` of the configuration, as it is written, and its conversion.
+//! The `mail` section of the configuration, and its validation.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Sender;
 use crate::config::{host_name, is_loopback, path};
 
-/// Mail to people: over a mail server where `smtp` is there, else into a folder.
+/// Mail to users: over a mail server if `smtp` is set, else into a folder.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MailSection {
@@ -22,14 +22,14 @@ pub struct MailSection {
     from: Option<String>,
     /// The mail server; absent: mails are written into the folder.
     smtp: SmtpSection,
-    /// Whether the link of an invitation that its inviter sees creates an account for an address
-    /// without one. Where it does not, the link of the mail alone does, and the other one joins people
-    /// who sign in with the address. Absent: true where mails are written into a folder, which nobody
-    /// may be reading for the invited, and false with `smtp`.
+    /// True if the link that the inviting user sees creates an account for an address without one.
+    /// Otherwise only the link in the mail creates accounts, and the other link is for users who
+    /// sign in with the address. Absent: true if mails are written into a folder, because the
+    /// invited person may not have access to it, and false with `smtp`.
     links_create_accounts: Option<bool>,
 }
 
-/// A mail server that takes our mails.
+/// A mail server for outgoing mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct SmtpSection {
@@ -37,48 +37,49 @@ struct SmtpSection {
     host: Option<String>,
     /// Its port; absent: 587 with `starttls`, 465 with `implicit`, 25 with `none`.
     port: Option<u16>,
-    /// How the connection is protected: `starttls`, `implicit` (TLS from the first byte), or
-    /// `none`, which is for a server on this machine alone.
+    /// Protection of the connection: `starttls`, `implicit` (TLS from the first byte), or `none`,
+    /// which is only allowed for a server on this machine.
     tls: SmtpTls,
-    /// Name to sign in with; absent: the server takes mails without. Not without `password_file`.
+    /// User name for the server; absent: the server accepts mails without authentication. Requires
+    /// `password_file`.
     username: Option<String>,
     /// File of the password.
     password_file: Option<String>,
-    /// File of further certificate authorities (PEM) that the server's certificate may come from;
-    /// absent: those of the system alone.
+    /// File of further certificate authorities (PEM) for the server's certificate; absent: only
+    /// those of the system.
     ca_file: Option<String>,
 }
 
-/// How the connection to a mail server is protected.
+/// Protection of the connection to a mail server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SmtpTls {
-    /// In the clear until `STARTTLS`, and nothing is said before it (RFC 3207).
+    /// In clear until `STARTTLS`, with nothing sent before it (RFC 3207).
     #[default]
     StartTls,
-    /// From the first byte (RFC 8314 section 3.3).
+    /// TLS from the first byte (RFC 8314 section 3.3).
     Implicit,
-    /// Not at all: on loopback alone.
+    /// No TLS, only allowed on loopback.
     None,
 }
 
-/// Where mail goes, and whom it is from.
+/// Transport and sender of mail.
 #[derive(Clone, Debug)]
 pub struct MailConfig {
-    /// Whom it is from.
+    /// The sender.
     pub from: Sender,
-    /// Where it goes.
+    /// The transport.
     pub way: MailWay,
-    /// Whether the link of an invitation that its inviter sees creates accounts.
+    /// True if the link that the inviting user sees creates accounts.
     pub links_create_accounts: bool,
 }
 
-/// Where mail goes.
+/// Transport of mail.
 #[derive(Clone, Debug)]
 pub enum MailWay {
-    /// Into this folder.
+    /// Files in this folder.
     Folder(PathBuf),
-    /// To this server.
+    /// This mail server.
     Smtp(SmtpConfig),
 }
 
@@ -89,16 +90,17 @@ pub struct SmtpConfig {
     pub host: String,
     /// Port.
     pub port: u16,
-    /// How the connection is protected.
+    /// Protection of the connection.
     pub tls: SmtpTls,
-    /// Name and file of the password.
+    /// User name, and file of the password.
     pub login: Option<(String, PathBuf)>,
     /// Further certificate authorities.
     pub ca_file: Option<PathBuf>,
 }
 
 impl MailSection {
-    /// The checked values; into `default_folder` mail goes where nothing else is said.
+    /// Returns the checked values. Without a configured transport, mail is written to
+    /// `default_folder`.
     pub(crate) fn check(self, default_folder: PathBuf) -> Result<MailConfig, ConfigError> {
         let sender = |text: String| {
             Sender::parse(&text).ok_or_else(|| {
@@ -139,7 +141,7 @@ impl SmtpSection {
         let given = self
             .host
             .ok_or_else(|| wrong("host", "this key is required"))?;
-        // Addresses are names to nobody but the certificate's check, which knows them too.
+        // The certificate's check accepts IP addresses as names as well.
         let host = match given.parse::<std::net::IpAddr>() {
             Ok(address) => address.to_string(),
             Err(_) => host_name("mail.smtp.host", &given)?,

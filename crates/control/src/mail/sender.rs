@@ -1,4 +1,4 @@
-//! Whom mails are from.
+//! Sender of mails.
 
 use crate::people::email::Email;
 
@@ -6,11 +6,11 @@ use crate::people::email::Email;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
     name: Option<String>,
-    /// As a message's head and the mail server see it.
+    /// The address in the header and for the mail server.
     address: String,
 }
 
-/// Nobody whom an answer reaches: for mails that stay on this machine.
+/// A no-reply address, for mails that stay on this machine.
 impl Default for Sender {
     fn default() -> Self {
         Self {
@@ -21,8 +21,8 @@ impl Default for Sender {
 }
 
 impl Sender {
-    /// Reads `address` or `Name <address>`. The name is of letters, digits and spaces of ASCII,
-    /// and what needs no quotes beside them.
+    /// Parses `address` or `Name <address>`. The name consists of ASCII letters, digits, spaces,
+    /// and other characters that need no quotes.
     pub fn parse(text: &str) -> Option<Self> {
         let Some(inner) = text.trim().strip_suffix('>') else {
             let address = Email::parse(text).ok()?.as_str().to_owned();
@@ -44,7 +44,7 @@ impl Sender {
         })
     }
 
-    /// The address alone.
+    /// The address without the name.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -54,7 +54,7 @@ impl Sender {
         self.address.rsplit('@').next().unwrap_or_default()
     }
 
-    /// The field `From`.
+    /// The content of the field `From`.
     pub fn field(&self) -> String {
         match &self.name {
             Some(name) => format!("{name} <{}>", self.address),
@@ -63,7 +63,7 @@ impl Sender {
     }
 }
 
-/// A line of a head has 78 characters (RFC 5322 section 2.1.1).
+/// A header line has 78 characters (RFC 5322 section 2.1.1).
 const MAX_NAME: usize = 60;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Mail over a server (RFC 5321): one connection for each mail, a few tries, nobody waits for it.
+//! Mail over a server (RFC 5321), in the background: one connection for each mail, and a few
+//! attempts.
 //!
-//! What stands in a mail opens accounts, so it is never said before TLS is up where TLS is wanted,
-//! and a log line has neither the mail, nor whom it is for, nor what the server said about that.
+//! A mail may open accounts. So it is never sent before TLS is established if TLS is required. The
+//! log contains neither the mail, nor its recipient, nor the server's text about it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,18 +23,18 @@ use tokio_util::sync::CancellationToken;
 use super::section::{SmtpConfig, SmtpTls};
 use super::{MailError, MailerError, Message, Sender, unique};
 
-/// A mail server, and the mails that are on their way to it.
+/// A mail server, and the mails in flight.
 pub struct Smtp {
     config: SmtpConfig,
     from: Sender,
     hello: ClientId,
     tls: Option<TlsParameters>,
     password: Option<Secret>,
-    /// Room for further mails.
+    /// Free slots for further mails.
     room: Semaphore,
-    /// Connections that may be open.
+    /// Limits the number of open connections.
     connections: Semaphore,
-    /// The process ends: what is waiting is tried a last time.
+    /// Cancelled when the process ends. Waiting mails are then tried a last time.
     hurry: CancellationToken,
 }
 
@@ -46,7 +47,7 @@ impl fmt::Debug for Smtp {
 }
 
 impl Smtp {
-    /// A server that is not asked yet. `host` is ours: what we say in `EHLO`.
+    /// Creates the transport, without contacting the server. `host` is the platform's, for `EHLO`.
     pub(super) fn open(
         config: &SmtpConfig,
         from: Sender,
@@ -64,7 +65,7 @@ impl Smtp {
                 Some(Secret::new(bytes.trim_ascii()))
             }
         };
-        // RFC 5321 section 4.1.3: an address is written in brackets.
+        // RFC 5321 section 4.1.3: an IP address is written in brackets.
         let hello = match host.trim_matches(['[', ']']).parse() {
             Ok(std::net::IpAddr::V4(address)) => ClientId::Ipv4(address),
             Ok(std::net::IpAddr::V6(address)) => ClientId::Ipv6(address),
@@ -82,19 +83,19 @@ impl Smtp {
         }))
     }
 
-    /// Sends the mail, trying again where that can help.
+    /// Sends the mail, and retries if that can help.
     pub(super) async fn send(&self, message: &Message, now: Timestamp) -> Result<(), MailError> {
         let _room = self.room.try_acquire().map_err(|_| MailError::QueueFull)?;
         let id = unique(now).map_err(MailError::File)?;
-        // The same text and id each time: a server that took it twice can tell.
+        // Each attempt has the same text and id, so that the server can recognise duplicates.
         let text = message.to_rfc_5322(&self.from, now, &id);
-        // The library ends the last line by itself.
+        // The library adds the end of the last line.
         let text = text.strip_suffix("\r\n").unwrap_or(&text);
         let envelope = self.envelope(message)?;
-        let mut waits = WAITS.into_iter();
+        let mut waits = RETRY_DELAYS.into_iter();
         loop {
             let hurried = self.hurry.is_cancelled();
-            let error = match self.try_once(&envelope, text.as_bytes()).await {
+            let error = match self.attempt(&envelope, text.as_bytes()).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -112,7 +113,7 @@ impl Smtp {
         }
     }
 
-    /// Waits no more between tries: each mail has one left.
+    /// Ends the waits between attempts. Each mail has one attempt left.
     pub(super) fn hurry(&self) {
         self.hurry.cancel();
     }
@@ -124,12 +125,12 @@ impl Smtp {
         Envelope::new(Some(from), vec![to]).map_err(|_| MailError::Address)
     }
 
-    async fn try_once(&self, envelope: &Envelope, text: &[u8]) -> Result<(), MailError> {
-        // Closed by nobody; were it, there would be no connection to be had.
+    async fn attempt(&self, envelope: &Envelope, text: &[u8]) -> Result<(), MailError> {
+        // The semaphore is never closed. If it were, no connection could be made.
         let Ok(_connection) = self.connections.acquire().await else {
             return Err(MailError::QueueFull);
         };
-        match timeout(WHOLE_TRY, self.deliver(envelope, text)).await {
+        match timeout(ATTEMPT_TIMEOUT, self.deliver(envelope, text)).await {
             Ok(delivered) => delivered,
             Err(_) => Err(MailError::TooSlow),
         }
@@ -142,10 +143,10 @@ impl Smtp {
         };
         let server = (self.config.host.as_str(), self.config.port);
         let mut connection =
-            AsyncSmtpConnection::connect_tokio1(server, Some(ANSWER), &self.hello, implicit, None)
+            AsyncSmtpConnection::connect_tokio1(server, Some(RESPONSE_TIMEOUT), &self.hello, implicit, None)
                 .await?;
         if let (SmtpTls::StartTls, Some(tls)) = (self.config.tls, &self.tls) {
-            // Fails where the server does not offer it: nothing goes out in the clear instead.
+            // Fails if the server does not offer it. The mail is never sent in clear instead.
             connection.starttls(tls.clone(), &self.hello).await?;
         }
         if let (Some((name, _)), Some(password)) = (&self.config.login, &self.password) {
@@ -154,7 +155,7 @@ impl Smtp {
             connection.auth(MECHANISMS, &login).await?;
         }
         connection.send(envelope, text).await?;
-        // The mail is the server's now, however it takes our leave.
+        // The server has accepted the mail, whatever it replies to the end of the connection.
         connection.abort().await;
         Ok(())
     }
@@ -174,8 +175,7 @@ fn tls(config: &SmtpConfig) -> Result<TlsParameters, MailerError> {
         .map_err(|error| MailerError::system(error.to_string()))
 }
 
-/// What the server's answer is worth to us; its text is left out, because it may repeat whom the
-/// mail is for.
+/// Classifies the server's response. Its text is left out, because it may contain the recipient.
 impl From<smtp::Error> for MailError {
     fn from(error: smtp::Error) -> Self {
         if error.is_permanent() || error.is_transient() {
@@ -189,29 +189,29 @@ impl From<smtp::Error> for MailError {
     }
 }
 
-/// Both are for use under TLS, or on this machine alone.
+/// Both are only for use with TLS, or on this machine.
 const MECHANISMS: &[Mechanism] = &[Mechanism::Plain, Mechanism::Login];
 
-/// Mails that may wait: some hundred kilobytes, and minutes of work for a slow server.
+/// Number of mails that may wait: some hundred kilobytes, and minutes of work for a slow server.
 const QUEUE: usize = 256;
 
-/// Small servers take a few connections of one client; large ones do not need more of ours.
+/// Small servers accept a few connections per client, and large ones need no more.
 const CONNECTIONS: usize = 4;
 
-/// Waits between the tries. A server that greylists (RFC 6647) lets pass after minutes; a link
-/// works for an hour.
-const WAITS: [Duration; 4] = [
+/// Waits between the attempts. A server that greylists (RFC 6647) accepts after minutes. A link is
+/// valid for an hour.
+const RETRY_DELAYS: [Duration; 4] = [
     Duration::from_secs(2),
     Duration::from_secs(15),
     Duration::from_mins(1),
     Duration::from_mins(5),
 ];
 
-/// For one answer of the server.
-const ANSWER: Duration = Duration::from_secs(10);
+/// Time limit for one response of the server.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// For one try, whatever the server does. The end of the process waits for two of them.
-const WHOLE_TRY: Duration = Duration::from_secs(20);
+/// Time limit for one attempt. The end of the process waits for two of them.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Larger files are neither passwords nor certificates.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;

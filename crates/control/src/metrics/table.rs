@@ -1,4 +1,4 @@
-//! Every metric there is: name, type, labels, meaning. `docs/metrics.md` is made from this.
+//! The list of all metrics: name, type, labels, meaning. `docs/metrics.md` is generated from it.
 
 use daemon::metrics::{Kind, Metric, metric};
 use daemon::tls::{EXPIRY_METRIC, RELOADS_METRIC};

@@ -61,7 +61,7 @@ pub(super) async fn submit(
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
     let Some(shown) = find(&app, &form.text("request")).await? else {
-        return Ok(decided());
+        return Ok(already_decided_page());
     };
     let request = match AuthorizationRequest::parse(&shown.query, &app.config) {
         Ok(request) => request,
@@ -79,7 +79,7 @@ pub(super) async fn submit(
     let now = app.now();
     let mut tx = app.store.begin().await?;
     if !oauth_requests::decide(&mut tx, shown.hash, who.session.id, now).await? {
-        return Ok(decided());
+        return Ok(already_decided_page());
     }
     if is_approved {
         delegation::refuse_suspended(&app, [approval.resources(), None]).await?;
@@ -109,7 +109,7 @@ async fn find(app: &App, secret: &str) -> Answer<Option<ShownRequest>> {
 }
 
 /// The page for a form that was submitted before, or too late.
-fn decided() -> Response {
+fn already_decided_page() -> Response {
     let page = MessagePage {
         title: "This page was answered already",
         text: "It can be answered once, within half an hour. Go back to where you came from, and try \
@@ -190,7 +190,7 @@ async fn consent_page(
         expires_at: later(now, PAGE_LIFETIME),
     };
     let mut tx = app.store.begin().await?;
-    oauth_requests::insert(&mut tx, &shown, MOST_PAGES).await?;
+    oauth_requests::insert(&mut tx, &shown, MAX_OPEN_PAGES).await?;
     tx.commit().await?;
     let page = ConsentPage {
         client: request.client.name(),
@@ -271,7 +271,7 @@ fn to_callback(address: &str) -> Response {
 const PAGE_LIFETIME: SignedDuration = SignedDuration::from_mins(30);
 
 /// Maximum number of open consent pages per user: a few tabs.
-const MOST_PAGES: u32 = 20;
+const MAX_OPEN_PAGES: u32 = 20;
 
 /// OA-3.
 const CODE_LIFETIME: SignedDuration = SignedDuration::from_mins(5);

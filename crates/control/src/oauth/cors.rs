@@ -22,12 +22,12 @@ where
     paths
         .iter()
         .fold(routes, |routes, path| {
-            routes.route(path, options(asks_first))
+            routes.route(path, options(preflight))
         })
         .layer(middleware::from_fn(allow))
 }
 
-async fn asks_first() -> Response {
+async fn preflight() -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();

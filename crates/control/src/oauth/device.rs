@@ -112,18 +112,18 @@ pub(super) async fn decide(
         client,
     } = find(&app, &who, ip, &typed).await?
     else {
-        return Ok(gone());
+        return Ok(invalid_code_page());
     };
     // Another user has signed in since the screen was made. The screen lists what the first user
     // could grant.
     if form.text("session") != who.session.id.as_str() {
         return Ok(approval_page(&app, &who, ip, code, &grant, client).await?);
     }
-    let approval = Grant::of_oauth_client(&who.principal(), asked(&grant));
+    let approval = Grant::of_oauth_client(&who.principal(), requested_permissions(&grant));
     let is_approved = form.text("decision") == "approve" && !approval.held().is_empty();
     let approval = is_approved.then_some(approval);
     if !note(&app, &who, ip, code, client, approval).await? {
-        return Ok(gone());
+        return Ok(invalid_code_page());
     }
     let (title, text) = if is_approved {
         (
@@ -251,7 +251,7 @@ async fn approval_page(
     grant: &DeviceGrant,
     client: &Client,
 ) -> Answer<Response> {
-    let asked = asked(grant);
+    let asked = requested_permissions(grant);
     let approval = Grant::of_oauth_client(&who.principal(), asked);
     let from: Option<IpAddr> = grant.ip.parse().ok();
     let sayings = grant.source.clone().map(serde_json::from_value);
@@ -271,7 +271,7 @@ async fn approval_page(
     }))
 }
 
-fn asked(grant: &DeviceGrant) -> Permissions {
+fn requested_permissions(grant: &DeviceGrant) -> Permissions {
     let names = grant.permissions.iter();
     names.flat_map(|name| name.parse()).collect()
 }
@@ -285,7 +285,7 @@ fn age(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-fn gone() -> Response {
+fn invalid_code_page() -> Response {
     page_with(
         StatusCode::NOT_FOUND,
         &MessagePage {

@@ -76,13 +76,13 @@ pub(super) async fn device_authorization(
         let mut tx = app.store.begin().await?;
         let network = network(ip).to_string();
         let of_network = device_grants::count_of_network(&mut tx, &network, now).await?;
-        if of_network >= MOST_OF_NETWORK {
+        if of_network >= MAX_PER_NETWORK {
             let refused = Code::TemporarilyUnavailable.because("too many devices ask from there");
             return Err(refused.with_retry_after(INTERVAL_SECONDS));
         }
         // Removing rows of the networks with the most codes keeps the endpoint available to others.
-        if device_grants::count(&mut tx, now).await? >= MOST_WAITING {
-            device_grants::make_room(&mut tx, now, ROOM).await?;
+        if device_grants::count(&mut tx, now).await? >= MAX_PENDING {
+            device_grants::make_room(&mut tx, now, EVICTION_BATCH).await?;
         }
         match device_grants::insert(&mut tx, &grant, &network).await {
             Err(store::Error::Conflict(Conflict::UserCodeTaken)) => continue,
@@ -121,14 +121,14 @@ pub(super) const INTERVAL_SECONDS: u32 = 5;
 
 /// Maximum number of pending codes. More codes would make a guess more likely to match. With this
 /// many it matches one time in a quarter of a million.
-const MOST_WAITING: u64 = 100_000;
+const MAX_PENDING: u64 = 100_000;
 
 /// Maximum for one network, a hundredth of all codes. It allows a company to set up its machines
 /// together.
-const MOST_OF_NETWORK: u64 = 1_000;
+const MAX_PER_NETWORK: u64 = 1_000;
 
 /// Number of rows that are removed together, so that the rows are not counted for each device.
-const ROOM: u32 = 100;
+const EVICTION_BATCH: u32 = 100;
 
 /// The network of an address, in the size that one owner usually has: a /24, or a /48 of IPv6.
 fn network(address: IpAddr) -> IpNet {

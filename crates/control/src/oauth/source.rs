@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
     if sayings.len() > MAX_ATTRIBUTES {
         return Err(refused("has too many members"));
     }
-    let is_plain = |text: &str| text.chars().count() <= MAX_CHARACTERS && !has_tricks(text);
+    let is_plain = |text: &str| text.chars().count() <= MAX_CHARACTERS && !has_unsafe_characters(text);
     let all_plain = |saying: &SourceField| {
         let texts = [&saying.key, &saying.value]
             .into_iter()
@@ -49,7 +49,7 @@ pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
 
 /// True for control characters and for characters that change the direction of text. A device could
 /// use them to change neighbouring lines of an approval page.
-fn has_tricks(text: &str) -> bool {
+fn has_unsafe_characters(text: &str) -> bool {
     let turns = |character| matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}');
     text.chars()
         .any(|character| character.is_control() || turns(character))

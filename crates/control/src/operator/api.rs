@@ -195,7 +195,7 @@ pub(super) async fn list_audit(
     }))
 }
 
-/// What every list takes.
+/// Parameters of every list.
 struct List<S> {
     search: Option<String>,
     sort: S,
@@ -223,7 +223,7 @@ impl<S: Copy + Default> List<S> {
     }
 }
 
-/// What is no id names nothing.
+/// Parses an id. An invalid one gives 404.
 fn named<T: std::str::FromStr>(id: &str) -> Answer<T> {
     id.parse().map_err(|_| missing())
 }

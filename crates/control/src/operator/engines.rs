@@ -1,4 +1,5 @@
-//! The clusters of engines, as the database knows them: whichever process they are linked to.
+//! The clusters of engines. The data is from the database, so that it includes links of all
+//! processes.
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ struct EnginesPage {
     list: OperatorEngineList,
 }
 
-/// `/operator/engines`: the same in a browser.
+/// `/operator/engines`: the same list as a page.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -66,7 +67,7 @@ async fn cluster(app: &App, conn: &mut Conn, engine: &EngineConfig) -> Answer<Op
     let domain = &engine.cluster_domain;
     let ago = |time| app.now().saturating_sub(time).unwrap_or(Timestamp::MIN);
     let since = ago(LINK_IS_SHOWN);
-    let links = engines::linked(conn, domain, since, MOST_LINKS).await?;
+    let links = engines::linked(conn, domain, since, MAX_LINKS).await?;
     let reporters = engines::reporters(conn, domain, 1).await?;
     let online = engines::inventory(conn, domain, ago(INVENTORY_HOLDS)).await?;
     Ok(OperatorCluster {
@@ -87,10 +88,10 @@ async fn cluster(app: &App, conn: &mut Conn, engine: &EngineConfig) -> Answer<Op
     })
 }
 
-/// The database counts with a sign, and from 0.
+/// The database has signed counters from 0.
 fn counted(count: i64) -> u64 {
     u64::try_from(count).unwrap_or_default()
 }
 
-/// Links of one cluster that are listed: as many as a process takes of all of them.
-const MOST_LINKS: u32 = 256;
+/// Maximum number of listed links per cluster: as many as a process accepts in total.
+const MAX_LINKS: u32 = 256;

@@ -1,4 +1,4 @@
-//! `/operator`: what operators see and do in a browser.
+//! `/operator`: pages for operators.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ struct OperatorPage {
     search: String,
     rows: Vec<Row>,
     total: u64,
-    /// Addresses of the pages beside this one.
+    /// Addresses of the previous and the next page.
     previous: Option<String>,
     next: Option<String>,
     note: Option<&'static str>,
@@ -40,7 +40,7 @@ struct Row {
     title: String,
     detail: String,
     is_suspended: bool,
-    /// The one who looks: nobody suspends themself.
+    /// True for the operator's own account, which cannot be suspended.
     is_self: bool,
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn list(
     Ok(page(&shown))
 }
 
-/// Suspends what the form names.
+/// Suspends the object that the form names.
 pub(super) async fn suspend(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -127,7 +127,7 @@ pub(super) async fn suspend(
     answer(&app, &operator, kind, done, "suspended").await
 }
 
-/// Lets what the form names be used again.
+/// Resumes the object that the form names.
 pub(super) async fn resume(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -141,7 +141,7 @@ pub(super) async fn resume(
     answer(&app, &operator, kind, done, "resumed").await
 }
 
-/// Back to the list, or the list with what is wrong.
+/// Redirects to the list, or shows the list with an error.
 async fn answer(
     app: &App,
     operator: &Operator,
@@ -162,7 +162,7 @@ async fn answer(
     Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again))
 }
 
-/// The operator who looks; for any other person there is no such page.
+/// The operator who visits the page. For all other users it does not exist.
 fn operator(visitor: Visitor, kind: Kind) -> Result<Operator, PageRefusal> {
     let who = signed_in(visitor, &format!("/operator/{}", kind.path()))?;
     Operator::of(who.principal()).ok_or_else(|| Problem::not_found().into())
@@ -240,12 +240,12 @@ async fn shown(
     })
 }
 
-/// As a value in a query.
+/// Escapes a value for a query.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     push_encoded(&mut out, text);
     out
 }
 
-/// Rows of a page that is looked at.
+/// Number of rows on a page.
 const ROWS: u32 = 50;

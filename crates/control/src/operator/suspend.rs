@@ -1,7 +1,7 @@
-//! Suspending and resuming, whoever asks: the API or a page.
+//! Suspending and resuming, for the API and the pages.
 //!
-//! What is suspended is asked for at every use, so a suspension holds at once and in every process,
-//! and ends as it began: nothing is revoked.
+//! The status is checked at every use, so a suspension takes effect immediately in every process.
+//! Nothing is revoked, so resuming restores the previous state.
 
 use std::net::IpAddr;
 
@@ -16,23 +16,23 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::caller::Operator;
 use crate::problem::{Answer, Refusal};
 
-/// What can be suspended.
+/// An object that can be suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A person: no way in, and nothing that acts for the person acts.
+    /// A user: sign-in is refused, and so are the user's credentials.
     User(UserId),
-    /// A workspace: its members read, and nothing more.
+    /// A workspace: its members may only read.
     Workspace(WorkspaceId),
     /// A project: it is unavailable.
     Project(ProjectId),
 }
 
-/// Why something is suspended; kept in the audit log.
+/// Reason of a suspension, which is stored in the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason(String);
 
 impl Reason {
-    /// The reason as it may be kept.
+    /// Validates a reason.
     ///
     /// # Errors
     /// It is empty, too long, or has control characters.
@@ -50,10 +50,10 @@ impl Reason {
 /// Longest reason, in characters: a sentence and the number of a ticket.
 const MAX_REASON: usize = 500;
 
-/// Suspends it.
+/// Suspends the object.
 ///
 /// # Errors
-/// 404 where it is not there; 409 where it is suspended already, or is the operator who asks.
+/// 404 if it does not exist; 409 if it is suspended already, or is the operator's own account.
 pub async fn suspend(
     app: &App,
     operator: &Operator,
@@ -110,10 +110,10 @@ pub async fn suspend(
     Ok(())
 }
 
-/// Lets it be used again.
+/// Resumes the object.
 ///
 /// # Errors
-/// 404 where it is not there; 409 where it is not suspended.
+/// 404 if it does not exist; 409 if it is not suspended.
 pub async fn resume(app: &App, operator: &Operator, ip: IpAddr, subject: Subject) -> Answer<()> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
@@ -149,8 +149,8 @@ pub async fn resume(app: &App, operator: &Operator, ip: IpAddr, subject: Subject
     Ok(())
 }
 
-/// Whether the caller is an operator still, now that nobody can change it under us. Of two who
-/// suspend each other at the same moment one is not any more, so the last one always stays.
+/// Checks under the lock that the caller is still an operator. Of two operators who suspend each
+/// other at the same time, only one succeeds. So at least one always remains.
 async fn require_operator(tx: &mut Tx, id: UserId) -> Answer<()> {
     Lock::Operators.take(tx).await?;
     let user = users::by_id(tx, id).await?;

@@ -161,7 +161,7 @@ pub(super) async fn change_name(
     match accounts::change_name(&app, &who, &form.text("name")).await {
         Ok(()) => Ok(see_other("/account?done=name")),
         Err(refusal) if refusal.problem().status == 400 => {
-            wrong(&app, &who, &refusal.problem().detail).await
+            page_with_error(&app, &who, &refusal.problem().detail).await
         }
         Err(refusal) => Err(refusal.into()),
     }
@@ -177,7 +177,7 @@ pub(super) async fn change_email(
     let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
     match Email::parse(&form.text("email")) {
         Ok(email) => send_link(&app, &who, email, ip).await,
-        Err(error) => wrong(&app, &who, &error.to_string()).await,
+        Err(error) => page_with_error(&app, &who, &error.to_string()).await,
     }
 }
 
@@ -191,7 +191,7 @@ pub(super) async fn confirm_email(
     let who = signed_in(visitor, "/account")?;
     match Email::parse(&who.user.email) {
         Ok(email) => send_link(&app, &who, email, ip).await,
-        Err(error) => wrong(&app, &who, &error.to_string()).await,
+        Err(error) => page_with_error(&app, &who, &error.to_string()).await,
     }
 }
 
@@ -232,7 +232,7 @@ pub(super) async fn end_session(
 }
 
 /// Shows the page again, with the error of a form.
-async fn wrong(app: &App, who: &SignedIn, text: &str) -> Result<Response, PageRefusal> {
+async fn page_with_error(app: &App, who: &SignedIn, text: &str) -> Result<Response, PageRefusal> {
     let mut again = account_page(app, who).await?;
     again.error = Some(text);
     Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again))
@@ -272,7 +272,7 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> 
         sessions: sessions
             .into_iter()
             .filter(|session| !is_idle(session, app.now()))
-            .map(|session| line(session, who.session.id))
+            .map(|session| session_line(session, who.session.id))
             .collect(),
         entries: entries.items.into_iter().map(entry_line).collect(),
         note: None,
@@ -340,7 +340,7 @@ fn provider_name(app: &App, issuer: String) -> String {
     }
 }
 
-fn line(session: Session, this: SessionId) -> SessionLine {
+fn session_line(session: Session, this: SessionId) -> SessionLine {
     SessionLine {
         id: session.id.to_string(),
         browser: browser_name(session.user_agent.as_deref().unwrap_or_default()),

@@ -31,12 +31,12 @@ pub(super) async fn show(
     Path(secret): Path<String>,
 ) -> Result<Response, PageRefusal> {
     let Some(secret) = LinkSecret::parse(&secret) else {
-        return Ok(gone());
+        return Ok(invalid_link_page());
     };
     let action = path(&secret);
     let who = signed_in(visitor, &action)?;
     let Some(email) = address(&app, &who, &secret).await? else {
-        return Ok(gone());
+        return Ok(invalid_link_page());
     };
     Ok(page(&NewEmailPage {
         action: &action,
@@ -54,13 +54,13 @@ pub(super) async fn submit(
     _form: Form,
 ) -> Result<Response, PageRefusal> {
     let Some(secret) = LinkSecret::parse(&secret) else {
-        return Ok(gone());
+        return Ok(invalid_link_page());
     };
     let who = signed_in(visitor, &path(&secret))?;
     Ok(if complete(&app, &who, &secret, ip).await? {
         see_other("/account?done=email")
     } else {
-        gone()
+        invalid_link_page()
     })
 }
 
@@ -69,7 +69,7 @@ fn path(secret: &LinkSecret) -> String {
 }
 
 /// The page for a link that is unknown, used, expired, or another user's. It does not reveal which.
-fn gone() -> Response {
+fn invalid_link_page() -> Response {
     page_with(
         StatusCode::NOT_FOUND,
         &MessagePage {

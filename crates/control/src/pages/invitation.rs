@@ -59,10 +59,10 @@ pub(super) async fn show(
 ) -> Result<Response, PageRefusal> {
     let proof = query.text(MAIL_PROOF).unwrap_or_default();
     let Some((secret, open)) = find(&app, &secret, &proof).await? else {
-        return Ok(gone());
+        return Ok(invalid_link_page());
     };
     let action = path(&secret, &open, &proof);
-    Ok(page(&shown(&app, &action, &open, &visitor, "")))
+    Ok(page(&invitation_page(&app, &action, &open, &visitor, "")))
 }
 
 /// Joins the workspace, as the signed-in user or with a new account.
@@ -76,19 +76,19 @@ pub(super) async fn accept(
 ) -> Result<Response, PageRefusal> {
     let proof = query.text(MAIL_PROOF).unwrap_or_default();
     let Some((secret, open)) = find(&app, &secret, &proof).await? else {
-        return used(&app, &visitor, &secret).await;
+        return used_link_page(&app, &visitor, &secret).await;
     };
     let action = path(&secret, &open, &proof);
     if let Visitor::SignedIn(who) = &visitor {
         if !is_for(&open.invitation, &who.user) {
-            let again = shown(&app, &action, &open, &visitor, "");
+            let again = invitation_page(&app, &action, &open, &visitor, "");
             return Ok(page_with(StatusCode::FORBIDDEN, &again));
         }
         return Ok(
             if invitations::accept(&app, &secret, who, open.is_mailed, browser.ip).await? {
                 see_other("/account")
             } else {
-                gone()
+                invalid_link_page()
             },
         );
     }
@@ -97,24 +97,24 @@ pub(super) async fn accept(
     if open.has_account || !open.creates_accounts {
         // The same form created the account a moment ago.
         if invitations::has_joined_as_new(&app, &secret, &open).await? {
-            return Ok(joined());
+            return Ok(joined_page());
         }
         return sign_in(&app, &open, &action, &password, &browser).await;
     }
     match invitations::accept_as_new(&app, &secret, &open, &name, &password, &browser).await {
         Ok(Some(begun)) => Ok(with_cookie(see_other("/account"), &begun.set_cookie)),
         // The form was sent twice, and the other request created the account.
-        Ok(None) if invitations::has_joined_as_new(&app, &secret, &open).await? => Ok(joined()),
-        Ok(None) => Ok(gone()),
+        Ok(None) if invitations::has_joined_as_new(&app, &secret, &open).await? => Ok(joined_page()),
+        Ok(None) => Ok(invalid_link_page()),
         Err(refusal)
             if refusal.problem().status == 409
                 && invitations::has_joined_as_new(&app, &secret, &open).await? =>
         {
-            Ok(joined())
+            Ok(joined_page())
         }
         Err(refusal) if refusal.problem().status == 400 => {
             let problem = refusal.problem();
-            let mut again = shown(&app, &action, &open, &visitor, &name);
+            let mut again = invitation_page(&app, &action, &open, &visitor, &name);
             if problem.field.as_deref() == Some("name") {
                 again.name_error = Some(&problem.detail);
             } else {
@@ -145,7 +145,7 @@ async fn sign_in(
             Ok(with_cookie(see_other(&on), &begun.set_cookie))
         }
         Err(error) => refusal(error, WRONG, |text| {
-            let mut again = shown(app, action, open, &Visitor::Nobody, "");
+            let mut again = invitation_page(app, action, open, &Visitor::Nobody, "");
             again.password_error = Some(text);
             again
         }),
@@ -164,7 +164,7 @@ async fn find(
     Ok(open.map(|open| (secret, open)))
 }
 
-fn shown<'a>(
+fn invitation_page<'a>(
     app: &'a App,
     action: &'a str,
     open: &'a Open,
@@ -206,23 +206,23 @@ fn path(secret: &LinkSecret, open: &Open, proof: &str) -> String {
 }
 
 /// The page for a used link. It depends on the visitor being the user who joined.
-async fn used(app: &App, visitor: &Visitor, secret: &str) -> Result<Response, PageRefusal> {
+async fn used_link_page(app: &App, visitor: &Visitor, secret: &str) -> Result<Response, PageRefusal> {
     let Some(secret) = LinkSecret::parse(secret) else {
-        return Ok(gone());
+        return Ok(invalid_link_page());
     };
     match visitor {
         Visitor::SignedIn(who) if invitations::has_joined(app, &secret, who.user.id).await? => {
             Ok(see_other("/account"))
         }
-        Visitor::SignedIn(_) => Ok(gone()),
+        Visitor::SignedIn(_) => Ok(invalid_link_page()),
         Visitor::Nobody | Visitor::HalfWay(_) if invitations::is_accepted(app, &secret).await? => {
-            Ok(joined())
+            Ok(joined_page())
         }
-        Visitor::Nobody | Visitor::HalfWay(_) => Ok(gone()),
+        Visitor::Nobody | Visitor::HalfWay(_) => Ok(invalid_link_page()),
     }
 }
 
-fn joined() -> Response {
+fn joined_page() -> Response {
     page(&MessagePage {
         title: "You are in",
         text: "The invitation was accepted. Sign in to go on.",
@@ -230,7 +230,7 @@ fn joined() -> Response {
     })
 }
 
-fn gone() -> Response {
+fn invalid_link_page() -> Response {
     page_with(
         StatusCode::NOT_FOUND,
         &MessagePage {

@@ -67,7 +67,7 @@ pub(super) async fn begin(
     }
     match flow::begin(&app, provider, next.as_str(), anew, ip).await {
         Ok(begun) => Ok(with_cookie(see_other(&begun.location), &begun.set_cookie)),
-        Err(error) => refused(&app, provider, error),
+        Err(error) => failure_page(&app, provider, error),
     }
 }
 
@@ -94,9 +94,9 @@ pub(super) async fn callback(
         }
         // The callback does not belong to the sign-in of this browser. If the browser has one, it
         // stays valid.
-        Err(error @ FlowError::NotBegun) => refused(&app, provider, error),
+        Err(error @ FlowError::NotBegun) => failure_page(&app, provider, error),
         Err(error) => Ok(with_cookie(
-            refused(&app, provider, error)?,
+            failure_page(&app, provider, error)?,
             &cookie.clear(),
         )),
     }
@@ -107,7 +107,7 @@ fn provider(app: &App) -> Result<&Provider, PageRefusal> {
 }
 
 /// A page with the failure and a way to continue.
-fn refused(app: &App, provider: &Provider, error: FlowError) -> Result<Response, PageRefusal> {
+fn failure_page(app: &App, provider: &Provider, error: FlowError) -> Result<Response, PageRefusal> {
     let name = &provider.config().name;
     let (status, title, text) = match error {
         FlowError::NotBegun => (
@@ -121,8 +121,8 @@ fn refused(app: &App, provider: &Provider, error: FlowError) -> Result<Response,
             "You were not signed in",
             format!("{name} did not sign you in. You can try again, or use your password."),
         ),
-        FlowError::Provider(error) => provider_refused(name, &error),
-        FlowError::NotArrived(why) => not_arrived(name, why)?,
+        FlowError::Provider(error) => provider_failure(name, &error),
+        FlowError::NotArrived(why) => rejected_sign_in(name, why)?,
         FlowError::TooSoon(seconds) => {
             let text = "Too many sign-ins. Wait a little and try again.";
             let mut response = message(StatusCode::TOO_MANY_REQUESTS, "Please wait", text);
@@ -144,7 +144,7 @@ fn refused(app: &App, provider: &Provider, error: FlowError) -> Result<Response,
     Ok(message(status, title, &text))
 }
 
-fn provider_refused(name: &str, error: &ProviderError) -> (StatusCode, &'static str, String) {
+fn provider_failure(name: &str, error: &ProviderError) -> (StatusCode, &'static str, String) {
     tracing::warn!(
         error = error as &dyn std::error::Error,
         "a sign-in by the OpenID provider failed"
@@ -166,7 +166,7 @@ fn provider_refused(name: &str, error: &ProviderError) -> (StatusCode, &'static 
     )
 }
 
-fn not_arrived(
+fn rejected_sign_in(
     name: &str,
     why: SignInError,
 ) -> Result<(StatusCode, &'static str, String), PageRefusal> {

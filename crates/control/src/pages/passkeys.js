@@ -1,5 +1,5 @@
-// Sends the forms that take a passkey. Such a form names where its options come from; the answer
-// of the authenticator goes into fields of the form, and the form goes its usual way.
+// Sends the forms for passkeys. Such a form names the address of its options. The authenticator's
+// response is added to fields of the form, and the form is submitted as usual.
 "use strict";
 
 const fromBase64Url = (text) =>
@@ -58,7 +58,7 @@ for (const form of document.querySelectorAll("form[data-passkey]")) {
   if (form.dataset.passkey === "get" && !alert.hidden) button.focus();
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    // Not `disabled`, which would take the focus away.
+    // Not `disabled`, because that would remove the focus.
     if (button.ariaDisabled === "true") return;
     button.ariaDisabled = "true";
     alert.hidden = true;

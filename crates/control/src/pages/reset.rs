@@ -72,10 +72,10 @@ pub(super) async fn show_new(
     Path(secret): Path<String>,
 ) -> Result<Response, PageRefusal> {
     let Some(secret) = LinkSecret::parse(&secret) else {
-        return Ok(gone());
+        return Ok(invalid_link_page());
     };
     let Some(user) = person(&app, &secret).await? else {
-        return Ok(gone());
+        return Ok(invalid_link_page());
     };
     Ok(page(&NewPasswordPage {
         action: &path(&secret),
@@ -92,10 +92,10 @@ pub(super) async fn submit_new(
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
     let Some(secret) = LinkSecret::parse(&secret) else {
-        return Ok(gone());
+        return Ok(invalid_link_page());
     };
     let Some(user) = person(&app, &secret).await? else {
-        return Ok(gone());
+        return Ok(invalid_link_page());
     };
     let password = match Password::chosen(form.text("password"), &user.email) {
         Ok(password) => password,
@@ -110,7 +110,7 @@ pub(super) async fn submit_new(
     };
     let credentials = Credentials::of_box(&form.text("revoke"));
     if !complete(&app, &secret, password, credentials, ip).await? {
-        return Ok(gone());
+        return Ok(invalid_link_page());
     }
     Ok(see_other("/login?reset=done"))
 }
@@ -120,7 +120,7 @@ fn path(secret: &LinkSecret) -> String {
 }
 
 /// The page for a link that is unknown, used or expired. It does not reveal which.
-fn gone() -> Response {
+fn invalid_link_page() -> Response {
     page_with(
         StatusCode::NOT_FOUND,
         &MessagePage {

@@ -89,7 +89,7 @@ pub async fn register(
     }
     let user = accounts::locked(&mut tx, who.user.id).await?;
     let count = passkeys::count(&mut tx, user.id).await?;
-    if count >= MOST {
+    if count >= MAX_PASSKEYS {
         return Ok(Outcome::Refused(
             "You have as many passkeys as there can be. Remove one first.",
         ));
@@ -168,4 +168,4 @@ async fn note(
 }
 
 /// Limit of passkeys per user, so that a page can show them and a sign-in can list them.
-const MOST: u64 = 20;
+const MAX_PASSKEYS: u64 = 20;

@@ -85,7 +85,7 @@ pub enum Visitor {
     /// A visitor without a valid session.
     Nobody,
     /// A visitor with the right password and a pending second factor. Only the page that asks for
-    /// it treats this visitor differently from [`Visitor::Nobody`].
+    /// it treats this visitor differently from an anonymous one.
     HalfWay(HalfSignedIn),
     /// A user with all required factors.
     SignedIn(SignedIn),
@@ -134,7 +134,7 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
     let lacks_second_factor =
         session.second_factor_at.is_none() && has_second_factor(&mut read, &user).await?;
     drop(read);
-    if now.duration_since(session.last_seen_at) >= SEEN_EVERY
+    if now.duration_since(session.last_seen_at) >= SEEN_INTERVAL
         && let Err(error) = note_seen(app, session.id, now).await
     {
         // Reading must work even if the database is read-only.
@@ -307,7 +307,7 @@ async fn begin_as(
         resources: None,
     };
     sessions::insert(tx, &session).await?;
-    sessions::trim(tx, user.id, (MOST_SESSIONS, TRIMMED), now).await?;
+    sessions::trim(tx, user.id, (MAX_SESSIONS, MAX_ENDED_SESSIONS), now).await?;
     Ok(StartedSession {
         set_cookie: set_cookie(app, &secret, lifetime),
         is_half_way,
@@ -406,13 +406,13 @@ pub const HALF_WAY: SignedDuration = SignedDuration::from_mins(10);
 
 /// The last use of a session is stored at most this often, so that reading pages does not write to
 /// the database.
-const SEEN_EVERY: SignedDuration = SignedDuration::from_mins(5);
+const SEEN_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 
 /// Maximum number of sessions per user, far more than a user has browsers. A new session ends the
 /// one that was not used for longest.
-const MOST_SESSIONS: u32 = 50;
+const MAX_SESSIONS: u32 = 50;
 /// Maximum number of sessions that one sign-in ends.
-const TRIMMED: u32 = 100;
+const MAX_ENDED_SESSIONS: u32 = 100;
 
 /// Limit for the stored `User-Agent`. Real browsers send less.
 const MAX_USER_AGENT: usize = 256;

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub struct Throttle<K> {
     limits: Limits,
-    tries: Mutex<HashMap<K, Tries>>,
+    tries: Mutex<HashMap<K, AttemptCount>>,
 }
 
 /// Parameters of a [`Throttle`].
@@ -124,13 +124,13 @@ impl Limits {
         Ok(())
     }
 
-    fn forgets(&self, tries: &Tries, now: Timestamp) -> bool {
+    fn has_expired(&self, tries: &AttemptCount, now: Timestamp) -> bool {
         now.duration_since(tries.last) >= SignedDuration::from_secs(self.forgotten_after.into())
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Tries {
+struct AttemptCount {
     count: u32,
     last: Timestamp,
 }
@@ -156,8 +156,8 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
     pub fn begin(&self, key: &K, now: Timestamp) -> Result<(), TooSoon> {
         let mut tries = self.tries.lock();
         if let Some(known) = tries.get_mut(key) {
-            if self.limits.forgets(known, now) {
-                *known = Tries {
+            if self.limits.has_expired(known, now) {
+                *known = AttemptCount {
                     count: 0,
                     last: now,
                 };
@@ -168,12 +168,12 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
             known.last = now;
             return Ok(());
         }
-        if tries.len() >= MOST_KEYS {
+        if tries.len() >= MAX_KEYS {
             make_room(&mut tries, &self.limits, now);
         }
         tries.insert(
             key.clone(),
-            Tries {
+            AttemptCount {
                 count: 1,
                 last: now,
             },
@@ -196,9 +196,9 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
 
 /// Drops expired counts and, if that is not enough, the older half. A flood of keys can thus push
 /// out honest counts. It cannot exhaust the memory or make each attempt scan the table.
-fn make_room<K: Hash + Eq>(tries: &mut HashMap<K, Tries>, limits: &Limits, now: Timestamp) {
-    tries.retain(|_, known| !limits.forgets(known, now));
-    if tries.len() < MOST_KEYS / 2 {
+fn make_room<K: Hash + Eq>(tries: &mut HashMap<K, AttemptCount>, limits: &Limits, now: Timestamp) {
+    tries.retain(|_, known| !limits.has_expired(known, now));
+    if tries.len() < MAX_KEYS / 2 {
         return;
     }
     let mut times: Vec<Timestamp> = tries.values().map(|known| known.last).collect();
@@ -214,7 +214,7 @@ fn whole_seconds(left: SignedDuration) -> u32 {
 }
 
 /// Maximum number of stored keys, which take some megabytes.
-const MOST_KEYS: usize = 65_536;
+const MAX_KEYS: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
@@ -307,12 +307,12 @@ mod tests {
     #[test]
     fn memory_has_a_bound_and_the_newest_stay() {
         let throttle = Throttle::new(Limits::ACCOUNT);
-        for key in 0..=MOST_KEYS {
+        for key in 0..=MAX_KEYS {
             let moment = at(0) + SignedDuration::from_millis(i64::try_from(key).unwrap());
             throttle.begin(&key, moment).unwrap();
         }
         let tries = throttle.tries.lock();
-        assert!(tries.len() <= MOST_KEYS / 2 + 1, "{}", tries.len());
-        assert!(tries.contains_key(&MOST_KEYS) && tries.contains_key(&(MOST_KEYS - 1)));
+        assert!(tries.len() <= MAX_KEYS / 2 + 1, "{}", tries.len());
+        assert!(tries.contains_key(&MAX_KEYS) && tries.contains_key(&(MAX_KEYS - 1)));
     }
 }

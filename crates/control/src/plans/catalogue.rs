@@ -71,7 +71,7 @@ pub struct Terms {
     pub projects_per_workspace: Option<u32>,
     /// Days that request logs and events are kept.
     pub log_retention_days: u16,
-    /// Whether a project may have webhooks.
+    /// True if a project may have webhooks.
     pub webhooks: bool,
     /// TCP addresses that a project may reserve.
     pub tcp_addresses: u32,

@@ -69,7 +69,7 @@ async fn reached(
     if !who.limits.boundary().has_tunnel_resource() {
         return Ok(None);
     }
-    let places = projects::places(conn, tenant, MAX_BOUNDED).await?;
+    let places = projects::places(conn, tenant, MAX_CHECKED).await?;
     let places = places.into_iter().filter(|place| {
         let (project, workspace) = (place.id.as_str(), place.workspace_id.as_str());
         who.limits.boundary().reaches(project, Some(workspace))
@@ -89,4 +89,4 @@ pub(crate) const SORTS: [(&str, Sort); 6] = [
 const ORDERS: [(&str, Order); 2] = [("asc", Order::Asc), ("desc", Order::Desc)];
 /// Maximum number of projects that one list checks against a boundary. A caller with access to more
 /// has a credential that names its resources, which are far fewer.
-const MAX_BOUNDED: u32 = 100_000;
+const MAX_CHECKED: u32 = 100_000;

@@ -1,4 +1,4 @@
-//! `limits` of the configuration.
+//! The `limits` section of the configuration.
 
 use std::num::NonZeroU32;
 
@@ -6,20 +6,20 @@ use daemon::config::ConfigError;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What callers may cause.
+/// Rate limits and quotas of callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitsConfig {
     /// Requests of one credential or session in a minute.
     pub credential_requests_per_minute: NonZeroU32,
-    /// Requests of one person in a minute, with whatever credentials.
+    /// Requests of one user in a minute, with any credentials.
     pub user_requests_per_minute: NonZeroU32,
-    /// Requests of one source in a minute for which no credential counts.
+    /// Requests of one source in a minute without a valid credential.
     pub source_requests_per_minute: NonZeroU32,
     /// Connections of the process; `None`: as many as its descriptors allow.
     pub max_connections: Option<usize>,
-    /// Connections of one source; `None`: a share of all.
+    /// Connections of one source; `None`: a share of the total.
     pub max_connections_per_source: Option<usize>,
-    /// Invitations of one workspace that wait for an answer.
+    /// Pending invitations of one workspace.
     pub open_invitations: u32,
     /// Projects of one workspace.
     pub projects_per_workspace: u32,
@@ -31,59 +31,59 @@ pub struct LimitsConfig {
     pub event_rows_per_project: u32,
 }
 
-/// What callers may cause. Rates are those of one process.
+/// Rate limits and quotas of callers. Rates apply to each process.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsSection {
-    /// Requests that one credential or session may send in a minute, at once or spread, 10 to
-    /// 1000000; those beyond are answered with 429.
+    /// Requests that one credential or session may send in a minute, together or spread, 10 to
+    /// 1000000. Further ones get a 429.
     credential_requests_per_minute: u32,
-    /// Requests that one person may send in a minute with all credentials and sessions, 10 to
+    /// Requests that one user may send in a minute with all credentials and sessions, 10 to
     /// 1000000.
     user_requests_per_minute: u32,
-    /// Requests without a valid credential that one source (an IPv4 address or an IPv6 /64) may send
-    /// in a minute, at once or spread, 10 to 1000000: pages, public operations, OAuth and bad
+    /// Requests without a valid credential that one source (an IPv4 address or an IPv6 /64) may
+    /// send in a minute, together or spread, 10 to 1000000: pages, public operations, OAuth and bad
     /// credentials. Behind `platform.trusted_proxies` the forwarded address is the source.
     source_requests_per_minute: u32,
-    /// Connections that are open at once, 1 to 1000000. Default: the process's limit of descriptors
-    /// less 256, and 10000 at most.
+    /// Maximum number of open connections, 1 to 1000000. Default: the process's limit of
+    /// descriptors less 256, and 10000 at most.
     max_connections: Option<u32>,
-    /// Connections of one source (an IPv4 address or an IPv6 /64) that are open at once, 1 to 1000000;
-    /// further ones are closed. A peer in `platform.trusted_proxies` has no limit of its own. Default:
-    /// an eighth of all, 64 at least.
+    /// Maximum number of open connections of one source (an IPv4 address or an IPv6 /64), 1 to
+    /// 1000000; further ones are closed. A peer in `platform.trusted_proxies` has no limit of its
+    /// own. Default: an eighth of the total, at least 64.
     max_connections_per_source: Option<u32>,
-    /// Invitations of one workspace that wait for an answer, 1 to 100000.
+    /// Pending invitations of one workspace, 1 to 100000.
     open_invitations: u32,
     /// Projects of one workspace, 1 to 100000.
     projects_per_workspace: u32,
     /// Members of one workspace, 1 to 100000.
     members_per_workspace: u32,
-    /// Log rows that are kept of one project, 1000 to 1000000000; beyond them the oldest are removed
-    /// before their time.
+    /// Stored log rows of one project, 1000 to 1000000000. Beyond them the oldest are deleted
+    /// early.
     log_rows_per_project: u32,
-    /// Event rows that are kept of one project, 1000 to 1000000000; beyond them the oldest are removed
-    /// before their time.
+    /// Stored event rows of one project, 1000 to 1000000000. Beyond them the oldest are deleted
+    /// early.
     event_rows_per_project: u32,
 }
 
 impl Default for LimitsSection {
     fn default() -> Self {
         Self {
-            // Twenty in a second for a minute: more than a page, a script or an AI client sends.
+            // Twenty per second for a minute: more than a page, a script or an AI client sends.
             credential_requests_per_minute: 1_200,
             user_requests_per_minute: 2_400,
-            // Fifty in a second for a minute: an office behind one address opens pages, and each of
+            // Fifty per second for a minute: an office behind one address opens pages, and each of
             // their files counts.
             source_requests_per_minute: 3_000,
             max_connections: None,
             max_connections_per_source: None,
-            // A department at once.
+            // A whole department.
             open_invitations: 200,
             projects_per_workspace: 1_000,
             members_per_workspace: 1_000,
-            // A row takes some 1 KiB with its indexes: a project fills 1 GiB at most.
+            // A row takes some 1 KiB with its indexes, so a project uses 1 GiB at most.
             log_rows_per_project: 1_000_000,
-            // Changes of agents and tunnels, of which there are fewer than visits.
+            // Changes of agents and tunnels, which are less frequent than visits.
             event_rows_per_project: 200_000,
         }
     }
@@ -154,15 +154,15 @@ fn rows(name: &str, given: u32) -> Result<u32, ConfigError> {
     Err(ConfigError::new(format!("limits.{name}"), message))
 }
 
-/// A page of ours asks for less.
+/// The platform's own pages need fewer.
 const MIN_RATE: u32 = 10;
-/// More than a process answers.
+/// More than a process can handle.
 const MAX_RATE: u32 = 1_000_000;
-/// Counted with each addition.
+/// Existing rows are counted with each addition.
 const MAX_COUNT: u32 = 100_000;
-/// More than a process may have descriptors.
+/// More than the number of descriptors that a process may have.
 const MAX_CONNECTIONS: usize = 1_000_000;
-/// One report of an engine.
+/// The rows of one report of an engine.
 const MIN_ROWS: u32 = 1_000;
-/// A terabyte.
+/// The rows take a terabyte.
 const MAX_ROWS: u32 = 1_000_000_000;

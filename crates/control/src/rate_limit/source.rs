@@ -1,4 +1,4 @@
-//! Requests without a valid credential, by the source that they come from.
+//! Rate limits for requests without a valid credential, per source.
 //!
 //! A layer over everything that the platform serves ([`super::limit_sources`]). Each request takes a token of its
 //! source before anything else is done for it, and returns it if a credential turned out to be valid:
@@ -31,10 +31,10 @@ tokio::task_local! {
     pub(super) static HAS_CREDENTIAL: Cell<bool>;
 }
 
-/// Notes that the request in this task has a valid credential: called where a credential is verified,
-/// so that no surface can forget it.
+/// Records that the request in this task has a valid credential. The verification of credentials
+/// calls this, so that no interface can forget it.
 pub(crate) fn note_credential() {
-    // Outside of a request there is nothing to note.
+    // Outside of a request there is nothing to record.
     HAS_CREDENTIAL.try_with(|flag| flag.set(true)).ok();
 }
 

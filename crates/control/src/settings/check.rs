@@ -1,4 +1,4 @@
-//! What the policy's lists may hold, and the one form in which they are kept.
+//! Validation of the policy's lists, and their canonical form.
 
 use std::net::IpAddr;
 
@@ -9,9 +9,9 @@ use types::problem::Problem;
 use crate::plans::is_country;
 use crate::problem::Answer;
 
-/// Checks a policy and brings its lists into the form in which they are kept: networks without
-/// host bits, countries sorted, nothing twice. `has_geo` is whether the platform has a geolocation
-/// file: without one, a country could not be told.
+/// Validates a policy and converts its lists to canonical form: networks without host bits, sorted
+/// countries, no duplicates. `has_geo` is true if the platform has a geolocation file. Without one,
+/// countries cannot be determined.
 pub fn check(mut settings: ProjectSettings, has_geo: bool) -> Answer<ProjectSettings> {
     if let Some(networks) = &mut settings.trusted_ips {
         bounded(networks, MAX_NETWORKS, "trustedIps")?;
@@ -21,7 +21,7 @@ pub fn check(mut settings: ProjectSettings, has_geo: bool) -> Answer<ProjectSett
                     .with_field(format!("trustedIps.{index}"))
             })?;
         }
-        without_repetition(networks);
+        remove_duplicates(networks);
     }
     if let Some(geo) = &mut settings.geo_ip {
         if !has_geo {
@@ -51,11 +51,11 @@ fn check_countries(geo: &mut GeoIp) -> Answer<()> {
         );
     }
     list.sort_unstable();
-    without_repetition(list);
+    remove_duplicates(list);
     Ok(())
 }
 
-/// An empty list would let nobody in, or mean nothing: both are said in other ways.
+/// An empty list would admit no visitor, or have no effect. Other settings express both.
 fn bounded(list: &[String], most: usize, field: &str) -> Answer<()> {
     if (1..=most).contains(&list.len()) {
         Ok(())
@@ -68,8 +68,8 @@ fn bounded(list: &[String], most: usize, field: &str) -> Answer<()> {
     }
 }
 
-/// The network in its shortest true form. An IPv4 address inside IPv6 is the IPv4 address: so
-/// visitors' addresses are compared.
+/// The network in its shortest form. An IPv4 address inside IPv6 becomes the IPv4 address, because
+/// visitors' addresses are compared in that form.
 fn canonical_network(given: &str) -> Option<String> {
     if let Ok(address) = given.parse::<IpAddr>() {
         return Some(address.to_canonical().to_string());
@@ -78,12 +78,12 @@ fn canonical_network(given: &str) -> Option<String> {
     Some(network.trunc().to_string())
 }
 
-fn without_repetition(list: &mut Vec<String>) {
+fn remove_duplicates(list: &mut Vec<String>) {
     let mut seen = std::collections::HashSet::new();
     list.retain(|entry| seen.insert(entry.clone()));
 }
 
-/// As many as the schema says; every visitor is compared with all of them.
+/// The limit of the schema. Every visitor is compared with all entries.
 const MAX_NETWORKS: usize = 256;
 /// ISO 3166-1 has about 250.
 const MAX_COUNTRIES: usize = 256;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn ed_8_lists_are_kept_in_one_form() {
+    fn ed_8_lists_are_stored_in_canonical_form() {
         let settings = judge(json!({
             "trustedIps": ["192.0.2.7/24", "::ffff:192.0.2.1", "2001:DB8::1", "192.0.2.0/24"],
             "geoIp": {"allow": ["FR", "DE", "FR"]},
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn ed_8_what_is_wrong_is_named() {
+    fn ed_8_errors_name_the_invalid_member() {
         for (settings, field) in [
             (json!({"trustedIps": []}), "trustedIps"),
             (json!({"trustedIps": vec!["10.0.0.1"; 257]}), "trustedIps"),

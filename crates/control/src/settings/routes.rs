@@ -1,4 +1,4 @@
-//! The policy over HTTP. The store keeps what differs from the defaults.
+//! API of the policy. The store keeps only the values that differ from the defaults.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ async fn patch(
     Segment(id): Segment,
     Body(patch): Body<ProjectSettingsPatch>,
 ) -> Answer<Json<ProjectSettings>> {
-    // What the patch itself says is checked before anything is looked for.
+    // The patch itself is validated before any lookup.
     check(
         patch.clone().apply(ProjectSettings::default()),
         app.shop.has_geo(),
@@ -78,8 +78,7 @@ async fn reset(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Changes the policy from what it is at this moment: of two changes at once, neither undoes the
-/// other.
+/// Changes the current policy. Concurrent changes do not undo each other.
 async fn write(
     app: &App,
     who: &Principal,
@@ -123,8 +122,8 @@ fn read(stored: &Value) -> Answer<ProjectSettings> {
     })
 }
 
-/// The members that are not at their default: a default that changes with a version changes for
-/// every project that never chose.
+/// The members that are not at their default. If a default changes with a version, it changes for
+/// every project without its own value.
 fn differing(settings: &ProjectSettings) -> Answer<Value> {
     let failed = |_| Problem::internal();
     let default = serde_json::to_value(ProjectSettings::default()).map_err(failed)?;
@@ -135,8 +134,8 @@ fn differing(settings: &ProjectSettings) -> Answer<Value> {
     Ok(value)
 }
 
-/// The policy narrows what visitors may do; its reading goes with its writing
+/// The policy restricts visitors. Reading it requires the same permission as writing it
 /// (`types::permission`).
 const PERMISSION: Permission = Permission::AccountProjectsReadWrite;
-/// Two people who change the same policy at the same moment are rare, three are a program.
+/// Two users who change the same policy at the same time are rare. Three would be a program.
 const ATTEMPTS: usize = 3;

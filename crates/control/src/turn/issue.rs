@@ -14,7 +14,7 @@ use crate::caller::Principal;
 use crate::problem::Answer;
 use crate::projects::region_of;
 
-/// Seconds that a credential may live, from 1 to 3600 (TU-1).
+/// Lifetime of a credential in seconds, from 1 to 3600 (TU-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ttl(u32);
 
@@ -32,7 +32,7 @@ impl Ttl {
     }
 }
 
-/// Issues it. It never outlives the credential that asked for it.
+/// Issues a credential. It never outlives the caller's credential.
 pub(super) async fn issue(
     app: &App,
     who: &Principal,
@@ -58,14 +58,15 @@ pub(super) async fn issue(
     })
 }
 
-/// Whole seconds: at least one, because the caller's credential has not ended yet.
+/// The lifetime in whole seconds. It is at least one, because the caller's credential has not
+/// expired yet.
 fn lifetime(now: Timestamp, Ttl(asked): Ttl, callers_end: Option<Timestamp>) -> u32 {
     let left = callers_end.map(|end| end.as_second().saturating_sub(now.as_second()));
     let left = left.map_or(asked, |left| u32::try_from(left).unwrap_or(asked));
     asked.min(left.max(1))
 }
 
-/// Where credentials are good.
+/// The relay that accepts the credentials.
 struct Relay<'a> {
     realm: &'a str,
     domain: &'a str,
@@ -73,7 +74,7 @@ struct Relay<'a> {
     tls_port: u16,
 }
 
-/// The relay of the configuration; what is left open there is the project's cluster domain.
+/// The configured relay. Values that are not set default to the project's cluster domain.
 fn relay<'a>(app: &'a App, project: &Project) -> Option<Relay<'a>> {
     let turn = &app.config.turn;
     let cluster = region_of(app, project).map(|region| region.domain.as_str());
@@ -87,7 +88,7 @@ fn relay<'a>(app: &'a App, project: &Project) -> Option<Relay<'a>> {
 }
 
 impl Relay<'_> {
-    /// UDP first, TLS over TCP last: from the quickest to what passes everywhere.
+    /// UDP first, TLS over TCP last: from the fastest to the one that passes every firewall.
     fn urls(&self) -> Vec<String> {
         let Self {
             domain,

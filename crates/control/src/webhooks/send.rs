@@ -126,7 +126,7 @@ async fn exchange(request: RequestBuilder) -> End {
     match request.send().await {
         Ok(response) => End::Answered {
             status: response.status().as_u16(),
-            body: beginning(response).await,
+            body: read_prefix(response).await,
         },
         Err(error) if is_refused(&error) => End::Refused,
         Err(error) if error.is_timeout() => End::Timeout,
@@ -136,7 +136,7 @@ async fn exchange(request: RequestBuilder) -> End {
 
 /// The first bytes of a response body, as far as they can be read. The result is already known from
 /// the status.
-async fn beginning(mut response: Response) -> String {
+async fn read_prefix(mut response: Response) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_BODY_BYTES
         && let Ok(Some(chunk)) = response.chunk().await

@@ -34,7 +34,7 @@ use crate::random;
 pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
     let mut in_flight = InFlightDeliveries::default();
     while !stop.is_cancelled() {
-        let wait = begin_due(&app, &mut in_flight).await;
+        let wait = start_due(&app, &mut in_flight).await;
         let wait = wait.unwrap_or_else(|refusal| {
             failed(&refusal);
             POLL
@@ -53,7 +53,7 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
 pub async fn deliver_due(app: &Arc<App>) -> Answer<()> {
     let mut in_flight = InFlightDeliveries::default();
     loop {
-        let wait = begin_due(app, &mut in_flight).await?;
+        let wait = start_due(app, &mut in_flight).await?;
         if !in_flight.wait_for_one().await && !wait.is_zero() {
             return Ok(());
         }
@@ -143,17 +143,17 @@ impl InFlightDeliveries {
     /// safe.
     async fn wait_for_one(&mut self) -> bool {
         let ended = self.tasks.join_next_with_id().await;
-        self.forget(ended)
+        self.remove_task(ended)
     }
 
     /// Frees the slots of all finished deliveries.
     fn remove_finished(&mut self) {
         while let ended @ Some(_) = self.tasks.try_join_next_with_id() {
-            self.forget(ended);
+            self.remove_task(ended);
         }
     }
 
-    fn forget(&mut self, ended: Option<Result<(task::Id, ()), JoinError>>) -> bool {
+    fn remove_task(&mut self, ended: Option<Result<(task::Id, ()), JoinError>>) -> bool {
         let Some(ended) = ended else { return false };
         let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
         if let Some((webhook, project)) = self.of.remove(&id) {
@@ -165,7 +165,7 @@ impl InFlightDeliveries {
 }
 
 /// Starts due deliveries while there are free slots. Returns the time until the next poll.
-async fn begin_due(app: &Arc<App>, in_flight: &mut InFlightDeliveries) -> Answer<Duration> {
+async fn start_due(app: &Arc<App>, in_flight: &mut InFlightDeliveries) -> Answer<Duration> {
     in_flight.remove_finished();
     let now = app.database_now();
     let mut read = app.store.read().await?;

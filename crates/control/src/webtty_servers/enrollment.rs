@@ -1,4 +1,4 @@
-//! Enrollment: the host that has the private keys tells the public ones.
+//! Enrollment: the host with the private keys submits the public ones.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::caller::{Caller, WebttyServersWrite};
 use crate::extract::{Body, Path};
 use crate::problem::{Answer, bad};
 
-/// What is kept of an enrollment.
+/// Stored data of an enrollment.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct EnrollmentRecord {
@@ -36,8 +36,8 @@ pub(super) struct EnrollmentRecord {
     pub(super) capabilities: Option<WebttyServerCapabilities>,
 }
 
-/// A server has its keys for good: who could replace them could be it. The same keys once more
-/// change nothing.
+/// Enrolls a server. Its keys are permanent, because a host that could replace them could
+/// impersonate it. Repeating an enrollment with the same keys changes nothing.
 pub(super) async fn enroll(
     Caller { who, .. }: Caller<WebttyServersWrite>,
     State(app): State<Arc<App>>,

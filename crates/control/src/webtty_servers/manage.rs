@@ -1,4 +1,4 @@
-//! Registering, changing and removing servers.
+//! API to register, change and remove servers.
 
 use std::sync::Arc;
 
@@ -175,6 +175,6 @@ fn labels(given: Labels) -> Answer<Labels> {
     Ok(given)
 }
 
-/// Servers of one project: a fleet, and what its engine keeps in memory of them (half a kilobyte
-/// each) stays small.
+/// Maximum number of servers of one project. It allows a fleet, and limits the engine's memory
+/// (half a kilobyte each).
 const MAX_SERVERS: u64 = 500;

@@ -68,7 +68,7 @@ pub(super) async fn named(
     found.ok_or_else(|| Problem::not_found().into())
 }
 
-/// A server as callers see it.
+/// Converts a server into an API response.
 pub(super) fn shown(row: &webtty_servers::WebttyServer, project: &Project) -> Answer<WebttyServer> {
     let enrolled: Option<EnrollmentRecord> = match &row.enrolment {
         Some(kept) => Some(read(row, kept.clone())?),
@@ -100,7 +100,7 @@ pub(super) fn shown(row: &webtty_servers::WebttyServer, project: &Project) -> An
     })
 }
 
-/// What is stored was written here.
+/// Parses a stored value, which this module has written.
 fn read<T: DeserializeOwned>(
     row: &webtty_servers::WebttyServer,
     stored: serde_json::Value,

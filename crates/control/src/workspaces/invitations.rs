@@ -132,12 +132,12 @@ pub async fn send(
 async fn require_invitation_quota(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
     let since = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
     let (open, sent) = invitations::count_of_inviter(tx, who.user.id, since, now).await?;
-    if open >= MOST_OPEN {
-        let detail = format!("You have {MOST_OPEN} open invitations; take some back first.");
+    if open >= MAX_OPEN {
+        let detail = format!("You have {MAX_OPEN} open invitations; take some back first.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
-    if sent >= MOST_A_DAY {
-        let detail = format!("You have sent {MOST_A_DAY} invitations within a day; try tomorrow.");
+    if sent >= MAX_PER_DAY {
+        let detail = format!("You have sent {MAX_PER_DAY} invitations within a day; try tomorrow.");
         let problem = Problem::too_many_requests().with_detail(detail);
         return Err(problem.with_retry_after(RETRY_AFTER_SECONDS).into());
     }
@@ -415,9 +415,9 @@ async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> A
 }
 
 /// Maximum number of open invitations of one user: more than a team has, and few enough to read.
-const MOST_OPEN: u64 = 100;
+const MAX_OPEN: u64 = 100;
 /// Maximum number of invitations of one user per day, including revoked ones.
-const MOST_A_DAY: u64 = 200;
+const MAX_PER_DAY: u64 = 200;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// Retry time for automated clients. A user sees the message.
 const RETRY_AFTER_SECONDS: u32 = 3600;

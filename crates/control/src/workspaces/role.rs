@@ -43,7 +43,6 @@ impl Role {
             .collect()
     }
 
-    /// Whether the role allows `permission`.
     pub fn allows(self, permission: Permission) -> bool {
         least(permission) <= self
     }

@@ -1,5 +1,5 @@
-//! What must hold for any input of the parsers that callers of the control plane reach. `fuzz/`
-//! feeds these functions with what it invents, the tests with what proptest does.
+//! Properties that hold for any input of the parsers that callers of the control plane can reach.
+//! `fuzz/` feeds these functions with generated input, the tests with input from proptest.
 
 use api::control::credentials::{CreateCredential, RotateCredential};
 use api::control::projects::{CreateProject, TransferProject, UpdateProject};
@@ -34,7 +34,7 @@ pub(crate) fn control_query(data: &[u8]) {
     let is_plain = !text.contains(['%', '+']);
     assert!(
         query.finish().is_ok() || !is_plain,
-        "what has a name is taken by it"
+        "a named parameter is found by its name"
     );
 }
 
@@ -57,14 +57,14 @@ fn body<T: DeserializeOwned + Serialize>(data: &[u8]) {
     match read_json::<T>(data) {
         Ok(read) => {
             let once = serde_json::to_vec(&read).unwrap();
-            let again = read_json::<T>(&once).expect("what is read reads back");
+            let again = read_json::<T>(&once).expect("a parsed body parses again");
             assert_eq!(serde_json::to_vec(&again).unwrap(), once);
         }
         Err(refusal) => assert_eq!(refusal.problem().status, 400),
     }
 }
 
-/// A `Cookie` field; two fields where there is a line feed.
+/// A `Cookie` field, or two fields separated by a line feed.
 pub(crate) fn control_cookie(data: &[u8]) {
     let bases = ["https://svc.example", "http://127.0.0.1:8080"];
     for cookie in bases
@@ -77,12 +77,12 @@ pub(crate) fn control_cookie(data: &[u8]) {
             let again = cookie.read([written.as_bytes()]).unwrap();
             assert_eq!(again.reveal(), secret.reveal());
             let twice = fields().chain([written.as_bytes()]);
-            assert!(cookie.read(twice).is_none(), "two cookies are none");
+            assert!(cookie.read(twice).is_none(), "two cookies are refused");
         }
     }
 }
 
-/// An address of mail.
+/// A mail address.
 pub(crate) fn control_email(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -12,12 +12,12 @@ use crate::support::{Answer, Person, Project, TestControl, both};
 
 both! {
     addresses_are_reserved_and_given_back,
-    a_port_rests_before_others_get_it,
+    a_released_port_is_blocked_for_other_projects_at_first,
     an_address_needs_a_plan_a_policy_and_a_pool,
-    many_that_reserve_at_once_have_each_its_port,
+    parallel_reservations_get_different_ports,
 }
 
-/// The same with these ports in the pool, and a plan with so many addresses.
+/// The same with these ports in the pool, and a plan with this many addresses.
 async fn with_ports(
     control: TestControl,
     ports: Option<RangeInclusive<u16>>,
@@ -103,8 +103,9 @@ async fn addresses_are_reserved_and_given_back(control: TestControl) {
     }
 }
 
-/// A day, in which only the project that had it gets it back. A deleted project's ports rest, too.
-async fn a_port_rests_before_others_get_it(control: TestControl) {
+/// For a day only the former project can reserve the port again. Ports of a deleted project are
+/// blocked as well.
+async fn a_released_port_is_blocked_for_other_projects_at_first(control: TestControl) {
     let control = with_ports(control, Some(20_000..=20_000), 2).await;
     let (ada, eve) = (control.person("ada").await, control.person("eve").await);
     let (hers, other) = (control.project(&ada).await, control.project(&eve).await);
@@ -149,8 +150,8 @@ async fn an_address_needs_a_plan_a_policy_and_a_pool(control: TestControl) {
     reserve(&control, own).await;
 }
 
-/// Within one workspace the plan's limit holds, and between workspaces nobody gets another's port.
-async fn many_that_reserve_at_once_have_each_its_port(control: TestControl) {
+/// The plan's limit holds within a workspace, and no workspace gets a port of another one.
+async fn parallel_reservations_get_different_ports(control: TestControl) {
     let control = Arc::new(with_ports(control, Some(20_000..=20_009), 2).await);
     let mut tasks = JoinSet::new();
     for name in ["ada", "eve", "bob"] {

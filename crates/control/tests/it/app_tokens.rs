@@ -1,4 +1,4 @@
-//! CP-16: tokens that applications sign with their own keys, by a library that is not ours.
+//! CP-16: tokens that applications sign with their own keys, using an independent library.
 
 use http::Method;
 use rcgen::KeyPair;
@@ -27,7 +27,7 @@ fn sign(tokens: &[Value]) -> Vec<String> {
     serde_json::from_value(signed).unwrap()
 }
 
-/// New key pairs of jose's, one for each algorithm: `(algorithm, private, public)`.
+/// New key pairs created by jose, one for each algorithm: `(algorithm, private, public)`.
 fn key_pairs() -> Vec<(String, String, String)> {
     let pairs = node::run(
         r"
@@ -57,7 +57,7 @@ async fn application(control: &TestControl, who: &Person, public: &str, more: Va
         .to_owned()
 }
 
-/// CP-16: the three algorithms; a lifetime of an hour at the most, which the token says itself.
+/// CP-16: the three algorithms, and a lifetime of an hour at most, which the token itself states.
 #[tokio::test]
 async fn cp_16_an_application_signs_short_lived_tokens() {
     let pairs = key_pairs();
@@ -73,7 +73,7 @@ async fn cp_16_an_application_signs_short_lived_tokens() {
                 for (name, value) in more.as_object().unwrap() {
                     claims[name] = value.clone();
                 }
-                // `null` in this table is "not there".
+                // `null` in this table means "absent".
                 claims
                     .as_object_mut()
                     .unwrap()
@@ -112,14 +112,14 @@ async fn cp_16_an_application_signs_short_lived_tokens() {
                 .collect();
             let by_another =
                 json!({"alg": foreign.0, "key": foreign.1, "claims": claims(json!({}))});
-            // A name for the key is the application's own business.
+            // The application chooses the name of its key.
             let named =
                 json!({"alg": alg, "key": private, "claims": claims(json!({})), "kid": "mine"});
             wanted.extend([by_another, named]);
             let tokens = sign(&wanted);
             let expected = table.iter().map(|(status, _)| *status).chain([401, 200]);
             for (at, (token, status)) in tokens.iter().zip(expected).enumerate() {
-                // Twice: the second time the signature is known.
+                // Twice, because the second request uses the cached signature check.
                 for _ in 0..2 {
                     let answer = control.get("/api/whoami", token).await;
                     assert_eq!(answer.status, status, "{alg} {at}");
@@ -135,8 +135,8 @@ async fn cp_16_an_application_signs_short_lived_tokens() {
     }
 }
 
-/// CP-11: what a token says and what is stored hold together; and what is minted from it ends
-/// where it does.
+/// CP-11: both the token and the stored credential must allow a request. A token minted from it
+/// expires no later.
 #[tokio::test]
 async fn cp_11_an_applications_token_never_holds_more_than_its_credential() {
     let (alg, private, public) = key_pairs().remove(1);
@@ -199,7 +199,7 @@ async fn cp_11_an_applications_token_never_holds_more_than_its_credential() {
     }
 }
 
-/// CP-11: an application's key is replaced with an overlap, in which both sign.
+/// CP-11: an application's key is replaced with an overlap, during which both keys sign.
 #[tokio::test]
 async fn cp_11_an_applications_key_is_rotated() {
     let pairs = key_pairs();
@@ -261,7 +261,8 @@ async fn cp_11_an_applications_key_is_rotated() {
     }
 }
 
-/// CP-11: so is a client's certificate, and one certificate stays one credential.
+/// CP-11: a client certificate is rotated in the same way, and one certificate remains one
+/// credential.
 #[tokio::test]
 async fn cp_11_a_clients_certificate_is_rotated() {
     let certificate = || {

@@ -1,4 +1,4 @@
-//! CP-10: tokens that the platform's own key signed, and that are none all the same.
+//! CP-10: invalid tokens with a valid signature of the platform's own key.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::support::{Person, START, TestControl, configuration};
 
 const NOW: i64 = 1_767_225_600;
 
-/// A platform whose key the test has too, and somebody there.
+/// A platform whose key the test also has, and a user there.
 struct Forge {
     control: TestControl,
     ada: Person,
     key: Ed25519KeyPair,
     kid: String,
-    /// Claims of a token that is good.
+    /// Claims of a valid token.
     claims: Value,
 }
 
@@ -43,7 +43,7 @@ impl Forge {
         }
     }
 
-    /// A token of these parts, with a signature that is good.
+    /// A token of these parts, with a valid signature.
     fn sign(&self, header: &str, claims: &str) -> String {
         let signed = format!(
             "{}.{}",
@@ -58,7 +58,7 @@ impl Forge {
         json!({"alg": "EdDSA", "typ": "JWT", "kid": self.kid}).to_string()
     }
 
-    /// The good claims, with one member replaced by this text.
+    /// The valid claims, with one member replaced by this text.
     fn with(&self, name: &str, text: &str) -> String {
         let mut claims = self.claims.clone();
         claims[name] = json!("the place");
@@ -66,7 +66,7 @@ impl Forge {
         self.sign(&self.header(), &claims)
     }
 
-    /// The good header, with one more member.
+    /// The valid header, with one more member.
     fn headed(&self, member: &str) -> String {
         let header = self.header().replacen('{', &format!("{{{member},"), 1);
         self.sign(&header, &self.claims.to_string())
@@ -77,12 +77,12 @@ impl Forge {
     }
 }
 
-/// CP-10: each rule about the form and the claims of a token, one by one.
+/// CP-10: each rule about the form and the claims of a token.
 #[tokio::test]
 async fn cp_10_a_signature_is_not_enough() {
     let forge = Forge::new().await;
     let good = forge.sign(&forge.header(), &forge.claims.to_string());
-    assert_eq!(forge.status(&good).await, 200, "the forge works");
+    assert_eq!(forge.status(&good).await, 200, "the forged token works");
     let mut bad: Vec<(String, String)> = Vec::new();
     // Times: no leeway for `exp`, five seconds for the others; integers from 1970 on.
     for (name, text) in [
@@ -109,7 +109,7 @@ async fn cp_10_a_signature_is_not_enough() {
             bad.push((format!("{name} {text}"), forge.with(name, &text)));
         }
     }
-    // Claims of another type, and types that there are not.
+    // Claims of the wrong JSON type, and unknown token types.
     for (name, text) in [
         ("type", "\"oauth\""),
         ("type", "\"AUTH\""),
@@ -143,7 +143,7 @@ async fn cp_10_a_signature_is_not_enough() {
     ] {
         bad.push((format!("{name} {text}"), forge.with(name, text)));
     }
-    // Members of a header that bring keys or change what is signed.
+    // Header members that contain keys or change the signed data.
     for member in [
         r#""crit":["exp"]"#,
         r#""crit":[]"#,
@@ -173,7 +173,7 @@ async fn cp_10_a_signature_is_not_enough() {
     ] {
         bad.push((header.to_string(), forge.sign(&header.to_string(), &claims)));
     }
-    // Members that are there twice, at any depth.
+    // Duplicate members at any depth.
     for twice in [
         format!("\"userId\":\"{}\",", forge.ada.user),
         r#""resources":{"tunnels":{},"tunnels":{}},"#.to_owned(),
@@ -184,7 +184,8 @@ async fn cp_10_a_signature_is_not_enough() {
     for payload in ["[]", "1", "", "null", "{} {}"] {
         bad.push((payload.to_owned(), forge.sign(&forge.header(), payload)));
     }
-    // Forms: padded, in the other alphabet, with bits left over, in more parts or fewer.
+    // Encodings with padding, with the other alphabet, with leftover bits, and with more or fewer
+    // parts.
     let (signed, signature) = good.rsplit_once('.').unwrap();
     let (header, payload) = signed.split_once('.').unwrap();
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -206,7 +207,7 @@ async fn cp_10_a_signature_is_not_enough() {
     ] {
         bad.push((form.clone(), form));
     }
-    // Eight kibibytes are the limit.
+    // The limit is eight kibibytes.
     let filler = |length: usize| forge.with("filler", &format!("\"{}\"", "x".repeat(length)));
     let of_length = |fits: fn(usize) -> bool| {
         let mut tokens = (5000..6200).map(filler);
@@ -230,7 +231,7 @@ async fn cp_10_a_signature_is_not_enough() {
         assert!(challenge.contains("resource_metadata="), "{what}");
         bodies.push(answer.text);
     }
-    // Nobody is told which part it was.
+    // The answer does not reveal the invalid part.
     bodies.dedup();
     assert_eq!(bodies.len(), 1);
     assert_eq!(forge.status(&good).await, 200);

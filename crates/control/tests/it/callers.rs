@@ -1,4 +1,4 @@
-//! CP-10: who is let in, and what everybody else is told.
+//! CP-10: accepted callers, and the answers to all others.
 
 use axum::body::Body;
 use http::Request;
@@ -10,7 +10,7 @@ use crate::support::{Answer, BASE_URL, TestControl, both};
 
 both! {
     cp_10_suspended_users_have_no_valid_credential,
-    cp_13_a_bearer_wins_over_a_cookie_and_a_cookie_rescues_nothing,
+    cp_13_a_bearer_has_priority_over_a_cookie_and_a_bad_bearer_is_final,
     cp_13_a_cookie_writes_from_this_origin_only,
 }
 
@@ -32,9 +32,9 @@ async fn cp_10_without_a_bearer_there_is_a_challenge_without_an_error() {
     );
 }
 
-/// CP-10: whatever is wrong with a token, the answer is the same.
+/// CP-10: the answer is the same for every kind of invalid token.
 #[tokio::test]
-async fn cp_10_a_bad_bearer_is_a_401_that_tells_nothing() {
+async fn cp_10_a_bad_bearer_is_a_401_without_details() {
     let control = TestControl::start("").await;
     let ada = control.person("ada").await;
     let mut forged = ada.token.clone();
@@ -72,7 +72,7 @@ async fn cp_10_a_bad_bearer_is_a_401_that_tells_nothing() {
     }
     bodies.dedup();
     assert_eq!(bodies.len(), 1);
-    // Two headers are no header, though both are good.
+    // Two valid headers do not authenticate.
     let field = format!("Bearer {}", ada.token);
     let twice = Request::get("/api/whoami")
         .header("authorization", &field)
@@ -81,9 +81,9 @@ async fn cp_10_a_bad_bearer_is_a_401_that_tells_nothing() {
     assert_eq!(answer.status, 401);
 }
 
-/// CP-10: a token that another issuer signed, with a credential of ours in it.
+/// CP-10: a token of another issuer that names one of our credentials.
 #[tokio::test]
-async fn cp_10_another_platforms_token_is_no_token_here() {
+async fn cp_10_another_platforms_token_is_not_valid_here() {
     let control = TestControl::start("").await;
     let other = TestControl::start("").await;
     let eve = other.person("eve").await;
@@ -93,7 +93,7 @@ async fn cp_10_another_platforms_token_is_no_token_here() {
     assert_eq!(answer.problem(), (401, "invalid_token".to_owned()));
 }
 
-/// CP-10: what ended is over at once, for the credential and for all that came from it.
+/// CP-10: a suspension applies immediately, to the credential and to all tokens derived from it.
 async fn cp_10_suspended_users_have_no_valid_credential(control: TestControl) {
     let ada = control.person("ada").await;
     let delegated = control.delegated(&ada, json!({"permissions": null})).await;
@@ -107,7 +107,7 @@ async fn cp_10_suspended_users_have_no_valid_credential(control: TestControl) {
     }
 }
 
-/// What is not there is a problem in JSON, in every part of the API and with every method.
+/// Unknown paths return a JSON problem, in every part of the API and with every method.
 #[tokio::test]
 async fn unknown_paths_are_json() {
     let control = TestControl::start("").await;
@@ -131,7 +131,7 @@ async fn unknown_paths_are_json() {
     assert_eq!(answer.header("allow"), "GET,HEAD");
 }
 
-/// What a browser sends: a cookie, perhaps a bearer beside it, and where the request comes from.
+/// A request of a browser: a cookie, optionally a bearer, and the origin of the request.
 async fn whoami(control: &TestControl, cookie: &str, bearer: Option<&str>) -> Answer {
     let mut request = Request::get("/api/whoami").header("cookie", cookie);
     if let Some(token) = bearer {
@@ -140,8 +140,8 @@ async fn whoami(control: &TestControl, cookie: &str, bearer: Option<&str>) -> An
     control.send_raw(request.body(Body::empty()).unwrap()).await
 }
 
-/// CP-13: what was sent explicitly counts; what a browser adds by itself does not.
-async fn cp_13_a_bearer_wins_over_a_cookie_and_a_cookie_rescues_nothing(control: TestControl) {
+/// CP-13: an explicit bearer counts, and the cookie that a browser adds automatically does not.
+async fn cp_13_a_bearer_has_priority_over_a_cookie_and_a_bad_bearer_is_final(control: TestControl) {
     let ada = control.person("ada").await;
     let eve = control.person("eve").await;
     let cookie = control.session(&ada).await;
@@ -161,7 +161,7 @@ async fn cp_13_a_bearer_wins_over_a_cookie_and_a_cookie_rescues_nothing(control:
     assert_eq!(answer.status, 200);
 }
 
-/// Mints with the cookie alone.
+/// Mints a token with the cookie alone.
 async fn mint(control: &TestControl, cookie: &str, headers: &[(&str, &str)]) -> Answer {
     let mut request = Request::post("/api/tokens")
         .header("cookie", cookie)
@@ -173,7 +173,8 @@ async fn mint(control: &TestControl, cookie: &str, headers: &[(&str, &str)]) -> 
     control.send_raw(request.body(body).unwrap()).await
 }
 
-/// CP-13: a cookie alone writes from our own pages only; what it minted ends with the session.
+/// CP-13: a cookie alone authorises writes only from our own pages. Tokens minted with it end with
+/// the session.
 async fn cp_13_a_cookie_writes_from_this_origin_only(control: TestControl) {
     let ada = control.person("ada").await;
     let cookie = control.session(&ada).await;
@@ -191,7 +192,7 @@ async fn cp_13_a_cookie_writes_from_this_origin_only(control: TestControl) {
     assert_eq!(answer.status, 200, "{answer:?}");
     let token = answer.json()["token"].as_str().unwrap().to_owned();
     assert_eq!(control.get("/api/whoami", &token).await.status, 200);
-    // A person who is there makes credentials that outlive the session.
+    // A signed-in user creates credentials that outlive the session.
     let pat = json!({"type": "pat", "name": "a"});
     let request = Request::post("/api/credentials")
         .header("cookie", &cookie)
@@ -212,9 +213,9 @@ async fn cp_13_a_cookie_writes_from_this_origin_only(control: TestControl) {
     assert_eq!(control.get("/api/whoami", &pat).await.status, 200);
 }
 
-/// The first operator is made once, and signs in with what was shown.
+/// The first operator is created once, and signs in with the password that was shown.
 #[tokio::test]
-async fn the_first_operator_is_made_once() {
+async fn the_first_operator_is_created_once() {
     let control = TestControl::start("").await;
     let made = control::first_admin(&control.app, "Root@example.com").await;
     assert_eq!(made.unwrap().unwrap().expose().len(), 24);

@@ -1,4 +1,4 @@
-//! The hosted steps, by a browser (CP-4d).
+//! The hosted checkout steps in a browser (CP-4d).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::both;
 use crate::support::{BASE_URL, Browser, TestControl};
 
-/// Sends the form of the page.
+/// Submits the form of the page.
 async fn confirm(
     browser: &mut Browser<'_>,
     page: &crate::support::Answer,
@@ -40,11 +40,11 @@ async fn preview(browser: &mut Browser<'_>, creation: &str) -> Value {
 both! {
     cp_4d_a_first_project_is_paid_for_on_the_hosted_page,
     cp_4b_a_stale_checkout_shows_the_current_offer,
-    cp_4d_where_there_is_no_checkout_setting_up_is_none_either,
+    cp_4d_without_checkout_a_page_starts_no_subscription,
 }
 
-/// CP-4d, CP-4e: the answer of the creation leads to a page that creates and pays, once; after
-/// it, a further project needs no checkout.
+/// CP-4d, CP-4e: the answer of the creation leads to a page that creates and pays, once. After
+/// that, a further project needs no checkout.
 async fn cp_4d_a_first_project_is_paid_for_on_the_hosted_page(control: TestControl) {
     let workspace = control.person("ada").await.workspace;
     let mut browser = control.browser();
@@ -60,7 +60,7 @@ async fn cp_4d_a_first_project_is_paid_for_on_the_hosted_page(control: TestContr
     let address = refused.json()["url"].as_str().unwrap().to_owned();
     let path = address.strip_prefix(BASE_URL).unwrap();
 
-    // Whoever is not signed in signs in first, and comes back.
+    // A visitor without a session signs in first, and then returns.
     let stranger = control.browser().open(path).await;
     assert_eq!(stranger.status, 303);
     let login = stranger.location.unwrap();
@@ -90,7 +90,7 @@ async fn cp_4d_a_first_project_is_paid_for_on_the_hosted_page(control: TestContr
     };
     let done = confirm(&mut browser, &page).await;
     assert_eq!(done.status, 200, "{}", done.text);
-    // Sent twice, it is created once.
+    // A form that is submitted twice creates the project once.
     assert_eq!(confirm(&mut browser, &page).await.text, done.text);
     let list = browser
         .api(Method::GET, "/api/projects/tunnels", Value::Null)
@@ -106,7 +106,7 @@ async fn cp_4d_a_first_project_is_paid_for_on_the_hosted_page(control: TestContr
     );
 }
 
-/// CP-4b: on the page too, what is confirmed is what was shown.
+/// CP-4b: the page also confirms exactly the offer that it shows.
 async fn cp_4b_a_stale_checkout_shows_the_current_offer(control: TestControl) {
     let workspace = control.person("ada").await.workspace;
     let mut browser = control.browser();
@@ -149,9 +149,9 @@ async fn cp_4b_a_stale_checkout_shows_the_current_offer(control: TestControl) {
     assert_eq!(forged.status, 403);
 }
 
-/// CP-4d: without a checkout nobody begins a subscription, by whatever form; one that the operator
-/// began can be set right.
-async fn cp_4d_where_there_is_no_checkout_setting_up_is_none_either(control: TestControl) {
+/// CP-4d: without a configured checkout no form starts a subscription. One that the operator
+/// started can be completed.
+async fn cp_4d_without_checkout_a_page_starts_no_subscription(control: TestControl) {
     let catalog = json!({"catalog": {"hosted_checkout": false}});
     let control = control.configured(catalog).await;
     let ada = control.person("ada").await;

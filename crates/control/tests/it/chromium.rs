@@ -1,10 +1,10 @@
 //! A real browser in front of a real platform.
 //!
-//! A test starts a [`Site`], makes the people and links that it needs, and runs a script of
-//! `tests/node/` with them as JSON. The script drives Chromium through `tests/node/browser.mjs`,
-//! asserts with `node:assert`, and ends with a failure and its reason, which is what the test
-//! shows. The clock of the site stands still, near the browser's: a script may name codes of an
-//! authenticator app for the step before, this one, and the next.
+//! A test starts a [`Site`], creates the users and links that it needs, and runs a script of
+//! `tests/node/` with them as JSON. The script drives Chromium through `tests/node/browser.mjs` and
+//! asserts with `node:assert`. The test shows the reason of a failed script. The clock of the site
+//! stands still, close to the browser's. A script may therefore use authenticator codes of the
+//! previous, the current and the next time step.
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
@@ -20,8 +20,8 @@ use tokio::process::Command;
 
 use crate::support::{TestControl, engines};
 
-/// A platform that listens, at `http://localhost:<port>`: a name that browsers trust without TLS
-/// and that passkeys can be bound to, which they cannot be to an address.
+/// A platform that listens at `http://localhost:<port>`. Browsers trust this name without TLS, and
+/// passkeys can be bound to it, which is impossible for an IP address.
 pub(crate) struct Site {
     control: TestControl,
     pub(crate) url: String,
@@ -33,7 +33,7 @@ impl Site {
         Self::start_beside(&engines(), "").await
     }
 
-    /// One with these engines, and more in its configuration.
+    /// Starts a platform with these engines and further configuration sections.
     pub(crate) async fn start_beside(engines: &Value, sections: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -51,13 +51,13 @@ impl Site {
         }
     }
 
-    /// Runs `tests/node/<script>`. It finds the site's address, the moment at which the clock
-    /// stands, the folder of sent mails, a folder for screenshots, and what is `given`.
+    /// Runs `tests/node/<script>`. It receives the site's address, the time of the clock, the
+    /// folder of sent mails, a folder for screenshots, and the `given` values.
     pub(crate) async fn run(&self, script: &str, given: Value) {
         self.run_with(Stdio::null(), script, given).await;
     }
 
-    /// The same with a socket that listens, which the script has as its standard input.
+    /// The same with a listening socket, which the script receives as its standard input.
     pub(crate) async fn run_on(&self, listener: std::net::TcpListener, script: &str, given: Value) {
         let socket = Stdio::from(OwnedFd::from(listener));
         self.run_with(socket, script, given).await;
@@ -82,7 +82,7 @@ impl Site {
             .stdin(stdin)
             .kill_on_drop(true);
         let output = tokio::time::timeout(PATIENCE, command.output()).await;
-        let output = output.expect("the script does not end").unwrap();
+        let output = output.expect("the script timed out").unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
@@ -106,7 +106,7 @@ impl Drop for Site {
     }
 }
 
-/// What the tests need of the machine is never skipped: it is missing loudly.
+/// A missing prerequisite of the machine fails the test instead of skipping it.
 fn variable(name: &str) -> PathBuf {
     let value = std::env::var_os(name);
     value
@@ -114,5 +114,6 @@ fn variable(name: &str) -> PathBuf {
         .into()
 }
 
-/// A script that takes longer than this hangs: machines that build beside the test are slow, too.
+/// Time limit of a script. A script that takes longer hangs. The limit allows for a machine that
+/// builds at the same time.
 const PATIENCE: Duration = Duration::from_mins(10);

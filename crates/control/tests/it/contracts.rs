@@ -58,7 +58,7 @@ async fn cp_8_the_catalog_names_both_documents() {
     }
 }
 
-/// CP-9: the bytes that are committed, which an engine of this version serves.
+/// CP-9: the committed bytes, which an engine of this version serves as well.
 #[tokio::test]
 async fn cp_9_the_engine_document_is_the_engines_own() {
     let control = TestControl::start("").await;
@@ -74,7 +74,7 @@ async fn cp_9_the_engine_document_is_the_engines_own() {
 }
 
 #[tokio::test]
-async fn what_has_not_changed_is_not_sent_again() {
+async fn unchanged_documents_are_not_sent_again() {
     let control = TestControl::start("").await;
     for path in [
         "/api/openapi.json",

@@ -1,4 +1,4 @@
-//! CP-11, CP-16: which credential issued which, and whose they are to change.
+//! CP-11, CP-16: chains of issued credentials, and permission to change them.
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::support::{TestControl, both};
 
 both! {
     cp_11_a_chain_of_credentials_is_shown_and_revoked,
-    cp_11_a_narrow_credential_changes_no_wider_one,
+    cp_11_a_restricted_credential_cannot_change_a_wider_one,
     cp_16_a_certificate_can_be_registered_by_several_people,
 }
 
@@ -20,8 +20,8 @@ async fn pat(control: &TestControl, token: &str, body: Value) -> (String, String
     (text(&issued["credential"]["id"]), text(&issued["token"]))
 }
 
-/// CP-11: what a token issued, itself or by a token that was minted from it, is known, and ends with
-/// it where that is asked for; also where the token itself was revoked before.
+/// CP-11: credentials issued with a token, or with a token minted from it, are linked to it. They
+/// are revoked with it on request, even if the token itself was revoked before.
 async fn cp_11_a_chain_of_credentials_is_shown_and_revoked(control: TestControl) {
     let ada = control.person("ada").await;
     let own = json!({"type": "pat", "name": "own"});
@@ -59,7 +59,7 @@ async fn cp_11_a_chain_of_credentials_is_shown_and_revoked(control: TestControl)
     }
     assert!(is_good(&ada.token).await);
 
-    // The person sees who did what, with what, from where.
+    // The user sees the action, the credential and the address of each entry.
     let log = control.get("/api/user/audit", &ada.token).await.expect(200);
     let entries = log["entries"].as_array().unwrap();
     let find = |action: &str, target: &str| {
@@ -73,20 +73,20 @@ async fn cp_11_a_chain_of_credentials_is_shown_and_revoked(control: TestControl)
     assert_eq!(revoked["details"], json!({"with": first}));
     let page = control.signed_in("ada").await.open("/account").await;
     assert!(page.text.contains("credential revoked"));
-    // And was told at once, with the address.
+    // The user was notified immediately, with the address.
     let mails = control.mails().await;
     let is_notice = |mail: &&String| mail.contains("Subject: A new credential for your account");
     assert_eq!(mails.iter().filter(is_notice).count(), 4);
     assert!(mails[0].contains("To: ada@example.com") && mails[0].contains("192.0.2.1"));
-    // Nobody sees the log of somebody else.
+    // Other users cannot see the log.
     let eve = control.person("eve").await;
     let log = control.get("/api/user/audit", &eve.token).await.expect(200);
     assert_eq!(log["total"], 0);
 }
 
-/// CP-11: rotating and revoking have one rule: what holds more than the caller is out of reach, the
-/// credential itself is not.
-async fn cp_11_a_narrow_credential_changes_no_wider_one(control: TestControl) {
+/// CP-11: rotation and revocation follow one rule: a caller may change itself, and no credential
+/// with more permissions.
+async fn cp_11_a_restricted_credential_cannot_change_a_wider_one(control: TestControl) {
     let ada = control.person("ada").await;
     let wide = json!({"type": "pat", "name": "wide"});
     let (wide, wide_token) = pat(&control, &ada.token, wide).await;
@@ -109,7 +109,8 @@ async fn cp_11_a_narrow_credential_changes_no_wider_one(control: TestControl) {
     }
 }
 
-/// CP-16: no key is asked for, so a certificate that a stranger registers is still its owner's.
+/// CP-16: registration needs no key, so a certificate that an attacker registers still belongs to
+/// its owner.
 async fn cp_16_a_certificate_can_be_registered_by_several_people(control: TestControl) {
     let (ada, eve) = (control.person("ada").await, control.person("eve").await);
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
@@ -119,6 +120,6 @@ async fn cp_16_a_certificate_can_be_registered_by_several_people(control: TestCo
     for who in [&eve, &ada] {
         create(&control, who, body.clone()).await;
         let again = control.post("/api/credentials", &who.token, &body).await;
-        assert_eq!(again.refused(409).0, "conflict", "once for each person");
+        assert_eq!(again.refused(409).0, "conflict", "once per user");
     }
 }

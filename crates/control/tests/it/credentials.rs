@@ -38,7 +38,7 @@ async fn field(control: &TestControl, who: &Person, body: Value) -> String {
 /// CP-16: a personal access token is shown once and kept as a hash.
 async fn cp_16_a_pat_is_shown_once_and_stored_as_a_hash(control: TestControl) {
     let ada = control.person("ada").await;
-    // Ids of one millisecond have no order.
+    // Ids of one millisecond are not ordered.
     control.clock.advance(1);
     let issued = create(
         &control,
@@ -83,13 +83,14 @@ async fn cp_16_a_pat_is_shown_once_and_stored_as_a_hash(control: TestControl) {
     let mut read = control.app.store.read().await.unwrap();
     let row = credentials::by_id(&mut read, id).await.unwrap().unwrap();
     assert_eq!(row.token_hash.unwrap().0, ::credentials::digest(token));
-    // Past its end it is no credential.
+    // An expired token is not a credential.
     drop(read);
     control.clock.advance(31 * 24 * 3600);
     assert_eq!(control.get("/api/whoami", token).await.status, 401);
 }
 
-/// CP-16: an application signs its tokens with its own key, and is its owner within its limits.
+/// CP-16: an application signs its tokens with its own key, and acts as its owner within its
+/// limits.
 async fn cp_16_an_application_signs_with_its_own_key(control: TestControl) {
     let ada = control.person("ada").await;
     for (kind, algorithm) in [
@@ -127,7 +128,7 @@ async fn cp_16_an_application_signs_with_its_own_key(control: TestControl) {
             (&who["type"], &who["id"]),
             (&json!("app"), &json!(ada.user))
         );
-        // What the token claims beyond its credential is not held.
+        // Claims beyond the credential's permissions are ignored.
         assert_eq!(who["permissions"], json!(["account.projects.read-only"]));
         let another = KeyPair::generate_for(kind).unwrap();
         for bad in [
@@ -153,7 +154,7 @@ async fn cp_16_an_application_signs_with_its_own_key(control: TestControl) {
     }
 }
 
-/// CP-16: client certificates, one by one or by their authority.
+/// CP-16: client certificates, registered individually or by their authority.
 async fn cp_16_certificates_are_kept_by_fingerprint_or_authority(control: TestControl) {
     let ada = control.person("ada").await;
     let key = KeyPair::generate().unwrap();
@@ -163,10 +164,10 @@ async fn cp_16_certificates_are_kept_by_fingerprint_or_authority(control: TestCo
     let issued = create(&control, &ada, body.clone()).await;
     let fingerprint = issued["credential"]["fingerprint"].as_str().unwrap();
     assert_eq!(fingerprint.len(), 64);
-    // The same certificate is one credential of a person.
+    // The same certificate can be registered only once by a user.
     let twice = control.post("/api/credentials", &ada.token, &body).await;
     assert_eq!(twice.problem(), (409, "conflict".to_owned()));
-    // One that has ended holds it no more.
+    // An expired credential frees its certificate.
     let path = format!(
         "/api/credentials/{}",
         issued["credential"]["id"].as_str().unwrap()
@@ -192,7 +193,7 @@ async fn cp_16_certificates_are_kept_by_fingerprint_or_authority(control: TestCo
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_credential_is_named() {
+async fn errors_of_a_credential_name_the_field() {
     let control = TestControl::start("").await;
     let ada = control.person("ada").await;
     let rsa = "-----BEGIN PUBLIC KEY-----\nMFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf\n9Cnzj4p4WGeKLs1Pt8QuKUpRKfFLfRYC9AIKjbJTWit+CqvjWYzvQwECAwEAAQ==\n-----END PUBLIC KEY-----\n";
@@ -268,7 +269,7 @@ async fn what_is_wrong_with_a_credential_is_named() {
     }
 }
 
-/// CP-11: nobody issues more than they hold, and nothing that outlives what it was made with.
+/// CP-11: no credential has more permissions than the one that issued it, or outlives it.
 async fn cp_11_a_credential_never_holds_more_than_its_maker(control: TestControl) {
     let ada = control.person("ada").await;
     let resources = json!({"tunnels": {"projects": ["p1"]}});
@@ -296,7 +297,7 @@ async fn cp_11_a_credential_never_holds_more_than_its_maker(control: TestControl
     assert_eq!(credential["resources"], resources);
     assert_eq!(credential["expiresAt"], "2026-01-01T00:10:00.000Z");
     assert_eq!(credential["permissions"].as_array().unwrap().len(), 2);
-    // Nor by replacing the secret of one that holds more.
+    // Nor by replacing the secret of a credential with more permissions.
     let list = control.get("/api/credentials", &ada.token).await.json();
     let broad = list["credentials"][0]["id"].as_str().unwrap();
     let path = format!("/api/credentials/{broad}/rotate");
@@ -306,7 +307,7 @@ async fn cp_11_a_credential_never_holds_more_than_its_maker(control: TestControl
     assert_eq!(answer.problem(), (403, "insufficient_scope".to_owned()));
 }
 
-/// CP-11: rotation with an overlap, in which both secrets are good.
+/// CP-11: rotation with an overlap, during which both secrets are valid.
 async fn cp_11_rotation_overlaps_and_then_the_old_secret_ends(control: TestControl) {
     let ada = control.person("ada").await;
     let body = json!({"type": "pat", "name": "a", "permissions": ["account.tokens.create"]});
@@ -354,7 +355,7 @@ async fn cp_11_rotation_overlaps_and_then_the_old_secret_ends(control: TestContr
     }
 }
 
-/// CP-11: revocation is in force with its answer; it is written down who did it.
+/// CP-11: a revocation is effective with its answer, and the audit log names its author.
 async fn cp_11_revocation_takes_everything_that_came_from_it(control: TestControl) {
     let ada = control.person("ada").await;
     let eve = control.person("eve").await;
@@ -379,7 +380,7 @@ async fn cp_11_revocation_takes_everything_that_came_from_it(control: TestContro
         issued["credential"]["id"].as_str().unwrap()
     );
     control.clock.advance(1);
-    // To somebody else it is not there.
+    // Another user gets a 404.
     assert_eq!(control.delete(&path, &eve.token).await.problem().0, 404);
     assert_eq!(control.delete(&path, &ada.token).await.status, 204);
     for token in [&token, &child, &grandchild] {
@@ -406,7 +407,7 @@ async fn cp_11_revocation_takes_everything_that_came_from_it(control: TestContro
 }
 
 #[tokio::test]
-async fn a_use_is_noted_to_the_minute() {
+async fn a_use_is_recorded_to_the_minute() {
     let control = TestControl::start("").await;
     let ada = control.person("ada").await;
     let mut seen = Vec::new();
@@ -430,9 +431,9 @@ async fn a_use_is_noted_to_the_minute() {
     );
 }
 
-/// CP-16: one credential, and lists of some.
+/// CP-16: single credentials, and pages of lists.
 #[tokio::test]
-async fn cp_16_credentials_are_looked_at_one_by_one_and_in_pages() {
+async fn cp_16_credentials_are_read_one_by_one_and_in_pages() {
     for control in TestControl::both().await {
         let ada = control.person("ada").await;
         let eve = control.person("eve").await;
@@ -501,9 +502,9 @@ async fn cp_16_credentials_are_looked_at_one_by_one_and_in_pages() {
     }
 }
 
-/// A person has so many credentials at once and no more; what has ended does not count.
+/// A user has a limited number of active credentials. Expired ones do not count.
 #[tokio::test]
-async fn nobody_has_credentials_without_end() {
+async fn credentials_per_user_are_limited() {
     for control in TestControl::both().await {
         let ada = control.person("ada").await;
         let eve = control.person("eve").await;
@@ -523,7 +524,7 @@ async fn nobody_has_credentials_without_end() {
         assert_eq!(answer.problem(), (409, "conflict".to_owned()));
         assert!(answer.json()["detail"].as_str().unwrap().contains("200"));
         create(&control, &eve, body.clone()).await;
-        // Rotation with an overlap is one more for a while, without it is as many as before.
+        // Rotation with an overlap adds one for a while, and rotation without overlap adds none.
         let id = last["credential"]["id"].as_str().unwrap();
         let path = format!("/api/credentials/{id}/rotate");
         let answer = control
@@ -539,10 +540,10 @@ async fn nobody_has_credentials_without_end() {
     }
 }
 
-/// Names are counted in characters; the older name of boundaries is one of them; the last use has
-/// an address.
+/// Names are measured in characters. The older name of boundaries is accepted. The last use has an
+/// address.
 #[tokio::test]
-async fn what_sdks_send_is_taken() {
+async fn requests_of_the_sdks_are_accepted() {
     for control in TestControl::both().await {
         let ada = control.person("ada").await;
         let grants = json!({"projects": ["p1"]});

@@ -1,4 +1,4 @@
-//! Projects and workspaces that were deleted: how long they stay.
+//! Deleted projects and workspaces, and their retention.
 
 use serde_json::json;
 use types::id::ProjectId;
@@ -7,11 +7,12 @@ use crate::jobs::{DAY, forgotten};
 use crate::support::{TestControl, both, next};
 
 both! {
-    deleted_projects_and_workspaces_are_forgotten,
+    deleted_projects_and_workspaces_are_removed,
 }
 
-/// A deleted project goes after what refers to it, and its endpoint is never given out again.
-async fn deleted_projects_and_workspaces_are_forgotten(control: TestControl) {
+/// A deleted project is removed after all rows that refer to it, and its endpoint is never assigned
+/// again.
+async fn deleted_projects_and_workspaces_are_removed(control: TestControl) {
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;
     let kept = control.project(&ada).await;

@@ -8,7 +8,7 @@ use crate::support::{Browser, PASSWORD, TestControl, both};
 both! {
     a_new_address_is_in_force_once_its_link_was_followed,
     a_change_of_address_takes_a_recent_proof,
-    the_link_is_its_persons_alone,
+    the_link_works_only_for_its_user,
     a_link_works_once_and_for_an_hour,
     an_address_that_somebody_has_is_not_told_and_not_taken,
     an_address_that_was_never_proved_is_confirmed_by_its_own_link,
@@ -48,7 +48,7 @@ async fn a_new_address_is_in_force_once_its_link_was_followed(control: TestContr
         mails[0]
     );
     let path = link(&control).await;
-    // Looking at the link changes nothing: programs that check mails look too.
+    // Opening the link changes nothing, because mail scanners open links as well.
     let page = browser.open(&path).await;
     assert!(page.text.contains("new@example.com"), "{}", page.text);
     let user = browser.open("/api/user").await.json();
@@ -89,8 +89,8 @@ async fn a_change_of_address_takes_a_recent_proof(control: TestControl) {
     assert!(control.mails().await.is_empty());
 }
 
-/// Whoever reads the new mailbox does not thereby confirm it for somebody else's account.
-async fn the_link_is_its_persons_alone(control: TestControl) {
+/// A reader of the new mailbox cannot confirm it for another user's account.
+async fn the_link_works_only_for_its_user(control: TestControl) {
     control.person("Ada").await;
     control.person("Eve").await;
     let mut eve = control.signed_in("Eve").await;
@@ -102,7 +102,7 @@ async fn the_link_is_its_persons_alone(control: TestControl) {
     let nobody = control.browser().submit(&path, &[]).await;
     assert_eq!(nobody.status, StatusCode::SEE_OTHER);
     assert!(nobody.location.unwrap().starts_with("/login?next="));
-    // It is not used up by those who could not use it.
+    // Attempts of other users do not use it up.
     assert_eq!(eve.submit(&path, &[]).await.status, StatusCode::SEE_OTHER);
 }
 
@@ -146,7 +146,7 @@ async fn an_address_that_somebody_has_is_not_told_and_not_taken(control: TestCon
     let mail = mails.last().unwrap();
     assert!(mail.contains("in use by an account already"), "{mail}");
     assert!(!mail.contains("/account/email/"), "{mail}");
-    // Taken by somebody while the link was under way.
+    // Another user registered the address in the meantime.
     control.clock.advance(1);
     ask(&mut eve, "grace@example.com").await;
     let path = link(&control).await;
@@ -212,7 +212,7 @@ async fn signing_out_everywhere_ends_every_session(control: TestControl) {
     assert_eq!(other.open("/account").await.status, StatusCode::SEE_OTHER);
 }
 
-/// Mails are counted for the person who asks and for the mailbox.
+/// Mails are limited per requesting user and per mailbox.
 async fn a_mailbox_gets_few_mails_about_a_change(control: TestControl) {
     control.person("Ada").await;
     control.person("Eve").await;
@@ -228,7 +228,7 @@ async fn a_mailbox_gets_few_mails_about_a_change(control: TestControl) {
     assert_eq!(
         refused.status,
         StatusCode::TOO_MANY_REQUESTS,
-        "of one person"
+        "limit per user"
     );
     for name in ["Bob", "Carl", "Dora", "Emil"] {
         control.person(name).await;
@@ -239,7 +239,7 @@ async fn a_mailbox_gets_few_mails_about_a_change(control: TestControl) {
     assert_eq!(
         refused.status,
         StatusCode::TOO_MANY_REQUESTS,
-        "to one address"
+        "limit per address"
     );
     let mails = control.mails().await;
     let to_victim = mails.iter().filter(|mail| mail.contains("To: victim@"));

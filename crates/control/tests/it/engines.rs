@@ -24,13 +24,13 @@ use tokio::time::timeout;
 
 use crate::support::{Person, Project, TestControl};
 
-/// What engines of `engine.example` show.
+/// Secret of the engines of `engine.example`.
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
-/// What those of `other.example` do.
+/// Secret of the engines of `other.example`.
 const OTHER_SECRET: &str = "fedcba9876543210fedcba9876543210";
-/// What relays of `engine.example` show.
+/// Secret of the relays of `engine.example`.
 const RELAY_SECRET: &str = "00112233445566778899aabbccddeeff";
-/// For what happens at once, on a machine that is busy.
+/// Time limit for immediate events on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The platform with two clusters, each with a region and a secret.
@@ -38,7 +38,7 @@ async fn linkable(control: TestControl) -> TestControl {
     linkable_with(control, json!({})).await
 }
 
-/// The same with more in the catalogue.
+/// The same with further catalogue entries.
 async fn linkable_with(control: TestControl, mut catalogue: Value) -> TestControl {
     catalogue["regions"] = json!([
         {"provider": "other", "region": "local", "cluster_domain": "engine.example", "engine_port": 8443},
@@ -89,7 +89,7 @@ impl Served {
         }
     }
 
-    /// Sends a request as an engine does.
+    /// Sends a request in the way of an engine.
     async fn send(&self, request: Request<Empty<Bytes>>) -> http::Response<Incoming> {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -140,7 +140,7 @@ struct Link {
     read: Vec<u8>,
 }
 
-/// Everything, as it was told.
+/// A full snapshot as the platform sent it.
 #[derive(Debug)]
 struct Everything {
     platform: Platform,
@@ -149,7 +149,7 @@ struct Everything {
 }
 
 impl Link {
-    /// The next line; `None` when the link has ended.
+    /// The next line, or `None` when the link has ended.
     async fn line(&mut self) -> Option<Down> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
@@ -163,7 +163,7 @@ impl Link {
         }
     }
 
-    /// The next line that says something.
+    /// The next line that is not a heartbeat.
     async fn news(&mut self) -> Option<Down> {
         loop {
             let line = self.line().await;
@@ -210,7 +210,7 @@ fn shown(items: &[Item]) -> Vec<Value> {
         .collect()
 }
 
-/// What an item is, and its id.
+/// Kind and id of each item.
 fn named(items: &[Item]) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let mut named: Vec<_> = shown(items)
@@ -221,7 +221,7 @@ fn named(items: &[Item]) -> Vec<(String, String)> {
     named
 }
 
-/// Such names, in order.
+/// Expected kinds and ids, sorted.
 fn names<const N: usize>(names: [(&str, &str); N]) -> Vec<(String, String)> {
     let mut names: Vec<_> = names
         .map(|(kind, id)| (kind.to_owned(), id.to_owned()))
@@ -230,7 +230,7 @@ fn names<const N: usize>(names: [(&str, &str); N]) -> Vec<(String, String)> {
     names
 }
 
-/// The id of the person's only credential.
+/// The id of the user's only credential.
 async fn credential_of(control: &TestControl, person: &Person) -> String {
     let list = control.get("/api/credentials", &person.token).await;
     list.expect(200)["credentials"][0]["id"]
@@ -239,7 +239,7 @@ async fn credential_of(control: &TestControl, person: &Person) -> String {
         .to_owned()
 }
 
-/// A platform that serves, a person with a project, and a link that was told of both.
+/// A running platform, a user with a project, and a link that has received both.
 async fn linked(control: TestControl) -> (TestControl, Served, Link, Person, Project) {
     let control = linkable(control).await;
     let ada = control.person("ada").await;

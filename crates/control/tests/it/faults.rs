@@ -1,6 +1,6 @@
-//! A database that is gone, slow, silent, read-only or full, processes that are killed, and clocks
-//! that jump: requests are answered in time and without details, nothing is lost, nothing is
-//! doubled, and what comes back is used again by the same process.
+//! Databases that are gone, slow, silent, read-only or full, killed processes, and clock jumps.
+//! Requests are answered in time and without details, nothing is lost or duplicated, and the same
+//! process uses a recovered database again.
 
 mod clock;
 mod creation;
@@ -19,15 +19,15 @@ use tokio::time::Instant;
 
 use crate::support::{Answer, Person, TestControl};
 
-/// A catalogue that sells `pro` from one place, with more room than any test takes.
+/// A catalogue that sells `pro` from one location, with more capacity than any test uses.
 const SHOP: &str =
     "catalog: {regions: [{provider: aws, region: eu, capacity: {basic: 1000, pro: 1000}}]}";
-/// What a client has to wait at the very most: for a place in the pool, then for answers, once to
-/// know who it is and once for what it asks.
+/// The longest wait of a client: for a connection of the pool, then for the database, once to
+/// authenticate and once for the request.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// Somebody with a subscription, who has called before: the use of the token is noted, so that
-/// calls that read do nothing but read.
+/// A user with a subscription who has called before. The use of the token is recorded already, so
+/// that read requests only read.
 async fn customer(control: &TestControl) -> Person {
     customer_named(control, "ann").await
 }
@@ -59,7 +59,7 @@ fn creation_path(person: &Person) -> String {
     format!("/api/workspaces/{}/projects/tunnels", person.workspace)
 }
 
-/// A creation of the paid plan as it was previewed, under a key of its own.
+/// A creation of the paid plan as previewed, with its own idempotency key.
 async fn order(control: &TestControl, person: &Person) -> Value {
     static KEYS: AtomicU64 = AtomicU64::new(1);
     let path = format!("{}/plan/config", creation_path(person));
@@ -84,13 +84,13 @@ async fn create(control: &TestControl, person: &Person, order: &Value) -> Answer
         .await
 }
 
-/// There are so many projects, and exactly what they cost and take.
+/// Checks the number of projects, their cost and their capacity.
 async fn assert_books(control: &TestControl, person: &Person, projects: u64) {
     assert_account(control, person, projects).await;
     assert_places(control, projects).await;
 }
 
-/// So many places of the paid plan are taken.
+/// Checks how much capacity of the paid plan is used.
 async fn assert_places(control: &TestControl, projects: u64) {
     let mut read = control.app.store.read().await.unwrap();
     let places = store::capacity::all(&mut read).await.unwrap();
@@ -98,7 +98,7 @@ async fn assert_places(control: &TestControl, projects: u64) {
     assert_eq!(u64::try_from(place.used).unwrap(), projects, "places");
 }
 
-/// The person has so many projects, and each one is charged once.
+/// Checks that the user has this many projects, and that each one is charged once.
 async fn assert_account(control: &TestControl, person: &Person, projects: u64) {
     let found = list(control, person).await;
     assert_eq!(found.status, 200, "{found:?}");
@@ -109,15 +109,14 @@ async fn assert_account(control: &TestControl, person: &Person, projects: u64) {
     let invoices = store::billing::invoices(&mut read, workspace, one).await;
     assert_eq!(invoices.unwrap().total, projects, "invoices");
     let changes = store::billing::changes(&mut read, workspace, one).await;
-    // The first is its beginning.
+    // The first change is the start of the subscription.
     let changes = changes.unwrap().total - 1;
     assert_eq!(changes, projects, "changes of the subscription");
     let audit = store::audit::of_workspace(&mut read, workspace, one).await;
     assert_eq!(audit.unwrap().total, projects, "entries in the audit");
 }
 
-/// The answer of a platform whose database cannot be used: when to come again, and nothing about
-/// why.
+/// The answer of a platform whose database cannot be used: a time to retry, and no reason.
 #[track_caller]
 fn assert_unavailable(answer: &Answer) {
     assert_eq!(answer.problem(), (503, "service_unavailable".to_owned()));
@@ -138,14 +137,14 @@ fn assert_unavailable(answer: &Answer) {
     }
 }
 
-/// What comes of it, within the time that a client waits.
+/// The result of `work` within the time that a client waits.
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
     let began = Instant::now();
     let done = tokio::time::timeout(PATIENCE, work).await;
     done.unwrap_or_else(|_| panic!("no answer after {:?}", began.elapsed()))
 }
 
-/// Runs the same test in a process of its own, which is told what to do there.
+/// Runs the same test in a separate process with these settings.
 fn process(test: &str, settings: &Value) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -154,7 +153,7 @@ fn process(test: &str, settings: &Value) -> Command {
     command
 }
 
-/// What this process was told, if it is one of those.
+/// The settings of this process, if it is a child process.
 fn settings() -> Option<Value> {
     let settings = std::env::var(SETTINGS).ok()?;
     Some(serde_json::from_str(&settings).unwrap())

@@ -1,5 +1,5 @@
-//! The parsers that strangers reach, with what proptest invents: the targets of `fuzz/`, each with
-//! what is kept in `tests/corpus`, bytes of any kind, and text that is nearly right.
+//! The parsers that unauthenticated clients reach, with input from proptest. Each target of `fuzz/`
+//! gets the inputs kept in `tests/corpus`, arbitrary bytes, and nearly valid text.
 
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use proptest::test_runner::{Config, RngSeed};
@@ -10,7 +10,7 @@ mod fuzz_targets;
 mod replay;
 
 #[test]
-fn kept_inputs_are_read_or_refused() {
+fn corpus_inputs_are_read_or_refused() {
     replay::replay("control_query", fuzz_targets::control_query);
     replay::replay("control_body", fuzz_targets::control_body);
     replay::replay("control_cookie", fuzz_targets::control_cookie);
@@ -21,7 +21,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(any::<u8>(), 0..200)
 }
 
-/// Text of these pieces, with something else now and then.
+/// Text of these pieces, sometimes with arbitrary text in between.
 fn text(pieces: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         8 => proptest::sample::select(pieces).prop_map(|piece| piece.as_bytes().to_vec()),
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn any_address_of_mail_is_read_or_refused(
+    fn any_mail_address_is_read_or_refused(
         any in bytes(),
         near in text(&["ada", "@", "example", ".", "com", "-", "+", " ", "\"", "<", "Ä", "\r\n"]),
     ) {

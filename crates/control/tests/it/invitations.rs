@@ -1,4 +1,4 @@
-//! Invitations: what their links tell, how many there can be, and who takes them back.
+//! Invitations: the information in their links, their number, and their revocation.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -9,20 +9,20 @@ use crate::support::{PASSWORD, TestControl, both};
 use crate::workspaces::{invite, join, team};
 
 both! {
-    a_copied_invitation_tells_nothing_of_the_address,
+    a_copied_invitation_reveals_nothing_about_the_address,
     the_link_of_the_mail_confirms_the_address,
     a_copied_link_creates_no_account,
     a_workspace_has_a_bounded_number_of_members,
-    nobody_sends_invitations_without_end,
+    invitations_per_user_are_limited,
     many_workspaces_do_not_fill_one_mailbox,
-    an_admin_takes_back_no_invitation_of_an_owner,
+    an_admin_cannot_revoke_an_invitation_as_owner,
     a_personal_workspace_has_one_owner,
     names_hold_nothing_that_turns_text_around,
 }
 
-/// Whoever invites has the link too: its page is the same for an address with an account and one
-/// without.
-async fn a_copied_invitation_tells_nothing_of_the_address(control: TestControl) {
+/// The inviter has the link as well. Its page is the same for an address with an account and for
+/// one without.
+async fn a_copied_invitation_reveals_nothing_about_the_address(control: TestControl) {
     control.person("Ada").await;
     control.person("Grace").await;
     let mut ada = control.signed_in("Ada").await;
@@ -31,7 +31,7 @@ async fn a_copied_invitation_tells_nothing_of_the_address(control: TestControl) 
     for name in ["grace", "nobody"] {
         let email = format!("{name}@example.com");
         let path = invite(&mut ada, &id, &email, "viewer").await;
-        // Nor does a proof of another invitation, or none, help.
+        // A missing proof, or one of another invitation, does not help either.
         for proof in ["", "?mail=", "?mail=AAAA"] {
             let page = control.browser().open(&format!("{path}{proof}")).await;
             assert_eq!(page.status, StatusCode::OK);
@@ -43,7 +43,7 @@ async fn a_copied_invitation_tells_nothing_of_the_address(control: TestControl) 
     assert_eq!(pages.len(), 1);
 }
 
-/// Opened from the mail, the page says what there is to do, and the address is confirmed.
+/// Opened from the mail, the page states the next step, and the address is confirmed.
 async fn the_link_of_the_mail_confirms_the_address(control: TestControl) {
     control.person("Ada").await;
     let grace = control.person("Grace").await;
@@ -83,8 +83,8 @@ async fn the_link_of_the_mail_confirms_the_address(control: TestControl) {
     assert_eq!(new.open("/api/user").await.json()["emailVerified"], true);
 }
 
-/// With a mail server, whoever has a copy of the link, such as the inviter, finds out by no answer
-/// whether an address has an account: only the mail creates one.
+/// With a mail server, only the mail creates an account. No answer reveals to the holder of a
+/// copied link, such as the inviter, whether the address has an account.
 async fn a_copied_link_creates_no_account(control: TestControl) {
     let control = control
         .configured(json!({"mail": {"links_create_accounts": false}}))
@@ -100,7 +100,7 @@ async fn a_copied_link_creates_no_account(control: TestControl) {
         let mut browser = control.browser();
         let page = browser.open(&path).await;
         assert!(!page.text.contains("name=\"name\""), "{}", page.text);
-        // Some wait: the same for both.
+        // Some attempts must wait, which is the same for both.
         let mut told = vec![shown(&page.text)];
         for fields in [
             &[("password", "wrong password")][..],
@@ -118,7 +118,7 @@ async fn a_copied_link_creates_no_account(control: TestControl) {
     let made = users::by_email(&mut read, "new@example.com").await.unwrap();
     assert_eq!(made, None);
     drop(read);
-    // The mail does, and a person who signs in joins by the copy.
+    // The link in the mail does. A signed-in user joins with the copy.
     control.clock.advance(3600);
     let mails = control.mails().await;
     let mail = mails
@@ -158,8 +158,8 @@ async fn a_workspace_has_a_bounded_number_of_members(control: TestControl) {
     }
 }
 
-/// A person has a hundred open invitations at most, and sends two hundred a day.
-async fn nobody_sends_invitations_without_end(control: TestControl) {
+/// A user has at most a hundred open invitations, and sends at most two hundred a day.
+async fn invitations_per_user_are_limited(control: TestControl) {
     control.person("Ada").await;
     let mut ada = control.signed_in("Ada").await;
     let id = team(&mut ada).await;
@@ -174,7 +174,7 @@ async fn nobody_sends_invitations_without_end(control: TestControl) {
             if number <= 100 && number > 1 {
                 continue;
             }
-            // One is taken back at once, so that the next has its place.
+            // One is revoked immediately, so that the next one fits.
             let one = format!("{path}/{}", invitation.as_str().unwrap());
             let gone = ada.api(Method::DELETE, &one, Value::Null).await;
             assert_eq!(gone.status, StatusCode::NO_CONTENT);
@@ -189,8 +189,8 @@ async fn nobody_sends_invitations_without_end(control: TestControl) {
     assert_eq!(full.refused(409).0, "conflict");
 }
 
-/// CP-6: an invitation is revoked by whoever could have sent it.
-async fn an_admin_takes_back_no_invitation_of_an_owner(control: TestControl) {
+/// CP-6: an invitation is revoked by members who may send one like it.
+async fn an_admin_cannot_revoke_an_invitation_as_owner(control: TestControl) {
     control.person("Ada").await;
     let anna = control.person("Anna").await.user;
     let mut ada = control.signed_in("Ada").await;
@@ -238,7 +238,7 @@ async fn names_hold_nothing_that_turns_text_around(control: TestControl) {
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
 }
 
-/// The links are given out as ever; mails are few.
+/// The links are still returned, and mails are limited.
 async fn many_workspaces_do_not_fill_one_mailbox(control: TestControl) {
     control.person("Ada").await;
     let mut ada = control.signed_in("Ada").await;

@@ -1,4 +1,4 @@
-//! What the platform does without being asked: forgetting and renewing.
+//! Background jobs of the platform: cleanup and renewals.
 
 mod renewals;
 
@@ -21,7 +21,7 @@ use types::id::{AuditId, LogId, ProjectId, SessionId, WebhookId};
 use crate::support::{CALLBACK, Person, TestControl, both};
 use crate::workspaces::{invite, team};
 
-/// Counts up, for what must differ.
+/// A counter for unique values.
 fn next() -> u64 {
     static COUNTER: AtomicU64 = AtomicU64::new(1);
     COUNTER.fetch_add(1, Ordering::Relaxed)
@@ -29,7 +29,7 @@ fn next() -> u64 {
 
 pub(crate) const DAY: i64 = 24 * 3600;
 
-/// A row of every kind that ends within a day, and one of each that does not.
+/// A row of every kind that expires within a day, and one of each that does not.
 async fn fill(control: &TestControl, person: &Person) {
     let now = control.now();
     let mut tx = control.app.store.begin().await.unwrap();
@@ -126,7 +126,7 @@ async fn fill(control: &TestControl, person: &Person) {
     tx.commit().await.unwrap();
 }
 
-/// How many rows of each kind are forgotten now.
+/// The number of rows of each kind that the cleanup removes now.
 pub(crate) async fn forgotten(control: &TestControl) -> Vec<(&'static str, u64)> {
     let stop = CancellationToken::new();
     let mut rows = Vec::new();
@@ -140,18 +140,18 @@ pub(crate) async fn forgotten(control: &TestControl) -> Vec<(&'static str, u64)>
 }
 
 both! {
-    what_is_past_its_time_is_forgotten,
-    the_audit_log_has_an_end_where_nothing_else_is_said,
-    the_audit_log_is_kept_where_that_is_said,
-    what_ended_does_not_stay_for_ever,
-    what_nobody_comes_back_to_is_forgotten,
-    many_rows_go_in_batches_and_once,
+    expired_rows_are_removed,
+    the_audit_log_has_a_default_retention,
+    the_audit_log_is_kept_if_configured,
+    ended_rows_are_removed,
+    abandoned_rows_are_removed,
+    many_rows_are_removed_in_batches_and_once,
     a_pass_ends_after_so_many_batches,
-    the_running_task_forgets,
+    the_background_task_cleans_up,
 }
 
-/// Everything stays until its time comes, and goes when the clock says so.
-async fn what_is_past_its_time_is_forgotten(control: TestControl) {
+/// Rows stay until they expire by the clock, and are then removed.
+async fn expired_rows_are_removed(control: TestControl) {
     let control = control
         .configured(json!({"retention": {"audit_days": 5, "idempotency_keys_days": 3}}))
         .await;
@@ -167,7 +167,7 @@ async fn what_is_past_its_time_is_forgotten(control: TestControl) {
         ("revoked_tokens", 1),
     ];
     assert_eq!(forgotten(&control).await, gone);
-    // A device is told for an hour, a code that comes again is noticed for a day.
+    // Devices get answers for an hour, and a reused code is noticed for a day.
     control.clock.advance(3599);
     assert_eq!(forgotten(&control).await, []);
     control.clock.advance(1);
@@ -183,8 +183,8 @@ async fn what_is_past_its_time_is_forgotten(control: TestControl) {
     assert_eq!(forgotten(&control).await, []);
 }
 
-/// The audit log is kept for a year and a month where nothing else is said.
-async fn the_audit_log_has_an_end_where_nothing_else_is_said(control: TestControl) {
+/// By default the audit log is kept for a year and a month.
+async fn the_audit_log_has_a_default_retention(control: TestControl) {
     let person = control.person("ada").await;
     fill(&control, &person).await;
     control.clock.advance(400 * DAY);
@@ -194,8 +194,8 @@ async fn the_audit_log_has_an_end_where_nothing_else_is_said(control: TestContro
     assert_eq!(forgotten(&control).await, [("audit", 1)]);
 }
 
-/// Credentials that ended, webhooks that were deleted and usage of long ago do not stay.
-async fn what_ended_does_not_stay_for_ever(control: TestControl) {
+/// Expired credentials, deleted webhooks and old usage are removed.
+async fn ended_rows_are_removed(control: TestControl) {
     let person = control.person("ada").await;
     let project = control.project(&person).await;
     let now = control.now();
@@ -256,8 +256,8 @@ async fn what_ended_does_not_stay_for_ever(control: TestControl) {
     assert!(forgotten(&control).await.contains(&("usage", 1)));
 }
 
-/// Engines and browsers that are heard of no more, and an invitation that nobody followed.
-async fn what_nobody_comes_back_to_is_forgotten(control: TestControl) {
+/// Disconnected engines, inactive browsers, and an invitation that was never used.
+async fn abandoned_rows_are_removed(control: TestControl) {
     control.person("Ada").await;
     let mut ada = control.signed_in("Ada").await;
     let team = team(&mut ada).await;
@@ -281,7 +281,7 @@ async fn what_nobody_comes_back_to_is_forgotten(control: TestControl) {
         (95, "engines"),
         (7 * DAY, "unused_sessions"),
         (90 * DAY, "engines"),
-        // Their week, and 90 days.
+        // A week for these, and 90 days.
         (97 * DAY, "invitations"),
     ] {
         let is_gone = |gone: &[(&str, u64)]| gone.contains(&(kind, 1));
@@ -294,8 +294,8 @@ async fn what_nobody_comes_back_to_is_forgotten(control: TestControl) {
     }
 }
 
-/// It is kept for ever where the configuration says that.
-async fn the_audit_log_is_kept_where_that_is_said(control: TestControl) {
+/// The configuration can keep the audit log forever.
+async fn the_audit_log_is_kept_if_configured(control: TestControl) {
     let control = control
         .configured(json!({"retention": {"audit_days": 0}}))
         .await;
@@ -314,8 +314,8 @@ async fn the_audit_log_is_kept_where_that_is_said(control: TestControl) {
     );
 }
 
-/// More than one batch, by two processes at once: each row goes once.
-async fn many_rows_go_in_batches_and_once(control: TestControl) {
+/// More than one batch, by two parallel processes. Each row is removed once.
+async fn many_rows_are_removed_in_batches_and_once(control: TestControl) {
     let now = control.now();
     let mut tx = control.app.store.begin().await.unwrap();
     for number in 0..1200 {
@@ -338,7 +338,7 @@ async fn many_rows_go_in_batches_and_once(control: TestControl) {
     let stopped = purge(&control.app, Stale::RevokedTokens, &stop)
         .await
         .unwrap();
-    assert_eq!(stopped, 0, "a stop is a stop");
+    assert_eq!(stopped, 0, "a stopped cleanup removes nothing");
 }
 
 async fn a_pass_ends_after_so_many_batches(control: TestControl) {
@@ -356,9 +356,9 @@ async fn a_pass_ends_after_so_many_batches(control: TestControl) {
     }
 }
 
-/// Two platforms whose passes begin at the same time: one goes through to the end of every kind.
+/// Two platforms start cleanups at the same time. One of them completes all kinds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_passes_at_once_one_comes_to_its_end() {
+async fn of_two_parallel_cleanups_one_completes() {
     let control = TestControl::postgres().await;
     let second = control.beside().await.unwrap();
     let stop = CancellationToken::new();
@@ -382,8 +382,8 @@ async fn of_two_passes_at_once_one_comes_to_its_end() {
     }
 }
 
-/// The task of a running platform does it by itself, and ends with the platform.
-async fn the_running_task_forgets(control: TestControl) {
+/// The background task of a running platform cleans up, and ends with the platform.
+async fn the_background_task_cleans_up(control: TestControl) {
     let now = control.now();
     revoke_one(&control, now).await;
     let mut passes = control.app.jobs.passes();

@@ -1,4 +1,4 @@
-//! The document and the server behind it, judged by programs of others.
+//! The OpenAPI documents and their server, checked by third-party tools.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,20 +13,20 @@ use tokio::process::Command;
 
 use crate::support::TestControl;
 
-/// Schemathesis makes requests of the document, good and bad, and compares what comes back with
-/// what the document promises. A finding is printed with the request that shows it.
+/// Schemathesis generates valid and invalid requests from the document, and compares the answers
+/// with the document. A finding is printed with its request.
 ///
-/// What it draws is the same each time. To look further, by hand:
-/// `SVC_TEST_SCHEMATHESIS="--max-time 300 --seed 2"`.
+/// The requests are the same in each run. To test more by hand: `SVC_TEST_SCHEMATHESIS="--max-time
+/// 300 --seed 2"`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cp_7_the_server_keeps_what_its_document_promises() {
-    // All requests come with one credential, at the pace of a program.
+    // All requests use one credential, as fast as a program sends them.
     let limits =
         "limits: {credential_requests_per_minute: 100000, user_requests_per_minute: 100000}";
     let control = TestControl::start(limits).await;
     let ada = control.person("ada").await;
     let (project, doomed) = (control.project(&ada).await, control.project(&ada).await);
-    // Minted from a session: nothing that the API revokes ends it.
+    // Minted from a session, so that no API call revokes it.
     let cookie = control.session(&ada).await;
     let body = json!({"permissions": null, "ttlSeconds": 3600}).to_string();
     let mint = Request::post("/api/tokens")
@@ -44,7 +44,7 @@ async fn cp_7_the_server_keeps_what_its_document_promises() {
     let url = format!("http://{}", running.address());
     let document = root().join("openapi/control-plane.json");
     let mut run = schemathesis();
-    // It leaves a cache where it runs.
+    // It writes a cache into its working directory.
     let scratch = tempfile::tempdir().unwrap();
     run.current_dir(&scratch)
         .arg("--config-file")
@@ -84,7 +84,7 @@ async fn cp_7_the_documents_keep_the_recommended_rules() {
     judge(lint).await;
 }
 
-/// The types that a TypeScript program is given fit what it does with them.
+/// The types that are generated for TypeScript programs compile in their use.
 #[tokio::test]
 async fn cp_7_typescript_programs_can_use_the_documents() {
     let directory = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ fn schemathesis() -> Command {
     command
 }
 
-/// Runs a program that must agree.
+/// Runs a program that must succeed.
 async fn judge(mut command: Command) {
     let directory = tempfile::tempdir().unwrap();
     if command.as_std().get_current_dir().is_none() {

@@ -1,4 +1,4 @@
-//! Keys that several processes share and that rotate.
+//! Signing keys that several processes share, and their rotation.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -64,13 +64,13 @@ async fn two_processes_on_one_database_have_the_same_keys() {
         assert_eq!(whoami(&second, &ada.token).await, 200);
         let minted = second.delegated(&ada, json!({"permissions": null})).await;
         assert_eq!(whoami(&first, &minted).await, 200);
-        // And nothing of them is in the second one's directory.
+        // The second directory contains none of them.
         assert!(!second.app.config.data_dir.join("platform.secret").exists());
     }
 }
 
 #[tokio::test]
-async fn processes_that_begin_at_once_have_the_same_keys() {
+async fn processes_that_start_at_the_same_time_have_the_same_keys() {
     let directory = tempfile::tempdir().unwrap();
     let secret = directory.path().join("secret");
     std::fs::write(&secret, "0123456789abcdef0123456789abcdef").unwrap();
@@ -96,7 +96,7 @@ async fn processes_that_begin_at_once_have_the_same_keys() {
 }
 
 #[tokio::test]
-async fn a_process_without_the_secret_is_told_to_copy_it() {
+async fn a_process_without_the_secret_asks_to_copy_it() {
     for [first, _] in TestControl::pairs("").await {
         let clock = || Arc::clone(&first.clock);
         let (config, directory) = first.config_beside();
@@ -109,7 +109,7 @@ async fn a_process_without_the_secret_is_told_to_copy_it() {
             text.contains("copy the file") && text.contains("platform.secret_file"),
             "{text}"
         );
-        assert!(!path.exists(), "a secret that opens nothing is in the way");
+        assert!(!path.exists(), "a useless secret file would be in the way");
 
         let (mut config, directory) = first.config_beside();
         let other = directory.path().join("other");
@@ -132,9 +132,9 @@ async fn a_process_without_the_secret_is_told_to_copy_it() {
     }
 }
 
-/// The database holds no key in clear, and nobody else reads the secret.
+/// The database contains no key in clear, and other users cannot read the secret file.
 #[tokio::test]
-async fn the_database_alone_signs_nothing() {
+async fn the_database_alone_cannot_sign() {
     let control = TestControl::start("").await;
     let mode = |path: &str| {
         let path = control.directory().join(path);
@@ -153,7 +153,7 @@ async fn the_database_alone_signs_nothing() {
     for clear in [&b"PRIVATE KEY"[..], &[0x30, 0x2e, 0x02, 0x01]] {
         assert!(!sealed.windows(clear.len()).any(|part| part == clear));
     }
-    // Sealed for its own row: a key under another's name is no key.
+    // A key is sealed for its own row, so it cannot be opened under another id.
     let mut tx = control.app.store.begin().await.unwrap();
     let mut moved = rows[0].clone();
     moved.kid = "other".to_owned();
@@ -170,12 +170,12 @@ async fn the_database_alone_signs_nothing() {
     drop(read);
     let refused = control.app.keys.reload(&control.app.store).await;
     assert!(matches!(refused, Err(KeyError::Sealed { .. })));
-    assert_eq!(&signer(&control), kid, "what was known stays");
+    assert_eq!(&signer(&control), kid, "the known key stays");
 }
 
-/// Published, then signing, then verifying only, then gone.
+/// A key is first published, then signs, then only verifies, and is then deleted.
 #[tokio::test]
-async fn a_key_is_public_before_it_signs_and_after() {
+async fn a_key_is_public_before_and_after_it_signs() {
     for [first, second] in TestControl::pairs("keys: {rotate_days: 0}").await {
         let ada = first.person("ada").await;
         let old = signer(&first);
@@ -206,14 +206,15 @@ async fn a_key_is_public_before_it_signs_and_after() {
             200,
             "the old one verifies"
         );
-        // The second process has not looked yet: what it signs is good, and it learns.
+        // The second process has not read the database yet. Its signatures are valid, and it reads
+        // the new key later.
         assert_eq!(signer(&second), old);
         let late = second.delegated(&ada, json!({"permissions": null})).await;
         assert_eq!(whoami(&first, &late).await, 200);
         keep(&second).await;
         assert_eq!(signer(&second), next);
 
-        // The private half of the old one is nowhere any more.
+        // The private half of the old key is deleted everywhere.
         let mut read = first.app.store.read().await.unwrap();
         let rows = signing_keys::all(&mut read).await.unwrap();
         let row = rows.iter().find(|row| row.kid == old).unwrap();
@@ -223,7 +224,7 @@ async fn a_key_is_public_before_it_signs_and_after() {
         );
         drop(read);
 
-        // It stays for as long as a personal token that it signed is good, here without an end.
+        // It stays for as long as a personal token that it signed is valid, here without an end.
         first.clock.advance(400 * 24 * 3600);
         keep(&first).await;
         assert_eq!(whoami(&first, &ada.token).await, 200);
@@ -240,9 +241,9 @@ async fn a_key_is_public_before_it_signs_and_after() {
     }
 }
 
-/// Tokens that are not stored live for an hour; their key outlives them.
+/// Tokens that are not stored are valid for an hour. Their key outlives them.
 #[tokio::test]
-async fn a_key_goes_when_its_last_token_has_ended() {
+async fn a_key_is_deleted_when_its_last_token_has_expired() {
     let control = TestControl::start("keys: {rotate_days: 0}").await;
     let old = signer(&control);
     rotate(&control.app).await.unwrap();
@@ -256,9 +257,9 @@ async fn a_key_goes_when_its_last_token_has_ended() {
     assert!(!jwks(&control).await.contains(&old));
 }
 
-/// A personal access token without an end keeps the key that signed it.
+/// A personal access token without expiry keeps the key that signed it.
 #[tokio::test]
-async fn there_are_so_many_keys_and_no_more() {
+async fn the_number_of_keys_is_limited() {
     let control = TestControl::start("keys: {rotate_days: 0}").await;
     for number in 1..32 {
         control.person(&format!("p{number}")).await;
@@ -272,10 +273,10 @@ async fn there_are_so_many_keys_and_no_more() {
     assert_eq!(jwks(&control).await.len(), 32);
 }
 
-/// A token of another process's new key is good before the next look at the database; who names
-/// keys that nobody has makes us look once in a while and no more.
+/// A token of another process's new key is accepted before the next scheduled read of the database.
+/// Unknown key ids trigger a read at a limited rate.
 #[tokio::test]
-async fn an_unknown_key_is_asked_for_once_in_a_while() {
+async fn an_unknown_key_triggers_a_rate_limited_read() {
     for [first, second] in TestControl::pairs("").await {
         let ada = first.person("ada").await;
         rotate(&first.app).await.unwrap();
@@ -285,9 +286,9 @@ async fn an_unknown_key_is_asked_for_once_in_a_while() {
         let nobodys = TestControl::start("").await;
         let eve = nobodys.person("eve").await;
         assert_eq!(whoami(&second, &eve.token).await, 401);
-        // That look has brought the new key too.
+        // That read has loaded the new key as well.
         assert_eq!(whoami(&second, &new).await, 200);
-        // Within seconds of it nobody makes us look again.
+        // Within seconds no request triggers another read.
         let ring = second.app.keys.ring();
         for (seconds, looks) in [(9, false), (1, true)] {
             first.clock.advance(seconds);
@@ -298,9 +299,9 @@ async fn an_unknown_key_is_asked_for_once_in_a_while() {
     }
 }
 
-/// However many processes find that it is time, there is one new key.
+/// However many processes find a rotation due, one new key is created.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_rotate_by_themselves_and_once() {
+async fn keys_rotate_automatically_and_once() {
     for [first, second] in TestControl::pairs("keys: {rotate_days: 1}").await {
         let old = signer(&first);
         let at_once = async || {
@@ -317,14 +318,14 @@ async fn keys_rotate_by_themselves_and_once() {
         assert_eq!(at_once().await, (2, 2));
         assert_eq!(signer(&first), signer(&second));
         assert_ne!(signer(&first), old);
-        // Then it is quiet for a day.
+        // Then nothing happens for a day.
         first.clock.advance(22 * 3600);
         at_once().await;
         assert_eq!(at_once().await, (1, 1));
     }
 }
 
-/// Keys of the configuration sign as before, and are nobody's to rotate.
+/// Keys of the configuration sign as before, and are never rotated.
 #[tokio::test]
 async fn keys_in_files_sign_in_their_order() {
     let control = TestControl::start("").await;
@@ -360,7 +361,7 @@ async fn keys_in_files_sign_in_their_order() {
     );
 }
 
-/// What an earlier version kept in files goes on: its tokens and its relays do.
+/// Keys that an earlier version kept in files stay valid, with their tokens and relays.
 #[tokio::test]
 async fn keys_of_an_earlier_version_are_taken_over() {
     let directory = tempfile::tempdir().unwrap();
@@ -385,7 +386,8 @@ fn credentials_key(pem: &str) -> String {
     key.thumbprint().unwrap()
 }
 
-/// TU-2: what an application and a relay agree on, the application being another implementation.
+/// TU-2: an application, written with another implementation, and a relay compute the same
+/// credentials.
 #[tokio::test]
 async fn tu_2_an_application_agrees_with_the_relay_of_its_realm() {
     let control = TestControl::start("").await;

@@ -1,4 +1,4 @@
-//! Mail over a server: one of ours, that takes, refuses, hangs, closes, and speaks STARTTLS.
+//! Mail over a test server that accepts, refuses, hangs, closes, and supports STARTTLS.
 
 mod server;
 
@@ -59,7 +59,7 @@ fn now() -> Timestamp {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mail_goes_out_under_tls_with_the_sign_in() {
+async fn a_mail_is_sent_over_tls_with_authentication() {
     for (tls, implicit) in [("starttls", false), ("implicit", true)] {
         let server = MailServer::start(Does::Takes, implicit).await;
         let mailer = mailer(&server, &json!({"tls": tls}));
@@ -83,9 +83,9 @@ async fn a_mail_goes_out_under_tls_with_the_sign_in() {
     }
 }
 
-/// A server that offers no TLS, or shows a certificate of somebody else, hears nothing.
+/// A server without TLS, or with an untrusted certificate, receives nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_said_to_a_server_that_is_not_proved() {
+async fn nothing_is_sent_to_an_unauthenticated_server() {
     let server = MailServer::start(Does::OffersNoTls, false).await;
     let in_the_clear = mailer(&server, &json!({"tls": "starttls"}));
     in_the_clear.hurry();
@@ -100,9 +100,9 @@ async fn nothing_is_said_to_a_server_that_is_not_proved() {
     assert!(server.mails().is_empty() && !server.heard_of_anybody());
 }
 
-/// What the server says may repeat whom the mail is for: the code alone is told.
+/// The server's text may repeat the recipient. Only its code is logged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_for_good_is_not_tried_again_and_told_without_names() {
+async fn a_permanent_refusal_is_not_retried_and_logged_without_addresses() {
     let server = MailServer::start(Does::RefusesForGood, false).await;
     let mailer = mailer(&server, &json!({}));
     let refused = mailer.send(message(), now()).await.unwrap_err();
@@ -113,7 +113,7 @@ async fn a_refusal_for_good_is_not_tried_again_and_told_without_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_may_pass_is_tried_again() {
+async fn a_temporary_refusal_is_retried() {
     for does in [Does::RefusesOnce, Does::ClosesOnce] {
         let server = MailServer::start(does, false).await;
         let mailer = mailer(&server, &json!({}));
@@ -121,7 +121,7 @@ async fn what_may_pass_is_tried_again() {
             let mailer = mailer.clone();
             async move { mailer.send(message(), now()).await }
         });
-        // The wait between the tries is cut short, as at the end of the process.
+        // The wait between the attempts is interrupted, as at the end of the process.
         server.connected().await;
         mailer.hurry();
         sending.await.unwrap().unwrap();
@@ -133,9 +133,9 @@ async fn what_may_pass_is_tried_again() {
     }
 }
 
-/// The mail is the server's once it said so: what comes after is not a failure.
+/// The server owns the mail once it has accepted it. A later error is not a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_takes_no_leave_gets_the_mail_once() {
+async fn a_server_that_closes_without_quit_gets_the_mail_once() {
     let server = MailServer::start(Does::ClosesAfterTaking, false).await;
     let mailer = mailer(&server, &json!({}));
     mailer.send(message(), now()).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_server_that_takes_no_leave_gets_the_mail_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_hangs_is_given_up() {
+async fn a_server_that_hangs_times_out() {
     let server = MailServer::start(Does::Hangs, false).await;
     let mailer = mailer(&server, &json!({}));
     mailer.hurry();
@@ -154,9 +154,9 @@ async fn a_server_that_hangs_is_given_up() {
     );
 }
 
-/// Of many mails at once a few are on connections; the others wait in a line, which has an end.
+/// Of many mails a few are being sent at a time. The others wait in a bounded queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mails_wait_for_a_few_connections_in_a_line_with_an_end() {
+async fn mails_wait_for_a_few_connections_in_a_bounded_queue() {
     let send_all = |mailer: &Mailer, count: usize| {
         let mut sending = JoinSet::new();
         for _ in 0..count {
@@ -174,14 +174,15 @@ async fn mails_wait_for_a_few_connections_in_a_line_with_an_end() {
     let server = MailServer::start(Does::Hangs, false).await;
     let mut sending = send_all(&mailer(&server, &json!({})), 257);
     let first = tokio::time::timeout(Duration::from_mins(1), sending.join_next()).await;
-    let first = first.expect("one finds no room").unwrap().unwrap();
+    let first = first.expect("one mail does not fit").unwrap().unwrap();
     assert!(matches!(first, Err(MailError::QueueFull)), "{first:?}");
     assert!(sending.try_join_next().is_none(), "256 have room");
 }
 
-/// Nobody waits for mail, and nobody learns from the answer or its time who has an account.
+/// Requests do not wait for mail. Neither the answer nor its time reveals whether an account
+/// exists.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_does_not_wait_for_a_server_that_hangs() {
+async fn a_request_does_not_wait_for_a_mail_server_that_hangs() {
     let server = MailServer::start(Does::Hangs, false).await;
     let directory = tempfile::tempdir().unwrap();
     let mail = section(&server, directory.path(), &json!({}));
@@ -197,7 +198,7 @@ async fn a_person_does_not_wait_for_a_server_that_hangs() {
     }
     assert_eq!(pages[0], pages[1]);
     server.connected().await;
-    // The server answers nothing for ten seconds at the least.
+    // The server does not answer for ten seconds at least.
     assert!(
         begun.elapsed() < Duration::from_secs(9),
         "{:?}",

@@ -1,4 +1,4 @@
-//! The control plane through its real router and a real database for each test.
+//! Tests of the control plane through its router, with a database for each test.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

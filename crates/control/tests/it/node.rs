@@ -1,12 +1,12 @@
-//! Node and its libraries: what others make of the same standards.
+//! Node scripts that use other implementations of the same standards.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// Runs a module of a few lines; `input` is what it reads, and the answer what it writes, both
-/// JSON. It finds the packages of the tests.
+/// Runs a module of a few lines. It reads `input` and writes its result, both as JSON. The packages
+/// of the tests are available.
 pub(crate) fn run(script: &str, input: &Value) -> Value {
     let variable = |name: &str| {
         std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: run cargo xtask test"))

@@ -1,4 +1,4 @@
-//! The authorization server, as clients, browsers and strangers meet it.
+//! The authorization server, from the view of clients, browsers and attackers.
 
 mod codes;
 mod device;
@@ -18,7 +18,7 @@ const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 const SCOPE: &str = "account.projects.read-only tunnels.resources.read-only";
 
-/// These parameters with changes; a change to nothing takes one away.
+/// These parameters with changes. A change to an empty value removes the parameter.
 fn changed<'a>(
     parameters: &[(&'a str, &'a str)],
     changes: &[(&'a str, &'a str)],
@@ -31,7 +31,7 @@ fn changed<'a>(
         .collect()
 }
 
-/// The address of an authorization request.
+/// The URL of an authorization request.
 pub(crate) fn authorize(changes: &[(&str, &str)]) -> String {
     let parameters = [
         ("response_type", "code"),
@@ -60,7 +60,7 @@ async fn press(browser: &mut Browser<'_>, page: &Answer, decision: &str) -> Answ
     browser.submit(&format!("/oauth{action}"), &fields).await
 }
 
-/// The parameters with which the browser comes to the callback.
+/// The parameters with which the browser reaches the callback.
 #[track_caller]
 fn at_callback(answer: &Answer) -> Form {
     assert_eq!(answer.status, 303, "{}", answer.text);
@@ -71,7 +71,7 @@ fn at_callback(answer: &Answer) -> Form {
     form
 }
 
-/// A code that the person in the browser approved.
+/// A code that the user in the browser approved.
 async fn code(browser: &mut Browser<'_>, changes: &[(&str, &str)]) -> String {
     let page = browser.open(&authorize(changes)).await;
     assert_eq!(page.status, 200, "{}", page.text);
@@ -79,7 +79,7 @@ async fn code(browser: &mut Browser<'_>, changes: &[(&str, &str)]) -> String {
     at_callback(&answer).take("code").unwrap()
 }
 
-/// What a program sends: a form, without a cookie and without a word of where it comes from.
+/// A request of a program: a form without a cookie or an `Origin`.
 async fn program(control: &TestControl, path: &str, fields: &[(&str, &str)]) -> Answer {
     control.browser().submit_from(path, fields, &[]).await
 }
@@ -96,7 +96,7 @@ async fn redeem(control: &TestControl, code: &str, changes: &[(&str, &str)]) -> 
     program(control, "/oauth/token", &changed(&fields, changes)).await
 }
 
-/// An access token that the person in the browser approved.
+/// An access token that the user in the browser approved.
 async fn access_token(browser: &mut Browser<'_>, control: &TestControl) -> String {
     let code = code(browser, &[]).await;
     let answer = redeem(control, &code, &[]).await;
@@ -112,7 +112,7 @@ async fn with_token(control: &TestControl, path: &str, token: &str) -> Answer {
     browser.send(Method::GET, path, None, &headers).await
 }
 
-/// The error of a refusal.
+/// The error code of a refusal.
 #[track_caller]
 fn error(answer: &Answer) -> String {
     assert!(!(200..300).contains(&answer.status), "{}", answer.text);
@@ -121,7 +121,7 @@ fn error(answer: &Answer) -> String {
     answer.json()["error"].as_str().unwrap().to_owned()
 }
 
-/// What was done, oldest first; what was done at the same time, by its name.
+/// The audit log, oldest first. Entries of the same time are sorted by name.
 async fn audit(control: &TestControl) -> Vec<(String, serde_json::Value)> {
     let mut read = control.app.store.read().await.unwrap();
     let all = store::audit::list_all(&mut read, store::Paging::DEFAULT).await;

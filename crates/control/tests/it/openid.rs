@@ -1,4 +1,4 @@
-//! Signing in through an OpenID provider: a real one, and one that lies.
+//! Sign-in through an OpenID provider: a real one and a malicious one.
 
 mod hostile;
 mod provider;
@@ -11,7 +11,7 @@ use store::users::{self, Status};
 use self::provider::{Answer, Provider, Sign};
 use crate::support::{Browser, TestControl};
 
-/// A platform whose people sign in at this provider.
+/// A platform whose users sign in at this provider.
 async fn with_provider(provider: &Provider, more: &Value) -> TestControl {
     let mut openid = json!({
         "issuer": provider.issuer(),
@@ -24,7 +24,7 @@ async fn with_provider(provider: &Provider, more: &Value) -> TestControl {
     TestControl::start(&format!("openid: {openid}")).await
 }
 
-/// Begins a sign-in: the query that the browser takes to the provider.
+/// Starts a sign-in. Returns the query that the browser sends to the provider.
 async fn begin(browser: &mut Browser<'_>, next: &str) -> Vec<(String, String)> {
     let answer = browser.open(&format!("/login/openid?next={next}")).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
@@ -37,7 +37,7 @@ fn value<'a>(query: &'a [(String, String)], name: &str) -> &'a str {
     &found.expect(name).1
 }
 
-/// A sign-in from the button to its end, with an ID token of these claims.
+/// A complete sign-in with an ID token of these claims.
 async fn sign_in(
     control: &TestControl,
     provider: &Provider,
@@ -62,7 +62,7 @@ async fn identities(control: &TestControl, user: types::id::UserId) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_confirmed_address_leads_to_its_account_and_the_subject_stays() {
+async fn a_confirmed_address_finds_its_account_and_the_subject_is_stored() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({})).await;
     let user = control.person("Ada").await.user;
@@ -90,11 +90,11 @@ async fn a_confirmed_address_leads_to_its_account_and_the_subject_stays() {
     );
     assert_eq!(
         browser.sign_in, None,
-        "the cookie of the sign-in is taken away"
+        "the cookie of the sign-in is removed"
     );
     assert_eq!(browser.open("/api/user").await.json()["id"], user.as_str());
     assert_eq!(identities(&control, user).await, 1);
-    // From now on the address does not matter: the subject does.
+    // From now on the subject identifies the account, not the address.
     let mut other = control.browser();
     let moved = json!({"sub": "ada-1", "email": "x@example.org", "email_verified": false});
     sign_in(&control, &provider, &mut other, "/account", moved).await;
@@ -111,7 +111,7 @@ async fn a_confirmed_address_leads_to_its_account_and_the_subject_stays() {
     assert_eq!(sign_in.unwrap().details["openid"], provider.issuer());
 }
 
-/// Account pre-hijacking: neither side's word alone is enough.
+/// Account pre-hijacking: confirmation by one side alone is not enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_is_linked_only_where_both_sides_confirmed_the_address() {
     let provider = Provider::start().await;
@@ -144,9 +144,9 @@ async fn an_account_is_linked_only_where_both_sides_confirmed_the_address() {
     );
 }
 
-/// An address that went to somebody else at the provider does not take the account along.
+/// An address that was reassigned at the provider does not open the account of its former owner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_that_changed_hands_opens_nothing() {
+async fn a_reassigned_address_opens_no_account() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({})).await;
     let user = control.person("Ada").await.user;
@@ -170,7 +170,7 @@ async fn an_address_that_changed_hands_opens_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_suspended_stays_out() {
+async fn a_suspended_user_cannot_sign_in() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({})).await;
     let user = control.person("Ada").await.user;
@@ -195,7 +195,7 @@ async fn who_is_suspended_stays_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn our_second_factor_is_asked_for_all_the_same() {
+async fn our_second_factor_is_still_required() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({})).await;
     let user = control.person("Ada").await.user;
@@ -220,7 +220,7 @@ async fn our_second_factor_is_asked_for_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_not_invited_gets_no_account_and_who_is_joins() {
+async fn a_user_without_invitation_gets_no_account_and_an_invited_one_joins() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({})).await;
     let workspace = control.person("Ada").await.workspace;
@@ -242,7 +242,7 @@ async fn who_is_not_invited_gets_no_account_and_who_is_joins() {
         .to_owned();
     let page = browser.open(&path).await;
     assert!(page.text.contains("Join with Example ID"), "{}", page.text);
-    // The invitation is for her address, whoever holds the link.
+    // The invitation is valid only for the invited address, whatever session opens the link.
     let eve = json!({"sub": "e", "email": "eve@example.com", "email_verified": true});
     let answer = sign_in(&control, &provider, &mut browser, &path, eve).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
@@ -272,7 +272,7 @@ async fn who_is_not_invited_gets_no_account_and_who_is_joins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_of_domains_looks_at_the_whole_domain() {
+async fn a_domain_rule_matches_the_whole_domain() {
     let provider = Provider::start().await;
     let rule = json!({"sign_up": "domains", "domains": ["Example.com"]});
     let control = with_provider(&provider, &rule).await;
@@ -290,7 +290,7 @@ async fn a_rule_of_domains_looks_at_the_whole_domain() {
     }
 }
 
-/// Whoever has no password proves a change of address by a sign-in a moment ago.
+/// A user without a password proves a change of address with a recent sign-in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_password_a_fresh_sign_in_is_the_proof() {
     let provider = Provider::start().await;
@@ -316,12 +316,12 @@ async fn without_a_password_a_fresh_sign_in_is_the_proof() {
         "/login/openid/callback?code=abc&state={}",
         value(&query, "state")
     );
-    // The provider says that the person was there an hour ago: that is not what was asked for.
+    // The provider reports a sign-in of an hour ago, but a new one was requested.
     let mut stale = ada();
     stale["auth_time"] = json!(control.app.now().as_second() - 3600);
     provider.will_say(control.app.now(), value(&query, "nonce"), &stale);
     assert_eq!(browser.open(&path).await.status, StatusCode::BAD_GATEWAY);
-    // One that does not say when proves nothing either.
+    // A report without a time proves nothing either.
     let query = begin(&mut browser, "/account&anew=yes").await;
     provider.will_say(control.app.now(), value(&query, "nonce"), &ada());
     let path = format!(
@@ -340,9 +340,9 @@ async fn without_a_password_a_fresh_sign_in_is_the_proof() {
     assert_eq!(sent.location.as_deref(), Some("/account?done=email-sent"));
 }
 
-/// A session that the provider had before is no fresh proof, and neither is one of unknown age.
+/// An existing session at the provider is not a fresh proof, and neither is one of unknown age.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sign_in_is_a_fresh_proof_only_where_the_provider_says_so() {
+async fn a_sign_in_is_a_fresh_proof_only_if_the_provider_confirms_it() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     let now = control.app.now().as_second();
@@ -380,7 +380,7 @@ async fn sign_in_anew(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_way_back_leads_to_a_path_of_ours_alone() {
+async fn the_return_address_is_a_path_of_this_platform() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     for next in ["//evil.example", "https://evil.example", "/%5Cevil.example"] {
@@ -391,7 +391,7 @@ async fn the_way_back_leads_to_a_path_of_ours_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_site_does_not_press_the_button() {
+async fn another_site_cannot_submit_the_form() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({})).await;
     let mut browser = control.browser();
@@ -416,10 +416,10 @@ async fn without_a_provider_there_is_no_button() {
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
 }
 
-/// A provider that is away does not keep the platform from starting, nor anybody with a password
-/// out; the button has a page that says so.
+/// An unreachable provider prevents neither the platform's start nor a sign-in with a password. Its
+/// button leads to an error page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_that_is_away_keeps_nobody_with_a_password_out() {
+async fn an_unreachable_provider_does_not_prevent_sign_in_with_a_password() {
     let provider = Provider::start().await;
     provider.answers(Answer::Unavailable);
     let control = with_provider(&provider, &json!({})).await;
@@ -438,10 +438,10 @@ async fn a_provider_that_is_away_keeps_nobody_with_a_password_out() {
     assert_eq!(
         provider.requests(),
         1,
-        "a provider that is away is left alone for a while"
+        "an unreachable provider is not contacted for a while"
     );
     control.signed_in("Ada").await;
-    // Back again, a little later.
+    // Reachable again, a little later.
     provider.answers(Answer::Good);
     control.clock.advance(1);
     let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
@@ -453,9 +453,10 @@ async fn a_provider_that_is_away_keeps_nobody_with_a_password_out() {
     );
 }
 
-/// A key that came since we last looked is fetched; made-up ones make us look twice a minute.
+/// A key that was published since the last fetch is fetched. Unknown key ids trigger at most two
+/// fetches a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_key_is_looked_for_and_not_too_often() {
+async fn a_new_key_is_fetched_at_a_limited_rate() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     let mut browser = control.browser();

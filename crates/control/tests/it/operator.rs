@@ -1,4 +1,4 @@
-//! The operator's side: who finds it, what a suspension does at once, and how it ends.
+//! The operator's side: access to it, the immediate effects of a suspension, and its end.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ both! {
     projects_of_a_suspended_workspace_get_no_tokens_of_their_own,
 }
 
-/// Somebody who runs the installation.
+/// A user who is an operator.
 async fn operator(control: &TestControl, name: &str) -> Person {
     let person = control.person(name).await;
     let mut tx = control.app.store.begin().await.unwrap();
@@ -79,7 +79,7 @@ async fn only_an_operator_with_a_whole_credential_finds_anything(control: TestCo
         }
         assert_eq!(control.get(path, &ops.token).await.status, 200, "{path}");
     }
-    // A stranger's broken body is not looked at.
+    // A user without the role gets the same answer for an invalid body.
     let path = format!("/api/operator/users/{}/suspend", ops.user);
     let answer = control.post(&path, &ada.token, &json!({"x": 1})).await;
     assert_eq!(answer.status, 404);
@@ -165,7 +165,7 @@ async fn a_suspended_user_is_nobody_until_resumed(control: TestControl) {
     for token in [&ada.token, &delegated] {
         assert_eq!(control.get("/api/whoami", token).await.status, 200);
     }
-    assert_eq!(with_cookie().await, 401, "sessions have ended for good");
+    assert_eq!(with_cookie().await, 401, "sessions have ended permanently");
     let entries = audit(&control, &ops).await;
     assert!(entries.contains(&("user.resumed".to_owned(), Value::Null)));
     let why = (
@@ -184,8 +184,9 @@ async fn the_last_operator_stays(control: TestControl) {
         let path = format!("/api/operator/users/{}/suspend", whom.user);
         control.post(&path, &who.token, &reason()).await.status
     };
-    assert_eq!(suspend(&one, &one).await, 409, "not oneself");
-    // Each the other, at the same moment: one comes first, the other is nobody then.
+    assert_eq!(suspend(&one, &one).await, 409, "operators cannot suspend themselves");
+    // Two operators suspend each other at the same time. One comes first, and the other is not an
+    // operator any more.
     let (a, b) = tokio::join!(suspend(&one, &two), suspend(&two, &one));
     assert!([a, b].contains(&200), "{a} {b}");
     assert!(
@@ -313,7 +314,7 @@ async fn a_suspended_project_is_unavailable(control: TestControl) {
     assert_eq!(turn.status, 200);
 }
 
-/// A project is not used either where its workspace is suspended.
+/// A project of a suspended workspace cannot be used either.
 async fn projects_of_a_suspended_workspace_get_no_tokens_of_their_own(control: TestControl) {
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;

@@ -44,7 +44,7 @@ async fn operators_find_and_suspend_in_a_browser(control: TestControl) {
     );
     let out = ada.open("/account").await;
     assert_eq!(out.location.as_deref(), Some("/login?next=/account"));
-    // Suspended, unknown, or another password: one answer.
+    // Suspended, unknown or wrong password: the answer is the same.
     let mut nobody = control.browser();
     let suspended = nobody.sign_in("Ada", PASSWORD).await;
     let wrong = control.browser().sign_in("Ops", "another password").await;

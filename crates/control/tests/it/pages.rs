@@ -1,4 +1,4 @@
-//! What holds for every page.
+//! Properties of every page.
 
 use http::StatusCode;
 use serde_json::json;
@@ -7,13 +7,13 @@ use crate::support::{Answer, BASE_URL, PASSWORD, TestControl, both};
 
 both! {
     every_page_is_locked_down_and_usable_without_scripts_or_a_mouse,
-    failed_forms_say_so_to_screen_readers,
+    failed_forms_announce_errors_to_screen_readers,
     unknown_paths_are_problems_and_not_pages,
     a_form_has_a_bound_and_one_value_a_field,
-    what_programs_send_has_a_bound,
+    bodies_of_programs_are_limited,
 }
 
-/// Every page that can be looked at, in each of its states.
+/// Every page in each of its states.
 async fn all(control: &TestControl) -> Vec<(&'static str, Answer)> {
     let workspace = control.person("Ada").await.workspace;
     let mut nobody = control.browser();
@@ -100,14 +100,15 @@ async fn every_page_is_locked_down_and_usable_without_scripts_or_a_mouse(control
             text.starts_with("<!doctype html>\n<html lang=\"en\">"),
             "{name}: {text}"
         );
-        // But for passkeys, which browsers give to scripts alone.
+        // Except for passkeys, which need scripts.
         let script = "<script src=\"/passkeys.js\" defer></script>";
         assert!(!text.replacen(script, "", 1).contains("<script"), "{name}");
         let is_named = policy.contains("script-src 'self'") && !policy.contains("unsafe");
         assert!(is_named || !text.contains(script), "{name}: {policy}");
         assert_eq!(text.matches("<h1>").count(), 1, "{name}");
         assert!(text.contains("(prefers-color-scheme: dark)"), "{name}");
-        // Every field has a label, and every password says to password managers what it is.
+        // Every field has a label, and every password field states its purpose to password
+        // managers.
         for input in text.split("<input ").skip(1) {
             let input = input.split('>').next().unwrap();
             if input.contains("type=\"hidden\"") {
@@ -135,8 +136,8 @@ async fn every_page_is_locked_down_and_usable_without_scripts_or_a_mouse(control
     }
 }
 
-/// The second factor's pages need a person who has one; the others are above.
-async fn failed_forms_say_so_to_screen_readers(control: TestControl) {
+/// The pages of the second factor need a user with one. The others are above.
+async fn failed_forms_announce_errors_to_screen_readers(control: TestControl) {
     for (name, page) in all(&control).await {
         if name.ends_with("again") {
             assert!((400..500).contains(&page.status), "{name}");
@@ -164,8 +165,8 @@ async fn a_form_has_a_bound_and_one_value_a_field(control: TestControl) {
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
 }
 
-/// The forms of programs, and JSON.
-async fn what_programs_send_has_a_bound(control: TestControl) {
+/// Forms of programs, and JSON bodies.
+async fn bodies_of_programs_are_limited(control: TestControl) {
     for (bytes, is_read) in [(16_000, true), (17_000, false)] {
         let field = "a".repeat(bytes);
         let mut program = control.browser();

@@ -1,5 +1,5 @@
-//! Passkeys, with an authenticator of our own that does what it should not, too. What a browser
-//! makes of the pages is in `passkeys_chromium`.
+//! Passkeys, with a test authenticator that can also misbehave. The pages are tested in a browser
+//! in `passkeys_chromium`.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64URL;
@@ -61,7 +61,7 @@ async fn send_registration(
     browser.submit("/account/passkeys", &fields).await
 }
 
-/// Sends what an authenticator showed.
+/// Sends the response of an authenticator.
 async fn send(
     browser: &mut Browser<'_>,
     path: &str,
@@ -86,7 +86,7 @@ async fn send(
     browser.submit(path, &fields).await
 }
 
-/// Asks for a challenge and answers it.
+/// Requests a challenge and answers it.
 async fn answer(
     browser: &mut Browser<'_>,
     path: &str,
@@ -107,7 +107,7 @@ async fn half_way(control: &TestControl) -> Browser<'_> {
     browser
 }
 
-/// Ada, a browser of hers, and her passkey.
+/// Ada, one of her browsers, and her passkey.
 async fn ada(control: &TestControl) -> (UserId, Browser<'_>, Authenticator) {
     let ada = control.person("Ada").await.user;
     let mut browser = control.signed_in("Ada").await;
@@ -141,7 +141,7 @@ async fn a_passkey_is_a_second_factor_once_it_is_there(control: TestControl) {
     let code = page.between("<code>", "</code>").to_owned();
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
     let ended = other.open("/account").await;
-    assert_eq!(ended.status, StatusCode::SEE_OTHER, "others do not go on");
+    assert_eq!(ended.status, StatusCode::SEE_OTHER, "other sessions have ended");
 
     let mut browser = half_way(&control).await;
     let page = browser.open("/login/second-factor").await;
@@ -153,7 +153,7 @@ async fn a_passkey_is_a_second_factor_once_it_is_there(control: TestControl) {
     let account = browser.open("/account").await;
     assert!(account.text.contains("Laptop") && account.text.contains("last used 2026-01-01"));
 
-    // The codes are for the day when the passkey is lost.
+    // The recovery codes are for a lost passkey.
     let mut browser = half_way(&control).await;
     let fields = [("code", code.as_str())];
     let done = browser.submit("/login/second-factor", &fields).await;
@@ -178,7 +178,7 @@ async fn a_passkey_that_verifies_its_owner_signs_in_alone(control: TestControl) 
     let refused = answer(&mut nobody, SIGN_IN, &mut device, None).await;
     assert!(!is_in(&refused), "it does not say whose it is");
 
-    // A key without a PIN: who finds it can set one, and is not in by that.
+    // An authenticator without a PIN: a finder could set one, and still cannot sign in.
     let mut plain = Authenticator::at(BASE_URL, Key::es256());
     plain.credential_id = vec![9; 20];
     plain.flags = UP;
@@ -234,7 +234,7 @@ async fn a_challenge_is_answered_once_in_time_by_who_got_it(control: TestControl
         assert_eq!(is_in(&came), good, "{wait}");
     }
 
-    // A challenge for one purpose, or of one session, is none for another.
+    // A challenge for one purpose, or of one session, is not valid for another.
     let mut one = half_way(&control).await;
     let mut two = half_way(&control).await;
     let of_one = challenge(&mut one, STEP).await;
@@ -297,7 +297,7 @@ async fn a_passkey_of_somebody_else_is_none(control: TestControl) {
     );
     let mut nobody = control.browser();
     let swapped = answer(&mut nobody, SIGN_IN, &mut device, Some(grace)).await;
-    assert!(!is_in(&swapped), "it says that it is somebody else's");
+    assert!(!is_in(&swapped), "it names another user");
     let account = browser.open("/account").await.text;
     let of_grace = account.split("/account/passkeys/").nth(1).unwrap();
     let id = of_grace.split('/').next().unwrap();
@@ -309,7 +309,7 @@ async fn a_passkey_of_somebody_else_is_none(control: TestControl) {
     ada_too.submit(&path, &[]).await;
     assert!(
         browser.open("/account").await.text.contains(id),
-        "Grace has hers"
+        "Grace has her own passkey"
     );
 }
 
@@ -377,7 +377,7 @@ async fn adding_and_removing_take_a_recent_proof(control: TestControl) {
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
     let began = other.open("/account").await.location;
     assert_eq!(began.as_deref(), Some("/login?next=/account"));
-    // With the last one, the password is enough again.
+    // After the last one is removed, the password is enough again.
     control.signed_in("Ada").await;
 }
 
@@ -410,9 +410,10 @@ async fn a_registration_that_is_bent_is_refused(control: TestControl) {
     assert_eq!(again.status, StatusCode::UNPROCESSABLE_ENTITY, "once");
 }
 
-/// Of two that are added at once, at two processes, one is the twentieth and the other too many.
+/// Two are added in parallel, at two processes. One becomes the twentieth, and the other is
+/// refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_has_more_passkeys_than_a_sign_in_can_name() {
+async fn passkeys_per_user_are_limited() {
     let control = TestControl::postgres().await;
     let second = control.beside().await.unwrap();
     let (user, mut browser, _) = ada(&control).await;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Person, TestControl, next};
 
-/// Where the workspace's projects are created.
+/// The path at which the workspace's projects are created.
 fn creation(person: &Person) -> String {
     format!("/api/workspaces/{}/projects/tunnels", person.workspace)
 }
@@ -53,7 +53,7 @@ pub(crate) async fn project(control: &TestControl, person: &Person) -> Value {
     place(control, person, &order).await.expect(201)
 }
 
-/// The names of the projects that the person sees, in the order of their ids.
+/// The names of the projects that the user sees, ordered by id.
 async fn names(control: &TestControl, person: &Person) -> Vec<String> {
     let path = "/api/projects/tunnels?pageSize=100";
     let list = control.get(path, &person.token).await.expect(200);

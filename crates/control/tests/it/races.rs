@@ -1,5 +1,5 @@
-//! What is decided beside somebody who changes what it is decided by. On PostgreSQL, where writers
-//! wait for each other in the middle of a transaction.
+//! Decisions that race with a change of their basis. On PostgreSQL, where writers wait for each
+//! other within a transaction.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use types::id::UserId;
 use crate::second_factor::Authenticator;
 use crate::support::{PASSWORD, TestControl};
 
-/// How long that may take on a crowded machine.
+/// Time limit on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Waits until somebody waits for a lock of this database.
+/// Waits until a transaction waits for a lock of this database.
 async fn somebody_waits(control: &TestControl) {
     let url = control.app.config.database_url.as_ref().unwrap();
     let mut connection = PgConnection::connect(url.expose()).await.unwrap();
@@ -34,7 +34,7 @@ async fn somebody_waits(control: &TestControl) {
         }
     })
     .await
-    .expect("somebody waits");
+    .expect("a transaction waits");
 }
 
 async fn password(control: &TestControl, of: UserId) -> Option<PasswordHash> {
@@ -43,9 +43,9 @@ async fn password(control: &TestControl, of: UserId) -> Option<PasswordHash> {
     user.unwrap().password_hash
 }
 
-/// Changing a password ends every session, so the old one opens none behind that.
+/// Changing a password ends every session, so the old password cannot open one afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_that_changes_while_it_is_compared_lets_nobody_in() {
+async fn a_password_that_changes_while_it_is_compared_opens_no_session() {
     let control = TestControl::postgres().await;
     let now = control.now();
     for (name, suspends) in [("Ada", false), ("Bob", true)] {
@@ -69,12 +69,12 @@ async fn a_password_that_changes_while_it_is_compared_lets_nobody_in() {
         let kept = password(&control, person).await;
         assert!(
             kept == if suspends { before } else { other },
-            "nor is it written back"
+            "the old hash is not written back"
         );
     }
 }
 
-/// CP-5: whoever has no part where a project is now deletes nothing there.
+/// CP-5: a user without membership in the project's current workspace cannot delete it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_project_that_is_moved_while_it_is_deleted_stays() {
     let control = TestControl::postgres().await;
@@ -98,9 +98,9 @@ async fn a_project_that_is_moved_while_it_is_deleted_stays() {
     assert_eq!(control.get(&path, &bob.token).await.status, 200);
 }
 
-/// CP-6: nobody takes away a stronger role than the own, though it was given a moment ago.
+/// CP-6: no member removes a stronger role, even if it was assigned a moment ago.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_who_becomes_an_owner_is_an_admins_no_more() {
+async fn an_admin_cannot_change_a_member_who_becomes_an_owner() {
     let control = TestControl::postgres().await;
     let [ada, bob, eve] = ["Ada", "Bob", "Eve"].map(|name| control.person(name));
     let (ada, bob, eve) = (ada.await, bob.await, eve.await);
@@ -138,7 +138,7 @@ async fn a_member_who_becomes_an_owner_is_an_admins_no_more() {
     }
 }
 
-/// CP-11: nothing is issued behind a revocation of the whole chain, at whichever platform.
+/// CP-11: nothing is issued after a revocation of the whole chain, at any platform.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_credential_that_is_revoked_with_its_chain_issues_no_other() {
     let control = TestControl::postgres().await;
@@ -177,9 +177,9 @@ async fn a_credential_that_is_revoked_with_its_chain_issues_no_other() {
     assert_eq!(list.total, 0);
 }
 
-/// Two platforms of one installation start at once, both with `--create-admin`.
+/// Two platforms of one installation start at the same time, both with `--create-admin`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_starts_at_once_one_makes_the_operator() {
+async fn of_two_parallel_starts_one_creates_the_operator() {
     let first = TestControl::postgres().await;
     let second = first.beside().await.unwrap();
     let email = "root@example.com";
@@ -191,9 +191,9 @@ async fn of_two_starts_at_once_one_makes_the_operator() {
     assert_eq!(made.iter().flatten().count(), 1);
 }
 
-/// A link that is used twice at the same moment, by the same person: both are told that they are in.
+/// A user opens an invitation link twice at the same time. Both answers confirm the membership.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_joins_twice_at_once_is_in() {
+async fn joining_twice_in_parallel_succeeds() {
     let control = TestControl::postgres().await;
     let ada = control.person("Ada").await;
     let team = control
@@ -220,7 +220,7 @@ async fn whoever_joins_twice_at_once_is_in() {
         for answer in [one, two] {
             assert_eq!(answer.location.as_deref(), Some("/account"), "{answer:?}");
         }
-        // And a third time, later.
+        // Also a third time, later.
         let again = control.signed_in(&name).await.submit(link, &[]).await;
         assert_eq!(again.location.as_deref(), Some("/account"), "{again:?}");
     }
@@ -242,9 +242,9 @@ async fn whoever_joins_twice_at_once_is_in() {
     }
 }
 
-/// Recovery codes of two that draw them at once: those of one are left.
+/// Two parallel requests for recovery codes: the codes of one of them are valid.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn recovery_codes_that_are_drawn_twice_are_valid_once() {
+async fn recovery_codes_that_are_generated_twice_are_valid_once() {
     let control = TestControl::postgres().await;
     let second = control.beside().await.unwrap();
     let ada = control.person("Ada").await.user;
@@ -273,10 +273,10 @@ async fn recovery_codes_that_are_drawn_twice_are_valid_once() {
     }
 }
 
-/// A set-up that begins again while it is confirmed: the page that shows recovery codes tells the
-/// truth, whichever was first.
+/// A set-up is restarted while it is confirmed. The page with recovery codes is correct, whichever
+/// request was first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_factor_is_on_where_its_recovery_codes_are_shown() {
+async fn a_second_factor_is_enabled_if_its_recovery_codes_are_shown() {
     let control = TestControl::postgres().await;
     let second = control.beside().await.unwrap();
     let (mut confirmed, mut replaced) = (0, 0);

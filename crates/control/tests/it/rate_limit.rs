@@ -1,5 +1,5 @@
-//! How many requests a credential, a person and a source may send. CP-10: every operation that asks for a
-//! credential has the limit, whoever adds it.
+//! Request limits of a credential, a user and a source. CP-10: the limit covers every operation
+//! that requires a credential, including operations added later.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn whoami(control: &TestControl, token: &str) -> Answer {
     control.get("/api/whoami", token).await
 }
 
-/// Takes what the credential may still send, and returns how much that was.
+/// Sends all requests that the credential has left, and returns their number.
 async fn exhaust(control: &TestControl, token: &str) -> usize {
     for sent in 0..100 {
         let answer = whoami(control, token).await;
@@ -51,7 +51,7 @@ async fn second_token(control: &TestControl, person: &Person) -> String {
 }
 
 #[tokio::test]
-async fn no_operation_is_beyond_the_limit() {
+async fn no_operation_bypasses_the_rate_limit() {
     let control = TestControl::start(LIMITS).await;
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;
@@ -74,17 +74,17 @@ async fn no_operation_is_beyond_the_limit() {
         let answer = ask(&control, operation, (&ada, &project), token).await;
         assert_eq!(answer.status, operation.answer.status, "{}", operation.id);
     }
-    // Nor is anybody else.
+    // Other users are not affected either.
     let bob = control.person("bob").await;
     assert_eq!(whoami(&control, &bob.token).await.status, 200);
 }
 
 #[tokio::test]
-async fn all_credentials_of_a_person_share_a_limit() {
+async fn all_credentials_of_a_user_share_a_limit() {
     let control = TestControl::start(LIMITS).await;
     let ada = control.person("ada").await;
     let second = second_token(&control, &ada).await;
-    // One was sent to make it.
+    // One request was sent to create it.
     let answer = whoami(&control, &ada.token).await;
     assert_eq!(
         answer.header("ratelimit-policy"),
@@ -98,14 +98,14 @@ async fn all_credentials_of_a_person_share_a_limit() {
     assert!(answer.header("ratelimit").contains(r#", "user";r=13;t="#));
     assert_eq!(exhaust(&control, &ada.token).await, 8);
     assert_eq!(exhaust(&control, &second).await, 5);
-    // A token that was minted is the credential that it was minted from.
+    // A minted token counts for the credential from which it was minted.
     let bob = control.person("bob").await;
     let minted = control.delegated(&bob, json!({"permissions": []})).await;
     assert_eq!(exhaust(&control, &minted).await, 9);
     assert_eq!(whoami(&control, &bob.token).await.status, 429);
 }
 
-/// A session is a credential, too; and a token that is none takes nothing from anybody.
+/// A session counts as a credential. An invalid token uses up no limit of a user.
 #[tokio::test]
 async fn sessions_have_the_limit_and_bad_tokens_take_nothing_of_it() {
     let control = TestControl::start(LIMITS).await;
@@ -154,7 +154,7 @@ async fn open_invitations_and_projects_have_a_limit() {
         .await
         .expect(204);
     invite("c").await.expect(201);
-    // What has ended waits no longer.
+    // Expired ones do not count.
     control.clock.advance(8 * 24 * 3600);
     invite("d").await.expect(201);
 
@@ -166,7 +166,7 @@ async fn open_invitations_and_projects_have_a_limit() {
 
 const SOURCE: &str = "limits: {source_requests_per_minute: 10}";
 
-/// A request of somebody at an address, with what else it says.
+/// A request of a client at an address, with further headers.
 async fn from(
     control: &TestControl,
     address: &str,
@@ -184,7 +184,7 @@ async fn from(
 
 const STRANGER: &str = "203.0.113.1";
 
-/// Takes all that the source has, by bearers that are none.
+/// Uses up the limit of the source with invalid bearers.
 async fn exhaust_source(control: &TestControl, address: &str) {
     let bad = [("authorization", "Bearer bad")];
     for _ in 0..10 {
@@ -196,7 +196,7 @@ async fn exhaust_source(control: &TestControl, address: &str) {
     assert_eq!(answer.header("ratelimit-policy"), r#""source";q=10;w=60"#);
 }
 
-/// Each surface refuses in its own form.
+/// Each surface refuses in its own format.
 #[tokio::test]
 async fn a_source_without_a_credential_has_a_limit_at_every_surface() {
     let control = TestControl::start(SOURCE).await;
@@ -230,12 +230,12 @@ async fn a_source_without_a_credential_has_a_limit_at_every_surface() {
         let request = (method(operation).as_str().to_owned(), path);
         let answer = from(&control, STRANGER, (&request.0, &request.1), &[]).await;
         if [HEALTHZ.id, READYZ.id].contains(&operation.id) {
-            assert_eq!(answer.status, 200, "balancers ask for it");
+            assert_eq!(answer.status, 200, "load balancers need it");
         } else {
             assert_limited(&answer, operation.id);
         }
     }
-    // Another source is not concerned; neighbours in a /64 are one source.
+    // Another source is not affected. Neighbours in a /64 are one source.
     let other = from(&control, "203.0.113.2", ("GET", "/login"), &[]).await;
     assert_eq!(other.status, 200);
     exhaust_source(&control, "2001:db8::1").await;
@@ -243,8 +243,8 @@ async fn a_source_without_a_credential_has_a_limit_at_every_surface() {
     assert_eq!(neighbour.status, 429);
 }
 
-/// A caller with a valid credential counts for itself; one that was valid lately goes on also where
-/// its neighbour floods.
+/// A caller with a valid credential counts for itself. A recently verified credential stays usable
+/// even if its source is flooded.
 #[tokio::test]
 async fn valid_credentials_take_nothing_of_their_source() {
     let control = TestControl::start(SOURCE).await;
@@ -277,7 +277,7 @@ async fn valid_credentials_take_nothing_of_their_source() {
     )
     .await;
     assert_eq!(page.status, 200);
-    // A credential that was never seen here is not looked at.
+    // A credential that was never seen here is not verified.
     let answer = from(&control, STRANGER, whoami, &[("authorization", &of_bob)]).await;
     assert_limited(&answer, "a credential that nobody knows");
     let answer = from(
@@ -288,7 +288,7 @@ async fn valid_credentials_take_nothing_of_their_source() {
     )
     .await;
     assert_eq!(answer.status, 200);
-    // Nor does one that has ended go on.
+    // An expired one is refused as well.
     let credentials = control
         .get("/api/credentials", &ada.token)
         .await
@@ -305,7 +305,7 @@ async fn valid_credentials_take_nothing_of_their_source() {
     assert_limited(&answer, "a credential that has ended");
 }
 
-/// Pages of a person count for the person, as operations do.
+/// Pages count for the user, as operations do.
 #[tokio::test]
 async fn pages_have_the_limit_of_their_session() {
     let control = TestControl::start(LIMITS).await;
@@ -320,9 +320,9 @@ async fn pages_have_the_limit_of_their_session() {
     assert_eq!(statuses, [[200; 10].as_slice(), &[429; 2]].concat());
 }
 
-/// Behind a trusted proxy the address that it names is the source; a stranger names none.
+/// Behind a trusted proxy the reported address is the source. Reports of other clients are ignored.
 #[tokio::test]
-async fn the_source_is_what_a_trusted_proxy_says() {
+async fn the_source_is_the_address_that_a_trusted_proxy_reports() {
     let control = TestControl::start(SOURCE).await;
     let mut config = control.app.config.clone();
     config.trusted_proxies = vec!["198.51.100.0/24".parse().unwrap()];
@@ -341,9 +341,9 @@ async fn the_source_is_what_a_trusted_proxy_says() {
     }
 }
 
-/// Another surface of the process has the limit too, and its callers count as elsewhere.
+/// Another surface of the process has the limit as well, and its callers share their source limits.
 #[tokio::test]
-async fn a_surface_beside_the_api_has_the_limit_of_sources() {
+async fn another_surface_shares_the_limit_of_sources() {
     let mut control = TestControl::start(SOURCE).await;
     let ada = control.person("ada").await;
     let app = Arc::clone(&control.app);

@@ -1,4 +1,4 @@
-//! Plan, usage, logs and events, with rows as engines report them.
+//! Plan, usage, logs and events, with rows as reported by engines.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -61,7 +61,7 @@ async fn the_plan_and_the_usage_are_told(control: TestControl) {
     .unwrap();
     tx.commit().await.unwrap();
 
-    // It is noon; the first hour of the last 24 is the one that began then.
+    // It is noon, so the first of the last 24 hours started at noon yesterday.
     let ask = async |tail: &str| {
         control
             .get(&format!("{}{tail}", path(&project)), token)
@@ -177,7 +177,7 @@ async fn logs_are_filtered_and_paged(control: TestControl) {
         paths(&ask("?timeline=1w&outcome=failed").await.expect(200)),
         ["/old"]
     );
-    // A stream is found by its reference, however long ago it was.
+    // A stream is found by its reference, however old it is.
     let week = ask("?timeline=1w&outcome=failed").await.expect(200);
     let stream = week["logs"][0]["payload"]["stream_id"].as_str().unwrap();
     for (query, there) in [

@@ -6,12 +6,12 @@ use crate::support::{BASE_URL, PASSWORD, TestControl, both};
 
 both! {
     a_link_sets_a_new_password_once_and_signs_everybody_out,
-    asking_for_a_link_tells_nothing,
+    requesting_a_link_reveals_nothing,
     the_newest_link_is_the_only_one_and_it_ages,
     a_mailbox_gets_few_links,
     a_link_ends_the_wait_after_failed_sign_ins,
-    a_link_works_once_also_at_the_same_time,
-    who_proves_an_address_first_finds_nobody_else_in_the_account,
+    a_link_works_once_for_parallel_uses,
+    the_first_proof_of_an_address_removes_foreign_credentials,
 }
 
 const NEW: &str = "another long password";
@@ -58,7 +58,7 @@ async fn a_link_sets_a_new_password_once_and_signs_everybody_out(control: TestCo
     assert_eq!(short.status, StatusCode::UNPROCESSABLE_ENTITY);
     let done = browser.submit(&path, &[("password", NEW)]).await;
     assert_eq!(done.location.as_deref(), Some("/login?reset=done"));
-    assert_eq!(browser.cookie, None, "the link alone signs nobody in");
+    assert_eq!(browser.cookie, None, "the link alone does not sign in");
 
     assert_eq!(before.open("/account").await.status, StatusCode::SEE_OTHER);
     assert_eq!(
@@ -80,8 +80,8 @@ async fn a_link_sets_a_new_password_once_and_signs_everybody_out(control: TestCo
     );
 }
 
-/// The page does not say who has an account.
-async fn asking_for_a_link_tells_nothing(control: TestControl) {
+/// The page does not reveal whether an account exists.
+async fn requesting_a_link_reveals_nothing(control: TestControl) {
     control.person("Ada").await;
     let known = request(&control, "ada@example.com").await;
     let unknown = request(&control, "nobody@example.com").await;
@@ -109,7 +109,7 @@ async fn the_newest_link_is_the_only_one_and_it_ages(control: TestControl) {
     );
 }
 
-/// A stranger cannot fill somebody's mailbox, and is not told so.
+/// An attacker cannot fill another user's mailbox, and gets no hint about it.
 async fn a_mailbox_gets_few_links(control: TestControl) {
     control.person("Ada").await;
     for _ in 0..10 {
@@ -133,8 +133,8 @@ async fn a_link_ends_the_wait_after_failed_sign_ins(control: TestControl) {
     );
 }
 
-/// Of two that use one link at once, one does.
-async fn a_link_works_once_also_at_the_same_time(control: TestControl) {
+/// Of two parallel uses of one link, one succeeds.
+async fn a_link_works_once_for_parallel_uses(control: TestControl) {
     control.person("Ada").await;
     request(&control, "ada@example.com").await;
     let path = link(&control.mails().await[0]);
@@ -147,9 +147,9 @@ async fn a_link_works_once_also_at_the_same_time(control: TestControl) {
     assert_eq!(statuses, [StatusCode::SEE_OTHER, StatusCode::NOT_FOUND]);
 }
 
-/// Somebody else may have made the account and left a token, a passkey and a second factor behind.
-/// Where the address was proved before, all of it is its owner's, and stays.
-async fn who_proves_an_address_first_finds_nobody_else_in_the_account(control: TestControl) {
+/// An attacker may have created the account and added a token, a passkey and a second factor. If
+/// the address was confirmed before, all of it belongs to the owner and stays.
+async fn the_first_proof_of_an_address_removes_foreign_credentials(control: TestControl) {
     for (name, was_proved) in [("Ada", true), ("Grace", false)] {
         let person = control.person(name).await;
         let email = format!("{}@example.com", name.to_lowercase());

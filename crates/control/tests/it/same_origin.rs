@@ -1,5 +1,5 @@
-//! Writes that another site made a browser send: refused by every route that reads a cookie, whoever
-//! adds it.
+//! Cross-site writes in a browser are refused by every route that reads a cookie, including routes
+//! added later.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn paths_of_forms() -> BTreeSet<String> {
     found
 }
 
-/// The paths that stand in the sources as constants.
+/// The paths that are constants in the sources.
 fn constant(name: &str) -> &'static str {
     match name {
         "AUTHORIZE" => api::control::oauth::AUTHORIZE,
@@ -58,7 +58,7 @@ fn constant(name: &str) -> &'static str {
 }
 
 #[tokio::test]
-async fn no_form_of_another_site_is_taken() {
+async fn no_form_of_another_site_is_accepted() {
     let control = TestControl::start("").await;
     let ada = control.person("ada").await;
     let mut browser = control.browser();
@@ -75,7 +75,7 @@ async fn no_form_of_another_site_is_taken() {
             &[("sec-fetch-site", "same-site")],
             &[("origin", "https://evil.example")],
         ] {
-            // With a session, and where there is none yet: signing somebody in is a write too.
+            // With and without a session, because signing a user in is a write as well.
             for cookie in [browser.cookie.clone(), None] {
                 let mut asking = browser.clone();
                 asking.cookie = cookie;
@@ -91,7 +91,7 @@ async fn no_form_of_another_site_is_taken() {
 }
 
 #[tokio::test]
-async fn no_operation_is_called_by_a_page_of_another_site() {
+async fn no_operation_is_callable_from_a_page_of_another_site() {
     let control = TestControl::start("").await;
     let ada = control.person("ada").await;
     let mut browser = control.browser();

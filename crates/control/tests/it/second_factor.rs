@@ -1,4 +1,4 @@
-//! The second factor, as a person with an authenticator app meets it.
+//! The second factor, used with an authenticator app.
 
 use aws_lc_rs::hmac;
 use http::{Method, StatusCode};
@@ -10,14 +10,14 @@ both! {
     a_code_opens_one_session,
     a_recovery_code_works_once_and_in_any_spelling,
     codes_are_not_guessed_in_bulk,
-    wrong_codes_wait_for_hours_in_every_process_and_are_told,
+    wrong_codes_cause_waits_in_every_process_and_a_mail,
     the_step_in_between_does_not_wait_for_long,
     turning_it_on_or_off_takes_a_recent_proof,
-    a_second_factor_in_force_is_not_replaced,
-    the_secret_is_sealed_where_it_is_kept,
+    an_active_second_factor_is_not_replaced,
+    the_stored_secret_is_sealed,
 }
 
-/// An authenticator app of another maker: it knows the key that the page shows.
+/// An independent authenticator app, which uses the key from the page.
 pub(crate) struct Authenticator(Vec<u8>);
 
 impl Authenticator {
@@ -52,7 +52,7 @@ impl Authenticator {
     }
 }
 
-/// Turns the second factor on; the app, and the recovery codes.
+/// Enables the second factor. Returns the app and the recovery codes.
 async fn turn_on(control: &TestControl, browser: &mut Browser<'_>) -> (Authenticator, Vec<String>) {
     let page = browser.submit("/account/second-factor", &[]).await;
     let app = Authenticator::scan(page.between("<code class=\"key\">", "</code>"));
@@ -94,12 +94,12 @@ async fn a_password_alone_opens_nothing_once_the_second_factor_is_on(control: Te
     assert_eq!(
         browser.open("/account").await.status,
         StatusCode::OK,
-        "this browser goes on"
+        "this browser stays signed in"
     );
     assert_eq!(
         stolen.open("/account").await.status,
         StatusCode::SEE_OTHER,
-        "others do not"
+        "other browsers are signed out"
     );
 
     let mut browser = half_way(&control).await;
@@ -175,7 +175,7 @@ async fn codes_are_not_guessed_in_bulk(control: TestControl) {
             .await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     }
-    // Another session of the same person waits too.
+    // Another session of the same user must wait as well.
     let mut browser = half_way(&control).await;
     let code = app.code(&control);
     let answer = browser
@@ -184,9 +184,9 @@ async fn codes_are_not_guessed_in_bulk(control: TestControl) {
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
 }
 
-/// Whoever guesses codes knows the password: the waits grow, wherever the attempts arrive, and the
-/// owner hears of it.
-async fn wrong_codes_wait_for_hours_in_every_process_and_are_told(control: TestControl) {
+/// A client that guesses codes has the password. Waits grow for all processes together, and the
+/// owner is notified.
+async fn wrong_codes_cause_waits_in_every_process_and_a_mail(control: TestControl) {
     let ada = control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     turn_on(&control, &mut browser).await;
@@ -246,7 +246,7 @@ async fn turning_it_on_or_off_takes_a_recent_proof(control: TestControl) {
     let mut browser = control.signed_in("Ada").await;
     let path = "/account/second-factor/remove";
     let first = Some("/account/confirm?next=/account");
-    // A secret that was shown once is not confirmed by who finds the browser later.
+    // A secret that was shown once cannot be confirmed by a later user of the browser.
     let page = browser.submit("/account/second-factor", &[]).await;
     let shown = Authenticator::scan(page.between("<code class=\"key\">", "</code>"));
     control.clock.advance(600);
@@ -292,8 +292,8 @@ async fn turning_it_on_or_off_takes_a_recent_proof(control: TestControl) {
     control.signed_in("Ada").await;
 }
 
-/// A second set-up does not replace the secret that is in force.
-async fn a_second_factor_in_force_is_not_replaced(control: TestControl) {
+/// A second set-up does not replace the active secret.
+async fn an_active_second_factor_is_not_replaced(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let (app, _) = turn_on(&control, &mut browser).await;
@@ -307,8 +307,8 @@ async fn a_second_factor_in_force_is_not_replaced(control: TestControl) {
     assert_eq!(answer.location.as_deref(), Some("/account"));
 }
 
-/// The database alone does not give the secret away.
-async fn the_secret_is_sealed_where_it_is_kept(control: TestControl) {
+/// The database alone does not reveal the secret.
+async fn the_stored_secret_is_sealed(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let mut browser = control.signed_in("Ada").await;
     let (app, _) = turn_on(&control, &mut browser).await;

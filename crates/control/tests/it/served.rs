@@ -1,4 +1,4 @@
-//! A platform on its listeners: health, metrics, TLS, and the end of it.
+//! A listening platform: health, metrics, TLS and shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Served {
     }
 }
 
-/// One request of HTTP/1.1; the whole answer.
+/// Sends one HTTP/1.1 request. Returns the whole answer.
 async fn ask(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     path: &str,
@@ -85,7 +85,7 @@ async fn ask(
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // A peer that closes without the end of TLS has said all all the same.
+    // A peer that closes without a TLS close_notify has still sent everything.
     stream.read_to_end(&mut answer).await.ok();
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -109,11 +109,11 @@ async fn health_is_public_and_readiness_ends_with_the_drain() {
     served.running.stopped().await;
 }
 
-/// A balancer that asks sees the drain, and what it still sends here is served; nobody is told to come
-/// again over the same connection.
+/// A load balancer can detect the drain. Its later requests are still served, and no client keeps
+/// its connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_is_seen_before_the_listener_closes() {
-    // Ended by the second request long before.
+    // The drain delay is 300 s, and the second request below ends it far sooner.
     let served = serve_with("", new_directory(), 300).await;
     let kept = "GET /healthz HTTP/1.1\r\nHost: svc.example\r\n\r\n";
     let mut before = served.connect().await;
@@ -152,18 +152,18 @@ async fn a_drain_is_seen_before_the_listener_closes() {
     TcpStream::connect(address).await.unwrap_err();
 }
 
-/// Whether the platform answers on a connection of its own.
+/// True if the platform answers on a new connection.
 async fn is_served(served: &Served) -> bool {
     let mut stream = served.connect().await;
     let request = "GET /healthz HTTP/1.1\r\nHost: svc.example\r\nConnection: close\r\n\r\n";
-    // A connection that was closed unread breaks the write or the read.
+    // A connection that is closed unread fails the write or the read.
     stream.write_all(request.as_bytes()).await.ok();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.ok();
     answer.starts_with(b"HTTP/1.1 200 ")
 }
 
-/// Connections that were answered and stay open.
+/// Connections that were answered and remain open.
 async fn kept(served: &Served, count: usize) -> Vec<TcpStream> {
     let mut kept = Vec::new();
     for _ in 0..count {
@@ -177,11 +177,11 @@ async fn kept(served: &Served, count: usize) -> Vec<TcpStream> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_have_a_limit_in_total_and_of_a_source() {
+async fn connections_are_limited_in_total_and_per_source() {
     let cases = [
         ("", "{max_connections: 3, max_connections_per_source: 100}"),
         ("", "{max_connections: 100, max_connections_per_source: 3}"),
-        // A proxy has the total alone.
+        // A proxy has only the total limit.
         (
             "trusted_proxies: [127.0.0.1], ",
             "{max_connections: 3, max_connections_per_source: 1}",
@@ -191,7 +191,7 @@ async fn connections_have_a_limit_in_total_and_of_a_source() {
         let served = serve_as(platform, &format!("limits: {limits}"), new_directory(), 0).await;
         let mut open = kept(&served, 3).await;
         assert!(!is_served(&served).await, "{limits}");
-        // The place of one that ended is free: as soon as the platform has seen its end.
+        // The slot of a closed connection is free once the platform has noticed its end.
         open.pop();
         let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
         while !is_served(&served).await {
@@ -202,12 +202,12 @@ async fn connections_have_a_limit_in_total_and_of_a_source() {
     }
 }
 
-/// A database that does not answer: alive, and not ready.
+/// With a database that does not answer, the platform is alive and not ready.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_database_nothing_is_ready() {
     let served = serve("", new_directory()).await;
     served.app.store.close().await;
-    // What the database said last is believed for a second.
+    // The last database check is cached for a second.
     let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     let answer = loop {
         let answer = ask(served.connect().await, "/readyz", None).await;
@@ -223,7 +223,7 @@ async fn without_the_database_nothing_is_ready() {
     served.stop().await;
 }
 
-/// MX-1, MX-2, MX-3: a listener of its own, under the configured path, with its token.
+/// MX-1, MX-2, MX-3: a separate listener, under the configured path, with its token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mx_1_mx_2_mx_3_metrics_are_scraped() {
     let sections = "metrics: {prometheus: {enabled: true, listen_addr: '0.0.0.0:0', \
@@ -266,7 +266,7 @@ async fn mx_1_mx_2_mx_3_metrics_are_scraped() {
 
 /// MX-1, MX-3.
 #[tokio::test]
-async fn mx_1_mx_3_no_listener_without_an_address_and_none_in_the_open_without_a_token() {
+async fn mx_1_mx_3_metrics_need_an_address_and_off_loopback_a_token() {
     let served = serve("metrics: {prometheus: {enabled: true}}", new_directory()).await;
     assert_eq!(served.running.metrics_address(), None);
     served.stop().await;
@@ -279,7 +279,7 @@ async fn mx_1_mx_3_no_listener_without_an_address_and_none_in_the_open_without_a
     assert_eq!(error.key, "metrics.prometheus.listen_addr");
 }
 
-/// A new pair, and the certificate that a client trusts for it.
+/// Creates a new key pair and certificate. Returns the certificate that a client trusts for it.
 fn write_pair(directory: &std::path::Path) -> rustls::pki_types::CertificateDer<'static> {
     let made = rcgen::generate_simple_self_signed(["svc.example".to_owned()]).unwrap();
     std::fs::write(directory.join("cert.pem"), made.cert.pem()).unwrap();
@@ -301,9 +301,10 @@ fn client(
     Arc::new(config).into()
 }
 
-/// The platform's own TLS: 1.2 and 1.3, never in clear, and the certificate follows its files.
+/// The platform's own TLS: versions 1.2 and 1.3, never unencrypted, and the certificate follows its
+/// files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_listener_speaks_tls_with_what_its_files_hold() {
+async fn the_listener_uses_tls_with_its_files() {
     let directory = new_directory();
     let first = write_pair(directory.path());
     let file = |name: &str| directory.path().join(name).display().to_string();
@@ -327,17 +328,17 @@ async fn the_listener_speaks_tls_with_what_its_files_hold() {
     let clear = ask(served.connect().await, "/healthz", None).await;
     assert!(!clear.contains("200"), "{clear}");
     let second = write_pair(served.directory.path());
-    // The files are looked at once a second, and a handshake is what looks.
+    // The files are checked at most once a second, during a handshake.
     let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     while get(second.clone(), &rustls::version::TLS13).await.is_err() {
-        assert!(tokio::time::Instant::now() < deadline, "never taken over");
+        assert!(tokio::time::Instant::now() < deadline, "the new certificate is never used");
     }
     assert!(get(first, &rustls::version::TLS13).await.is_err());
     served.stop().await;
 }
 
 #[test]
-fn tls_files_come_together_and_with_https() {
+fn tls_files_need_each_other_and_https() {
     let refused = |yaml: &str| {
         let directory = new_directory();
         let file = directory.path().join("platform.yaml");

@@ -11,7 +11,7 @@ use crate::support::{TestControl, both};
 
 both! {
     ed_8_settings_are_patched_replaced_and_reset,
-    changes_at_once_are_both_kept,
+    parallel_changes_are_both_kept,
 }
 
 /// ED-8: defaults, changes, `null`, replacement, reset.
@@ -80,14 +80,14 @@ async fn ed_8_settings_are_patched_replaced_and_reset(control: TestControl) {
         let refused = call(method, Some(body.clone())).await.refused(400);
         assert_eq!(refused.1.as_deref(), Some(field), "{body}");
     }
-    // Without a geolocation file nobody's country is known.
+    // Without a geolocation file no country is known.
     let countries = call(Method::PATCH, Some(json!({"geoIp": {"deny": ["AQ"]}}))).await;
     assert_eq!(countries.refused(400).0, "feature_unavailable");
     assert_eq!(call(Method::GET, None).await.expect(200), defaults);
 }
 
-/// Two changes at once: neither undoes the other.
-async fn changes_at_once_are_both_kept(control: TestControl) {
+/// Two parallel changes do not undo each other.
+async fn parallel_changes_are_both_kept(control: TestControl) {
     let control = Arc::new(control);
     let person = control.person("ada").await;
     let path = format!("{}/settings", path(&project(&control, &person).await));

@@ -1,4 +1,4 @@
-//! Signing in and out, and how long it lasts.
+//! Sign-in, sign-out and the lifetime of sessions.
 
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use store::users::{self, Status};
 use crate::support::{BASE_URL, PASSWORD, TestControl, both};
 
 both! {
-    a_person_has_a_bounded_number_of_sessions,
+    sessions_per_user_are_limited,
     a_person_signs_in_and_out,
     a_session_keeps_so_much_of_its_user_agent,
     signing_in_goes_on_to_a_path_of_ours_alone,
@@ -18,10 +18,10 @@ both! {
     one_place_cannot_try_many_accounts,
     a_session_ends_when_nobody_uses_it_and_after_a_month_anyway,
     forms_of_other_sites_are_refused,
-    a_session_calls_the_api_where_no_bearer_is_sent,
+    a_session_calls_the_api_if_no_bearer_is_sent,
     a_session_writes_through_the_api_from_this_origin_alone,
     a_person_sees_and_ends_other_sessions,
-    nobody_ends_the_session_of_another,
+    a_user_cannot_end_another_users_session,
     a_new_password_takes_the_old_one_and_ends_other_sessions,
     sign_ins_are_in_the_audit,
 }
@@ -69,7 +69,7 @@ async fn signing_in_goes_on_to_a_path_of_ours_alone(control: TestControl) {
     }
 }
 
-/// Nothing tells who has an account: a wrong password, nobody, and somebody suspended look alike.
+/// A wrong password, an unknown user and a suspended user give the same answer.
 async fn failures_look_alike(control: TestControl) {
     control.person("Ada").await;
     let eve = control.person("Eve").await.user;
@@ -95,7 +95,7 @@ async fn failures_look_alike(control: TestControl) {
     assert_eq!(pages[0], pages[2]);
 }
 
-/// Somebody who is suspended is out at once, not at the end of the session.
+/// A suspended user is signed out immediately, not at the end of the session.
 async fn suspension_ends_sessions(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let mut browser = control.signed_in("Ada").await;
@@ -132,7 +132,7 @@ async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out(control: TestCont
     let answer = browser.sign_in("Ada", PASSWORD).await;
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(answer.headers["retry-after"], "1");
-    // From elsewhere too: it is the account that waits.
+    // Also from another address, since the limit applies to the account.
     let mut elsewhere = control.browser();
     elsewhere.ip = [198, 51, 100, 7];
     let answer = elsewhere.sign_in("ADA", PASSWORD).await;
@@ -172,7 +172,7 @@ async fn a_session_ends_when_nobody_uses_it_and_after_a_month_anyway(control: Te
     assert_eq!(used.open("/account").await.status, StatusCode::SEE_OTHER);
 }
 
-/// Whatever changes something has to come from a page of ours.
+/// Every change must come from one of our pages.
 async fn forms_of_other_sites_are_refused(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
@@ -216,8 +216,8 @@ async fn forms_of_other_sites_are_refused(control: TestControl) {
     assert!(control.mails().await.is_empty());
 }
 
-/// CP-13: the header wins, and a bad bearer is never rescued by a good cookie.
-async fn a_session_calls_the_api_where_no_bearer_is_sent(control: TestControl) {
+/// CP-13: the header has priority, and a valid cookie never replaces a bad bearer.
+async fn a_session_calls_the_api_if_no_bearer_is_sent(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let mut browser = control.signed_in("Ada").await;
     let answer = browser.open("/api/user").await;
@@ -270,8 +270,8 @@ async fn a_person_sees_and_ends_other_sessions(control: TestControl) {
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
 }
 
-/// Somebody else's session is not there.
-async fn nobody_ends_the_session_of_another(control: TestControl) {
+/// Another user's session is not found.
+async fn a_user_cannot_end_another_users_session(control: TestControl) {
     let ada = control.person("Ada").await.user;
     control.person("Eve").await;
     let mut adas = control.signed_in("Ada").await;
@@ -303,7 +303,7 @@ async fn a_new_password_takes_the_old_one_and_ends_other_sessions(control: TestC
     let before = browser.cookie.clone();
     let changed = change(&mut browser, PASSWORD, "another long one").await;
     assert_eq!(changed.location.as_deref(), Some("/account?done=password"));
-    // The session goes on under another cookie.
+    // The session continues with another cookie.
     assert_ne!(browser.cookie, before);
     let mut copied = control.browser();
     copied.cookie = before;
@@ -318,7 +318,7 @@ async fn a_new_password_takes_the_old_one_and_ends_other_sessions(control: TestC
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
 }
 
-/// The audit knows who signed in and from where, and no secret.
+/// The audit log records user and address of sign-ins, and no secret.
 async fn sign_ins_are_in_the_audit(control: TestControl) {
     let ada = control.person("Ada").await.user;
     control.clock.advance(1);
@@ -336,9 +336,9 @@ async fn sign_ins_are_in_the_audit(control: TestControl) {
 
 const DAY: i64 = 24 * 3600;
 
-/// Attempts are counted in the database: a second process gives no second set of them.
+/// Attempts are counted in the database, so a second process does not allow more of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn passwords_are_counted_by_all_processes_together() {
+async fn password_attempts_are_counted_for_all_processes_together() {
     for [first, second] in TestControl::pairs("").await {
         first.person("Ada").await;
         for at in [&first, &second].into_iter().cycle().take(6) {
@@ -352,15 +352,15 @@ async fn passwords_are_counted_by_all_processes_together() {
         first.clock.advance(1);
         let answer = second.browser().sign_in("Ada", PASSWORD).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
-        // And forgiven for all of them.
+        // A success resets the count for all of them.
         let answer = first.browser().sign_in("Ada", PASSWORD).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
     }
 }
 
-/// Whoever changes a password because somebody else had it takes back what was issued with it.
+/// A user who changes a stolen password can also revoke the credentials that were issued with it.
 #[tokio::test]
-async fn a_new_password_revokes_credentials_where_that_is_wanted() {
+async fn a_new_password_revokes_credentials_on_request() {
     let control = TestControl::start("").await;
     let ada = control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
@@ -386,9 +386,9 @@ async fn a_new_password_revokes_credentials_where_that_is_wanted() {
     assert_eq!(mails.iter().filter(is_notice).count(), 2);
 }
 
-/// A browser that was left open issues nothing that has no end.
+/// A browser that was left open cannot issue credentials without expiry.
 #[tokio::test]
-async fn a_credential_without_an_end_takes_a_recent_proof() {
+async fn a_credential_without_expiry_needs_a_recent_proof() {
     let control = TestControl::start("").await;
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
@@ -410,8 +410,8 @@ async fn a_credential_without_an_end_takes_a_recent_proof() {
     assert_eq!(again.status, StatusCode::CREATED);
 }
 
-/// The session that was not used for longest ends for a new one.
-async fn a_person_has_a_bounded_number_of_sessions(control: TestControl) {
+/// A new session replaces the least recently used one.
+async fn sessions_per_user_are_limited(control: TestControl) {
     let ada = control.person("Ada").await;
     let bob = control.person("Bob").await;
     let (first, of_bob) = (control.session(&ada).await, control.session(&bob).await);

@@ -1,5 +1,5 @@
-//! CP-10, CP-11: what ended is over with the next request, on every process, though its signature
-//! was verified a moment ago.
+//! CP-10, CP-11: revocations apply to the next request on every process, even if the token was
+//! verified a moment ago.
 
 use jiff::SignedDuration;
 use serde_json::json;
@@ -14,8 +14,7 @@ async fn status(control: &TestControl, token: &str) -> u16 {
     control.get("/api/whoami", token).await.status
 }
 
-/// A pair of processes, somebody's token, and one that was minted from it, each of which both
-/// processes have verified.
+/// Two processes, a user's token, and a token minted from it, which both processes have verified.
 async fn known() -> Vec<([TestControl; 2], Person, String)> {
     let mut known = Vec::new();
     for pair in TestControl::pairs("").await {
@@ -72,9 +71,9 @@ async fn cp_10_a_suspension_is_seen_by_the_next_request_everywhere() {
     }
 }
 
-/// CP-10: one token of many can end, by its id.
+/// CP-10: a single token of many can be revoked by its id.
 #[tokio::test]
-async fn cp_10_a_token_ends_alone() {
+async fn cp_10_a_token_is_revoked_alone() {
     for (pair, ada, minted) in known().await {
         let claims = ::credentials::inspect(&minted).unwrap()["claims"].clone();
         let now = pair[0].now();
@@ -90,9 +89,9 @@ async fn cp_10_a_token_ends_alone() {
     }
 }
 
-/// CP-10: a time that passes ends what was verified before.
+/// CP-10: expiry also ends a cached verification.
 #[tokio::test]
-async fn cp_10_a_verdict_does_not_outlive_its_token() {
+async fn cp_10_a_cached_verification_does_not_outlive_its_token() {
     for (pair, ada, minted) in known().await {
         pair[0].clock.advance(299);
         assert_eq!(status(&pair[0], &minted).await, 200);
@@ -102,9 +101,9 @@ async fn cp_10_a_verdict_does_not_outlive_its_token() {
     }
 }
 
-/// CP-13: what was minted from a session ends with it, however it ends.
+/// CP-13: a token minted from a session ends with it, for every kind of end.
 #[tokio::test]
-async fn cp_13_a_session_takes_its_tokens_with_it() {
+async fn cp_13_tokens_end_with_their_session() {
     for pair in TestControl::pairs("").await {
         let [first, second] = &pair;
         let ada = first.person("ada").await;
@@ -144,8 +143,8 @@ async fn cp_13_a_session_takes_its_tokens_with_it() {
     }
 }
 
-/// CP-11: who is not a member any more reaches nothing of the workspace, and a credential for that
-/// one workspace is none any more.
+/// CP-11: a former member reaches nothing of the workspace, and a credential for that one workspace
+/// is not valid any more.
 #[tokio::test]
 async fn cp_11_a_removed_member_is_out_with_the_next_request() {
     for pair in TestControl::pairs("").await {

@@ -1,4 +1,4 @@
-//! A platform in this process, people in it, and what they send.
+//! A platform in this process, its users, and their requests.
 
 mod answer;
 mod browser;
@@ -44,12 +44,12 @@ pub(crate) const BASE_URL: &str = "https://svc.example";
 pub(crate) const START: &str = "2026-01-01T00:00:00Z";
 /// A callback of the OAuth client `web`.
 pub(crate) const CALLBACK: &str = "https://client.example/callback?x=1";
-/// Another one, on the machine of the person.
+/// Another callback, on the user's machine.
 pub(crate) const LOOPBACK: &str = "http://127.0.0.1:49152/callback";
-/// Everybody's.
+/// Password of every test user.
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
-/// Makes each of these functions a test on SQLite and one on PostgreSQL. They are functions of the
+/// Runs each of these functions as a test on SQLite and on PostgreSQL. They are functions of the
 /// same file that take a [`TestControl`].
 macro_rules! both {
     ($($name:ident,)+) => {
@@ -70,18 +70,18 @@ macro_rules! both {
 }
 pub(crate) use both;
 
-/// A platform on a database of its own, whose clock stands still.
+/// A platform with its own database, whose clock stands still.
 pub(crate) struct TestControl {
     pub(crate) app: Arc<App>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) router: Router,
     database: Option<String>,
     directory: PathBuf,
-    /// Removes the directory, where it is this platform's own.
+    /// Removes the directory on drop, if it belongs to this platform.
     kept: Option<TempDir>,
 }
 
-/// Somebody with [`PASSWORD`], a workspace, and a personal access token that is not narrowed.
+/// A user with [`PASSWORD`], a workspace, and an unrestricted personal access token.
 #[derive(Clone, Debug)]
 pub(crate) struct Person {
     pub(crate) user: UserId,
@@ -89,7 +89,7 @@ pub(crate) struct Person {
     pub(crate) token: String,
 }
 
-/// A project of somebody.
+/// A project of a user.
 #[derive(Clone, Debug)]
 pub(crate) struct Project {
     pub(crate) id: ProjectId,
@@ -97,23 +97,23 @@ pub(crate) struct Project {
 }
 
 impl TestControl {
-    /// One on the embedded database, with further sections of the configuration.
+    /// Starts one on the embedded database, with further configuration sections.
     pub(crate) async fn start(sections: &str) -> Self {
         Self::open(sections, None).await
     }
 
-    /// One on PostgreSQL.
+    /// Starts one on PostgreSQL.
     pub(crate) async fn postgres() -> Self {
         Self::open("", Some(migrated::on_postgres().await)).await
     }
 
-    /// One on each database, for tests that have a table of their own to go through.
+    /// Starts one on each database, for tests that go through their own table.
     pub(crate) async fn both() -> [Self; 2] {
         [Self::start("").await, Self::postgres().await]
     }
 
-    /// One on each database, and beside each a second process with a directory of its own and the
-    /// same secret, as two machines would have it.
+    /// Starts one on each database, and for each a second process with its own directory and the
+    /// same secret, like two machines.
     pub(crate) async fn pairs(sections: &str) -> [[Self; 2]; 2] {
         let mut pairs = Vec::new();
         for database in [None, Some(migrated::on_postgres().await)] {
@@ -124,7 +124,7 @@ impl TestControl {
         pairs.try_into().ok().unwrap()
     }
 
-    /// One on a database at this address, or on the embedded one.
+    /// Starts one on a database at this address, or on the embedded one.
     pub(crate) async fn start_on(sections: &str, database: Option<&str>) -> Self {
         Self::open(sections, database.map(str::to_owned)).await
     }
@@ -133,7 +133,7 @@ impl TestControl {
         Self::start_with(sections, database, |_| ()).await
     }
 
-    /// The same, after something was done to the directory where the data will be.
+    /// The same, after `prepare` has changed the future data directory.
     pub(crate) async fn start_with(
         sections: &str,
         database: Option<String>,
@@ -152,7 +152,7 @@ impl TestControl {
         control
     }
 
-    /// One that is reached at `base_url`, whose clock stands at `now`, with these engines.
+    /// Starts one with this `base_url`, with the clock at `now` and with these engines.
     pub(crate) async fn at(
         base_url: &str,
         now: Timestamp,
@@ -170,7 +170,7 @@ impl TestControl {
         Self::opened(config, clock, directory).await.unwrap()
     }
 
-    /// Another process on what a platform left in its directory.
+    /// Starts another process on the data that a platform left in its directory.
     pub(crate) async fn again_in(directory: &Path) -> Self {
         let config = Config::load(Some(&directory.join("platform.yaml")), []).unwrap();
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
@@ -178,7 +178,7 @@ impl TestControl {
         Self::over(app.unwrap(), clock, directory)
     }
 
-    /// A platform with this configuration, if it starts.
+    /// Opens a platform with this configuration, if it starts.
     pub(crate) async fn opened(
         config: Config,
         clock: Arc<ManualClock>,
@@ -201,7 +201,7 @@ impl TestControl {
         }
     }
 
-    /// The configuration of a second process on the same database, and where its directory is.
+    /// The configuration of a second process on the same database, and its directory.
     pub(crate) fn config_beside(&self) -> (Config, TempDir) {
         let directory = tempfile::tempdir().unwrap();
         let mut config = self.app.config.clone();
@@ -213,20 +213,20 @@ impl TestControl {
         (config, directory)
     }
 
-    /// A second process on the same database, with the same secret and under the same clock.
+    /// Starts a second process on the same database, with the same secret and clock.
     pub(crate) async fn beside(&self) -> Result<Self, control::StartError> {
         let (mut config, directory) = self.config_beside();
         config.secret_file = Some(self.app.config.data_dir.join("platform.secret"));
         Self::opened(config, Arc::clone(&self.clock), directory).await
     }
 
-    /// The same database, keys and clock under a new process.
+    /// Restarts the process with the same database, keys and clock.
     pub(crate) async fn restarted(self) -> Self {
         let config = self.app.config.clone();
         self.under(config).await
     }
 
-    /// The same under a new process whose configuration has these sections too.
+    /// Restarts the process with further configuration sections.
     pub(crate) async fn configured(self, sections: Value) -> Self {
         let sections: Vec<_> = sections
             .as_object()
@@ -239,7 +239,7 @@ impl TestControl {
         self.under(config).await
     }
 
-    /// The same under a new process of this configuration.
+    /// Restarts the process with this configuration.
     pub(crate) async fn under(self, config: Config) -> Self {
         self.app.store.close().await;
         let clock = self.clock;
@@ -267,7 +267,7 @@ impl TestControl {
         u64::try_from(self.now().as_millisecond()).unwrap()
     }
 
-    /// Somebody with a workspace of their own.
+    /// A new user with a workspace.
     pub(crate) async fn person(&self, name: &str) -> Person {
         let now = self.now();
         let user = UserId::new(self.millis(), unique());
@@ -304,7 +304,7 @@ impl TestControl {
         }
     }
 
-    /// Made once: it is slow on purpose.
+    /// Computed once, because it is slow on purpose.
     async fn hashed_password(&self) -> PasswordHash {
         static HASH: OnceCell<String> = OnceCell::const_new();
         let make = || {
@@ -317,12 +317,12 @@ impl TestControl {
         PasswordHash(hash.clone())
     }
 
-    /// A browser in which nobody is signed in.
+    /// A browser without a session.
     pub(crate) fn browser(&self) -> Browser<'_> {
         Browser::new(self)
     }
 
-    /// A browser in which this person is signed in.
+    /// A browser in which this user is signed in.
     pub(crate) async fn signed_in(&self, name: &str) -> Browser<'_> {
         let mut browser = self.browser();
         let answer = browser.sign_in(name, PASSWORD).await;
@@ -330,7 +330,7 @@ impl TestControl {
         browser
     }
 
-    /// A session of somebody, as the `Cookie` header that their browser sends.
+    /// A session of a user, as the `Cookie` header that their browser sends.
     pub(crate) async fn session(&self, of: &Person) -> String {
         let now = self.now();
         let secret = LinkSecret::draw().unwrap();
@@ -369,7 +369,7 @@ impl TestControl {
             .collect()
     }
 
-    /// Makes somebody a member of another's workspace.
+    /// Makes a user a member of another user's workspace.
     pub(crate) async fn join(&self, who: &Person, workspace: WorkspaceId, role: Role) {
         let mut tx = self.app.store.begin().await.unwrap();
         members::insert(&mut tx, workspace, who.user, role, None, self.now())
@@ -378,7 +378,7 @@ impl TestControl {
         tx.commit().await.unwrap();
     }
 
-    /// Gives the workspace a subscription in good standing.
+    /// Gives the workspace an active subscription.
     pub(crate) async fn subscribe(&self, workspace: WorkspaceId) {
         let mut tx = self.app.store.begin().await.unwrap();
         let billing = self.app.shop.billing();
@@ -389,7 +389,7 @@ impl TestControl {
         tx.commit().await.unwrap();
     }
 
-    /// A project in somebody's workspace.
+    /// A project in the user's workspace.
     pub(crate) async fn project(&self, of: &Person) -> Project {
         let unique = unique();
         let id = ProjectId::new(self.millis(), unique);
@@ -416,7 +416,7 @@ impl TestControl {
         Project { id, endpoint }
     }
 
-    /// A token of type `auth` of somebody, with these permissions and boundaries.
+    /// An `auth` token of a user, with these permissions and boundaries.
     pub(crate) async fn delegated(&self, of: &Person, body: Value) -> String {
         let answer = self.post("/api/tokens", &of.token, &body).await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -435,7 +435,7 @@ impl TestControl {
         self.send(Method::DELETE, path, Some(token), None).await
     }
 
-    /// Sends a request with a bearer token and a JSON body, where there are any.
+    /// Sends a request, with a bearer token and a JSON body if they are given.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -457,13 +457,13 @@ impl TestControl {
         self.send_raw(request.body(body).unwrap()).await
     }
 
-    /// Sends a request as it is, from [`PEER`].
+    /// Sends a request unchanged, from [`PEER`].
     pub(crate) async fn send_raw(&self, request: Request<Body>) -> Answer {
         self.send_from(SocketAddr::from((PEER, 40_000)), request)
             .await
     }
 
-    /// Sends a request as it is, from this address.
+    /// Sends a request unchanged, from this address.
     pub(crate) async fn send_from(&self, peer: SocketAddr, mut request: Request<Body>) -> Answer {
         request.extensions_mut().insert(ConnectInfo(peer));
         let asked = promised::operation(request.method(), request.uri().path());
@@ -484,15 +484,15 @@ impl TestControl {
     }
 }
 
-/// Where requests come from when nobody says where.
+/// Default source address of requests.
 pub(crate) const PEER: [u8; 4] = [192, 0, 2, 1];
 
-/// A configuration that keeps its data in a directory.
+/// A configuration with its data in this directory.
 pub(crate) fn configuration(directory: &Path, database: Option<&str>, sections: &str) -> Config {
     configuration_beside(directory, database, sections, &engines())
 }
 
-/// The one engine of most platforms here.
+/// The one engine of most platforms in these tests.
 pub(crate) fn engines() -> Value {
     json!([{"cluster_domain": "engine.example", "tcp_ports": "20000-20999"}])
 }
@@ -520,13 +520,13 @@ fn configuration_beside(
     Config::load(Some(&file), []).unwrap()
 }
 
-/// Counts up, for what must differ.
+/// A counter for unique values.
 pub(crate) fn next() -> u64 {
     static COUNTER: AtomicU64 = AtomicU64::new(1);
     COUNTER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Bytes that no other id has.
+/// Bytes for a unique id.
 fn unique() -> [u8; 10] {
     let mut bytes = [0; 10];
     bytes[2..].copy_from_slice(&next().to_be_bytes());

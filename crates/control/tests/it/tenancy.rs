@@ -1,5 +1,5 @@
-//! Two tenants and the whole document: whatever they do, what is one's is not there for the other
-//! (CP-5), by the answer, by what it leaves behind, and by what the database is asked.
+//! Two tenants and the whole document: one tenant's objects do not exist for the other (CP-5). This
+//! covers the answer, its side effects, and the database queries.
 
 use api::control::{Access, Operation, operations};
 use control::webhooks::on_event;
@@ -16,12 +16,12 @@ use crate::support::{Answer, Person, Project, TestControl, both, next, recorded}
 use crate::walk::method;
 
 both! {
-    cp_5_what_is_anothers_is_not_there_whatever_happened,
+    cp_5_objects_of_another_tenant_are_never_found,
 }
 
-/// CP-5: random lives of two tenants; after each step, each operation that takes a name is asked
-/// by one with the names of the other.
-async fn cp_5_what_is_anothers_is_not_there_whatever_happened(control: TestControl) {
+/// CP-5: two tenants with random actions. After each step, each operation with a name in its path
+/// is called by one tenant with the names of the other.
+async fn cp_5_objects_of_another_tenant_are_never_found(control: TestControl) {
     let plans = json!({"plans": [{"plan": "basic", "webhooks": true}]});
     let control = control.configured(json!({"catalog": plans})).await;
     let config = Config {
@@ -38,7 +38,7 @@ async fn cp_5_what_is_anothers_is_not_there_whatever_happened(control: TestContr
     block_in_place(|| TestRunner::new(config).run(&steps, live)).unwrap();
 }
 
-/// Somebody, and the names of what is theirs.
+/// A user, and the names of their objects.
 struct Tenant {
     person: Person,
     /// A workspace of a team.
@@ -46,7 +46,7 @@ struct Tenant {
     project: Project,
     credential: String,
     invitation: String,
-    /// Of the project.
+    /// A webhook of the project.
     webhook: String,
     delivery: String,
     address: String,
@@ -64,7 +64,7 @@ async fn lives(control: &TestControl, steps: &[(bool, u8)]) {
     }
 }
 
-/// How many kinds of steps there are.
+/// Number of kinds of steps.
 const STEPS: u8 = 7;
 
 impl Tenant {
@@ -99,7 +99,7 @@ impl Tenant {
                 let body = json!({"name": "Team"});
                 let made = control.post("/api/workspaces", token, &body).await;
                 self.team = id(&made.expect(201));
-                // What was sent for the team before is not of this one.
+                // Invitations of the former team do not belong to this one.
                 let path = format!("/api/workspaces/{}/invitations", self.team);
                 let body = json!({"email": "x@example.com", "role": "viewer"});
                 let sent = control.post(&path, token, &body).await;
@@ -136,7 +136,7 @@ impl Tenant {
         }
     }
 
-    /// Another project, with one of everything that a project has.
+    /// Starts another project, with one of each of its objects.
     async fn begin_project(&mut self, control: &TestControl) {
         self.project = control.project(&self.person).await;
         let token = &self.person.token;
@@ -171,7 +171,7 @@ impl Tenant {
         self.server = id(&made["server"]);
     }
 
-    /// Everything that this tenant sees.
+    /// Everything that this tenant can read.
     async fn view(&self, control: &TestControl) -> Vec<(String, Answer)> {
         let team = format!("/api/workspaces/{}", self.team);
         let project = format!("/api/projects/tunnels/{}", self.project.id);
@@ -202,7 +202,7 @@ impl Tenant {
         view
     }
 
-    /// What stands for a part of a path that varies.
+    /// The value for a path parameter.
     fn name_of(&self, part: &str) -> &str {
         match part {
             "{workspace_id}" => &self.team,
@@ -215,12 +215,12 @@ impl Tenant {
             "{delivery_id}" => &self.delivery,
             "{address_id}" => &self.address,
             "{server_id}" => &self.server,
-            _ => panic!("tenancy.rs does not know what {part} is: teach it"),
+            _ => panic!("tenancy.rs has no value for {part}: add one"),
         }
     }
 }
 
-/// A well-formed name of nothing.
+/// A well-formed name of a missing object.
 fn absent(part: &str) -> &'static str {
     match part {
         "{workspace_id}" => "wks_01h455vb4pex5vsknk084sn02q",
@@ -233,17 +233,17 @@ fn absent(part: &str) -> &'static str {
         "{delivery_id}" => "dlv_01h455vb4pex5vsknk084sn02q",
         "{address_id}" => "adr_01h455vb4pex5vsknk084sn02q",
         "{server_id}" => "wsv_01h455vb4pex5vsknk084sn02q",
-        _ => panic!("tenancy.rs does not know what {part} is: teach it"),
+        _ => panic!("tenancy.rs has no value for {part}: add one"),
     }
 }
 
-/// Whatever `eve` asks with names of `ada` is answered as with names of nothing, and changes
-/// nothing of what `ada` sees.
+/// A request of `eve` with names of `ada` gets the same answer as with names of missing objects,
+/// and changes nothing that `ada` sees.
 async fn look(control: &TestControl, ada: &Tenant, eve: &Tenant) {
-    // A use is noted once a minute, which is no part of what is compared.
+    // A use is recorded once a minute, which is not part of the comparison.
     control.get("/api/whoami", &eve.person.token).await;
     let before = ada.view(control).await;
-    // What is public is nobody's.
+    // Public objects have no owner.
     let named = operations()
         .filter(|operation| operation.path.contains('{') && operation.access != Access::Public);
     for operation in named {
@@ -258,7 +258,7 @@ async fn look(control: &TestControl, ada: &Tenant, eve: &Tenant) {
             (&missing, &body),
         )
         .await;
-        // Through a thing of one's own, too.
+        // The same for a path that starts with an own object.
         if operation.path.matches('{').count() > 1 {
             let through = |inner: &dyn Fn(&str) -> String| {
                 path(operation, |at, part| match at {
@@ -309,7 +309,8 @@ fn operation(id: &str) -> &'static Operation {
     operations().find(|operation| operation.id == id).unwrap()
 }
 
-/// The path with its varying parts filled in; `fill` has how many came before, and the part.
+/// The path with its parameters filled in. `fill` gets the number of earlier parameters, and the
+/// parameter.
 fn path(operation: &Operation, fill: impl Fn(usize, &str) -> String) -> String {
     let mut at = 0;
     let parts: Vec<_> = operation
@@ -328,7 +329,7 @@ fn path(operation: &Operation, fill: impl Fn(usize, &str) -> String) -> String {
 
 type Asked<'a> = (&'a str, &'a Option<Value>);
 
-/// Both are answered alike, out of the same statements.
+/// Both requests get the same answer, from the same statements.
 async fn same(
     control: &TestControl,
     who: &Tenant,

@@ -1,4 +1,4 @@
-//! The pages of terminals as the server makes them: who gets one, and where its script may go.
+//! Terminal pages as rendered by the server: access, and the hosts that their script may contact.
 
 use serde_json::{Value, json};
 use store::members::Role;
@@ -7,7 +7,7 @@ use crate::node;
 use crate::support::TestControl;
 
 #[tokio::test]
-async fn a_terminal_page_is_for_members_and_may_reach_its_engine_alone() {
+async fn a_terminal_page_is_for_members_and_may_contact_only_its_engine() {
     let control = TestControl::start("").await;
     let (ada, grace) = (control.person("Ada").await, control.person("Grace").await);
     control.person("Eve").await;
@@ -26,7 +26,7 @@ async fn a_terminal_page_is_for_members_and_may_reach_its_engine_alone() {
         assert_eq!(answer.status, 303, "{page}");
         let login = format!("/login?next={page}");
         assert_eq!(answer.location.as_deref(), Some(login.as_str()));
-        // What is not theirs to see is not there.
+        // Users without access get a 404.
         assert_eq!(control.signed_in("Eve").await.open(page).await.status, 404);
         for name in ["Ada", "Grace"] {
             let answer = control.signed_in(name).await.open(page).await;
@@ -48,7 +48,7 @@ async fn a_terminal_page_is_for_members_and_may_reach_its_engine_alone() {
 }
 
 #[tokio::test]
-async fn what_an_address_names_is_text_on_the_page() {
+async fn names_from_an_address_are_escaped_on_the_page() {
     let control = TestControl::start("").await;
     let ada = control.person("Ada").await;
     let project = control.project(&ada).await;
@@ -60,7 +60,7 @@ async fn what_an_address_names_is_text_on_the_page() {
 }
 
 #[tokio::test]
-async fn scripts_and_the_licence_of_what_others_made_are_served() {
+async fn third_party_scripts_and_their_licences_are_served() {
     let control = TestControl::start("").await;
     let mut browser = control.browser();
     for (name, kind) in [
@@ -80,15 +80,15 @@ async fn scripts_and_the_licence_of_what_others_made_are_served() {
     assert_eq!(browser.open("/terminal/other.mjs").await.status, 404);
 }
 
-/// The pages write and read the messages of `crates/tty`, which has the same vectors.
+/// The pages read and write the messages of `crates/tty`, with the same test vectors.
 #[test]
-fn the_pages_speak_webtty() {
+fn the_pages_implement_webtty() {
     let done = script("webtty_codec.mjs");
     assert!(done["vectors"].as_u64() > Some(15), "{done}");
 }
 
 #[test]
-fn the_pages_come_back_to_a_session_without_loss() {
+fn the_pages_reconnect_to_a_session_without_loss() {
     assert_eq!(script("webtty_returns.mjs")["returns"], true);
 }
 

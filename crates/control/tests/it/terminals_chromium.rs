@@ -1,4 +1,4 @@
-//! Terminals in a real browser, with an engine that the script plays.
+//! Terminals in a real browser. The script plays the engine.
 
 use std::net::TcpListener;
 
@@ -8,25 +8,26 @@ use store::members::Role;
 use crate::chromium::Site;
 use crate::support::PASSWORD;
 
-/// ED-1e: the address that opens a terminal has a token for one tunnel and path, and for a minute.
+/// ED-1e: the address that opens a terminal has a token for one tunnel and path, valid for a
+/// minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_terminal_is_opened_watched_handed_over_and_replayed() {
     run("terminals.mjs").await;
 }
 
-/// ED-1e: so it does at a restricted server, and that token alone has the permission that such a server
-/// asks for.
+/// ED-1e: the same at a restricted server. Only that token has the permission that such a server
+/// requires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_terminal_is_found_again_by_who_had_it() {
+async fn a_terminal_is_restored_for_its_opener() {
     run("found_terminals.mjs").await;
 }
 
-/// Runs a script with Ada, who owns a project, and Grace and Linus, who are members.
+/// Runs a script with Ada, who owns a project, and the members Grace and Linus.
 async fn run(script: &str) {
-    // The platform has to know the engine's port before there is an engine.
+    // The platform needs the engine's port before the engine starts.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // Browsers know that names below `localhost` are this machine.
+    // Browsers resolve names below `localhost` to this machine.
     let domain = "engine.localhost";
     let engines = json!([{"cluster_domain": domain}]);
     let region = json!({

@@ -51,7 +51,7 @@ async fn cp_11_a_token_says_what_it_was_asked_to(control: TestControl) {
     );
 }
 
-/// CP-11: permissions and boundaries only ever shrink, and so does the time.
+/// CP-11: permissions, boundaries and lifetime can only be reduced.
 async fn cp_11_a_token_never_holds_more_than_its_parent(control: TestControl) {
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;
@@ -88,7 +88,7 @@ async fn cp_11_a_token_never_holds_more_than_its_parent(control: TestControl) {
         who["permissions"],
         json!(["account.tokens.create", "turn.credentials.create"])
     );
-    // The boundaries of both hold: a wish for another project leads nowhere.
+    // Both boundaries apply, so requesting another project allows nothing.
     assert_eq!(who["workspaceIds"], json!([]));
     let path = format!(
         "/api/projects/tunnels/{}/turn-server/credentials",
@@ -107,9 +107,9 @@ async fn cp_11_a_token_never_holds_more_than_its_parent(control: TestControl) {
     assert_eq!(answer.status, 200);
 }
 
-/// CP-11: permissions and actions have to fit together, and every part has its form.
+/// CP-11: permissions and actions must match, and every field has its format.
 #[tokio::test]
-async fn cp_11_what_does_not_fit_is_named() {
+async fn cp_11_invalid_combinations_are_named() {
     let control = TestControl::start("").await;
     let ada = control.person("ada").await;
     let actions = |actions: Value| json!({"tunnels": {"scopes": {"tunnels": actions}}});
@@ -163,9 +163,9 @@ async fn cp_11_what_does_not_fit_is_named() {
     }
 }
 
-/// A parent whose boundary has no room for the permission cannot hand it on.
+/// A parent whose boundary does not allow a permission cannot delegate it.
 #[tokio::test]
-async fn what_the_parents_boundary_refuses_is_not_handed_on() {
+async fn permissions_outside_the_parents_boundary_are_not_delegated() {
     let control = TestControl::start("").await;
     let ada = control.person("ada").await;
     let parent = json!({

@@ -51,7 +51,7 @@ async fn cp_6_both_routes_issue_a_credential(control: TestControl) {
                 "turns:engine.example:5349?transport=tcp",
             ])
         );
-        // What a relay does: the key from the shared secret, the tag over the username.
+        // The relay's computation: the key from the shared secret, and the tag of the username.
         let secret = control.app.keys.turn_secret().expose();
         let salt = hmac::Key::new(hmac::HMAC_SHA256, b"engine.example");
         let extracted = hmac::sign(&salt, secret);
@@ -132,7 +132,8 @@ async fn statuses(
     statuses
 }
 
-/// TU-3: access to the project; a restricted credential needs permission and boundary.
+/// TU-3: access to the project is required. A restricted credential also needs the permission and
+/// the boundary.
 async fn tu_3_access_permission_and_boundary_are_needed(control: TestControl) {
     let ada = control.person("ada").await;
     let eve = control.person("eve").await;
@@ -165,7 +166,7 @@ async fn tu_3_access_permission_and_boundary_are_needed(control: TestControl) {
             "{body}"
         );
     }
-    // Who only looks at the workspace gets no relay.
+    // A viewer of the workspace gets no relay.
     let bob = control.person("bob").await;
     assert_eq!(
         statuses(&control, &bob, &permitted, &project).await,
@@ -178,9 +179,9 @@ async fn tu_3_access_permission_and_boundary_are_needed(control: TestControl) {
     );
 }
 
-/// TU-3: what is foreign looks like what does not exist.
+/// TU-3: a project of another user looks like a missing one.
 #[tokio::test]
-async fn tu_3_a_foreign_project_is_one_that_does_not_exist() {
+async fn tu_3_a_project_of_another_user_is_not_found() {
     let control = TestControl::start("").await;
     let ada = control.person("ada").await;
     let eve = control.person("eve").await;
@@ -200,7 +201,7 @@ async fn tu_3_a_foreign_project_is_one_that_does_not_exist() {
     }
 }
 
-/// TU-2: a credential ends with the token that asked for it.
+/// TU-2: a credential expires with the token that requested it.
 #[tokio::test]
 async fn tu_2_a_credential_does_not_outlive_its_caller() {
     let control = TestControl::start("").await;

@@ -1,5 +1,5 @@
-//! Every operation of the document, with no token, with a weak one and with a stranger's (CP-10,
-//! CP-11). An operation that nobody guards fails here, whoever adds it.
+//! Every operation of the document, called without a token, with a restricted one and with another
+//! user's (CP-10, CP-11). A new operation without a check fails here.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use types::permission::Permission;
 
 use crate::support::{Answer, Person, Project, TestControl};
 
-/// Asks for what `owner` has, whoever asks.
+/// Calls an operation on the objects of `owner`, as any caller.
 pub(crate) async fn ask(
     control: &TestControl,
     operation: &Operation,
@@ -23,7 +23,7 @@ pub(crate) async fn ask(
         .replace("{workspace_id}", owner.workspace.as_str())
         .replace("{user_id}", owner.user.as_str())
         .replace("{keyring}", "engine.example.spki.der.hex");
-    // What else varies names nothing that is there.
+    // All other parameters name missing objects.
     let path: Vec<_> = path
         .split('/')
         .map(|part| {
@@ -40,7 +40,7 @@ pub(crate) async fn ask(
         .await
 }
 
-/// The operation's method, as requests have it.
+/// The operation's HTTP method.
 pub(crate) fn method(operation: &Operation) -> http::Method {
     match operation.method {
         Method::Get => http::Method::GET,
@@ -52,7 +52,7 @@ pub(crate) fn method(operation: &Operation) -> http::Method {
     }
 }
 
-/// CP-10: whatever is not public asks for a credential before anything else.
+/// CP-10: every operation that is not public checks the credential first.
 #[tokio::test]
 async fn cp_10_no_operation_answers_without_a_token() {
     let control = TestControl::start("").await;
@@ -75,10 +75,10 @@ async fn cp_10_no_operation_answers_without_a_token() {
     }
 }
 
-/// CP-11: a token that holds every permission but the one of the operation is refused, and is told
-/// what it lacks.
+/// CP-11: a token with every permission except the one of the operation is refused, and the answer
+/// names the missing permission.
 #[tokio::test]
-async fn cp_11_every_operation_asks_for_its_permission() {
+async fn cp_11_every_operation_requires_its_permission() {
     let control = TestControl::start("").await;
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;
@@ -111,8 +111,8 @@ async fn cp_11_every_operation_asks_for_its_permission() {
     }
 }
 
-/// A stranger's token, with every permission there is, reads and changes nothing of another
-/// workspace: what it asks for by name is not there.
+/// Another user's token with all permissions can neither read nor change another workspace. The
+/// named objects are not found.
 #[tokio::test]
 async fn a_strangers_token_finds_nothing() {
     let control = TestControl::start("").await;
@@ -129,9 +129,9 @@ async fn a_strangers_token_finds_nothing() {
     }
 }
 
-/// What an operation without a name in its path answers to a stranger holds nothing of the owner.
+/// Operations without a name in their path return nothing of the owner to another user.
 #[tokio::test]
-async fn a_strangers_lists_hold_nothing_of_others() {
+async fn a_strangers_lists_contain_nothing_of_other_users() {
     let control = TestControl::start("").await;
     let ada = control.person("ada").await;
     let eve = control.person("eve").await;
@@ -159,7 +159,7 @@ async fn a_strangers_lists_hold_nothing_of_others() {
     }
 }
 
-/// The paths that the router serves. axum lists them nowhere but in its `Debug`.
+/// The paths that the router serves. axum lists them only in its `Debug` output.
 fn served(control: &TestControl) -> BTreeSet<String> {
     let told = format!("{:?}", control.router);
     told.split("RouteId(")
@@ -169,10 +169,10 @@ fn served(control: &TestControl) -> BTreeSet<String> {
         .collect()
 }
 
-/// CP-7: what is served is in the document, or is a page that is named here; and at a path of the
-/// document no method is served that it lacks.
+/// CP-7: every served path is in the document, or is a page listed here. A path of the document
+/// serves no undocumented method.
 #[tokio::test]
-async fn cp_7_nothing_is_served_beside_the_document_and_the_pages() {
+async fn cp_7_only_the_document_and_the_pages_are_served() {
     let control = TestControl::start("").await;
     let documented: BTreeSet<_> = operations()
         .map(|operation| operation.path.to_owned())
@@ -180,7 +180,7 @@ async fn cp_7_nothing_is_served_beside_the_document_and_the_pages() {
     let pages: BTreeSet<_> = PAGES.map(|(path, _)| path.to_owned()).into();
     let link = [api::link::CHANGES, api::link::REPORTS].map(str::to_owned);
     let mut wanted: BTreeSet<_> = documented.union(&pages).cloned().collect();
-    // Between the platform and its engines: no part of the interface.
+    // Routes between the platform and its engines are not part of the interface.
     wanted.extend(link);
     assert_eq!(served(&control), wanted);
     for path in &documented {
@@ -196,7 +196,7 @@ async fn cp_7_nothing_is_served_beside_the_document_and_the_pages() {
     }
 }
 
-/// What is served to browsers, apart from the API, and whether it is for everybody.
+/// Pages for browsers, apart from the API. The flag is true for public pages.
 const PAGES: [(&str, bool); 51] = [
     ("/", false),
     ("/account", false),
@@ -251,9 +251,9 @@ const PAGES: [(&str, bool); 51] = [
     ("/terminal/{file}", true),
 ];
 
-/// Whoever is not signed in is sent to the sign-in by every page that is not for everybody.
+/// Every page that is not public redirects to the sign-in without a session.
 #[tokio::test]
-async fn pages_send_strangers_to_the_sign_in() {
+async fn pages_redirect_to_the_sign_in_without_a_session() {
     let control = TestControl::start("").await;
     for (path, _) in PAGES.iter().filter(|(_, for_everybody)| !for_everybody) {
         let path = &path.replace("{kind}", "users");
@@ -266,14 +266,14 @@ async fn pages_send_strangers_to_the_sign_in() {
     }
 }
 
-/// CP-7, CP-15: the document is well formed, and the stable set is the one of the interface.
+/// CP-7, CP-15: the document is well formed, and its stable operations are those of the interface.
 #[test]
 fn cp_15_the_stable_operations_are_those_of_the_interface() {
     let stable: BTreeSet<_> = operations()
         .filter(|operation| operation.stable)
         .map(|operation| format!("{:?} {}", operation.method, operation.path))
         .collect();
-    // The table under "Control plane API" of the interface, and HEAD of the catalogue (RFC 9727).
+    // The table "Control plane API" of the interface, and HEAD of the catalogue (RFC 9727).
     let interface = [
         "Get /api/openapi.json",
         "Get /api/engine/openapi.json",

@@ -1,4 +1,4 @@
-//! Webhooks: endpoints, deliveries, and what receivers make of them.
+//! Webhooks: endpoints, deliveries, and receivers.
 
 mod deliveries;
 mod platforms;
@@ -20,10 +20,10 @@ both! {
     a_project_has_a_bounded_number_of_webhooks,
     what_is_wrong_with_a_webhook_is_named,
     a_plan_without_webhooks_refuses_them,
-    who_may_not_change_webhooks_sees_where_they_lead_and_no_more,
+    users_without_write_access_see_only_the_host_of_webhooks,
 }
 
-/// A platform whose free plan has webhooks, which may go to a receiver on loopback.
+/// A platform whose free plan has webhooks that may be sent to a receiver on loopback.
 struct World {
     control: TestControl,
     receiver: Receiver,
@@ -60,7 +60,7 @@ impl World {
         self.call(Method::GET, path, None).await.expect(200)
     }
 
-    /// Adds a webhook to this address: its path and its secret.
+    /// Adds a webhook for this address. Returns its path and its secret.
     async fn add(&self, url: &str) -> (String, String) {
         let body = json!({"name": "Chat", "events": EVENTS, "config": {"url": url}});
         let made = self.call(Method::POST, "", Some(body)).await.expect(201);
@@ -71,7 +71,7 @@ impl World {
         )
     }
 
-    /// Reports an event, as the link of an engine does. Returns how many deliveries are new.
+    /// Reports an event over an engine's link. Returns the number of new deliveries.
     async fn report(&self, event: &Event) -> u64 {
         let mut tx = self.control.app.store.begin().await.unwrap();
         let made = on_event(&mut tx, event, self.control.now()).await.unwrap();
@@ -137,8 +137,8 @@ impl World {
     }
 }
 
-/// CP-11: the whole life of an endpoint. Its secret is shown twice: when it is made and when it is
-/// replaced.
+/// CP-11: the whole life of an endpoint. Its secret is shown twice: when it is created and when it
+/// is replaced.
 async fn webhooks_are_added_changed_and_removed(control: TestControl) {
     let world = World::new(control).await;
     let body = json!({
@@ -320,7 +320,7 @@ async fn what_is_wrong_with_a_webhook_is_named(control: TestControl) {
         .await
         .refused(400);
     assert_eq!(refused.1.as_deref(), Some("overlapSeconds"));
-    // As many as there may be.
+    // Up to the limit.
     for _ in 1..20 {
         world.add("https://a.example").await;
     }
@@ -328,7 +328,7 @@ async fn what_is_wrong_with_a_webhook_is_named(control: TestControl) {
     assert_eq!(refused.0, "conflict");
 }
 
-/// The built-in free plan has no webhooks; those that are there can be changed, not enabled.
+/// The built-in free plan has no webhooks. Existing ones can be changed, but not enabled.
 async fn a_plan_without_webhooks_refuses_them(control: TestControl) {
     let world = World::new(control).await;
     let (path, _) = world.add("https://a.example").await;
@@ -372,8 +372,8 @@ async fn a_plan_without_webhooks_refuses_them(control: TestControl) {
     assert_eq!(plan["webhooks"], false);
 }
 
-/// With many receivers the path of the address is the secret.
-async fn who_may_not_change_webhooks_sees_where_they_lead_and_no_more(control: TestControl) {
+/// For many receivers the path of the address is a secret.
+async fn users_without_write_access_see_only_the_host_of_webhooks(control: TestControl) {
     let world = World::new(control).await;
     let (path, _) = world
         .add("https://chat.example.com/hooks/secret?key=x")

@@ -1,4 +1,4 @@
-//! Registered servers of terminals.
+//! Registered terminal servers.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::support::{Answer, Person, Project, TestControl, both};
 
 both! {
     servers_are_registered_enrolled_changed_and_removed,
-    what_is_wrong_with_a_server_is_named,
-    a_server_has_its_keys_for_good,
+    errors_of_a_server_name_the_field,
+    a_server_keeps_its_keys,
     a_list_of_servers_has_pages_and_filters,
-    who_may_do_what_with_servers,
+    roles_and_permissions_for_servers,
     wt_6_a_token_for_one_restricted_server_manages_none,
     a_project_has_a_bounded_number_of_servers,
 }
@@ -57,7 +57,7 @@ impl World {
         self.call(Method::POST, "", body).await
     }
 
-    /// Registers a server of this name; the end of its path.
+    /// Registers a server with this name. Returns the end of its path.
     async fn add(&self, name: &str) -> String {
         let made = self.create(json!({"name": name})).await.expect(201);
         format!("/{}", made["server"]["id"].as_str().unwrap())
@@ -89,7 +89,7 @@ impl World {
     }
 }
 
-/// What a host with these keys sends.
+/// The request body of a host with these keys.
 fn keys(identity: &EndpointIdentity) -> Value {
     let public = identity.public();
     json!({
@@ -103,7 +103,7 @@ fn keys(identity: &EndpointIdentity) -> Value {
     })
 }
 
-/// CP-12: the whole life of a record, and what of it is in the audit log.
+/// CP-12: the whole life of a record, and its entries in the audit log.
 async fn servers_are_registered_enrolled_changed_and_removed(control: TestControl) {
     let world = World::new(control).await;
     let body = json!({"name": " build ", "description": "A host", "labels": {"rack": "7"}});
@@ -130,7 +130,7 @@ async fn servers_are_registered_enrolled_changed_and_removed(control: TestContro
     );
     let at = format!("/{id}");
     assert_eq!(world.get(&at).await, *server);
-    // It has nothing to suspend yet.
+    // It cannot be suspended before it is active.
     for status in ["active", "suspended"] {
         let refused = world.patch(&at, json!({"status": status})).await;
         assert_eq!(refused.problem(), (409, "not_enrolled".to_owned()));
@@ -198,7 +198,7 @@ async fn servers_are_registered_enrolled_changed_and_removed(control: TestContro
 }
 
 /// CP-12: each field at fault is named.
-async fn what_is_wrong_with_a_server_is_named(control: TestControl) {
+async fn errors_of_a_server_name_the_field(control: TestControl) {
     let world = World::new(control).await;
     let many: serde_json::Map<_, _> = (0..65).map(|n| (n.to_string(), json!(""))).collect();
     for (body, field) in [
@@ -266,7 +266,7 @@ async fn what_is_wrong_with_a_server_is_named(control: TestControl) {
         assert!(named.starts_with(field), "{field}: {named}");
     }
     assert_eq!(world.get(&at).await["status"], "pending_enrollment");
-    // As many words as there may be, each as long as it may be, and one more.
+    // The maximum number of words of the maximum length, and one more.
     for list in ["transports", "execution_modes", "encryption"] {
         let mut body = good.clone();
         body["capabilities"][list] = json!(vec!["x".repeat(64); 17]);
@@ -280,8 +280,8 @@ async fn what_is_wrong_with_a_server_is_named(control: TestControl) {
     world.enroll(&at, body).await.expect(200);
 }
 
-/// CP-12: whoever may manage servers cannot become one: keys are given once.
-async fn a_server_has_its_keys_for_good(control: TestControl) {
+/// CP-12: a user who may manage servers cannot act as one, because keys are set only once.
+async fn a_server_keeps_its_keys(control: TestControl) {
     let world = World::new(control).await;
     let at = world.add("build").await;
     let identity = EndpointIdentity::generate().unwrap();
@@ -291,7 +291,7 @@ async fn a_server_has_its_keys_for_good(control: TestControl) {
     let other = keys(&EndpointIdentity::generate().unwrap());
     let refused = world.enroll(&at, other.clone()).await;
     assert_eq!(refused.problem(), (409, "already_enrolled".to_owned()));
-    // Nor does it get out of its suspension.
+    // It does not end its own suspension either.
     world
         .patch(&at, json!({"status": "suspended"}))
         .await
@@ -305,7 +305,7 @@ async fn a_list_of_servers_has_pages_and_filters(control: TestControl) {
     let world = World::new(control).await;
     for name in ["Build-1", "build-2", "web"] {
         world.add(name).await;
-        // Of the same millisecond, any may be the first.
+        // Within one millisecond the order is not defined.
         world.control.clock.advance(1);
     }
     let names = |list: &Value| -> Vec<String> {
@@ -337,8 +337,8 @@ async fn a_list_of_servers_has_pages_and_filters(control: TestControl) {
     }
 }
 
-/// WT-6, CP-12: registered servers have permissions of their own, and only admins manage them.
-async fn who_may_do_what_with_servers(control: TestControl) {
+/// WT-6, CP-12: registered servers have their own permissions, and only admins manage them.
+async fn roles_and_permissions_for_servers(control: TestControl) {
     let world = World::new(control).await;
     let at = world.path(&world.add("build").await);
     let (control, list) = (&world.control, world.path(""));
@@ -375,8 +375,8 @@ async fn who_may_do_what_with_servers(control: TestControl) {
     }
 }
 
-/// WT-6, ED-1e: pages open a terminal of a restricted server with a token that has the permission to
-/// manage servers, for one tunnel: nobody manages a server with it, or makes another token of it.
+/// WT-6, ED-1e: pages open a terminal of a restricted server with a token for one tunnel that has
+/// the permission to manage servers. That token cannot manage a server or mint another token.
 async fn wt_6_a_token_for_one_restricted_server_manages_none(control: TestControl) {
     let world = World::new(control).await;
     let restricted = json!({"name": "build", "accessPolicy": "restricted"});
@@ -425,7 +425,7 @@ async fn wt_6_a_token_for_one_restricted_server_manages_none(control: TestContro
                 "{method} {path}"
             );
         }
-        // Whose role does not have the permission has it by no token.
+        // A token never has a permission that the user's role lacks.
         let bobs = control.delegated(&bob, asked).await;
         let patch = json!({"accessPolicy": "project_members"});
         let answer = control

@@ -6,8 +6,8 @@ use crate::support::{TestControl, both};
 
 both! {
     cp_1_any_valid_credential_is_told_who_it_is,
-    cp_1_limits_permissions_and_boundaries_are_told,
-    so_many_projects_are_examined_for_a_boundary,
+    cp_1_limits_permissions_and_boundaries_are_shown,
+    a_boundary_is_evaluated_for_a_limited_number_of_projects,
 }
 
 /// CP-1.
@@ -27,8 +27,8 @@ async fn cp_1_any_valid_credential_is_told_who_it_is(control: TestControl) {
     assert_eq!(who.get("expiresAt"), None);
 }
 
-/// CP-1: a narrowed credential sees itself as narrow as it is, and needs no permission for it.
-async fn cp_1_limits_permissions_and_boundaries_are_told(control: TestControl) {
+/// CP-1: a restricted credential sees its own restrictions, and needs no permission for that.
+async fn cp_1_limits_permissions_and_boundaries_are_shown(control: TestControl) {
     let ada = control.person("ada").await;
     let other = control.person("eve").await;
     let project = control.project(&ada).await;
@@ -49,8 +49,8 @@ async fn cp_1_limits_permissions_and_boundaries_are_told(control: TestControl) {
     assert_eq!(who["permissions"], json!([]));
 }
 
-/// The project that the boundary names is the last one of its workspace.
-async fn so_many_projects_are_examined_for_a_boundary(control: TestControl) {
+/// The project in the boundary is the last one of its workspace.
+async fn a_boundary_is_evaluated_for_a_limited_number_of_projects(control: TestControl) {
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;
     let body = json!({

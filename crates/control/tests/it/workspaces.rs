@@ -18,12 +18,12 @@ both! {
     somebody_new_joins_by_the_link_in_the_mail,
     an_invitation_is_for_whom_it_was_sent_to,
     an_invitation_ends_when_revoked_or_old,
-    an_invitation_ends_with_the_power_of_who_invited,
-    one_person_does_not_fill_the_line_of_mails,
+    an_invitation_ends_with_the_inviters_role,
+    one_user_cannot_fill_the_mail_queue,
     one_person_owns_a_bounded_number_of_workspaces,
     who_is_in_already_and_who_would_outrank_is_not_invited,
-    the_audit_tells_what_happened_in_a_workspace,
-    a_change_happens_whole_or_not_at_all,
+    the_audit_lists_the_actions_in_a_workspace,
+    a_change_is_atomic,
 }
 
 pub(crate) async fn join(control: &TestControl, workspace: &str, user: UserId, role: Role) {
@@ -36,7 +36,7 @@ pub(crate) async fn join(control: &TestControl, workspace: &str, user: UserId, r
     tx.commit().await.unwrap();
 }
 
-/// A workspace of a team, owned by whoever the browser is.
+/// A team workspace, owned by the browser's user.
 pub(crate) async fn team(browser: &mut Browser<'_>) -> String {
     let made = browser
         .api(
@@ -85,7 +85,7 @@ async fn a_workspace_is_made_renamed_and_deleted(control: TestControl) {
     assert_eq!(refused.status, StatusCode::CONFLICT);
 }
 
-/// CP-5 for workspaces: what another has answers exactly as what nobody has.
+/// CP-5 for workspaces: another user's workspace gives the same answer as a missing one.
 async fn another_workspace_does_not_exist(control: TestControl) {
     let ada_id = control.person("Ada").await.user;
     control.person("Eve").await;
@@ -128,7 +128,7 @@ async fn another_workspace_does_not_exist(control: TestControl) {
     );
 }
 
-/// CP-11: each role has what the table says.
+/// CP-11: each role has the permissions of the table.
 async fn roles_allow_what_the_table_says(control: TestControl) {
     control.person("Ada").await;
     let mut ada = control.signed_in("Ada").await;
@@ -157,7 +157,7 @@ async fn roles_allow_what_the_table_says(control: TestControl) {
             (expected, expected),
             "{name}"
         );
-        // Deleting is the owner's alone.
+        // Only the owner can delete it.
         let deleted = browser.api(Method::DELETE, &path, Value::Null).await;
         assert_eq!(deleted.status, StatusCode::FORBIDDEN, "{name}");
     }
@@ -191,7 +191,7 @@ async fn nobody_manages_a_stronger_member_and_an_owner_stays(control: TestContro
         .await;
     assert_eq!(raised.json()["role"], "admin");
 
-    // The last owner neither steps down, nor is suspended, nor leaves.
+    // The last owner can neither step down, nor be suspended, nor leave.
     for (method, body) in [
         (Method::PATCH, json!({"role": "admin"})),
         (Method::PATCH, json!({"status": "suspended"})),
@@ -275,7 +275,7 @@ async fn members_are_searched_sorted_and_paged(control: TestControl) {
     }
 }
 
-/// Invites as whoever the browser is; the path of the link.
+/// Invites as the browser's user. Returns the path of the link.
 pub(crate) async fn invite(browser: &mut Browser<'_>, id: &str, email: &str, role: &str) -> String {
     let path = format!("/api/workspaces/{id}/invitations");
     let sent = browser
@@ -307,7 +307,7 @@ async fn somebody_new_joins_by_the_link_in_the_mail(control: TestControl) {
     assert_eq!(short.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(
         short.text.contains("value=\"Grace\""),
-        "what was typed stays"
+        "the input is kept"
     );
     let joined = grace
         .submit(&path, &[("name", "Grace"), ("password", PASSWORD)])
@@ -344,7 +344,7 @@ async fn an_invitation_is_for_whom_it_was_sent_to(control: TestControl) {
     let id = team(&mut ada).await;
     let path = invite(&mut ada, &id, "grace@example.com", "viewer").await;
 
-    // Nobody takes the account of an address that has one.
+    // The link cannot take over the account of an existing address.
     let mut stranger = control.browser();
     let page = stranger.open(&path).await;
     assert!(
@@ -358,7 +358,7 @@ async fn an_invitation_is_for_whom_it_was_sent_to(control: TestControl) {
         StatusCode::UNAUTHORIZED
     );
     assert_eq!(stranger.cookie, None);
-    // Who knows the password comes back to the invitation, signed in.
+    // A user with the password returns to the invitation after signing in.
     let fields = [("name", "Grace"), ("password", PASSWORD)];
     let signed_in = stranger.submit(&path, &fields).await;
     assert_eq!(signed_in.location.as_deref(), Some(path.as_str()));
@@ -379,7 +379,7 @@ async fn an_invitation_is_for_whom_it_was_sent_to(control: TestControl) {
         grace.open(&format!("/api/workspaces/{id}")).await.status,
         StatusCode::OK
     );
-    // Whoever is in is told so, and nobody else gets in.
+    // A member gets a notice, and no other user gets in.
     assert_eq!(
         grace.submit(&path, &[]).await.location.as_deref(),
         Some("/account")
@@ -441,8 +441,8 @@ async fn who_is_in_already_and_who_would_outrank_is_not_invited(control: TestCon
     }
 }
 
-/// Who did what, newest first, with what is needed to understand it and nothing secret.
-async fn the_audit_tells_what_happened_in_a_workspace(control: TestControl) {
+/// Actor and action of each entry, newest first, with the necessary details and no secrets.
+async fn the_audit_lists_the_actions_in_a_workspace(control: TestControl) {
     let ada_id = control.person("Ada").await.user;
     let max_id = control.person("Max").await.user;
     let mut ada = control.signed_in("Ada").await;
@@ -489,15 +489,15 @@ async fn the_audit_tells_what_happened_in_a_workspace(control: TestControl) {
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
 }
 
-/// An answer that was refused half-way left nothing behind: role and status change together.
-async fn a_change_happens_whole_or_not_at_all(control: TestControl) {
+/// A partly refused request changes nothing: role and status change together.
+async fn a_change_is_atomic(control: TestControl) {
     let ada_id = control.person("Ada").await.user;
     let mut ada = control.signed_in("Ada").await;
     let id = team(&mut ada).await;
     let max_id = control.person("Max").await.user;
     join(&control, &id, max_id, Role::Owner).await;
     control.clock.advance(1);
-    // The role can change, as there is another owner; the status of the last one then cannot.
+    // The role can change because there is another owner. The status of the last one then cannot.
     let member = |user: UserId| format!("/api/workspaces/{id}/members/{user}");
     ada.api(
         Method::PATCH,
@@ -518,8 +518,8 @@ async fn a_change_happens_whole_or_not_at_all(control: TestControl) {
     assert_eq!(own["membership"]["status"], "active");
 }
 
-/// Who loses the role, or leaves, leaves no way back in behind.
-async fn an_invitation_ends_with_the_power_of_who_invited(control: TestControl) {
+/// Invitations of a member who loses the role or leaves are revoked.
+async fn an_invitation_ends_with_the_inviters_role(control: TestControl) {
     control.person("Ada").await;
     let mut ada = control.signed_in("Ada").await;
     let id = team(&mut ada).await;
@@ -531,7 +531,7 @@ async fn an_invitation_ends_with_the_power_of_who_invited(control: TestControl) 
 
     control.person("Eve").await;
     let mut eve = control.signed_in("Eve").await;
-    // Nor does it outlive an account that an operator suspended.
+    // An invitation also ends when an operator suspends the inviter's account.
     for (status, then) in [
         (users::Status::Suspended, StatusCode::NOT_FOUND),
         (users::Status::Active, StatusCode::OK),
@@ -561,8 +561,8 @@ async fn an_invitation_ends_with_the_power_of_who_invited(control: TestControl) 
     }
 }
 
-/// Whoever invites still has the links.
-async fn one_person_does_not_fill_the_line_of_mails(control: TestControl) {
+/// The inviter still has the links.
+async fn one_user_cannot_fill_the_mail_queue(control: TestControl) {
     control.person("Ada").await;
     let mut ada = control.signed_in("Ada").await;
     let id = team(&mut ada).await;
@@ -575,7 +575,7 @@ async fn one_person_does_not_fill_the_line_of_mails(control: TestControl) {
 async fn one_person_owns_a_bounded_number_of_workspaces(control: TestControl) {
     control.person("Ada").await;
     let mut ada = control.signed_in("Ada").await;
-    // The personal one is there already.
+    // The personal workspace exists already.
     for _ in 1..100 {
         team(&mut ada).await;
     }

@@ -19,7 +19,7 @@ fn signed_by(pair: &Pair, header: &Value) -> String {
 }
 
 #[test]
-fn every_kind_of_public_key_verifies_its_own_algorithm_alone() {
+fn each_public_key_verifies_only_its_own_algorithm() {
     let pairs = pairs();
     let all = pairs
         .iter()
@@ -44,7 +44,7 @@ fn every_kind_of_public_key_verifies_its_own_algorithm_alone() {
     }
 }
 
-/// The classic confusion: a public key, known to all, taken for a shared secret.
+/// The classic algorithm confusion: a public key used as a shared secret.
 #[test]
 fn a_public_key_is_never_a_shared_secret() {
     for pair in pairs() {
@@ -148,7 +148,7 @@ fn a_kid_chooses_among_the_keys_of_a_document() {
 }
 
 #[test]
-fn keys_for_other_uses_are_passed_over_and_broken_ones_refused() {
+fn keys_for_other_uses_are_ignored_and_invalid_ones_refused() {
     let x = URL_SAFE_NO_PAD.encode(Ed25519KeyPair::generate().unwrap().public_key());
     let read = |key: Value| {
         Keyring::new()

@@ -1,4 +1,4 @@
-//! The limits of two together are never more than those of one.
+//! The intersection of two limits never allows more than one of them.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -17,7 +17,7 @@ fn permissions() -> impl Strategy<Value = Option<Permissions>> {
     )
 }
 
-/// Boundaries of several shapes, a wrong one included.
+/// Boundaries of several shapes, including an invalid one.
 fn resources() -> impl Strategy<Value = Option<Value>> {
     let projects = prop::sample::subsequence(PROJECTS.to_vec(), 1..=3);
     let leaf = (
@@ -47,7 +47,7 @@ fn limits() -> impl Strategy<Value = (Limits, Option<Value>)> {
     })
 }
 
-/// All that a boundary decides of a project: listing, dialling and creating.
+/// All decisions of a boundary for a project: listing, dialling and creating.
 fn decisions(boundary: &Boundary) -> Vec<[bool; 4]> {
     let (id, client) = (TunnelId::new(1, [1; 10]), ClientId::new(1, [1; 10]));
     let tunnel = Tunnel::online(id, client, TunnelProperties::default());
@@ -102,7 +102,7 @@ proptest! {
 }
 
 #[test]
-fn a_stored_permission_that_is_not_known_gives_nothing() {
+fn an_unknown_stored_permission_grants_nothing() {
     let known = Permission::TunnelsResourcesReadOnly;
     let stored = [known.as_str(), "tunnels.future.read-only"];
     let limits = Limits::of_stored(Some(&stored), None, Some("w1"), None);

@@ -19,7 +19,7 @@ fn with_secret(request: &MintRequest) -> Result<String, BadMint> {
 }
 
 #[test]
-fn what_is_minted_verifies() {
+fn minted_tokens_verify() {
     let full = MintRequest {
         kind: TokenKind::App,
         identity: Identity::Client("c1".to_owned()),
@@ -118,7 +118,7 @@ fn permissions_and_actions_fit_together() {
 }
 
 #[test]
-fn what_could_not_be_used_is_not_minted() {
+fn unusable_tokens_are_not_minted() {
     for (request, field) in [
         (
             MintRequest {
@@ -175,9 +175,9 @@ fn inspecting_verifies_nothing() {
     assert_eq!(inspect("no.token"), None);
 }
 
-/// A key pair publishes its own public half, and what it signed verifies with that alone.
+/// A key pair publishes its own public key, and only that key verifies its signatures.
 #[test]
-fn a_published_key_verifies_what_its_other_half_signed() {
+fn a_published_key_verifies_its_signatures() {
     for pair in pairs() {
         let key = SigningKey::from_pem(&pair.private).unwrap();
         let Some(id) = key.thumbprint() else {
@@ -222,11 +222,11 @@ fn the_thumbprint_is_the_one_of_the_rfc() {
     );
 }
 
-/// RFC 8725 section 3.11: what is signed for another purpose is never a token.
+/// RFC 8725 section 3.11: a document signed for another purpose is never a token.
 #[test]
 fn a_statement_is_no_token() {
     let key = SigningKey::from_secret(&secret()).unwrap();
-    // Whatever it says of itself.
+    // Whatever its claims are.
     let claims = json!({"type": "auth", "userId": "u1", "iat": NOW, "exp": NOW + 60});
     let statement = text(&sign_statement(&key, "svc-sign-in+jwt", &claims).unwrap());
     let refused = verify(&statement, &keyring(), NOW).unwrap_err();

@@ -8,7 +8,7 @@ fn good() -> Value {
     json!({"type": "auth", "userId": "u1", "iat": NOW, "exp": NOW + 300})
 }
 
-/// The good claims with one more or another.
+/// The valid claims with one added or replaced.
 fn with(name: &str, value: Value) -> Value {
     let mut claims = good();
     claims[name] = value;
@@ -20,7 +20,7 @@ fn refusal(token: &str) -> Refused {
 }
 
 #[test]
-fn a_good_token_is_what_it_says() {
+fn a_valid_token_has_its_claims() {
     let verified = verify_claims(&json!({
         "type": "app", "clientId": "c1", "userId": "u1", "iat": NOW, "nbf": NOW, "exp": NOW + 60,
         "permissions": ["tunnels.resources.read-only", "some.later.permission"],
@@ -183,8 +183,8 @@ fn a_claim_of_the_wrong_type_is_refused() {
     );
 }
 
-/// EN-7: a boundary that cannot be read is no 401, it is a boundary around nothing; and its older
-/// homes are boundaries too.
+/// EN-7: an invalid boundary does not cause a 401, it refuses everything; this includes its older
+/// locations.
 #[test]
 fn en_7_an_unreadable_boundary_refuses_everything() {
     for claims in [
@@ -291,7 +291,7 @@ fn the_form_is_canonical() {
     let token = token(&good());
     let (signed, signature) = token.rsplit_once('.').unwrap();
     let (header, payload) = signed.split_once('.').unwrap();
-    // 32 bytes take 43 characters: the last one carries two bits that must be zero.
+    // 32 bytes take 43 characters: the last one has two bits that must be zero.
     let last = signature.chars().last().unwrap();
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let twin = alphabet

@@ -45,7 +45,7 @@ fn en_5b_an_hour_and_a_minute_are_in() {
     let endless =
         verify_claims(&json!({"type": "auth", "userId": "u1", "permissions": []})).unwrap();
     assert_eq!(check(&endless, NOW), Err(WatchRefusal::Lifetime));
-    // The clock moves on between verification and this check.
+    // Time passes between verification and this check.
     let short = verify_claims(&json!({
         "type": "auth", "userId": "u1", "exp": NOW + 1, "permissions": ["tunnels.resources.read-only"],
     }));
@@ -113,7 +113,7 @@ fn en_5d_without_resources_permissions_only_read() {
             Err(WatchRefusal::Permissions),
         ),
         (json!([]), Err(WatchRefusal::Permissions)),
-        // Not narrowed: it holds everything.
+        // Not restricted: it has every permission.
         (json!(null), Err(WatchRefusal::Permissions)),
     ] {
         assert_eq!(

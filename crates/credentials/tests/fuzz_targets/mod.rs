@@ -1,5 +1,5 @@
-//! What must hold for any token that a stranger sends, and for any secret of a webhook. `fuzz/`
-//! feeds these functions with what it invents, the tests with what is kept in `tests/corpus`.
+//! Properties that hold for any token from a client, and for any secret of a webhook. `fuzz/` feeds
+//! these functions with generated input, the tests with the inputs kept in `tests/corpus`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,8 +9,8 @@ use credentials::{Keyring, Secret, inspect, verify, watch};
 const NOW: i64 = 1_800_000_000;
 const SECRET: &str = "a secret of thirty-two bytes, or more";
 
-/// A token as it is sent, or a header and a payload on two lines, which are signed first: claims
-/// behind a good signature are the issuer's word, and an issuer can be wrong too.
+/// A token as it is sent, or a header and a payload on two lines, which are signed first. Claims
+/// with a valid signature come from the issuer, which can be faulty as well.
 pub(crate) fn token(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -43,7 +43,7 @@ fn judge(token: &str, keys: &Keyring) {
     let Ok(verified) = verify(token, keys, NOW) else {
         return;
     };
-    assert!(inspect(token).is_some(), "what verifies can be looked into");
+    assert!(inspect(token).is_some(), "a verified token can be inspected");
     assert!(!verified.is_expired(NOW));
     assert!(!verified.identity.id().is_empty());
     if watch::check(&verified, NOW).is_ok() {
@@ -57,12 +57,12 @@ fn judge(token: &str, keys: &Keyring) {
     if let Some(at) = verified.limits.expires_at() {
         assert!(
             verify(token, keys, at).is_err(),
-            "good until its expiry, not at it"
+            "valid until its expiry, not at it"
         );
     }
 }
 
-/// A webhook's secret as somebody wrote it down, and behind a line feed the body of an event.
+/// A webhook's secret as text, and after a line feed the body of an event.
 pub(crate) fn webhook(data: &[u8]) {
     let (secret, body) = data
         .iter()
@@ -74,11 +74,11 @@ pub(crate) fn webhook(data: &[u8]) {
     else {
         return;
     };
-    assert!(secret.expose().is_ascii(), "it can be copied from a page");
+    assert!(secret.expose().is_ascii(), "the secret can be copied from a page");
     assert_eq!(
         WebhookSecret::parse(secret.expose()).as_ref(),
         Some(&secret),
-        "what is shown reads back"
+        "the printed secret parses again"
     );
     let message = Message {
         event_id: "evt_1",

@@ -1,8 +1,8 @@
-//! The table of tokens that somebody bent: row by row what was sent, and what becomes of it.
+//! The table of manipulated tokens. Each row has a token and the expected result.
 //!
-//! Its kinds are those of Wycheproof's JSON Web Signature and JSON Web Key tests and of RFC 8725;
-//! the keys and the signatures are made here, but for those of RS256, which no library makes
-//! (`tests/vectors/rs256.json`).
+//! The kinds of rows are those of Wycheproof's JSON Web Signature and JSON Web Key tests and of RFC
+//! 8725. The keys and the signatures are created here, except for those of RS256, which no library
+//! creates (`tests/vectors/rs256.json`).
 
 mod claims;
 mod form;
@@ -33,12 +33,12 @@ fn mac(secret: &[u8], text: &str) -> Vec<u8> {
     hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
 }
 
-/// What a signature covers.
+/// The signing input.
 fn signed(header: &str, claims: &str) -> String {
     format!("{}.{}", encoded(header), encoded(claims))
 }
 
-/// A token of these texts, signed with [`SECRET`] whatever its header says.
+/// A token of these texts, signed with [`SECRET`] whatever its header states.
 fn token(header: &str, claims: &str) -> String {
     let signed = signed(header, claims);
     let signature = encoded(mac(SECRET.as_bytes(), &signed));
@@ -53,7 +53,7 @@ fn judged(token: &str, keys: &Keyring) -> Result<(), Refused> {
     verify(token, keys, NOW).map(drop)
 }
 
-/// A pair on a curve, and its public key as PEM.
+/// A key pair on a curve, and its public key as PEM.
 struct Pair {
     key: EcdsaKeyPair,
     pem: String,
@@ -92,7 +92,7 @@ impl Pair {
     }
 }
 
-/// Rows that turned out otherwise than they say: a run tells all of them at once.
+/// The failed rows of a table. A run reports all of them together.
 #[derive(Default)]
 struct Table {
     rows: usize,

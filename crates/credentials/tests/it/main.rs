@@ -1,4 +1,4 @@
-//! The crate from outside: what verification makes of kept inputs.
+//! Tests of the public interface: verification of stored inputs.
 
 #[cfg(test)]
 mod corpus;

@@ -50,7 +50,7 @@ fn after_a_rotation_lines_go_to_the_new_file() {
     thread.finish();
     assert_eq!(lines(&path).last().unwrap(), "new");
     let all = [lines(&rotated), lines(&path)].concat();
-    assert_eq!(all, ["old", "new"], "no line is lost by a rotation");
+    assert_eq!(all, ["old", "new"], "a rotation loses no line");
 }
 
 #[test]
@@ -69,11 +69,11 @@ fn a_file_that_cannot_be_reopened_leaves_the_old_one() {
 }
 
 #[test]
-fn a_reader_that_stops_reading_costs_lines_and_never_time() {
+fn a_reader_that_stops_reading_loses_lines_and_causes_no_delay() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("fifo");
     mkfifo(&path, Mode::S_IRWXU).unwrap();
-    // Open for reading and writing, so that opening does not wait and nothing reads.
+    // Open for reading and writing, so that opening does not block and nothing is read.
     let reader = fs::File::options()
         .read(true)
         .write(true)
@@ -81,7 +81,7 @@ fn a_reader_that_stops_reading_costs_lines_and_never_time() {
         .unwrap();
     let (log, thread) = AccessLog::open(&path).unwrap();
     let line = "x".repeat(MAX_LINE_BYTES);
-    // The pipe takes one line, the queue 16 MiB: of 64 MiB most must be dropped, at once.
+    // The pipe takes one line, the queue 16 MiB. Most of 64 MiB must be dropped immediately.
     for _ in 0..1024 {
         log.write(line.as_str());
     }
@@ -98,12 +98,12 @@ fn a_reader_that_stops_reading_costs_lines_and_never_time() {
     assert_eq!(
         drain.join().unwrap() as u64,
         kept,
-        "what was not dropped arrives"
+        "every line that was not dropped arrives"
     );
 }
 
 #[test]
-fn a_full_disk_drops_lines_and_ends() {
+fn a_full_disk_drops_lines_and_recovers() {
     let (log, thread) = AccessLog::open(Path::new("/dev/full")).unwrap();
     for _ in 0..100 {
         log.write("x".repeat(MAX_LINE_BYTES));

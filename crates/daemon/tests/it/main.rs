@@ -1,5 +1,5 @@
-//! The parts of `daemon` against real files, sockets and signals. The modules say `cfg(test)` so
-//! that the lints know their helpers for tests too.
+//! The parts of `daemon` with real files, sockets and signals. The modules say `cfg(test)` so that
+//! the lints treat their helpers as tests.
 
 #[cfg(test)]
 mod access_log;

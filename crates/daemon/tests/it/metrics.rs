@@ -151,7 +151,7 @@ async fn mx_3_a_scrape_presents_the_token_as_a_bearer() {
 }
 
 #[tokio::test]
-async fn health_and_readiness_are_told_apart() {
+async fn health_and_readiness_are_different() {
     let (server, readiness) = start(&config("127.0.0.1:0")).await;
     let ask = async |request: &str| status(&ask(server.local_addr(), request, "").await);
     assert_eq!(ask("GET /healthz").await, 200);
@@ -189,10 +189,10 @@ async fn a_stop_closes_the_listener() {
 }
 
 #[tokio::test]
-async fn silent_connections_do_not_hold_up_a_stop() {
+async fn silent_connections_do_not_delay_a_stop() {
     let (server, _) = start(&config("127.0.0.1:0")).await;
     let mut silent = TcpStream::connect(server.local_addr()).await.unwrap();
-    // An answered request after it: the silent one has been accepted.
+    // A later request is answered, so the silent connection has been accepted.
     ask(server.local_addr(), "GET /healthz", "").await;
     server.stop().await;
     let left = silent.read(&mut [0; 1]).await;
@@ -201,7 +201,7 @@ async fn silent_connections_do_not_hold_up_a_stop() {
 
 /// The listener closes connections that send nothing, or half of a head.
 #[tokio::test]
-async fn a_head_has_a_time_and_a_size() {
+async fn a_head_has_a_time_limit_and_a_maximum_size() {
     let (server, _) = start(&config("127.0.0.1:0")).await;
     let mut silent = Vec::new();
     let began = Instant::now();
@@ -223,7 +223,7 @@ async fn a_head_has_a_time_and_a_size() {
     }
 }
 
-/// 64 silent connections take all places: the next one is accepted when the listener closes them.
+/// 64 silent connections take all slots. The next one is accepted when the listener closes them.
 #[tokio::test]
 async fn connections_beyond_the_limit_wait_to_be_accepted() {
     let (server, _) = start(&config("127.0.0.1:0")).await;

@@ -1,4 +1,4 @@
-//! A socket in systemd's place.
+//! A test socket in the role of systemd.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
@@ -27,7 +27,7 @@ fn environment(variables: &[(&str, &str)]) -> io::Result<Supervisor> {
 }
 
 #[test]
-fn a_supervisor_at_a_path_is_told_of_each_step() {
+fn a_supervisor_at_a_path_is_notified_of_each_step() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -48,7 +48,7 @@ fn a_supervisor_at_a_path_is_told_of_each_step() {
 }
 
 #[test]
-fn a_supervisor_with_an_abstract_name_gets_its_beats() {
+fn a_supervisor_with_an_abstract_socket_gets_watchdog_messages() {
     let name = format!("svc-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let socket = UnixDatagram::bind_addr(&address).unwrap();
@@ -64,7 +64,7 @@ fn a_supervisor_with_an_abstract_name_gets_its_beats() {
 }
 
 #[test]
-fn a_watchdog_of_another_process_is_not_answered() {
+fn a_watchdog_of_another_process_is_ignored() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("notify");
     let _socket = UnixDatagram::bind(&path).unwrap();
@@ -78,7 +78,7 @@ fn a_watchdog_of_another_process_is_not_answered() {
 }
 
 #[test]
-fn nobody_is_told_where_nobody_asked_and_a_wrong_address_is_an_error() {
+fn without_a_supervisor_nothing_is_sent_and_an_invalid_address_is_an_error() {
     let nobody = environment(&[("WATCHDOG_USEC", "3000000")]).unwrap();
     nobody.ready();
     assert_eq!(nobody.beat_every(), None);

@@ -25,7 +25,7 @@ impl Pem {
         Self::made("host.example", 2020, 2040)
     }
 
-    /// For a name, from the first day of a year to that of another.
+    /// A certificate for a name, from the first day of a year to that of another.
     fn made(name: &str, from: i32, to: i32) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -48,7 +48,7 @@ impl Pem {
 /// The time of day of these tests, 2026, in seconds since 1970.
 const TODAY: i64 = 1_790_000_000;
 
-/// A served pair of files, and a clock that moves one look further with each handshake.
+/// A served pair of files, and a clock that moves one check interval with each handshake.
 struct Served {
     dir: TempDir,
     cert: ReloadingCert,
@@ -74,7 +74,7 @@ impl Served {
         self.dir.path().join(name)
     }
 
-    /// The certificate of the next handshake that may look at the files.
+    /// The certificate of the next handshake that may check the files.
     fn next(&mut self) -> CertificateDer<'static> {
         self.now += CHECK_INTERVAL;
         self.at(self.now)
@@ -86,8 +86,8 @@ impl Served {
     }
 }
 
-/// Writes in place. Each text has a length of its own: these tests move the clock by seconds and
-/// not the time of the files, so two writes may bear the same one.
+/// Writes in place. Each text has another length, because these tests move the clock and not the
+/// file times, so two writes may have the same time.
 fn write(path: PathBuf, text: &str) {
     static WRITTEN: AtomicUsize = AtomicUsize::new(0);
     let padding = "\n".repeat(WRITTEN.fetch_add(1, Ordering::Relaxed));
@@ -103,7 +103,7 @@ fn files(dir: &Path) -> CertFiles {
 
 /// EN-12.
 #[test]
-fn en_12_the_handshake_after_a_change_has_the_new_certificate() {
+fn en_12_the_handshake_after_a_change_uses_the_new_certificate() {
     let (old, new) = (Pem::new(), Pem::new());
     let mut served = Served::new(&old);
     assert_eq!(served.next(), old.der);
@@ -115,7 +115,7 @@ fn en_12_the_handshake_after_a_change_has_the_new_certificate() {
 
 /// EN-12.
 #[test]
-fn en_12_files_are_looked_at_once_a_second() {
+fn en_12_files_are_checked_once_a_second() {
     let (old, new) = (Pem::new(), Pem::new());
     let mut served = Served::new(&old);
     served.next();
@@ -126,7 +126,7 @@ fn en_12_files_are_looked_at_once_a_second() {
 
 /// EN-12.
 #[test]
-fn en_12_broken_files_leave_the_old_certificate_and_are_tried_again_when_changed() {
+fn en_12_broken_files_leave_the_old_certificate_and_are_retried_when_changed() {
     let (old, new) = (Pem::new(), Pem::new());
     let mut served = Served::new(&old);
     served.next();
@@ -169,7 +169,7 @@ fn en_12_a_two_step_write_is_safe_in_either_order() {
 
 /// EN-12.
 #[test]
-fn en_12_a_pair_that_clients_would_refuse_leaves_the_old_certificate_and_is_told() {
+fn en_12_a_pair_that_clients_would_refuse_leaves_the_old_certificate_and_is_reported() {
     let old = Pem::new();
     let mut served = Served::new(&old);
     served.next();
@@ -181,7 +181,7 @@ fn en_12_a_pair_that_clients_would_refuse_leaves_the_old_certificate_and_is_told
         Pem::made(name, from, to).write(served.dir.path());
         for _ in 0..3 {
             assert_eq!(served.next(), old.der, "{name} {from} {to}");
-            assert_eq!(served.cert.failures(), failures, "told once");
+            assert_eq!(served.cert.failures(), failures, "reported once");
         }
     }
     assert_eq!(served.cert.reloads(), 0);
@@ -192,24 +192,24 @@ fn en_12_a_pair_that_clients_would_refuse_leaves_the_old_certificate_and_is_told
 
 /// EN-12.
 #[test]
-fn en_12_a_certificate_that_was_early_is_served_when_its_time_comes() {
+fn en_12_a_not_yet_valid_certificate_is_served_when_its_time_comes() {
     let old = Pem::new();
     let mut served = Served::new(&old);
     served.next();
     let early = Pem::made("host.example", 2030, 2040);
     early.write(served.dir.path());
     assert_eq!(served.next(), old.der);
-    // Four years and a half, and no file has changed.
+    // Four and a half years, and no file has changed.
     served.unix += 142_000_000;
     assert_eq!(served.next(), early.der);
 }
 
-/// EN-12: a file system that hangs holds up no handshake, and no second look.
+/// EN-12: a file system that hangs delays no handshake, and starts no second check.
 #[test]
-fn en_12_files_that_hang_hold_up_no_handshake() {
+fn en_12_files_that_hang_delay_no_handshake() {
     let old = Pem::new();
     let served = Served::new(&old);
-    // Opening a pipe waits for somebody who writes: as a mount that hangs.
+    // Opening a pipe blocks until it has a writer, like a mount that hangs.
     fs::remove_file(served.path("cert.pem")).unwrap();
     let made = std::process::Command::new("mkfifo")
         .arg(served.path("cert.pem"))
@@ -225,7 +225,7 @@ fn en_12_files_that_hang_hold_up_no_handshake() {
     for _ in 0..3 {
         assert_eq!(handshake(&config, &old), old.der);
     }
-    // Whoever looks is let go.
+    // Releases the blocked check.
     drop(fs::write(served.dir.path().join("cert.pem"), &old.cert));
 }
 
@@ -244,17 +244,17 @@ fn en_12_a_missing_file_leaves_the_old_certificate() {
 
 /// EN-12.
 #[test]
-fn en_12_a_file_that_cannot_be_read_for_now_is_read_later_without_a_change() {
+fn en_12_a_temporarily_unreadable_file_is_read_later_without_a_change() {
     let (old, new) = (Pem::new(), Pem::new());
     let mut served = Served::new(&old);
     served.next();
-    // A directory in its place is there and is not readable as a file, like a file for which no
-    // descriptor is left.
+    // A directory instead of the file exists but cannot be read, like a file without a free
+    // descriptor.
     fs::remove_file(served.path("key.pem")).unwrap();
     fs::create_dir(served.path("key.pem")).unwrap();
     for _ in 0..3 {
         assert_eq!(served.next(), old.der);
-        assert_eq!(served.cert.failures(), 1, "a lasting failure is told once");
+        assert_eq!(served.cert.failures(), 1, "a lasting failure is reported once");
     }
     fs::remove_dir(served.path("key.pem")).unwrap();
     new.write(served.dir.path());
@@ -267,7 +267,7 @@ fn en_12_swapped_links_are_followed() {
     let (old, new) = (Pem::new(), Pem::new());
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name);
-    // The layout of a mounted secret: the files are links through a link that is swapped.
+    // The layout of a mounted secret: the files are links through another link, which is swapped.
     for (version, pem) in [("v1", &old), ("v2", &new)] {
         fs::create_dir(path(version)).unwrap();
         pem.write(&path(version));
@@ -335,7 +335,7 @@ fn expiry_is_that_of_the_servers_own_certificate() {
 }
 
 #[test]
-fn files_that_are_touched_are_no_new_certificate() {
+fn touching_the_files_does_not_change_the_certificate() {
     let pem = Pem::new();
     let mut served = Served::new(&pem);
     served.next();
@@ -344,11 +344,11 @@ fn files_that_are_touched_are_no_new_certificate() {
     assert_eq!((served.cert.reloads(), served.cert.failures()), (0, 0));
 }
 
-/// A client that believes this certificate alone, after its handshake.
+/// A client that trusts only this certificate, after its handshake.
 fn handshaken(server: &Arc<ServerConfig>, trusted: &Pem) -> ClientConnection {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.der.clone()).unwrap();
-    // A client of another mind about ciphers.
+    // A client with another cipher preference.
     let client =
         ClientConfig::builder_with_provider(rustls::crypto::aws_lc_rs::default_provider().into())
             .with_safe_default_protocol_versions()
@@ -371,7 +371,7 @@ fn handshaken(server: &Arc<ServerConfig>, trusted: &Pem) -> ClientConnection {
     client
 }
 
-/// The certificate that a handshake shows.
+/// The certificate that a handshake receives.
 fn handshake(server: &Arc<ServerConfig>, trusted: &Pem) -> CertificateDer<'static> {
     let client = handshaken(server, trusted);
     client.peer_certificates().unwrap()[0].clone()
@@ -394,7 +394,7 @@ fn a_handshake_gets_the_certificate_and_our_first_cipher() {
 }
 
 #[test]
-fn concurrent_handshakes_never_wait_for_a_look() {
+fn concurrent_handshakes_never_wait_for_a_check() {
     let served = Served::new(&Pem::new());
     std::thread::scope(|scope| {
         for offset in 0..8 {

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_bearer_and_nothing_else_is_a_token() {
+    fn exactly_one_bearer_is_a_token() {
         for (values, expected) in [
             (&[][..], Bearer::Absent),
             (&["Bearer abc"], Bearer::Token("abc")),

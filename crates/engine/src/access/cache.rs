@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_the_rest_goes() {
+    fn used_entries_stay_and_others_are_evicted() {
         let cache = Cache::new(100);
         for number in 0..10_000 {
             cache.put(digest(number), entry());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_share_it_without_losing_the_bound() {
+    fn concurrent_insertions_keep_the_bound() {
         let cache = Cache::new(100);
         std::thread::scope(|scope| {
             for thread in 0..4 {

@@ -120,7 +120,7 @@ impl ClientCertificate {
     }
 
     /// Searches the authorities of the project's members. Registrations by users outside the
-    /// project cost a visitor nothing and displace nobody.
+    /// project cost a visitor nothing and displace no member.
     fn search(&self, directory: &Directory, project: &Project, now: i64) -> Arc<CredentialSearch> {
         let among = directory.authorities();
         let known = self.led_to.load_full();

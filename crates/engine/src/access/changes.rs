@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_a_project_concerns_its_visitors_alone() {
+    fn a_change_of_a_project_affects_only_its_visitors() {
         let concerns = Invalidations::of(&[project("prj_1")], &Directory::default());
         assert!(concerns.affects("prj_1", None));
         assert!(!concerns.affects("prj_2", None));
     }
 
     #[test]
-    fn a_change_of_a_person_concerns_whoever_came_with_a_proof_of_theirs() {
+    fn a_change_of_a_user_affects_visitors_with_a_proof_of_the_user() {
         let session = |user: &str| {
             Proof::Session(Arc::new(crate::browser::Session {
                 user_id: user.to_owned(),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_session_concerns_whoever_came_with_it() {
+    fn the_end_of_a_session_affects_its_visitors() {
         let session = Proof::Session(Arc::new(crate::browser::Session {
             user_id: "usr_ann".to_owned(),
             issued_at: 0,
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_looked_at_in_time_is_looked_at_for_all() {
+    fn a_full_queue_of_changes_affects_all_visitors() {
         let waiting = PendingInvalidations::default();
         for number in 0..=MAX_SCOPES {
             let item = project(&format!("prj_{number}"));

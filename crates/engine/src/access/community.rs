@@ -128,7 +128,7 @@ mod tests {
 
     /// EN-11.
     #[test]
-    fn en_11_what_the_community_engine_offers_passes() {
+    fn en_11_options_of_the_community_engine_are_accepted() {
         for asked in [
             json!({}),
             json!({"svc_auth": false, "challenge_mode": false, "mtls_auth": false}),
@@ -144,7 +144,7 @@ mod tests {
 
     /// EN-11: countries require a file with them.
     #[test]
-    fn en_11_without_a_file_of_countries_none_can_be_asked_for() {
+    fn en_11_country_rules_require_a_file_of_countries() {
         let managed = Tenancy::Managed(Arc::new(Directory::default()));
         let properties = serde_json::from_value(json!({"geo_ip": ["CH"]})).unwrap();
         let refusal = refuse_unavailable(&properties, &managed, false).unwrap_err();
@@ -154,7 +154,7 @@ mod tests {
     /// EN-11: options that need a platform are refused without one; options that are not built are
     /// always refused.
     #[test]
-    fn en_11_a_managed_engine_offers_what_a_platform_stands_behind() {
+    fn en_11_a_managed_engine_offers_options_that_need_a_platform() {
         let managed = Tenancy::Managed(Arc::new(Directory::default()));
         for (asked, refused) in [
             (

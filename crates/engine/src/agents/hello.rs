@@ -201,7 +201,7 @@ mod tests {
 
     /// Nothing, the length of a message, and half of one.
     #[tokio::test(start_paused = true)]
-    async fn a_first_message_has_a_time() {
+    async fn a_first_message_has_a_time_limit() {
         for sent in [&[][..], &[0, 0, 0, 9], &[0, 0, 0, 9, 1, 2]] {
             let (mut client, mut server) = duplex(64);
             client.write_all(sent).await.unwrap();

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_lane_without_a_stream_is_let_go_after_a_minute() {
+    async fn a_lane_without_a_stream_is_closed_after_a_minute() {
         let lanes = Lanes::default();
         let begun = Instant::now();
         let lane = || {

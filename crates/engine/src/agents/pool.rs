@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn visitors_who_gave_up_are_not_asked_for() {
+    fn no_connections_are_requested_for_cancelled_visitors() {
         let pool = Pool::default();
         let mut now = Instant::now();
         for _ in 0..1000 {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_nobody_took_is_counted_out() {
+    async fn an_unclaimed_connection_no_longer_counts() {
         let pool = Pool::default();
         let now = Instant::now();
         let (arrival, _) = waits(pool.take(now));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_idle_beyond_two_is_closed_after_a_minute() {
+    async fn idle_connections_beyond_two_are_closed_after_a_minute() {
         let pool = Pool::default();
         let now = Instant::now();
         let mut ends = Vec::new();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_agent_cannot_bring_more_than_there_may_be() {
+    async fn an_agent_cannot_open_more_connections_than_the_limit() {
         let pool = Pool::default();
         let now = Instant::now();
         let mut ends = Vec::new();

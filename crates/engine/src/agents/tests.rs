@@ -20,7 +20,7 @@ fn tunnel() -> TunnelId {
 }
 
 #[test]
-fn as_many_orders_wait_for_a_control_channel_and_no_more() {
+fn the_queue_of_control_commands_is_bounded() {
     let (agent, mut orders) = agent(0);
     let order = || Kind::PoolReq(PoolReq::default()).into();
     for number in 0..1024 {

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn all_answers_together_hold_no_more_than_the_budget() {
+    fn all_responses_together_stay_within_the_budget() {
         let budget = AnswerBudget::with(10 * PIECE, Share(100));
         let first = answer(&budget, 6 * PIECE + 1).unwrap();
         assert_eq!(held(&budget), 6 * PIECE + 1);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_of_several_has_a_share() {
+    fn one_of_several_projects_has_a_share() {
         let budget = AnswerBudget::with(8 * PIECE, Share(25));
         let mut charge = budget.charge(&Project::community()).unwrap();
         charge.most = Share(25).of(8 * PIECE);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_of_a_large_answer_is_charged() {
+    fn the_copy_of_a_large_response_is_charged() {
         let budget = AnswerBudget::with(10 * PIECE, Share(100));
         let (whole, charge) = answer(&budget, 4 * PIECE).unwrap().whole().unwrap();
         assert_eq!((whole.len(), held(&budget)), (4 * PIECE, 4 * PIECE));
@@ -392,7 +392,7 @@ mod tests {
 
     /// A client that reads nothing, or very little, occupies a response for a bounded time.
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_not_read_in_time_is_dropped() {
+    async fn a_response_that_is_not_read_in_time_is_dropped() {
         let budget = AnswerBudget::with(64 * PIECE, Share(100));
         let tasks = TaskTracker::new();
         let mut slow = answer(&budget, 32 * PIECE).unwrap().timed(&tasks);

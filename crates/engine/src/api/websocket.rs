@@ -1,8 +1,8 @@
 //! `/api/websocket`: the live stream over a WebSocket (EN-4).
 //!
-//! One JSON text frame for each event. The engine ignores the content of the client's frames. It sends
-//! pings and closes a connection that was silent for three ping intervals. A client that sends an
-//! invalid frame receives a close frame with the reason.
+//! One JSON text frame for each event. The engine ignores the content of the client's frames. It
+//! sends pings and closes a connection that was silent for three ping intervals. A client that
+//! sends an invalid frame receives a close frame with the reason.
 
 use std::sync::Arc;
 use std::time::Duration;

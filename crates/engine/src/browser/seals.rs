@@ -1,4 +1,4 @@
-//! The keys of an edge, and what is sealed with them.
+//! Keys of the edge, and texts that are signed or encrypted with them.
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::{hkdf, hmac};
@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use credentials::Secret;
 
-/// Keys for cookies and addresses. The same enrolment secret gives the same keys, so a browser may
-/// come to any engine of a cluster.
+/// Keys for cookies and addresses. They are derived from the enrolment secret, so a browser can use
+/// any engine of the cluster.
 pub struct Seals {
     session: hmac::Key,
     sign_in: hmac::Key,
@@ -15,14 +15,14 @@ pub struct Seals {
     targets: RandomizedNonceKey,
 }
 
-/// What a text is signed for. Each has a key of its own: none passes for another.
+/// Purpose of a signed text. A text of one purpose is never valid for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Session,
     SignIn,
-    /// A puzzle that was given.
+    /// A puzzle that was sent to a browser.
     Puzzle,
-    /// A puzzle that was solved.
+    /// Proof that a puzzle was solved.
     Passed,
 }
 
@@ -41,15 +41,15 @@ impl Seals {
             let mut key = [0; 32];
             let parts = [purpose];
             let expanded = secret.expand(&parts, hkdf::HKDF_SHA256);
-            // One block of the hash: as long as can never be too long.
+            // The key is one block of the hash, so its length is always valid.
             expanded
                 .and_then(|expanded| expanded.fill(&mut key))
                 .map_err(|_| EmptySecret)?;
             Ok(key)
         };
         let mac = |purpose| Ok(hmac::Key::new(hmac::HMAC_SHA256, &expand(purpose)?));
-        // SIV: as many targets as strangers cause to be sealed may not wear the key out, which
-        // random nonces of 96 bits would.
+        // SIV, because strangers can cause any number of targets to be sealed. With other modes,
+        // random nonces of 96 bits would exhaust the key.
         let targets = RandomizedNonceKey::new(&AES_256_GCM_SIV, &expand(b"targets-v1")?);
         Ok(Self {
             session: mac(b"session-v1")?,
@@ -59,8 +59,8 @@ impl Seals {
         })
     }
 
-    /// `payload` as text that only these keys can have made, for one purpose and one place: what it
-    /// is `bound` to is not in it, and has to be said again to read it.
+    /// Signs `payload` for one purpose and context. The context in `bound` is not part of the text,
+    /// and the same context is needed to read it.
     pub(super) fn sign(&self, purpose: Purpose, bound: &[&[u8]], payload: &[u8]) -> String {
         let tag = self.tag(purpose, bound, payload);
         let mut text = URL_SAFE_NO_PAD.encode(payload);
@@ -69,7 +69,7 @@ impl Seals {
         text
     }
 
-    /// The payload of a text that [`Self::sign`] made. Compared in constant time.
+    /// Returns the payload of a text from [`Self::sign`]. The tag is compared in constant time.
     pub(super) fn check(&self, purpose: Purpose, bound: &[&[u8]], text: &str) -> Option<Vec<u8>> {
         if text.len() > MAX_TEXT {
             return None;
@@ -92,7 +92,8 @@ impl Seals {
         let mut context = hmac::Context::with_key(key);
         context.update(&[kind]);
         for part in bound {
-            // With its length: no two lists of parts read the same.
+            // The length is included, so that two different lists of parts never have the same
+            // encoding.
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -100,7 +101,7 @@ impl Seals {
         context.sign()
     }
 
-    /// Hides a text that goes through other hands, for `host` alone.
+    /// Encrypts a text that passes through other systems. It can only be opened for `host`.
     pub(super) fn seal(&self, host: &str, text: &[u8]) -> Option<String> {
         let mut sealed = text.to_vec();
         let aad = Aad::from(host.as_bytes());
@@ -113,7 +114,7 @@ impl Seals {
         Some(URL_SAFE_NO_PAD.encode(out))
     }
 
-    /// What [`Self::seal`] hid.
+    /// Decrypts a text from [`Self::seal`].
     pub(super) fn open(&self, host: &str, sealed: &str) -> Option<Vec<u8>> {
         if sealed.len() > MAX_TEXT {
             return None;
@@ -128,19 +129,19 @@ impl Seals {
     }
 }
 
-/// Keys do not print.
+/// Hides the keys.
 impl std::fmt::Debug for Seals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Seals").finish_non_exhaustive()
     }
 }
 
-/// Nothing can be derived from an empty secret.
+/// Error for an empty secret, from which no keys can be derived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the enrolment secret is empty")]
 pub struct EmptySecret;
 
-/// Longest text that is looked at: a target of two kilobytes, sealed and encoded, takes less.
+/// Limit of the length of a text. A target of two kilobytes is shorter after sealing and encoding.
 const MAX_TEXT: usize = 4096;
 
 #[cfg(test)]
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_is_read_for_its_purpose_and_place_alone() {
+    fn signed_texts_are_valid_only_for_their_purpose_and_context() {
         let (ours, theirs) = (seals("one"), seals("two"));
         let text = ours.sign(Purpose::Session, &[b"a", b"bc"], b"payload");
         let read =
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_is_hidden_and_opens_at_its_host_alone() {
+    fn sealed_texts_are_encrypted_and_open_only_for_their_host() {
         let ours = seals("one");
         let sealed = ours.seal("a.example", b"/private?x=1").unwrap();
         assert!(!sealed.contains("private"));
@@ -196,12 +197,16 @@ mod tests {
         assert_eq!(ours.open("b.example", &sealed), None);
         assert_eq!(seals("two").open("a.example", &sealed), None);
         assert_eq!(ours.open("a.example", "AAAA"), None);
-        // Of three bytes in four characters, 12 for the nonce and 16 for the tag.
+        // Three bytes are encoded as four characters; 12 bytes are the nonce and 16 the tag.
         let long = ours.seal("a.example", &[b'/'; 3072 - 28]).unwrap();
         assert_eq!(long.len(), 4096);
         assert!(ours.open("a.example", &long).is_some());
         let longer = ours.seal("a.example", &[b'/'; 3072 - 27]).unwrap();
-        assert_eq!(ours.open("a.example", &longer), None, "it is not looked at");
+        assert_eq!(
+            ours.open("a.example", &longer),
+            None,
+            "a longer text is rejected"
+        );
         assert!(Seals::derive(&Secret::new("")).is_err());
     }
 }

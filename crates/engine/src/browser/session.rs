@@ -80,8 +80,8 @@ impl Session {
     /// Checks that the user still exists and that the session was not ended. A visit that started
     /// within the session's lifetime continues until this check fails.
     ///
+    /// # Errors
     /// The reason why the session is not valid.
-    /// Why not.
     pub fn stands(&self, directory: &Directory) -> Result<(), NoSession> {
         let person = directory.person(&self.user_id).ok_or(NoSession::Unknown)?;
         // Times have a resolution of seconds. A session that started in the same second counts as

@@ -1,6 +1,6 @@
 //! Hosts with browser sessions, and the publishers at whose tunnels the sessions started.
 //!
-//! A browser sends the session cookie to any service at its host. An HTTP tunnel never forwards sessions
+//! A browser sends the session cookie to any service at its host. An HTTP tunnel never forwards it
 //! to the service, but a `tls` tunnel forwards all bytes unchanged. So while there may be sessions
 //! at a host name, only the publisher at whose tunnel users signed in may publish a `tls` tunnel
 //! there.

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_managed_engine_records_beside_what_it_keeps_and_a_community_engine_nowhere() {
+    fn by_default_only_a_managed_engine_records_in_its_data_directory() {
         let managed = checked("{}", Some("/var/lib/svc")).unwrap();
         assert_eq!(
             managed.place,
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn mistakes_are_named() {
         let s3 = |more: &str| {
             format!(
                 r#"{{"s3":{{"bucket":"b","access_key_id":"a","secret_access_key_file":"/s"{more}}}}}"#

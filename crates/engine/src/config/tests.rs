@@ -60,7 +60,7 @@ fn keys(config: &EngineConfig) -> &JwtAuth {
 }
 
 #[test]
-fn the_least_that_an_engine_needs_has_these_defaults() {
+fn the_minimal_configuration_has_these_defaults() {
     let config = with(&[]).unwrap();
     assert_eq!(config.host, "tunnel.example.com");
     assert_eq!(config.log_level, Level::Info);
@@ -88,7 +88,7 @@ fn the_least_that_an_engine_needs_has_these_defaults() {
 }
 
 #[test]
-fn every_value_reaches_its_place() {
+fn every_value_is_used() {
     let config = with(&[
         ("engine.host", "Edge.Example.COM"),
         ("engine.log_level", "debug"),
@@ -188,7 +188,7 @@ fn unknown_keys_are_refused_with_the_nearest() {
 
 /// EN-11.
 #[test]
-fn en_11_what_is_not_built_is_refused_by_name() {
+fn en_11_unavailable_features_are_refused_by_name() {
     refuses("quic.enabled", "true", "not built");
     refuses("tls.enabled", "false", "must be true");
     refuses("certs.static.enabled", "false", "must be true");
@@ -249,7 +249,7 @@ fn addresses_need_an_ip_and_a_port() {
 }
 
 #[test]
-fn a_secret_of_hs256_is_as_long_as_its_hash() {
+fn an_hs256_secret_must_not_be_shorter_than_its_hash() {
     refuses(
         "auth.jwt.token_jwt_secret",
         &"s".repeat(31),
@@ -293,7 +293,7 @@ fn two_secrets_are_valid_during_a_rotation() {
 }
 
 #[test]
-fn keys_are_not_fetched_in_clear() {
+fn keys_are_not_fetched_over_plain_http() {
     let key = "auth.jwt.jwks_url";
     refuses(key, "http://id.example.com/keys", "loopback only");
     refuses(key, "ftp://id.example.com/keys", "not an https address");

@@ -138,7 +138,7 @@ mod tests {
     /// Certificates with one name form a maze: each may have issued each other. There is no search
     /// for authorities that the maze does not name, however many there are.
     #[test]
-    fn a_maze_that_does_not_name_an_authority_costs_nothing() {
+    fn a_maze_without_a_known_issuer_is_not_searched() {
         let key = || KeyPair::generate().unwrap();
         let anchor = named("anchor", true).self_signed(&key()).unwrap();
         let authority = Authority::parse(&anchor.pem()).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_is_found_over_one_between() {
+    fn an_authority_is_found_through_an_intermediate() {
         let key = || KeyPair::generate().unwrap();
         let (root, between) = (key(), key());
         let anchor = named("anchor", true).self_signed(&root).unwrap();

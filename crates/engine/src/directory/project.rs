@@ -141,7 +141,7 @@ impl Project {
 }
 
 impl ProjectState {
-    /// Whether the project has reserved this TCP port.
+    /// Returns true if the project has reserved this TCP port.
     pub fn has_reserved(&self, port: u16) -> bool {
         self.addresses.iter().any(|address| address.port == port)
     }

@@ -47,7 +47,7 @@ fn platform() -> Platform {
 }
 
 #[test]
-fn a_snapshot_replaces_everything_and_changes_come_on_top() {
+fn a_snapshot_replaces_everything_and_changes_follow_it() {
     let directory = Directory::default();
     directory.replace(
         platform(),
@@ -98,7 +98,7 @@ fn a_project_that_changes_is_the_same_project() {
 
 /// A new state of a credential is another value, and its old hash is not found any more.
 #[test]
-fn a_rotated_hash_is_forgotten_and_a_hash_that_moved_is_not() {
+fn a_rotated_hash_is_removed_and_a_reassigned_one_is_not() {
     let directory = Directory::default();
     directory.apply(vec![Item::Credential(Box::new(pat("crd_1", 1)))]);
     let first = directory.credential("crd_1").unwrap();
@@ -115,7 +115,7 @@ fn a_rotated_hash_is_forgotten_and_a_hash_that_moved_is_not() {
 }
 
 #[test]
-fn what_cannot_be_read_refuses() {
+fn unreadable_rules_refuse_all_requests() {
     let odd: Project = serde_json::from_value(json!({"id": "prj_1", "endpoint": "e7e8a732",
         "workspace_id": "wks_1", "plan": "basic", "provider": "other",
         "settings": {"trustedIps": ["somewhere"]}}))
@@ -143,7 +143,7 @@ fn what_cannot_be_read_refuses() {
 }
 
 #[test]
-fn countries_are_judged_and_an_unknown_one_is_refused() {
+fn country_rules_refuse_an_unknown_country() {
     let rule = |settings| {
         let project = serde_json::from_value(json!({"id": "prj_1", "endpoint": "e7e8a732",
             "workspace_id": "wks_1", "plan": "basic", "provider": "other", "settings": settings}))
@@ -158,7 +158,7 @@ fn countries_are_judged_and_an_unknown_one_is_refused() {
 }
 
 #[test]
-fn what_was_ended_is_remembered_until_it_does_not_matter() {
+fn ended_tokens_are_remembered_until_they_expire() {
     let directory = Directory::default();
     directory.apply(vec![Item::Ended(Ended {
         id: "tok_1".to_owned(),
@@ -172,7 +172,7 @@ fn what_was_ended_is_remembered_until_it_does_not_matter() {
 
 /// An unchanged object is always found: readers do not lock.
 #[test]
-fn what_stays_is_never_gone_for_a_moment() {
+fn unchanged_objects_are_always_found() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     let directory = Directory::default();
@@ -212,7 +212,7 @@ fn what_stays_is_never_gone_for_a_moment() {
 }
 
 #[test]
-fn an_endpoint_that_moved_stays_where_it_is() {
+fn an_endpoint_that_moved_stays_with_its_new_project() {
     let directory = Directory::default();
     let first = Item::Project(Box::new(project("prj_1", "e7e8a732")));
     directory.replace(platform(), vec![first]);
@@ -224,7 +224,7 @@ fn an_endpoint_that_moved_stays_where_it_is() {
 /// Several users register one certificate: each has a credential, and removing one does not affect
 /// the others.
 #[test]
-fn a_certificate_stands_for_everybody_who_registered_it() {
+fn a_certificate_identifies_all_users_who_registered_it() {
     let directory = Directory::default();
     let certificate = |id: &str| {
         let proof = CredentialProof::Certificate {

@@ -236,7 +236,7 @@ mod tests {
     /// CP-12: a proof is valid once, even after the record has changed, and only while the server
     /// is active.
     #[test]
-    fn cp_12_a_proof_is_good_once_and_for_a_server_that_is_active() {
+    fn cp_12_a_proof_is_valid_once_and_for_an_active_server() {
         let identity = EndpointIdentity::generate().unwrap();
         let directory = Directory::default();
         let labels = BTreeMap::new();
@@ -273,7 +273,7 @@ mod tests {
 
     /// The number of remembered proofs is bounded, and they are dropped when they expire.
     #[test]
-    fn a_server_that_connects_all_the_time_waits() {
+    fn a_server_that_connects_too_often_is_refused() {
         let identity = EndpointIdentity::generate().unwrap();
         let server = WebttyServer::compile(&told("active", &identity), None);
         let labels = BTreeMap::new();
@@ -297,7 +297,7 @@ mod tests {
 
     /// CP-12: suspending, deleting and new keys end the sessions; policies do not.
     #[test]
-    fn cp_12_what_ends_a_servers_sessions() {
+    fn cp_12_some_changes_end_the_sessions_of_a_server() {
         let identity = EndpointIdentity::generate().unwrap();
         let directory = Directory::default();
         let held = || directory.webtty_server("prj_1", "wtty_1").unwrap();

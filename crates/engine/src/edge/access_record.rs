@@ -68,7 +68,7 @@ struct Report {
 
 /// Bytes of a running visit between two updates of the meter. A long download is visible before its
 /// end, without an update for each packet.
-const METERED: u64 = 64 * 1024;
+const METER_STEP: u64 = 64 * 1024;
 
 #[derive(Debug, Default, Serialize)]
 struct AccessLogEntry {
@@ -333,7 +333,7 @@ impl AccessRecord {
         self.line.bytes_in = from_visitor;
         self.line.bytes_out = to_visitor;
         if let Some(report) = &mut self.report {
-            report.meter(from_visitor, to_visitor, METERED);
+            report.meter(from_visitor, to_visitor, METER_STEP);
         }
     }
 
@@ -413,7 +413,7 @@ impl AccessRecord {
 }
 
 impl Report {
-    /// Meters the bytes since the last call, if there are at least `least`.
+    /// Meters the bytes since the last update of the meter, if there are at least `least`.
     fn meter(&mut self, from_visitor: u64, to_visitor: u64, least: u64) {
         let (before_from, before_to) = self.metered;
         let from = from_visitor.saturating_sub(before_from);

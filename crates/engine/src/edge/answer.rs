@@ -72,7 +72,7 @@ impl Answer {
         };
         answer
             .with(CONTENT_SECURITY_POLICY, page.policy)
-            // With no referrer, browsers would send `Origin: null` with forms.
+            // With `no-referrer`, browsers would send `Origin: null` with forms.
             .with(REFERRER_POLICY, "same-origin")
     }
 

@@ -206,7 +206,7 @@ mod tests {
         far.write_all(b"not asked for").await.unwrap();
         let closing = tokio::spawn(Buffered::new(near).close());
         assert_eq!(far.read(&mut [0; 1]).await.unwrap(), 0);
-        assert!(!closing.is_finished(), "it waits for the peer");
+        assert!(!closing.is_finished(), "closing waits for the peer");
         far.shutdown().await.unwrap();
         closing.await.unwrap();
     }

@@ -40,7 +40,7 @@ const COMPAT_PREFIX: &str = "/.well-known/rstream/";
 
 /// Query of the sign-out form, which requests a page as the response.
 const WITH_PAGE: &str = "page";
-/// Query of that page.
+/// Query of the page after a sign-out.
 const SIGNED_OUT: &str = "signed-out";
 
 impl BuiltinRoute {

@@ -69,8 +69,8 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Connecti
             ExchangeOutcome::Retry(whole, reason) => {
                 request.forward.head = whole;
                 request.body = http1::BodyLength::Empty;
-                // The request is retried once with the same agent. After a second failure another
-                // agent is tried.
+                // The request is retried once on a new connection to the same agent. After a second
+                // failure another agent is tried.
                 if !fresh {
                     fresh = true;
                 } else if request.fail_over(&visitor.worker) {

@@ -146,7 +146,9 @@ impl Visitor {
             // the future closes the connection to the service. The record contains the reason.
             biased;
             response = answering => Ok(response),
-            () = revocation::revoked(signal.as_deref()) => Err(io::ErrorKind::PermissionDenied.into()),
+            () = revocation::revoked(signal.as_deref()) => {
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
         }
     }
 

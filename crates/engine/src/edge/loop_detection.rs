@@ -1,5 +1,6 @@
-//! Detects requests that return to the edge because a tunnel's service forwards to the engine itself. Each
-//! forwarded request has a `CDN-Loop` field (RFC 8586) with the engine's host, after those of the visitor.
+//! Detects requests that return to the edge because a tunnel's service forwards to the engine
+//! itself. Each forwarded request has a `CDN-Loop` field (RFC 8586) with the engine's host, after
+//! those of the visitor.
 
 use http1::FieldName;
 

@@ -60,14 +60,14 @@ pub(crate) use self::upstream_pool::{UpstreamIo, UpstreamPool};
 use crate::core::Worker;
 
 /// Serves HTTP on a visitor's connection, in the version that the handshake negotiated.
-pub(crate) async fn serve_http(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
+pub(crate) async fn serve_http(stream: TlsStream, info: ConnectionInfo, worker: Arc<Worker>) {
     stream
         .get_ref()
         .0
         .limit_stall(Some(worker.core.config.timeouts.visitor_stall));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        Box::pin(http2::serve(stream, seen, worker)).await;
+        Box::pin(http2::serve(stream, info, worker)).await;
     } else {
-        http1::serve(stream, seen, worker).await;
+        http1::serve(stream, info, worker).await;
     }
 }

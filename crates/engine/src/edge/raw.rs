@@ -188,7 +188,9 @@ async fn pump<V: Visitor>(
     let result = tokio::select! {
         biased;
         result = pumping => result,
-        () = revocation::revoked(signal.as_deref()) => Err(std::io::ErrorKind::PermissionDenied.into()),
+        () = revocation::revoked(signal.as_deref()) => {
+            Err(std::io::ErrorKind::PermissionDenied.into())
+        }
     };
     match result {
         Ok(()) => {

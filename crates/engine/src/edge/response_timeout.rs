@@ -38,7 +38,7 @@ impl ResponseTimeout {
     }
 
     /// Limit of the total wait for a visitor that has sent `moved` bytes.
-    fn allows(self, moved: u64) -> Option<Duration> {
+    fn total_wait(self, moved: u64) -> Option<Duration> {
         let earned = moved / NonZeroU64::from(self.rate?);
         self.period.checked_add(Duration::from_secs(earned))
     }
@@ -52,7 +52,7 @@ struct WaitTime {
 }
 
 impl WaitTime {
-    fn note(&mut self, is_timed: bool) {
+    fn update(&mut self, is_timed: bool) {
         match self.since {
             None if is_timed => self.since = Some(Instant::now()),
             Some(since) if !is_timed => {
@@ -94,10 +94,10 @@ pub(super) async fn await_with_timeout<T>(
         {
             last = Instant::now();
         }
-        waited.note(progress.is_timed);
+        waited.update(progress.is_timed);
         loop {
             ready!(sleep.as_mut().poll(cx));
-            let slow = timeout.allows(progress.moved);
+            let slow = timeout.total_wait(progress.moved);
             let slow = slow.and_then(|allowed| waited.reaches(allowed));
             let stalled = last + timeout.period;
             let deadline = slow.map_or(stalled, |slow| slow.min(stalled));

@@ -176,9 +176,9 @@ impl RevocationSignal {
 }
 
 /// Waits until the visit is revoked. Without a signal it never returns. Cancel safe.
-pub(crate) async fn revoked(cut: Option<&RevocationSignal>) {
-    match cut {
-        Some(cut) => std::future::poll_fn(|cx| cut.poll(cx)).await,
+pub(crate) async fn revoked(signal: Option<&RevocationSignal>) {
+    match signal {
+        Some(signal) => std::future::poll_fn(|cx| signal.poll(cx)).await,
         None => std::future::pending().await,
     }
 }

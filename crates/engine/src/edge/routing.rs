@@ -75,7 +75,8 @@ pub(crate) struct AdmittedRequest {
     /// The head for the service in HTTP/1.1 syntax, also if the service uses HTTP/2.
     pub(crate) head: Vec<u8>,
     pub(crate) is_head: bool,
-    /// The request may be retried when it is unknown whether the service received it (RFC 9110, section 9.2.2).
+    /// The request may be retried when it is unknown whether the service received it (RFC 9110,
+    /// section 9.2.2).
     pub(crate) idempotent: bool,
     pub(crate) upgrade: Option<Upgrade>,
     /// The visitor accepts trailers (`TE: trailers`).
@@ -124,8 +125,8 @@ impl AdmittedRequest {
 /// the visitor gets an error.
 const MAX_FAILOVERS: u8 = 2;
 
-/// Protocols that an upgrade may not select: they would carry HTTP inside the connection, without the edge's
-/// checks of each request.
+/// Protocols that an upgrade may not select: they would carry HTTP inside the connection, without
+/// the edge's checks of each request.
 const NOT_TUNNELLED: &[&str] = &["h2c", "h2", "h3", "tls", "http"];
 
 /// Routes and authorises a request.
@@ -183,16 +184,16 @@ fn admit<H: HeaderFields>(
     record: &mut AccessRecord,
     form: ErrorFormat,
 ) -> Result<AdmittedRequest, LocalResponse> {
-    let seen = inbound.seen;
+    let connection = inbound.seen;
     if !inbound
         .authority
         .host()
-        .eq_ignore_ascii_case(&seen.server_name)
+        .eq_ignore_ascii_case(&connection.server_name)
     {
         record.set_rule("host", None);
         return Err(Problem::misdirected_request().into());
     }
-    let tunnel = match core.live.route(&seen.server_name) {
+    let tunnel = match core.live.route(&connection.server_name) {
         Route::Online(tunnel) => tunnel,
         Route::Offline => {
             record.set_rule("offline", None);
@@ -215,7 +216,7 @@ fn admit<H: HeaderFields>(
         record.set_rule("host", None);
         return Err(Problem::misdirected_request().into());
     }
-    if tunnel.policy.required_proofs().certificate && !seen.asked {
+    if tunnel.policy.required_proofs().certificate && !connection.asked {
         // The tunnel is newer than the connection. A new handshake will request the certificate.
         record.set_rule(
             "host",
@@ -241,18 +242,18 @@ fn admit<H: HeaderFields>(
         EdgeCookies::default()
     };
     let is_get = matches!(inbound.method, Method::Get | Method::Head);
-    let country = core.country_for(&tunnel, seen.source);
+    let country = core.country_for(&tunnel, connection.source);
     record.country(country.as_ref());
     let visitor = access::VisitorInfo {
         country: country.as_ref(),
-        tls_version: seen.tls_version,
-        certificate: seen.certificate.as_ref(),
-        ..access::VisitorInfo::at(seen.source)
+        tls_version: connection.tls_version,
+        certificate: connection.certificate.as_ref(),
+        ..access::VisitorInfo::at(connection.source)
     };
     let request = EdgeRequest {
         tunnel: &tunnel,
         visitor,
-        host: &seen.server_name,
+        host: &connection.server_name,
         cookies,
         navigation: form == ErrorFormat::Page && is_get && inbound.upgrade.is_none(),
         bearer: Bearer::among(authorization.map(|field| field.value.as_bytes())),
@@ -337,7 +338,7 @@ fn admit<H: HeaderFields>(
         method: inbound.method,
         target,
         authority: inbound.authority,
-        source: seen.source,
+        source: connection.source,
         engine: core.node.as_value(),
         body: inbound.body,
         upgrade,
@@ -373,8 +374,8 @@ fn websocket_key<H: HeaderFields>(headers: &H) -> Option<FieldValue<'_>> {
     keys.next().map(|field| field.value)
 }
 
-/// With `svc-debug: timing`, an authenticated visitor gets `Server-Timing` with the time of the edge and of the
-/// service. The field is not forwarded.
+/// With `svc-debug: timing`, an authenticated visitor gets `Server-Timing` with the time of the
+/// edge and of the service. The field is not forwarded.
 const DEBUG: &str = "svc-debug";
 
 fn wants_timing<H: HeaderFields>(headers: &H) -> bool {
@@ -388,7 +389,7 @@ fn wants_timing<H: HeaderFields>(headers: &H) -> bool {
 /// Seconds in `Retry-After` for an offline tunnel: an agent reconnects in about that time.
 const OFFLINE_RETRY: u32 = 5;
 
-/// Initial capacity of the head buffer. Most request headers fit.
+/// Initial capacity of the head buffer. Most request heads fit.
 const HEAD_CAPACITY: usize = 1024;
 
 fn may_upgrade_to(protocol: Protocol<'_>) -> bool {

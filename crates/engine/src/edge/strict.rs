@@ -48,7 +48,7 @@ enum State {
         then: Box<State>,
     },
     Body(BodyReader),
-    /// A request for an upgrade without a response yet, and the waker of the waker reader.
+    /// A request for an upgrade without a response yet, and the waker of the waiting reader.
     Upgrade(Option<Waker>),
     /// The connection uses another protocol.
     Upgraded,

@@ -151,7 +151,7 @@ mod tests {
     proptest! {
         /// In any period no more than a full bucket and the units of that period can be taken.
         #[test]
-        fn no_more_is_taken_than_the_burst_and_the_rate_allow(
+        fn takes_never_exceed_the_burst_and_the_rate(
             per_second in 1_u64..100_000,
             burst in 1_u64..2_000,
             steps in vec((0_u64..5_000_000, 1_u64..20), 1..100),
@@ -176,7 +176,7 @@ mod tests {
 
         /// The same for callers that wait for their reservation and return unused units.
         #[test]
-        fn who_waits_for_what_it_drew_keeps_to_the_rate(
+        fn reservations_never_exceed_the_burst_and_the_rate(
             per_second in 1_u64..1_000_000,
             burst in 1_u64..500,
             steps in vec((0_u64..50_000_000, 1_u64..5_000, 0_u64..5_000), 1..200),
@@ -205,7 +205,7 @@ mod tests {
 
         /// Callers that keep to the rate are never refused.
         #[test]
-        fn who_keeps_to_the_rate_is_never_refused(
+        fn callers_within_the_rate_are_never_refused(
             per_second in 1_u64..1_000_000,
             count in 1_u64..500,
         ) {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_when_it_passes() {
+    fn a_refusal_has_the_time_until_the_next_unit() {
         let rate = Rate::new(2, Duration::from_secs(1));
         let bucket = Bucket::default();
         let now = 10 * SECOND;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_can_be_taken_again() {
+    fn refunded_units_can_be_taken_again() {
         let rate = Rate::new(3, Duration::from_secs(1));
         let bucket = Bucket::default();
         for _ in 0..100 {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_does_not_shut_everybody_out() {
+    fn a_clock_that_is_set_back_does_not_refuse_all_callers() {
         let rate = Rate::new(10, Duration::from_secs(1));
         let bucket = Bucket::default();
         bucket.take(rate, 1_000_000 * SECOND).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_passes_at_a_rate_of_nothing() {
+    fn nothing_passes_at_a_rate_of_zero() {
         let rate = Rate::new(0, Duration::from_secs(1));
         let bucket = Bucket::default();
         bucket.take(rate, SECOND).unwrap_err();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_take_no_more_than_is_there() {
+    fn concurrent_takes_never_exceed_the_bucket() {
         let rate = Rate::new(1000, Duration::from_secs(1));
         let bucket = Bucket::default();
         let taken = AtomicU64::new(0);

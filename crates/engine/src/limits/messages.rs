@@ -85,7 +85,7 @@ mod tests {
 
     /// An agent with 10,000 tunnels opens them all together, and again after a disconnect.
     #[test]
-    fn an_agent_may_open_and_close_ten_thousand_tunnels_at_once() {
+    fn an_agent_may_open_and_close_ten_thousand_tunnels_in_a_burst() {
         let (channel, project) = (MessageRate::default(), ChangeRate::default());
         for _ in 0..20_000 {
             assert_eq!(channel.count(Some(&project), SECOND), Duration::ZERO);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_without_a_change_have_a_rate_of_their_own() {
+    fn messages_without_a_change_have_a_separate_rate() {
         let channel = MessageRate::default();
         for _ in 0..20_000 {
             assert_eq!(channel.count(None, SECOND), Duration::ZERO);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reads_and_writes_keep_to_the_speed_each_for_itself() {
+    async fn reads_and_writes_are_throttled_separately() {
         for limits in [limits(Some(RATE), None), limits(None, Some(RATE))] {
             let project = project(limits);
             let mut stream = endless(&project, &Arc::default());
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_limit_nothing_waits_and_a_new_one_holds_at_once() {
+    async fn a_new_limit_applies_immediately() {
         let project = project(Limits::default());
         let mut stream = endless(&project, &Arc::default());
         assert_eq!(time_to_read(&mut stream, 1_000_000).await, Duration::ZERO);
@@ -357,7 +357,7 @@ mod tests {
     /// Streams of one tunnel take turns, and so do tunnels of one project. Together they keep to
     /// the speed.
     #[tokio::test(start_paused = true)]
-    async fn streams_share_what_there_is() {
+    async fn streams_share_the_bandwidth() {
         let project = project(limits(None, Some(RATE)));
         let one = Arc::default();
         let other = Arc::default();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_that_is_silent_or_gone_holds_nothing() {
+    async fn idle_and_closed_streams_reserve_nothing() {
         let project = project(limits(Some(RATE), None));
         let tunnel = Arc::default();
         let mut silent = vec![];
@@ -412,7 +412,7 @@ mod tests {
     /// Data that waits on a stream is noticed while throttled. Otherwise a connection that has
     /// ended would be used again.
     #[tokio::test(start_paused = true)]
-    async fn a_look_at_a_stream_sees_what_the_speed_holds_back() {
+    async fn polling_an_unthrottled_stream_sees_waiting_data() {
         let project = project(limits(Some(RATE), None));
         let tunnel = Arc::default();
         let mut busy = endless(&project, &tunnel);

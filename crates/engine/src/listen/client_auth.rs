@@ -1,5 +1,5 @@
-//! Client certificates in the handshake (ED-3): when they are asked for, and that their keys are
-//! held. Whose they are is judged behind it, with each request.
+//! Client certificates in the handshake (ED-3). The handshake requests them and verifies the
+//! possession of their keys. Their owners are checked later, with each request.
 
 use std::sync::Arc;
 
@@ -13,33 +13,34 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 use crate::access::RequiredProofs;
 use crate::directory::Validity;
 
-/// Whether a handshake asks for a client certificate.
+/// Request for a client certificate in a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientCertRequest {
     Never,
-    /// A visitor can prove who it is by something else too.
+    /// The certificate is optional, because other proofs are accepted.
     Optionally,
-    /// Without one there is no connection.
+    /// The handshake fails without a certificate.
     Always,
 }
 
-/// Certificates behind the visitor's own that are taken: real chains have one or two. The ways
-/// between them, which a verification may have to try, grow as the factorial of their number.
+/// Limit of certificates after the visitor's own. Real chains have one or two. The number of paths
+/// that a verification may have to try grows as the factorial of this number.
 const INTERMEDIATES: usize = 4;
-/// Bytes of them all. What the library takes is twice that.
+/// Limit of all certificates of a chain, in bytes. The limit of the library is twice as high.
 const CHAIN_BYTES: usize = 32 * 1024;
 
 impl ClientCertRequest {
-    /// What the guards of a tunnel ask for. A challenge proves of nobody who it is.
-    pub(super) fn of(guards: RequiredProofs) -> Self {
-        match (guards.certificate, guards.token || guards.session) {
+    /// The request for a tunnel with these requirements. A challenge does not identify a visitor,
+    /// so it does not count.
+    pub(super) fn of(required: RequiredProofs) -> Self {
+        match (required.certificate, required.token || required.session) {
             (false, _) => Self::Never,
             (true, true) => Self::Optionally,
             (true, false) => Self::Always,
         }
     }
 
-    /// What verifies the visitor's side of a handshake, with the engine's cryptography.
+    /// The verifier for client certificates, with the engine's cryptography.
     pub(super) fn verifier(self) -> Arc<dyn ClientCertVerifier> {
         match self {
             Self::Never => Arc::new(NoClientAuth),
@@ -51,8 +52,8 @@ impl ClientCertRequest {
     }
 }
 
-/// Verifies that the visitor holds the key of the certificate that it shows, and nothing else: a
-/// credential can be for one certificate, which need not lead anywhere.
+/// Verifies only that the visitor has the key of its certificate. There is no check of the issuer,
+/// because a credential may be for one certificate without a trusted issuer.
 #[derive(Debug)]
 struct KeyPossessionVerifier {
     mandatory: bool,
@@ -64,24 +65,25 @@ impl ClientCertVerifier for KeyPossessionVerifier {
         self.mandatory
     }
 
-    /// None: the names of other people's authorities are no business of a visitor's.
+    /// Empty, so that visitors do not see the names of other users' authorities.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
 
     fn verify_client_cert(
         &self,
-        own: &CertificateDer<'_>,
-        behind: &[CertificateDer<'_>],
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let bytes = behind.iter().map(|one| one.len()).sum::<usize>() + own.len();
-        if behind.len() > INTERMEDIATES || bytes > CHAIN_BYTES {
+        let bytes = intermediates.iter().map(|one| one.len()).sum::<usize>() + end_entity.len();
+        if intermediates.len() > INTERMEDIATES || bytes > CHAIN_BYTES {
             return Err(CertificateError::BadEncoding.into());
         }
-        ParsedCertificate::try_from(own)?;
-        // What cannot be judged later is not shown: it would count as none.
-        Validity::of(own).ok_or(CertificateError::BadEncoding)?;
+        ParsedCertificate::try_from(end_entity)?;
+        // A certificate that cannot be checked later is rejected now. Otherwise it would count as
+        // absent.
+        Validity::of(end_entity).ok_or(CertificateError::BadEncoding)?;
         Ok(ClientCertVerified::assertion())
     }
 
@@ -112,11 +114,12 @@ impl ClientCertVerifier for KeyPossessionVerifier {
 mod tests {
     use super::*;
 
-    /// ED-3: required where nothing else proves who a visitor is, optional beside it.
+    /// ED-3: a certificate is required if it is the only accepted proof, and optional beside other
+    /// proofs.
     #[test]
     fn ed_3_a_certificate_is_required_when_it_is_the_only_method() {
         for bits in 0..16_u8 {
-            let guards = RequiredProofs {
+            let required = RequiredProofs {
                 token: bits & 1 > 0,
                 session: bits & 2 > 0,
                 certificate: bits & 4 > 0,
@@ -127,21 +130,21 @@ mod tests {
                 4 => ClientCertRequest::Always,
                 _ => ClientCertRequest::Optionally,
             };
-            assert_eq!(ClientCertRequest::of(guards), expected, "{guards:?}");
+            assert_eq!(ClientCertRequest::of(required), expected, "{required:?}");
         }
     }
 
     #[test]
     fn a_chain_is_bounded() {
         let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
-        let own = made.cert.der();
-        let verify = |behind: &[CertificateDer<'_>]| {
+        let end_entity = made.cert.der();
+        let verify = |intermediates: &[CertificateDer<'_>]| {
             let verifier = ClientCertRequest::Always.verifier();
-            verifier.verify_client_cert(own, behind, UnixTime::now())
+            verifier.verify_client_cert(end_entity, intermediates, UnixTime::now())
         };
         let large = CertificateDer::from(vec![0; CHAIN_BYTES]);
-        verify(&vec![own.clone(); INTERMEDIATES]).unwrap();
-        verify(&vec![own.clone(); INTERMEDIATES + 1]).unwrap_err();
+        verify(&vec![end_entity.clone(); INTERMEDIATES]).unwrap();
+        verify(&vec![end_entity.clone(); INTERMEDIATES + 1]).unwrap_err();
         verify(&[large]).unwrap_err();
         let garbage = CertificateDer::from(vec![0; 10]);
         let verifier = ClientCertRequest::Always.verifier();

@@ -1,10 +1,11 @@
-//! Connections that are open, in all and by where they come from.
+//! Limits of open connections, in total and for each source.
 //!
-//! Each holds a descriptor, and the process has so many. One source may have a part of them
-//! (`limits.max_connections_per_source`), all of them together `limits.max_connections`; the rest of
-//! what the system allows is for what the engine opens itself and for agents' data connections, which
-//! do not count here once they have shown to be ones. The last [`RESERVE`] of the total is for agents
-//! and the Engine API: visitors that come then are closed.
+//! Each connection uses a file descriptor, and the process has a limit of descriptors. One source
+//! may have `limits.max_connections_per_source`, and all together `limits.max_connections`. The
+//! remaining descriptors are for connections that the engine opens, and for agents' data
+//! connections, which are not counted here once they are recognised. The last part of the total
+//! (one in [`RESERVE`]) is for agents and the Engine API: further connections of visitors are
+//! closed.
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -19,11 +20,11 @@ use crate::config::Limits;
 #[derive(Debug)]
 pub(crate) struct Connections {
     open: Arc<connections::Connections>,
-    /// Beyond these, visitors are closed.
+    /// Limit for visitors. Their connections beyond it are closed.
     most_visitors: usize,
 }
 
-/// One connection, counted until this is dropped. It belongs to its socket.
+/// Counts one connection until it is dropped. The socket owns it.
 #[derive(Debug)]
 pub(super) struct SocketPermit {
     _permit: connections::ConnectionPermit,
@@ -32,19 +33,19 @@ pub(super) struct SocketPermit {
 
 impl Connections {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let (most, per_source) = (limits.max_connections, limits.max_connections_per_source);
-        let (most, per_source) = limits_of(most, per_source, descriptors());
-        Self::with(most, per_source)
+        let (max_total, per_source) = (limits.max_connections, limits.max_connections_per_source);
+        let (max_total, per_source) = limits_of(max_total, per_source, descriptors());
+        Self::with(max_total, per_source)
     }
 
-    fn with(most: usize, per_source: usize) -> Self {
+    fn with(max_total: usize, per_source: usize) -> Self {
         Self {
-            open: connections::Connections::new(most, per_source),
-            most_visitors: most - most / RESERVE,
+            open: connections::Connections::new(max_total, per_source),
+            most_visitors: max_total - max_total / RESERVE,
         }
     }
 
-    /// Counts one more from `source`.
+    /// Counts a connection from `source`.
     pub(super) fn begin(&self, source: IpAddr) -> Result<SocketPermit, ConnectionLimitError> {
         let permit = self.open.begin(Some(source))?;
         Ok(SocketPermit {
@@ -55,7 +56,7 @@ impl Connections {
 }
 
 impl SocketPermit {
-    /// Whether it came when what is left is for agents and the Engine API.
+    /// True if the connection uses the part that is reserved for agents and the Engine API.
     pub(super) fn is_in_reserve(socket: &mut Socket) -> bool {
         let slot = socket
             .slot()
@@ -64,25 +65,30 @@ impl SocketPermit {
     }
 }
 
-/// Of all, and of one source.
-fn limits_of(most: Option<usize>, per_source: Option<usize>, descriptors: usize) -> (usize, usize) {
+/// Computes the limit of all connections and the limit of one source.
+fn limits_of(
+    max_total: Option<usize>,
+    per_source: Option<usize>,
+    descriptors: usize,
+) -> (usize, usize) {
     // Each visitor may need a data connection of its agent.
     let half = descriptors.saturating_sub(OWN_DESCRIPTORS) / 2;
-    let most = most.unwrap_or(half).max(1);
-    let part = (most / SOURCES).max(FEW).min(most);
-    (most, per_source.unwrap_or(part))
+    let max_total = max_total.unwrap_or(half).max(1);
+    let part = (max_total / SOURCES).max(FEW).min(max_total);
+    (max_total, per_source.unwrap_or(part))
 }
 
-/// Listeners, logs, certificates, the link, runtimes, and files of recordings that are written.
+/// Descriptors for listeners, logs, certificates, the link, runtimes, and recordings that are being
+/// written.
 const OWN_DESCRIPTORS: usize = 256;
 
-/// The part of the total that is for agents and the Engine API: one in so many.
+/// Agents and the Engine API get one in this many connections of the total.
 const RESERVE: usize = 16;
 
-/// One source may have what is left when as many do the same.
+/// One source may have one in this many connections of the total.
 const SOURCES: usize = 8;
 
-/// What one source may have where that part is very small: a browser, or several, open some dozens.
+/// Minimum for one source if its part is very small. A browser opens some dozens of connections.
 const FEW: usize = 64;
 
 #[cfg(test)]
@@ -97,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_are_not_for_visitors() {
+    fn the_last_connections_are_reserved() {
         let connections = Connections::with(32, 32);
         let begin = || connections.begin("192.0.2.1".parse().unwrap());
         let open: Vec<_> = (0..32).map(|_| begin().unwrap()).collect();

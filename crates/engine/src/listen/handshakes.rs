@@ -1,8 +1,9 @@
-//! Handshakes under way, counted by where they come from.
+//! Limit of concurrent TLS handshakes for each source.
 //!
-//! A handshake costs a signature and some kilobytes for as long as it takes, and nobody has shown
-//! a name or a token yet. One source may have so many at once (`limits.max_handshakes_per_source`);
-//! the next connection is closed before a byte of it is read, so that it takes nothing from others.
+//! A handshake costs a signature and some kilobytes of memory for its duration, before the client
+//! has shown a name or a token. One source may have `limits.max_handshakes_per_source` at the same
+//! time. A further connection is closed before any byte of it is read, so that it does not affect
+//! other sources.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,14 +12,14 @@ use std::net::IpAddr;
 use daemon::connections::source_network;
 use parking_lot::Mutex;
 
-/// The handshakes of all workers. Its size is bounded by the connections that are open.
+/// The handshakes of all workers. The map cannot have more entries than there are open connections.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     most: usize,
     by_source: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// One handshake, counted until this is dropped.
+/// Counts one handshake until it is dropped.
 #[derive(Debug)]
 pub(super) struct UnderWay<'h> {
     handshakes: &'h Handshakes,
@@ -33,7 +34,7 @@ impl Handshakes {
         }
     }
 
-    /// Counts one more from `source`; `None` where it has as many as it may have.
+    /// Counts a handshake from `source`. `None` if the source has reached its limit.
     pub(super) fn begin(&self, source: IpAddr) -> Option<UnderWay<'_>> {
         let source = source_network(source);
         let mut by_source = self.by_source.lock();
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_source_has_its_own_share() {
+    fn each_source_has_its_own_limit() {
         let handshakes = Handshakes::new(2);
         let begin = |source: &str| handshakes.begin(source.parse().unwrap());
         let first = begin("192.0.2.1").unwrap();
@@ -75,14 +76,14 @@ mod tests {
         assert!(begin("192.0.2.2").is_some());
         drop(first);
         assert!(begin("192.0.2.1").is_some());
-        // Of one network and of another.
+        // Addresses of one network share a limit. Another network has its own.
         let _six = [begin("2001:db8::1").unwrap(), begin("2001:db8::2").unwrap()];
         assert!(begin("2001:db8::3").is_none());
         assert!(begin("2001:db8:0:1::1").is_some());
     }
 
     #[test]
-    fn what_is_over_is_forgotten() {
+    fn sources_without_handshakes_are_removed() {
         let handshakes = Handshakes::new(2);
         drop(handshakes.begin("192.0.2.1".parse().unwrap()));
         assert!(handshakes.by_source.lock().is_empty());

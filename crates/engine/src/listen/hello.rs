@@ -1,4 +1,4 @@
-//! The ClientHello: where a connection wants to go.
+//! Reads the ClientHello and determines the destination of a connection.
 
 use std::io;
 use std::sync::Arc;
@@ -23,47 +23,47 @@ use crate::edge::{self, ConnectionInfo};
 use crate::live::{LiveTunnel, Route};
 use crate::metrics::Handshake;
 
-/// How long a connection may take from its first byte to the end of the handshake. Two round
-/// trips on the worst line take two seconds.
+/// Time limit from the first byte of a connection to the end of the handshake. Two round trips on a
+/// very slow line take two seconds.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Longest ClientHello that is read, in bytes on the wire: post-quantum key shares and a dozen
-/// extensions take two kilobytes.
+/// Limit of a ClientHello in bytes on the wire. Post-quantum key shares and a dozen extensions take
+/// two kilobytes.
 const HELLO_BYTES: usize = 32 * 1024;
 
-/// Reads the ClientHello of one connection, completes the handshake, and hands the connection to
-/// a task of its own: what a task may ever do has its room in it, and a visitor that idles would
-/// hold that of its handshake for as long as it stays.
+/// Reads the ClientHello of one connection, completes the handshake, and passes the connection to a
+/// new task. The memory of a task is sized for its largest state, so without a new task an idle
+/// visitor would keep the memory of its handshake.
 pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
     let core = Arc::clone(&worker.core);
-    let Some(under_way) = core.handshakes.begin(socket.peer().ip()) else {
+    let Some(in_flight) = core.handshakes.begin(socket.peer().ip()) else {
         core.metrics.tls_handshake(Handshake::Crowded);
         return;
     };
     let handshake = tokio::time::timeout(HANDSHAKE_DEADLINE, classify(socket, &worker)).await;
-    drop(under_way);
-    let at = Arc::clone(&worker);
+    drop(in_flight);
+    let acceptor = Arc::clone(&worker);
     match handshake {
         Ok(Some(ConnectionKind::Agent(stream, project))) => {
-            // The agent protocol is defined over TLS 1.3 alone.
+            // The agent protocol is defined over TLS 1.3 only.
             if stream.get_ref().1.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
                 let runtime = worker.runtime.clone();
                 let agents = worker.core.agents.clone();
                 agents.spawn_on(crate::agents::serve(stream, project, worker), &runtime);
             }
         }
-        Ok(Some(ConnectionKind::Early(stream))) => at.spawn(crate::agents::turn_away(stream)),
+        Ok(Some(ConnectionKind::Early(stream))) => acceptor.spawn(crate::agents::turn_away(stream)),
         Ok(Some(ConnectionKind::Api(stream, name))) => {
-            at.spawn(edge::serve_api(stream, name, worker));
+            acceptor.spawn(edge::serve_api(stream, name, worker));
         }
-        Ok(Some(ConnectionKind::Http(stream, seen))) => {
-            at.spawn(edge::serve_http(stream, seen, worker));
+        Ok(Some(ConnectionKind::Http(stream, info))) => {
+            acceptor.spawn(edge::serve_http(stream, info, worker));
         }
         Ok(Some(ConnectionKind::Terminated(stream, tunnel))) => {
-            at.spawn(async move { edge::raw::serve(stream, &tunnel, "tls", &worker).await });
+            acceptor.spawn(async move { edge::raw::serve(stream, &tunnel, "tls", &worker).await });
         }
         Ok(Some(ConnectionKind::PassedThrough(socket, tunnel))) => {
-            at.spawn(async move { edge::raw::serve(socket, &tunnel, "tls", &worker).await });
+            acceptor.spawn(async move { edge::raw::serve(socket, &tunnel, "tls", &worker).await });
         }
         Ok(None) => {}
         Err(_) => worker.core.metrics.tls_handshake(Handshake::TimedOut),
@@ -72,7 +72,7 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
 
 enum ConnectionKind {
     Agent(TlsStream, Arc<Project>),
-    /// An agent that comes before the engine knows any project.
+    /// An agent that connects before the engine has any project.
     Early(TlsStream),
     /// With the server name of the handshake, in lower case.
     Api(TlsStream, Option<Arc<str>>),
@@ -81,8 +81,8 @@ enum ConnectionKind {
     PassedThrough(Socket, Arc<LiveTunnel<Agent>>),
 }
 
-/// Reads the hello and completes the handshake that belongs to it. `None`: the connection is
-/// refused and closed.
+/// Reads the ClientHello and completes the handshake with the matching configuration. `None` if the
+/// connection is refused and closed.
 async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind> {
     let core = &worker.core;
     let mut start = match read(socket).await {
@@ -94,12 +94,12 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind
         }
     };
     let hello = start.client_hello();
-    let agent_only = asks_for_agent_protocol(&hello);
+    let agent_only = offers_only_agent_protocol(&hello);
     let server_name = hello.server_name().map(str::to_ascii_lowercase);
     let name = server_name.clone();
-    let said = start.io.recall();
+    let hello_bytes = start.io.recall();
     let Some(name) = name.filter(|name| !core.is_own_name(name)) else {
-        // A client without a name can mean an engine that has one project alone.
+        // Without a server name, a client can still reach an engine that has only one project.
         let base = core.namespace.base().as_str();
         let project = core.project_at(server_name.as_deref().unwrap_or(base));
         if agent_only && project.is_none() && core.has_platform_snapshot() {
@@ -107,10 +107,10 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind
             return None;
         }
         let stream = finish(start, Arc::clone(&core.tls.base), core).await.ok()?;
-        return base_class(stream, server_name, project, core);
+        return classify_base_host(stream, server_name, project, core);
     };
     if agent_only {
-        // EN-10: agents use the base host; this name could be a tunnel's.
+        // EN-10: agents use the base host, and this name could belong to a tunnel.
         debug!("the agent protocol on a name that is not the base host");
         return None;
     }
@@ -122,17 +122,18 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind
         && any.view.properties.protocol == Some(Protocol::Tls)
         && let Route::Online(tunnel) = core.live.route(&name)
     {
-        return tls_tunnel(start, said, &tunnel, worker).await;
+        return tls_tunnel(start, hello_bytes, &tunnel, worker).await;
     }
-    let terms = tunnel.as_ref().map(|tunnel| TlsPolicy::of(tunnel));
-    let config = core.tls.http(terms.as_ref()).ok()?;
+    let policy = tunnel.as_ref().map(|tunnel| TlsPolicy::of(tunnel));
+    let config = core.tls.http(policy.as_ref()).ok()?;
     let stream = match &tunnel {
-        Some(tunnel) => finish_at(start, config, tunnel, "http", worker).await?,
+        Some(tunnel) => finish_for_tunnel(start, config, tunnel, "http", worker).await?,
         None => finish(start, config, core).await.ok()?,
     };
-    let asked = terms.is_some_and(|terms| terms.asks != ClientCertRequest::Never);
-    let seen = ConnectionInfo::of(&stream, name, asked);
-    Some(ConnectionKind::Http(stream, seen))
+    let certificate_requested =
+        policy.is_some_and(|policy| policy.asks != ClientCertRequest::Never);
+    let info = ConnectionInfo::of(&stream, name, certificate_requested);
+    Some(ConnectionKind::Http(stream, info))
 }
 
 async fn read(mut socket: Socket) -> io::Result<StartHandshake<Socket>> {
@@ -140,26 +141,26 @@ async fn read(mut socket: Socket) -> io::Result<StartHandshake<Socket>> {
     LazyConfigAcceptor::new(Acceptor::default(), socket).await
 }
 
-/// A tunnel that carries TLS: the engine ends it, or leaves it to the service.
+/// Serves a tunnel that carries TLS. The engine terminates it, or passes it through to the service.
 async fn tls_tunnel(
     start: StartHandshake<Socket>,
-    said: Vec<u8>,
+    hello_bytes: Vec<u8>,
     tunnel: &Arc<LiveTunnel<Agent>>,
     worker: &Arc<Worker>,
 ) -> Option<ConnectionKind> {
     if tunnel.view.properties.tls_mode == Some(TlsMode::Passthrough) {
         let mut socket = start.io;
-        socket.unread(&said).ok()?;
+        socket.unread(&hello_bytes).ok()?;
         return Some(ConnectionKind::PassedThrough(socket, Arc::clone(tunnel)));
     }
     let config = worker.core.tls.terminated(&TlsPolicy::of(tunnel)).ok()?;
-    let stream = finish_at(start, config, tunnel, "tls", worker).await?;
+    let stream = finish_for_tunnel(start, config, tunnel, "tls", worker).await?;
     Some(ConnectionKind::Terminated(stream, Arc::clone(tunnel)))
 }
 
-/// As [`finish`], at a tunnel: a visitor that is sent away for want of a certificate is written
-/// down as one that was refused.
-async fn finish_at(
+/// Like [`finish`], for a tunnel. A visitor that is rejected because it has no certificate is
+/// recorded as refused.
+async fn finish_for_tunnel(
     start: StartHandshake<Socket>,
     config: Arc<ServerConfig>,
     tunnel: &LiveTunnel<Agent>,
@@ -200,7 +201,7 @@ async fn finish(
     }
 }
 
-fn base_class(
+fn classify_base_host(
     stream: TlsStream,
     server_name: Option<String>,
     project: Option<Arc<Project>>,
@@ -217,8 +218,8 @@ fn base_class(
     }
 }
 
-/// Whether the client offers nothing but the agent protocol.
-fn asks_for_agent_protocol(hello: &ClientHello<'_>) -> bool {
+/// True if the client offers only the agent protocol.
+fn offers_only_agent_protocol(hello: &ClientHello<'_>) -> bool {
     let Some(mut names) = hello.alpn() else {
         return false;
     };
@@ -240,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// A hello that says that it has 60,000 bytes, of which these come.
+    /// Reads a ClientHello that announces 60,000 bytes, of which only `bytes` are sent.
     async fn read_of(bytes: usize) -> io::Result<StartHandshake<Socket>> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap())
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_hello_has_a_size() {
+    async fn client_hellos_have_a_size_limit() {
         let short = read_of(32_000).await.err().unwrap();
         assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof, "{short}");
         let long = read_of(33_000).await.err().unwrap();

@@ -1,13 +1,14 @@
-//! Listeners: each connection is classified once, by its port, its TLS names and its protocol.
+//! Listeners. Each connection is classified once, by its port, its TLS server name and its
+//! protocol.
 //!
-//! Every worker listens on the same address; the kernel spreads connections over them. What the
-//! ClientHello says decides where a connection goes, before a byte of it is answered:
+//! Every worker listens on the same address, and the kernel distributes the connections. The
+//! ClientHello determines the destination of a connection before any response:
 //!
 //! | server name | protocol (ALPN) | goes to |
 //! |---|---|---|
 //! | the base host, or none | `svc/1`, `rstrm/1` | [`crate::agents`] |
 //! | the base host, or none | `h2`, `http/1.1`, `http/1.0`, none | the Engine API |
-//! | a `tls` tunnel | whatever it says | [`crate::edge`], terminated or passed through |
+//! | a `tls` tunnel | any | [`crate::edge`], terminated or passed through |
 //! | any other | `h2`, `http/1.1`, `http/1.0`, none | [`crate::edge`], as HTTP |
 
 mod admit;
@@ -43,12 +44,12 @@ use tracing::warn;
 
 use crate::core::Worker;
 
-/// Pause after an accept failed for want of descriptors or memory: the connection that waits
-/// would fail again at once, and the loop must not eat the core that could free something.
+/// Pause after an accept failed for lack of descriptors or memory. The waiting connection would
+/// fail again immediately, and the loop must leave the core to tasks that can free resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Between two messages about it.
-const TOLD_AGAIN: Duration = Duration::from_secs(10);
+/// Interval between two warnings about failed accepts.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Accepts visitors and agents on one worker until the engine drains.
 pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
@@ -63,15 +64,14 @@ pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
     .await;
 }
 
-/// Runs `serve` for each connection and its peer until the engine drains. Accepting is cancel
-/// safe.
+/// Runs `serve` for each connection and its peer until the engine drains. Accepting is cancel safe.
 async fn accept_loop(
     listener: TcpListener,
     worker: &Worker,
     serve: impl Fn(TcpStream, SocketAddr),
 ) {
     let drain = worker.core.shutdown.drain();
-    let mut told: Option<Instant> = None;
+    let mut last_warning: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -79,20 +79,21 @@ async fn accept_loop(
         };
         match accepted {
             Ok((stream, peer)) => {
-                // Small answers must not wait for a full packet. A socket that refuses the option
-                // is closed already.
+                // Small responses must not wait for a full packet. If setting the option fails, the
+                // socket is already closed.
                 stream.set_nodelay(true).ok();
                 serve(
                     stream,
                     SocketAddr::new(peer.ip().to_canonical(), peer.port()),
                 );
             }
-            Err(error) if is_of_the_connection(&error) => {}
+            Err(error) if is_connection_error(&error) => {}
             Err(error) => {
-                // It fails again and again until somebody leaves: that is one message.
-                if told.is_none_or(|at| at.elapsed() >= TOLD_AGAIN) {
+                // Accepting fails repeatedly until a connection closes. The interval limits the
+                // warnings.
+                if last_warning.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
                     warn!(%error, "connections cannot be accepted; they wait");
-                    told = Some(Instant::now());
+                    last_warning = Some(Instant::now());
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -100,8 +101,8 @@ async fn accept_loop(
     }
 }
 
-/// Errors that concern the one connection that was to be accepted (accept(2)).
-fn is_of_the_connection(error: &io::Error) -> bool {
+/// Errors that concern only the connection that was to be accepted (accept(2)).
+fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted

@@ -1,4 +1,4 @@
-//! The plain listener: it sends browsers to https, and takes nothing else.
+//! The plain HTTP listener. It redirects browsers to https and refuses all other requests.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,7 +18,7 @@ use types::query_credential;
 use crate::core::{Core, Worker};
 use crate::edge::{Answer, Buffered, ErrorFormat};
 
-/// How long a request head may take, and the answer after it.
+/// Time limit of a request head, and of the response after it.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Serves the plain listener of one worker until the engine drains.
@@ -27,7 +27,7 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
             if let Some(socket) = super::admit::admit_visitor(stream, peer, &visitor.core).await {
-                // Whatever ends it, there was nothing to lose.
+                // An error needs no handling, because no data can be lost.
                 serve(socket, &visitor).await.ok();
             }
         });
@@ -35,7 +35,7 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
     .await;
 }
 
-/// Answers one request and closes.
+/// Serves one request and closes the connection.
 async fn serve(socket: Socket, worker: &Worker) -> io::Result<()> {
     let mut io = Buffered::new(socket);
     let Some(answer) = timeout(DEADLINE, read(&mut io, worker)).await?? else {
@@ -46,8 +46,8 @@ async fn serve(socket: Socket, worker: &Worker) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a head, as strictly as the edge does, and renders the answer. `None`: nothing came, or
-/// not before the engine drains.
+/// Parses a head as strictly as the edge does, and renders the response. `None` if no request
+/// arrived, or the engine started to drain before.
 async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
     let core = &worker.core;
     let limits = Limits {
@@ -55,18 +55,18 @@ async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<V
         target_bytes: core.config.limits.url_bytes,
         ..Limits::default()
     };
-    let mut seen = 0;
+    let mut scanned = 0;
     loop {
         let more = poll_fn(|cx| io.poll_more(cx));
         let more = tokio::select! {
             more = more => more?,
-            () = worker.drain.cancelled(), if seen == 0 => false,
+            () = worker.drain.cancelled(), if scanned == 0 => false,
         };
         if !more {
             return Ok(None);
         }
-        let complete = may_complete(io.unread(), seen, &limits);
-        seen = io.unread().len();
+        let complete = may_complete(io.unread(), scanned, &limits);
+        scanned = io.unread().len();
         if !complete {
             continue;
         }
@@ -76,7 +76,7 @@ async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<V
             Ok(Progress::Complete { head, .. }) => {
                 (redirect(&head, core), head.method == Method::Head)
             }
-            // CONNECT: one more of the methods that are not for here.
+            // CONNECT is refused like all other methods except GET and HEAD.
             Err(refusal) if refusal.status == 501 => (
                 Answer::problem(&Problem::https_required(), ErrorFormat::Json),
                 false,
@@ -90,16 +90,16 @@ async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<V
     }
 }
 
-/// ED-1e: a token in the address has already travelled in clear once; it is not sent a second
-/// time, so the answer names no location.
+/// ED-1e: a token in the address was already sent unencrypted. The response contains no location,
+/// so that the token is not sent a second time.
 fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
     let query = head.target.query().unwrap_or_default();
     let accepts = head
         .fields
         .iter()
         .filter(|field| field.kind == FieldKind::Accept);
-    let form = ErrorFormat::from_accept(accepts.map(|field| field.value.as_bytes()));
-    let refuse = |problem: Problem| Answer::problem(&problem, form);
+    let format = ErrorFormat::from_accept(accepts.map(|field| field.value.as_bytes()));
+    let refuse = |problem: Problem| Answer::problem(&problem, format);
     if query_credential::is_present(query, query_credential::COMPAT_NAMES) {
         return refuse(Problem::token_in_clear());
     }

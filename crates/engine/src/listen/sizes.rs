@@ -1,5 +1,5 @@
-//! What the task of a connection keeps room for while it waits, in bytes. Exact, not timed: a wait
-//! that is added to a long-lived future is seen here before anybody measures memory.
+//! Memory in bytes that the task of a connection reserves while it waits. The tests compare exact
+//! sizes of futures, so that a larger future is detected without a measurement of memory.
 
 use std::sync::Arc;
 
@@ -10,31 +10,33 @@ use crate::core::Worker;
 use crate::edge::{self, ConnectionInfo, raw};
 use crate::live::LiveTunnel;
 
-/// The size of the future that a function makes.
-fn of<A, F: Future>(_function: impl FnOnce(A) -> F) -> usize {
+/// The size of the future that a function returns.
+fn future_size<A, F: Future>(_function: impl FnOnce(A) -> F) -> usize {
     size_of::<F>()
 }
 
-type At = (&'static Arc<LiveTunnel<Agent>>, &'static Arc<Worker>);
+type TunnelAndWorker = (&'static Arc<LiveTunnel<Agent>>, &'static Arc<Worker>);
 
-/// The handshake was a task before it, the TLS session comes on top.
+/// The size excludes the handshake, which is another task, and the TLS session.
 #[test]
-fn an_idle_http_visitor_holds_no_room_for_a_request() {
-    let size = of(
-        |(stream, seen, worker): (TlsStream, ConnectionInfo, Arc<Worker>)| {
-            edge::serve_http(stream, seen, worker)
+fn idle_http_connections_reserve_no_memory_for_requests() {
+    let size = future_size(
+        |(stream, info, worker): (TlsStream, ConnectionInfo, Arc<Worker>)| {
+            edge::serve_http(stream, info, worker)
         },
     );
     assert!(size <= 1536, "{size}");
 }
 
-/// The carrier's TLS session comes on top, and what is under way.
+/// The size excludes the TLS session of the agent's connection, and buffered bytes.
 #[test]
-fn a_visitor_of_bytes_holds_no_room_for_dialling() {
-    let terminated =
-        of(|(stream, (tunnel, worker)): (TlsStream, At)| raw::serve(stream, tunnel, "tls", worker));
+fn raw_connections_reserve_no_memory_for_dialling() {
+    let terminated = future_size(|(stream, (tunnel, worker)): (TlsStream, TunnelAndWorker)| {
+        raw::serve(stream, tunnel, "tls", worker)
+    });
     assert!(terminated <= 2048, "{terminated}");
-    let plain =
-        of(|(socket, (tunnel, worker)): (Socket, At)| raw::serve(socket, tunnel, "tcp", worker));
+    let plain = future_size(|(socket, (tunnel, worker)): (Socket, TunnelAndWorker)| {
+        raw::serve(socket, tunnel, "tcp", worker)
+    });
     assert!(plain <= 2560, "{plain}");
 }

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-/// Connections that may wait to be accepted; the kernel caps it at its own limit.
+/// Limit of connections that wait to be accepted. The kernel applies its own limit as well.
 const BACKLOG: i32 = 4096;
 
-/// Binds one listening socket for each of `count` workers to the same address. Port 0 is chosen
-/// by the kernel for the first and shared by the others.
+/// Binds one listening socket for each of `count` workers to the same address. For port 0 the
+/// kernel chooses the port of the first socket, and the other sockets use the same port.
 ///
 /// # Errors
-/// When the address cannot be bound, for instance because another process has it.
+/// The address cannot be bound, for instance because another process uses it.
 pub(crate) fn bind(addr: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
-    // The first one is bound without sharing, so that a second engine on the same port fails to
+    // The first socket is bound without sharing, so that a second engine on the same port fails to
     // start instead of taking half of the connections.
     drop(listener(addr, false)?);
     let first = listener(addr, true)?;
@@ -26,7 +26,7 @@ pub(crate) fn bind(addr: SocketAddr, count: usize) -> io::Result<Vec<std::net::T
 /// Adds sockets on the same address until there are `count`.
 ///
 /// # Errors
-/// When the address cannot be bound again.
+/// The address cannot be bound again.
 pub(crate) fn bind_like(
     first: std::net::TcpListener,
     addr: SocketAddr,
@@ -39,25 +39,25 @@ pub(crate) fn bind_like(
     Ok(listeners)
 }
 
-/// One listening socket, non-blocking.
+/// Creates one non-blocking listening socket.
 pub(super) fn listener(addr: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     if addr.is_ipv6() && addr.ip().is_unspecified() {
-        // `[::]` means every address, IPv4 too.
+        // `[::]` means all addresses, including IPv4.
         socket.set_only_v6(false)?;
     }
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
-    // What is accepted inherits it.
+    // Accepted sockets inherit this option.
     socket.set_tcp_keepalive(&keepalive())?;
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// A peer that vanished without a word is found out within two minutes, though nothing is sent to
-/// it: a WebSocket or a TCP tunnel may be silent for hours, and would hold its stream for ever.
+/// Keep-alive that detects a vanished peer within two minutes, even if no data is sent to it. A
+/// WebSocket or a TCP tunnel may be silent for hours, and would otherwise keep its stream forever.
 fn keepalive() -> TcpKeepalive {
     TcpKeepalive::new()
         .with_time(Duration::from_mins(1))
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_accepted_is_kept_alive() {
+    fn accepted_sockets_use_keep_alive() {
         let listener = listener(SocketAddr::from(([127, 0, 0, 1], 0)), true).unwrap();
         let _visitor = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         listener.set_nonblocking(false).unwrap();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_share_an_address_that_nobody_else_gets() {
+    fn only_workers_share_an_address() {
         let addr = SocketAddr::from(([127, 0, 0, 1], 0));
         let listeners = bind(addr, 3).unwrap();
         let bound = listeners[0].local_addr().unwrap();

@@ -20,35 +20,35 @@ use crate::clock::Clock;
 use crate::config::{EngineConfig, Share};
 use crate::live::{Identity, LiveTunnel};
 
-/// How many ports of tunnels that went offline are remembered, so that one that reconnects gets its
-/// port again. As many as there can be of them would be 65,535.
-const REMEMBERED: usize = 10_000;
+/// Limit of stored ports of tunnels that went offline, so that a reconnecting tunnel gets its port
+/// again. There can be at most 65,535 such ports.
+const MAX_REMEMBERED: usize = 10_000;
 
-/// Whose port it was: a named tunnel of an identity. Without a name there is nothing to come back
-/// to.
+/// Owner of a port: a named tunnel of an identity. A tunnel without a name cannot get its port
+/// again.
 pub(super) type PortOwner = (Identity, Option<TunnelName>);
 
-/// The range of ports, and who holds which.
+/// The range of ports, and their owners.
 #[derive(Debug)]
 pub(crate) struct TcpPorts {
     range: Option<RangeInclusive<u16>>,
     ip: IpAddr,
     workers: usize,
     clock: Arc<dyn Clock>,
-    /// The share of the memory of one project of several.
+    /// The share of the port memory for one of several projects.
     share: Share,
     state: Mutex<State>,
-    /// Ports that are bound and wait for their tunnel. Held while a port is tried and taken:
-    /// listening sockets that workers share, two tunnels that try the same port at once would
-    /// share too.
+    /// Ports that are bound and wait for their tunnel. The lock is held while a port is tried and
+    /// bound. Workers share listening sockets, so two tunnels that try the same port at the same
+    /// time would otherwise share it as well.
     waiting: Arc<Mutex<HashSet<u16>>>,
 }
 
 #[derive(Debug)]
 struct State {
     open: HashMap<TunnelId, Arc<Port>>,
-    /// Every port that still has listeners: those of a closed tunnel go when their workers come
-    /// to it.
+    /// Every port that still has listeners. Those of a closed tunnel are closed when their workers
+    /// process the close.
     held: HashMap<u16, Weak<Port>>,
     /// Ports of named tunnels that are online.
     online: HashMap<PortOwner, u16>,
@@ -66,22 +66,23 @@ pub(crate) struct Port {
     pub(super) closed: CancellationToken,
 }
 
-/// A port that waits for its tunnel.
+/// A port that is bound and waits for its tunnel.
 #[derive(Debug)]
 pub(crate) struct BoundPort {
     number: u16,
-    holder: PortOwner,
+    owner: PortOwner,
     listeners: Listeners,
 }
 
 #[derive(Debug)]
 enum Listeners {
     Fresh(BoundListeners),
-    /// Those of the tunnel that is being taken over: no visitor falls between.
+    /// Listeners of the tunnel that is being taken over, so that visitors are served without
+    /// interruption.
     Inherited(Arc<Port>),
 }
 
-/// Listeners of a port that nobody else gets meanwhile.
+/// Newly bound listeners. No other tunnel gets the port meanwhile.
 #[derive(Debug)]
 struct BoundListeners {
     number: u16,
@@ -91,13 +92,13 @@ struct BoundListeners {
 
 impl Drop for BoundListeners {
     fn drop(&mut self) {
-        // First the sockets, then the word that they are gone.
+        // The sockets are closed before the port is marked as free.
         self.listeners.clear();
         self.waiting.lock().remove(&self.number);
     }
 }
 
-/// Why there is no port.
+/// Reason why a tunnel gets no port.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PortError {
     #[error("`protocol=tcp` is not available on this engine: it has no `tcp.port_range`")]
@@ -121,64 +122,64 @@ impl TcpPorts {
                 open: HashMap::new(),
                 held: HashMap::new(),
                 online: HashMap::new(),
-                memory: PortMemory::new(REMEMBERED),
+                memory: PortMemory::new(MAX_REMEMBERED),
                 next: 0,
             }),
             waiting: Arc::default(),
         }
     }
 
-    /// Binds a port that is reserved for the holder's project. A tunnel of the same identity that
-    /// has it is about to be displaced.
+    /// Binds a port that is reserved for the owner's project. If a tunnel of the same identity uses
+    /// the port, it is about to be displaced.
     pub(crate) fn bind_reserved(
         &self,
         number: u16,
-        holder: &PortOwner,
+        owner: &PortOwner,
     ) -> Result<BoundPort, PortError> {
         let bound = |listeners| BoundPort {
             number,
-            holder: holder.clone(),
+            owner: owner.clone(),
             listeners,
         };
-        // Until it is bound: nobody else is written down for it in between.
+        // The lock is held until the port is bound, so that no other tunnel is registered for it.
         let state = self.state.lock();
-        let holding = state.holding(number);
-        match &holding {
-            Some(port) if port.holder.0 != holder.0 => return Err(PortError::Taken(number)),
+        let port_in_use = state.port_in_use(number);
+        match &port_in_use {
+            Some(port) if port.owner.0 != owner.0 => return Err(PortError::Taken(number)),
             Some(port) if !port.closed.is_cancelled() => {
                 return Ok(bound(Listeners::Inherited(Arc::clone(port))));
             }
             Some(_) | None => {}
         }
-        // Shared with listeners of its own that are about to go.
-        let fresh = self.listeners(number, holding.is_some());
-        fresh
-            .map(|fresh| bound(Listeners::Fresh(fresh)))
+        // The owner's earlier listeners, which are about to close, may share the port.
+        let new_listeners = self.listeners(number, port_in_use.is_some());
+        new_listeners
+            .map(|new_listeners| bound(Listeners::Fresh(new_listeners)))
             .map_err(|_| PortError::Taken(number))
     }
 
-    /// Binds a port: the one that the holder had last, if it can be had, else the next free one
-    /// that is not `reserved` for some project.
+    /// Binds a port: the owner's last one if it is available, otherwise the next free one that is
+    /// not `reserved` for a project.
     pub(crate) fn bind(
         &self,
-        holder: &PortOwner,
+        owner: &PortOwner,
         reserved: impl Fn(u16) -> bool,
     ) -> Result<BoundPort, PortError> {
         let range = self.range.clone().ok_or(PortError::SwitchedOff)?;
         let bound = |number, listeners| BoundPort {
             number,
-            holder: holder.clone(),
+            owner: owner.clone(),
             listeners,
         };
-        let last = self.last_of(holder);
+        let last = self.last_of(owner);
         if let Some(number) = last.filter(|number| range.contains(number) && !reserved(*number))
-            && let Some(listeners) = self.bind_again(number, holder)
+            && let Some(listeners) = self.rebind(number, owner)
         {
             return Ok(bound(number, listeners));
         }
         for _ in 0..range.len() {
             let number = self.next_port(&range);
-            if reserved(number) || self.is_held(number) {
+            if reserved(number) || self.is_in_use(number) {
                 continue;
             }
             if let Ok(listeners) = self.listeners(number, false) {
@@ -188,36 +189,36 @@ impl TcpPorts {
         Err(PortError::Exhausted)
     }
 
-    /// The port that a holder has, or had until lately.
-    fn last_of(&self, holder: &PortOwner) -> Option<u16> {
+    /// The port that the owner has, or had recently.
+    fn last_of(&self, owner: &PortOwner) -> Option<u16> {
         let state = self.state.lock();
-        let online = state.online.get(holder).copied();
-        online.or_else(|| state.memory.get(holder, self.clock.now()))
+        let online = state.online.get(owner).copied();
+        online.or_else(|| state.memory.get(owner, self.clock.now()))
     }
 
-    /// Whether a tunnel of this engine has it: known without a system call, which counts where
-    /// thousands are tried.
-    fn is_held(&self, number: u16) -> bool {
-        self.state.lock().holding(number).is_some()
+    /// True if a tunnel of this engine uses the port. The check needs no system call, because
+    /// thousands of ports may be tried.
+    fn is_in_use(&self, number: u16) -> bool {
+        self.state.lock().port_in_use(number).is_some()
     }
 
-    /// The port that a holder had, unless somebody else has it now.
-    fn bind_again(&self, number: u16, holder: &PortOwner) -> Option<Listeners> {
-        // Until it is bound: nobody else is written down for it in between.
+    /// Binds the owner's last port, unless another tunnel has it now.
+    fn rebind(&self, number: u16, owner: &PortOwner) -> Option<Listeners> {
+        // The lock is held until the port is bound, so that no other tunnel is registered for it.
         let state = self.state.lock();
-        match state.holding(number) {
-            Some(port) if port.holder != *holder => None,
+        match state.port_in_use(number) {
+            Some(port) if port.owner != *owner => None,
             Some(port) if !port.closed.is_cancelled() => Some(Listeners::Inherited(port)),
-            // Shared with listeners of its own that are about to go.
-            own => self
-                .listeners(number, own.is_some())
+            // The owner's earlier listeners, which are about to close, may share the port.
+            existing_owner => self
+                .listeners(number, existing_owner.is_some())
                 .ok()
                 .map(Listeners::Fresh),
         }
     }
 
-    /// Lets visitors in. Called before the tunnels that this one displaces are closed, whose port
-    /// it may inherit.
+    /// Starts to accept visitors. It is called before the tunnels that this one displaces are
+    /// closed, so that it can inherit their port.
     pub(crate) fn serve(
         &self,
         bound: BoundPort,
@@ -226,13 +227,13 @@ impl TcpPorts {
     ) {
         let BoundPort {
             number,
-            holder,
+            owner,
             listeners,
         } = bound;
         let mut state = self.state.lock();
-        // Until it is written down below whose the port is.
-        let mut fresh = match listeners {
-            Listeners::Fresh(fresh) => fresh,
+        // The lock is held until the new owner is registered below.
+        let mut new_listeners = match listeners {
+            Listeners::Fresh(new_listeners) => new_listeners,
             Listeners::Inherited(port) => {
                 let displaced = port.tunnel.load().view.id;
                 if state.open.remove(&displaced).is_some() {
@@ -240,17 +241,17 @@ impl TcpPorts {
                     state.open.insert(tunnel.view.id, port);
                     return;
                 }
-                // It was closed just now.
-                let strange = state
-                    .holding(number)
-                    .is_some_and(|port| port.holder.0 != holder.0);
-                let again = if strange {
+                // The inherited port was closed meanwhile.
+                let is_taken = state
+                    .port_in_use(number)
+                    .is_some_and(|port| port.owner.0 != owner.0);
+                let rebound = if is_taken {
                     Err(io::ErrorKind::AddrInUse.into())
                 } else {
                     self.listeners(number, true)
                 };
-                match again {
-                    Ok(fresh) => fresh,
+                match rebound {
+                    Ok(new_listeners) => new_listeners,
                     Err(error) => {
                         warn!(%error, "a TCP tunnel's port cannot be bound again");
                         return;
@@ -258,13 +259,13 @@ impl TcpPorts {
                 }
             }
         };
-        if holder.1.is_some() {
-            state.memory.forget(&holder);
-            state.online.insert(holder.clone(), number);
+        if owner.1.is_some() {
+            state.memory.forget(&owner);
+            state.online.insert(owner.clone(), number);
         }
         let port = Arc::new(Port {
             number,
-            holder,
+            owner,
             tunnel: ArcSwap::new(Arc::clone(tunnel)),
             closed: CancellationToken::new(),
         });
@@ -278,20 +279,20 @@ impl TcpPorts {
         }
     }
 
-    /// Stops admitting visitors to a tunnel. Those who are in stay.
+    /// Stops accepting visitors for a tunnel. Existing connections continue.
     pub(crate) fn close(&self, tunnel: &TunnelId) {
         let mut state = self.state.lock();
         let Some(port) = state.open.remove(tunnel) else {
             return;
         };
         port.closed.cancel();
-        // Of tunnels that share a name the last one is remembered.
-        if state.online.get(&port.holder) == Some(&port.number) {
-            state.online.remove(&port.holder);
+        // Only the last tunnel with this name stores the port.
+        if state.online.get(&port.owner) == Some(&port.number) {
+            state.online.remove(&port.owner);
             let project = &port.tunnel.load().project;
-            let share = (!project.is_alone()).then(|| self.share.of(REMEMBERED));
+            let share = (!project.is_alone()).then(|| self.share.of(MAX_REMEMBERED));
             let now = self.clock.now();
-            state.memory.note(&port.holder, port.number, share, now);
+            state.memory.note(&port.owner, port.number, share, now);
         }
     }
 
@@ -306,7 +307,8 @@ impl TcpPorts {
         port
     }
 
-    /// A listener for each worker. Not shared: fails when anybody has the port, this engine too.
+    /// Binds a listener for each worker. Without `shared` it fails if any process uses the port,
+    /// including this engine.
     fn listeners(&self, number: u16, shared: bool) -> io::Result<BoundListeners> {
         let mut waiting = self.waiting.lock();
         if waiting.contains(&number) {
@@ -327,8 +329,8 @@ impl TcpPorts {
 }
 
 impl State {
-    /// Whose listeners are on this port, if there still are any.
-    fn holding(&self, number: u16) -> Option<Arc<Port>> {
+    /// The port entry whose listeners still use this number.
+    fn port_in_use(&self, number: u16) -> Option<Arc<Port>> {
         self.held.get(&number).and_then(Weak::upgrade)
     }
 }

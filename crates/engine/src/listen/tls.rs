@@ -1,4 +1,4 @@
-//! TLS configurations, made once and shared.
+//! TLS server configurations, created once and shared.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::live::LiveTunnel;
 
 const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
-/// What curl offers when it is told to speak HTTP/1.0, and nothing else.
+/// The protocol that curl offers with `--http1.0`.
 const HTTP10: &[u8] = b"http/1.0";
 const HTTP: &[&[u8]] = &[H2, HTTP1, HTTP10];
 
@@ -27,11 +27,11 @@ pub(crate) struct TlsConfigs {
     pub(super) base: Arc<ServerConfig>,
     /// Published HTTP tunnels, and names without one.
     http: SharedConfigs,
-    /// The same for those that ask for TLS 1.3.
+    /// Published HTTP tunnels that require TLS 1.3.
     http_modern: SharedConfigs,
 }
 
-/// One for each way of asking for a client certificate.
+/// One configuration for each kind of client certificate request.
 #[derive(Debug)]
 struct SharedConfigs {
     never: Arc<ServerConfig>,
@@ -39,7 +39,7 @@ struct SharedConfigs {
     always: Arc<ServerConfig>,
 }
 
-/// What a tunnel and its project ask of a handshake now.
+/// Current requirements of a tunnel and its project for a handshake.
 #[derive(Debug)]
 pub(super) struct TlsPolicy<'a> {
     properties: &'a TunnelProperties,
@@ -48,8 +48,8 @@ pub(super) struct TlsPolicy<'a> {
 }
 
 impl<'a> TlsPolicy<'a> {
-    /// Of the two versions the newer one holds (ED-8): what the project says is in force for the
-    /// next handshake.
+    /// The newer of the two minimum versions applies (ED-8). A change of the project is effective
+    /// for the next handshake.
     pub(super) fn of<A>(tunnel: &'a LiveTunnel<A>) -> Self {
         let properties = &tunnel.view.properties;
         let project = tunnel.project.state().policy.min_tls;
@@ -64,12 +64,19 @@ impl<'a> TlsPolicy<'a> {
 
 impl TlsConfigs {
     /// # Errors
-    /// When the cryptography library refuses the versions or has no randomness for tickets.
+    /// The cryptography library refuses the versions, or has no randomness for tickets.
     pub(crate) fn new(certificate: Arc<ReloadingCert>) -> Result<Self, rustls::Error> {
         let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
-        let make = |versions, asks, alpn: &[&[u8]]| {
+        let make = |versions, client_cert, alpn: &[&[u8]]| {
             let provider = daemon::tls::provider();
-            config(&certificate, &tickets, provider, versions, asks, alpn)
+            config(
+                &certificate,
+                &tickets,
+                provider,
+                versions,
+                client_cert,
+                alpn,
+            )
         };
         let common = |versions| {
             Ok::<_, rustls::Error>(SharedConfigs {
@@ -91,63 +98,64 @@ impl TlsConfigs {
         })
     }
 
-    /// For a published HTTP tunnel, or a name without one.
+    /// The configuration for a published HTTP tunnel, or for a name without one.
     ///
     /// # Errors
-    /// As [`TlsConfigs::new`].
+    /// Same errors as [`TlsConfigs::new`].
     pub(super) fn http(
         &self,
         tunnel: Option<&TlsPolicy<'_>>,
     ) -> Result<Arc<ServerConfig>, rustls::Error> {
-        let Some(terms) = tunnel else {
+        let Some(policy) = tunnel else {
             return Ok(Arc::clone(&self.http.never));
         };
-        if !terms.properties.tls_ciphers.is_empty() {
-            return self.own(terms, HTTP);
+        if !policy.properties.tls_ciphers.is_empty() {
+            return self.tunnel_config(policy, HTTP);
         }
-        let common = match terms.min_version {
+        let common = match policy.min_version {
             Some(TlsVersion::Tls13) => &self.http_modern,
             Some(TlsVersion::Tls12) | None => &self.http,
         };
-        Ok(Arc::clone(match terms.asks {
+        Ok(Arc::clone(match policy.asks {
             ClientCertRequest::Never => &common.never,
             ClientCertRequest::Optionally => &common.optionally,
             ClientCertRequest::Always => &common.always,
         }))
     }
 
-    /// For a terminated `tls` tunnel with ALPN names and a version of its own.
+    /// The configuration for a terminated `tls` tunnel, with its own ALPN names and minimum
+    /// version.
     ///
     /// # Errors
-    /// As [`TlsConfigs::new`].
+    /// Same errors as [`TlsConfigs::new`].
     pub(super) fn terminated(
         &self,
-        terms: &TlsPolicy<'_>,
+        policy: &TlsPolicy<'_>,
     ) -> Result<Arc<ServerConfig>, rustls::Error> {
-        let alpns = terms.properties.tls_alpns.iter();
+        let alpns = policy.properties.tls_alpns.iter();
         let alpns: Vec<&[u8]> = alpns.map(String::as_bytes).collect();
-        self.own(terms, &alpns)
+        self.tunnel_config(policy, &alpns)
     }
 
-    fn own(
+    fn tunnel_config(
         &self,
-        terms: &TlsPolicy<'_>,
+        policy: &TlsPolicy<'_>,
         alpn: &[&[u8]],
     ) -> Result<Arc<ServerConfig>, rustls::Error> {
-        // Judged when the tunnel was opened; that its project asks for another version since then
-        // is an error here.
+        // The suites were checked when the tunnel was opened. The handshake fails here if its
+        // project has required another version since.
         let provider =
-            provider(terms.properties).map_err(|error| rustls::Error::General(error.message))?;
+            provider(policy.properties).map_err(|error| rustls::Error::General(error.message))?;
         let (certificate, tickets) = (&self.certificate, &self.tickets);
-        let versions = versions(terms.min_version);
-        config(certificate, tickets, provider, versions, terms.asks, alpn)
+        let versions = versions(policy.min_version);
+        config(certificate, tickets, provider, versions, policy.asks, alpn)
     }
 }
 
-/// Judges `tls_ciphers`: what is asked for is kept, or refused.
+/// Checks `tls_ciphers`. The request is fulfilled exactly, or refused.
 ///
 /// # Errors
-/// A suite that this engine does not have, or none that goes with `tls_min_version`.
+/// A suite is unknown, or no suite is usable with `tls_min_version`.
 pub(crate) fn check_ciphers(tunnel: &TunnelProperties) -> Result<(), PropertyError> {
     provider(tunnel).map(drop)
 }
@@ -159,25 +167,26 @@ fn versions(min: Option<TlsVersion>) -> &'static [&'static SupportedProtocolVers
     }
 }
 
-/// The cryptography of a tunnel: the engine's, with the suites that its owner allows, in the
-/// engine's order.
+/// The cryptography of a tunnel: the suites that its owner allows, in the engine's order.
 fn provider(tunnel: &TunnelProperties) -> Result<Arc<CryptoProvider>, PropertyError> {
-    let ours = daemon::tls::provider();
+    let engine_provider = daemon::tls::provider();
     if tunnel.tls_ciphers.is_empty() {
-        return Ok(ours);
+        return Ok(engine_provider);
     }
     let is = |name: &String, suite: &SupportedCipherSuite| {
         let library = suite.suite().as_str().unwrap_or_default();
-        // The library marks the version in the name; the registry (IANA) does not.
+        // The library adds the version to the name; the IANA registry does not.
         match library.strip_prefix("TLS13_") {
             Some(rest) => name.strip_prefix("TLS_") == Some(rest),
             None => name == library,
         }
     };
-    let unknown = tunnel
-        .tls_ciphers
-        .iter()
-        .position(|name| !ours.cipher_suites.iter().any(|suite| is(name, suite)));
+    let unknown = tunnel.tls_ciphers.iter().position(|name| {
+        !engine_provider
+            .cipher_suites
+            .iter()
+            .any(|suite| is(name, suite))
+    });
     if let Some(place) = unknown {
         let message = "not a cipher suite of this engine; names are those of the IANA registry";
         return Err(PropertyError::new(format!("tls_ciphers.{place}"), message));
@@ -186,13 +195,13 @@ fn provider(tunnel: &TunnelProperties) -> Result<Arc<CryptoProvider>, PropertyEr
         versions(tunnel.tls_min_version).contains(&suite.version())
             && tunnel.tls_ciphers.iter().any(|name| is(name, suite))
     };
-    let mut own = CryptoProvider::clone(&ours);
-    own.cipher_suites.retain(allowed);
-    if own.cipher_suites.is_empty() {
+    let mut tunnel_provider = CryptoProvider::clone(&engine_provider);
+    tunnel_provider.cipher_suites.retain(allowed);
+    if tunnel_provider.cipher_suites.is_empty() {
         let message = "no suite of the version that tls_min_version asks for";
         return Err(PropertyError::new("tls_ciphers", message));
     }
-    Ok(Arc::new(own))
+    Ok(Arc::new(tunnel_provider))
 }
 
 const BOTH: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
@@ -203,25 +212,25 @@ fn config(
     tickets: &Arc<dyn ProducesTickets>,
     provider: Arc<CryptoProvider>,
     versions: &[&'static SupportedProtocolVersion],
-    asks: ClientCertRequest,
+    client_cert: ClientCertRequest,
     alpn: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
     let certificate = Arc::clone(certificate);
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)?
-        .with_client_cert_verifier(asks.verifier())
+        .with_client_cert_verifier(client_cert.verifier())
         .with_cert_resolver(certificate);
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-    // Our order of cipher suites counts: it has the one that costs least first.
+    // The engine's order of cipher suites applies. It starts with the cheapest one.
     config.ignore_client_order = true;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    if asks == ClientCertRequest::Never {
-        // Sessions are resumed from what the client keeps, so they cost the engine no memory. A
-        // ticket is bound to its server name by the library.
+    if client_cert == ClientCertRequest::Never {
+        // Sessions are resumed from tickets that the client stores, so they cost the engine no
+        // memory. The library binds a ticket to its server name.
         config.ticketer = Arc::clone(tickets);
         config.send_tls13_tickets = 1;
     } else {
-        // A ticket would stand in for a certificate that nobody proves to hold then.
+        // A resumed session would replace a certificate whose key is not proven again.
         config.send_tls13_tickets = 0;
     }
     Ok(Arc::new(config))

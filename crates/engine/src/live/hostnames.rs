@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_host_without_room_for_names_is_refused() {
+    fn a_base_host_that_is_too_long_for_names_is_refused() {
         let long = format!(
             "{}.{}.{}.{}",
             "a".repeat(63),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn drawing_avoids_what_is_taken_and_gives_up_in_time() {
+    fn drawing_avoids_names_in_use_and_is_bounded() {
         let mut next = 0;
         let drawn = names().draw_with(
             || {

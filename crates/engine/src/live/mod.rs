@@ -116,10 +116,10 @@ pub struct DisplacedTunnel<A> {
 /// Reasons why a tunnel cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenRefused {
-    /// Another identity of the project holds the name.
+    /// Another identity of the project has the name.
     #[error("the tunnel name is taken")]
     NameTaken,
-    /// Another identity holds the hostname.
+    /// Another identity has the host name.
     #[error("the hostname is taken")]
     HostnameTaken,
     /// Another identity has a tunnel on the reserved port.

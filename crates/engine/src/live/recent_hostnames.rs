@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_remembered_for_its_time_and_no_longer() {
+    fn a_name_is_remembered_for_a_limited_time() {
         let memory = RecentHostnames::new(10, Duration::from_mins(10));
         let mut order = Order::default();
         memory.note(&mut order, "a", ("p", None), at(0));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_forgotten_when_memory_is_full() {
+    fn the_oldest_name_is_dropped_when_memory_is_full() {
         let memory = RecentHostnames::new(2, Duration::from_mins(10));
         let mut order = Order::default();
         for (second, name) in [(0, "a"), (1, "b"), (2, "a"), (3, "c")] {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flapping_name_takes_one_place() {
+    fn a_flapping_name_uses_one_slot() {
         let memory = RecentHostnames::new(3, Duration::from_mins(10));
         let mut order = Order::default();
         memory.note(&mut order, "other", ("p", None), at(0));
@@ -127,7 +127,7 @@ mod tests {
 
     /// A project with many names that come and go does not displace those of other projects.
     #[test]
-    fn a_project_forgets_its_own_names_first() {
+    fn a_project_displaces_its_own_names_first() {
         let memory = RecentHostnames::new(10, Duration::from_mins(10));
         let mut order = Order::default();
         memory.note(&mut order, "theirs", ("quiet", Some(3)), at(0));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expired_makes_room_first() {
+    fn expired_names_are_dropped_first() {
         let memory = RecentHostnames::new(10, Duration::from_secs(10));
         let mut order = Order::default();
         memory.note(&mut order, "a", ("p", None), at(0));

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_array_is_written_as_the_library_writes_it() {
+    fn an_array_is_written_like_the_library_does() {
         for values in [vec![], vec![1], vec![1, 2, 3]] {
             let mut written = Vec::new();
             write_array(&mut written, &values).unwrap();

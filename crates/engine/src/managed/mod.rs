@@ -64,7 +64,7 @@ impl PlatformLink {
             informed: CancellationToken::new(),
         });
         let to = Arc::clone(&told);
-        // Reads and compiles a file that may hold a hundred thousand projects.
+        // Reads and compiles a file that may contain a hundred thousand projects.
         let opening = tokio::task::spawn_blocking(move || {
             let link = Link::open(endpoint.clone(), &path.join("link"), Pace::default())?;
             let (folder, limits) = (path.join("reports"), SpoolLimits::default());

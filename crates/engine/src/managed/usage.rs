@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_is_taken_once() {
+    fn counts_are_taken_once() {
         let usage = Usage::default();
         let project: Arc<str> = "prj_1".into();
         let meter = usage.meter(&project);

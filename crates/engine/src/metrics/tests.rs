@@ -30,7 +30,7 @@ fn every_metric_is_documented_and_every_documented_one_exists() {
 }
 
 #[test]
-fn what_is_said_about_alerts_is_about_metrics_that_exist() {
+fn documented_alerts_use_existing_metrics() {
     let text = documentation();
     let names = text
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
@@ -49,7 +49,7 @@ fn what_is_said_about_alerts_is_about_metrics_that_exist() {
 
 /// <https://prometheus.io/docs/practices/naming/>
 #[test]
-fn names_keep_the_conventions() {
+fn names_follow_the_conventions() {
     assert!(METRICS.is_sorted_by_key(|metric| metric.name));
     for Metric {
         name,
@@ -76,7 +76,7 @@ fn names_keep_the_conventions() {
 }
 
 #[test]
-fn a_series_is_counted_under_its_own_labels() {
+fn a_series_is_counted_under_its_labels() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     metrics::with_local_recorder(&recorder, || {
         let family = super::Family::new(super::table::STREAMS);

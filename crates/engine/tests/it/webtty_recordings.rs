@@ -1,5 +1,5 @@
-//! Recordings of managed terminals: what is kept, what is found again, and what happens when the
-//! place for them fails.
+//! Recordings of managed terminals: their content, the search in them, and failures of their
+//! storage.
 
 #[cfg(test)]
 mod exports;
@@ -38,7 +38,7 @@ use types::webtty::{
 
 use crate::support::NOW;
 
-/// Where recordings of a test are.
+/// Storage of a test's recordings.
 struct Place {
     dir: TempDir,
     clock: Arc<ManualClock>,
@@ -78,7 +78,7 @@ impl Place {
     }
 }
 
-/// A folder in `dir`, and the key beside it.
+/// A folder in `dir`, with the key file next to it.
 fn config(dir: &Path) -> Recordings {
     Recordings {
         place: Some(RecordingPlace::Folder(dir.join("recordings"))),
@@ -92,17 +92,17 @@ fn config(dir: &Path) -> Recordings {
     }
 }
 
-/// The id of a session that begins at this time.
+/// The id of a session that starts at this time.
 fn session_id(at: Timestamp) -> WebttySessionId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let millis = u64::try_from(at.as_millisecond()).unwrap();
     let mut random = [0; types::id::RANDOM_BYTES];
-    // Ids of one millisecond are in the order in which they were made.
+    // Ids of one millisecond are in the order of their creation.
     random[2..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
     WebttySessionId::new(millis, random)
 }
 
-/// A session that begins now.
+/// A session that starts now.
 fn meta(id: WebttySessionId, at: Timestamp) -> Meta {
     let tunnel = Tunnel {
         id: TunnelId::new(1, [7; types::id::RANDOM_BYTES]),
@@ -170,7 +170,7 @@ fn ended(meta: &Meta, code: i32, at: Timestamp) -> Session {
     }
 }
 
-/// What happens in a short session with a password.
+/// Events of a short session with a password.
 fn sample() -> Vec<Entry> {
     vec![
         Entry {
@@ -223,7 +223,7 @@ async fn stored(recorder: &Recorder, id: WebttySessionId) -> Session {
     .await
 }
 
-/// Waits until a session that runs has so many records.
+/// Waits until a running session has this many records.
 async fn comes_to_records(recorder: &Recorder, id: WebttySessionId, count: usize) {
     until(recorder, "records", async || {
         recorder.session("default", &id).await.unwrap()?;
@@ -232,8 +232,7 @@ async fn comes_to_records(recorder: &Recorder, id: WebttySessionId, count: usize
     .await;
 }
 
-/// Looks now, and again each time that the place of the recordings has changed, until there is an
-/// answer.
+/// Calls `look` now, and again after each change of the storage, until it returns a result.
 async fn until<T>(recorder: &Recorder, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     let mut changes = recorder.changes().unwrap();
     let looking = async {
@@ -248,7 +247,7 @@ async fn until<T>(recorder: &Recorder, what: &str, look: impl AsyncFn() -> Optio
     within(what, looking).await
 }
 
-/// Every record of a session is as it was made.
+/// True if every record of a session is unchanged.
 async fn is_whole(recorder: &Recorder, id: WebttySessionId) -> bool {
     let verdict = recorder.verify("default", &id).await.unwrap();
     verdict.broken.is_none()
@@ -266,7 +265,7 @@ async fn records(recorder: &Recorder, id: WebttySessionId) -> Vec<Record> {
     }
 }
 
-/// Waits until a session has to do this.
+/// Waits until the session must keep this pace.
 async fn comes_to(recording: &Recording, wanted: Pace) {
     let mut pace = recording.pace();
     let waiting = pace.wait_for(|pace| *pace == wanted);

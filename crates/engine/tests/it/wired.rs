@@ -1,4 +1,5 @@
-//! The agent protocol, message by message: agents and diallers that say whatever a test wants.
+//! The agent protocol message by message: agents and dialling clients whose messages the test
+//! chooses.
 
 use std::net::SocketAddr;
 
@@ -15,7 +16,7 @@ use wire::message::{
 };
 use wire::{Decoder, Error, Kind};
 
-/// A connection under the agent protocol.
+/// A connection with the agent protocol.
 pub(crate) struct Wire {
     stream: TlsStream<TcpStream>,
     decoder: Decoder,
@@ -26,7 +27,7 @@ impl Wire {
         Self::connect_through(engine, engine.addr()).await
     }
 
-    /// Connects by another address that leads to the engine.
+    /// Connects to the engine through another address.
     pub(crate) async fn connect_through(engine: &TestEngine, addr: SocketAddr) -> Self {
         let socket = TcpStream::connect(addr).await.unwrap();
         let config = engine.ca().client(&["svc/1"]);
@@ -51,7 +52,8 @@ impl Wire {
         self.stream.flush().await.unwrap();
     }
 
-    /// The next message, and not a byte more; nothing where the engine has ended the connection.
+    /// The next message without reading further bytes, or nothing if the engine has closed the
+    /// connection.
     pub(crate) async fn next(&mut self) -> Option<Kind> {
         loop {
             if let Some(message) = self.decoder.next().unwrap() {
@@ -64,7 +66,7 @@ impl Wire {
         }
     }
 
-    /// What the engine says until it ends the connection.
+    /// All messages until the engine closes the connection.
     pub(crate) async fn rest(mut self) -> Vec<Kind> {
         let mut said = Vec::new();
         while let Some(kind) = self.next().await {
@@ -73,13 +75,13 @@ impl Wire {
         said
     }
 
-    /// The bytes behind the last message.
+    /// The stream for the bytes after the last message.
     pub(crate) fn into_stream(self) -> TlsStream<TcpStream> {
         assert!(self.decoder.into_rest().is_empty(), "bytes were read ahead");
         self.stream
     }
 
-    /// Says hello with these details and reads the answer.
+    /// Sends a hello with these details and reads the answer.
     pub(crate) async fn hello(
         &mut self,
         details: Option<ClientDetails>,
@@ -105,7 +107,7 @@ impl Wire {
     }
 }
 
-/// What the published clients say about themselves, with a token of these claims.
+/// Details as the published clients send them, with a token of these claims.
 pub(crate) fn details(engine: &TestEngine, claims: Value) -> ClientDetails {
     ClientDetails {
         agent: Some("plain-agent".into()),
@@ -123,7 +125,7 @@ pub(crate) struct PlainAgent {
 }
 
 impl PlainAgent {
-    /// One that may do everything, as the default identity of a test.
+    /// Connects with the default identity of a test, which may do everything.
     pub(crate) async fn connect(engine: &TestEngine) -> Self {
         Self::connect_as(engine, json!({})).await
     }
@@ -147,7 +149,7 @@ impl PlainAgent {
         }
     }
 
-    /// Asks for a tunnel.
+    /// Requests a tunnel.
     pub(crate) async fn open(
         &mut self,
         properties: TunnelProperties,
@@ -171,7 +173,7 @@ impl PlainAgent {
         }
     }
 
-    /// Waits until the engine asks for a connection.
+    /// Waits until the engine requests a connection.
     pub(crate) async fn asked(&mut self) -> ProxyConnReq {
         match self.channel.next().await {
             Some(Kind::ProxyConnReq(request)) => request,
@@ -180,8 +182,8 @@ impl PlainAgent {
     }
 }
 
-/// Brings a connection for a stream, and says whether the engine took it: with `zero_rtt` nobody
-/// says so.
+/// Opens a connection for a stream. Returns true if the engine accepted it. With `zero_rtt` there
+/// is no answer.
 pub(crate) async fn bring(
     engine: &TestEngine,
     stream_id: &str,

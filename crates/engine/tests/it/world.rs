@@ -1,4 +1,4 @@
-//! A managed engine with one project, somebody who may do everything in it, and a clock.
+//! A managed engine with one project, a user who may do everything in it, and a clock.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use tokio_rustls::TlsConnector;
 /// Endpoint of the project.
 pub(crate) const A: &str = "aaaaaaaa";
 
-/// Where a trusted proxy connects from, for [`World::visitor_from`].
+/// Source address of a trusted proxy, for [`World::visitor_from`].
 const PROXY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 pub(crate) struct World {
     pub(crate) platform: FakePlatform,
     pub(crate) engine: TestEngine,
-    /// Stands still; a minute ahead, so that what is made in the test is good already.
+    /// Stands still, a minute ahead, so that tokens created during the test are already valid.
     pub(crate) clock: Arc<ManualClock>,
-    /// Of `usr_ann`.
+    /// A token of `usr_ann`.
     pub(crate) token: String,
 }
 
 impl World {
-    /// With further sections of the configuration, in YAML, beside `edge`.
+    /// Starts the engine with further configuration sections in YAML, next to `edge`.
     pub(crate) async fn with(sections: &str) -> Self {
         let platform = FakePlatform::start().await;
         platform.add_project(A);
@@ -55,7 +55,7 @@ impl World {
         TestTunnel::open(agent, properties, target).await
     }
 
-    /// Changes the project, and waits until the engine knows.
+    /// Changes the project, and waits until the engine has received the change.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut Project)) {
         self.platform.add_project_with(A, change);
         self.engine.informed().await;
@@ -66,7 +66,7 @@ impl World {
         self.clock.set(self.clock.now() + by);
     }
 
-    /// A visitor from an address that a trusted proxy tells.
+    /// A visitor with an address that a trusted proxy reports.
     pub(crate) async fn visitor_from(&self, address: &str, host: &str) -> RawVisitor {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((PROXY, 0).into()).unwrap();
@@ -79,8 +79,7 @@ impl World {
         RawVisitor::new(within("TLS session", connecting).await.unwrap())
     }
 
-    /// Whether the engine closes a connection from an address that a trusted proxy tells, before a
-    /// byte of TLS.
+    /// True if the engine closes a connection from a reported address before any byte of TLS.
     pub(crate) async fn is_closed_unread(&self, address: &str) -> bool {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((PROXY, 0).into()).unwrap();

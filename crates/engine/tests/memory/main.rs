@@ -1,4 +1,5 @@
-//! Memory that visitors can cause: a program of its own, since the limit is that of a process.
+//! The memory that visitors can cause an engine to use. It is a separate program, because the limit
+//! applies to a process.
 
 #[cfg(test)]
 mod slow_visitors {
@@ -11,16 +12,16 @@ mod slow_visitors {
     use testing::{TestEngine, TestTunnel, Upstream, within};
     use transport::memory;
 
-    /// The least that can be configured.
+    /// The smallest configurable limit.
     const LIMIT: usize = 16 * 1024 * 1024;
-    /// What streams that are to be given up may hold until their tasks have run.
+    /// Bytes that aborted streams may occupy until their tasks have run.
     const LEAVING: usize = 2 * 1024 * 1024;
     const CONNECTIONS: usize = 4;
     const STREAMS: usize = 100;
-    /// More than a lane takes of an answer.
+    /// More than a lane carries of an answer.
     const ANSWER: usize = 300_000;
 
-    /// A connection of a visitor who never takes a byte of a body.
+    /// A connection of a visitor that never reads a byte of a body.
     struct SlowVisitor {
         _sender: SendRequest<bytes::Bytes>,
         _answers: Vec<ResponseFuture>,
@@ -53,10 +54,11 @@ mod slow_visitors {
         }
     }
 
-    /// Another visitor than the slow ones, at another address.
+    /// Address of a visitor that reads.
     const BYSTANDER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-    /// Asks as another visitor, whose answer is whole however many others read nothing.
+    /// Sends a request as the other visitor. Its answer is complete, however many slow visitors
+    /// there are.
     async fn ask(engine: &TestEngine, tunnel: &TestTunnel) {
         let visitor = engine.visitor().from(BYSTANDER);
         let mut visitor = visitor.h2(tunnel.hostname()).await;
@@ -69,12 +71,12 @@ mod slow_visitors {
         }
     }
 
-    /// An engine and an agent in this process, and visitors that ask for much more than may be held
-    /// and read none of it: what is held stays within the limit, and nobody else notices.
+    /// An engine, an agent, and visitors that request far more than the limit and read none of it.
+    /// Memory use stays within the limit, and other visitors are not affected.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn bytes_that_visitors_do_not_read_have_a_limit() {
-        // An agent that knows other lanes than the engine (`lane/1`) agrees on none: its streams
-        // have standing connections alone.
+    async fn unread_bytes_of_visitors_have_a_limit() {
+        // An agent with another lane version than the engine (`lane/1`) negotiates none. Its
+        // streams use standing connections only.
         for lanes in [true, false] {
             stay_within_the_limit(lanes).await;
         }
@@ -98,10 +100,11 @@ mod slow_visitors {
             most = most.max(memory::held());
             ask(&engine, &tunnel).await;
         }
-        // Each of them wants what was asked for, and holds 48 KiB at least: more than fits together.
+        // Each of them requests an answer and occupies at least 48 KiB, which together exceeds the
+        // limit.
         let wanted = CONNECTIONS * STREAMS * ANSWER;
         assert!(wanted > 6 * LIMIT && CONNECTIONS * STREAMS * 48 * 1024 > LIMIT);
-        // Standing connections have room of the system's beside it, so that not all of them need any.
+        // Standing connections have socket buffers as well, so not all streams need buffer memory.
         let is_reached = || {
             let has_given_up = memory::given_up() > given_up;
             has_given_up || (!lanes && memory::held() > LIMIT / 4)
@@ -120,7 +123,7 @@ mod slow_visitors {
             "at most {most} bytes held, {} streams given up",
             memory::given_up() - given_up
         );
-        // What they cost ends with them.
+        // Their memory is released with them.
         drop(slow);
         let released = async {
             while memory::held() > LIMIT / 16 {

@@ -6,12 +6,12 @@ use crate::{
     parse_trailers, write_chunk_head,
 };
 
-/// What a reader makes of a body that arrives in pieces.
+/// The result of reading a body that arrives in pieces.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     payload: Vec<u8>,
     trailers: Option<Vec<u8>>,
-    /// Bytes behind the body.
+    /// Bytes after the body.
     rest: Vec<u8>,
 }
 
@@ -94,7 +94,7 @@ fn a_length_is_counted() {
 }
 
 #[test]
-fn no_body_is_done_at_once() {
+fn an_empty_body_is_done_immediately() {
     for mut reader in [
         BodyReader::from(BodyLength::Empty),
         BodyReader::from(BodyLength::Length(0)),
@@ -108,7 +108,7 @@ fn no_body_is_done_at_once() {
 }
 
 #[test]
-fn the_end_of_the_connection_ends_only_a_body_that_waits_for_it() {
+fn the_end_of_the_connection_only_ends_a_body_without_framing() {
     let until_close = BodyReader::from(ResponseBody::UntilClose);
     assert_eq!(read(until_close, b"abc", &[1]).unwrap().payload, b"abc");
     let whole = b"3\r\nabc\r\n0\r\nX: y\r\n\r\n";
@@ -158,7 +158,7 @@ fn chunks_are_joined() {
 }
 
 #[test]
-fn other_chunk_grammar_is_refused() {
+fn invalid_chunk_grammar_is_refused() {
     let long_section = format!("0\r\nX: {}\r\n\r\n", "y".repeat(TRAILER_BYTES));
     let endless_section = format!("0\r\n{}", "X: y\r\n".repeat(TRAILER_BYTES / 6 + 1));
     for bytes in [
@@ -231,7 +231,7 @@ fn the_largest_chunk_does_not_overflow() {
 }
 
 #[test]
-fn trailers_are_read_and_forbidden_ones_left_out() {
+fn trailers_are_parsed_and_forbidden_ones_omitted() {
     let section = "grpc-status: 0\r\nContent-Length: 5\r\ntransfer-encoding: chunked\r\nHost: b\r\n\
         Authorization: x\r\nSet-Cookie: a=b\r\nsvc-user-id: admin\r\nX_Forwarded_For: 1.1.1.1\r\n\
         Content-Type: a/b\r\nConnection: close\r\nX-Sum: 1\r\n\r\n";
@@ -307,7 +307,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_judged_alike_however_they_are_split(
+    fn the_result_does_not_depend_on_the_split(
         bytes in "[0-9a-fA-F;: x\r\n]{0,60}(\r\n0\r\n\r\n)?",
         cuts in prop::collection::vec(any::<usize>(), 0..12),
     ) {

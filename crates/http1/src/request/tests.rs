@@ -73,7 +73,7 @@ fn a_common_head_is_read() {
 }
 
 #[test]
-fn what_follows_a_head_is_not_touched() {
+fn bytes_after_a_head_are_not_consumed() {
     parse(
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\n\n\0 rest",
         Limits::default(),
@@ -87,7 +87,7 @@ fn what_follows_a_head_is_not_touched() {
 }
 
 #[test]
-fn every_prefix_of_a_good_head_is_partial() {
+fn every_prefix_of_a_valid_head_is_partial() {
     let heads = [
         "\r\nPOST /path?q HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
         "OPTIONS * HTTP/1.0\r\nHost: [::1]:1\r\nConnection: keep-alive\r\n\r\n",
@@ -107,7 +107,7 @@ fn every_prefix_of_a_good_head_is_partial() {
 }
 
 #[test]
-fn lines_end_with_cr_lf_alone() {
+fn lines_must_end_with_cr_lf() {
     for head in [
         "GET / HTTP/1.1\nHost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\n\r\n",
@@ -386,7 +386,7 @@ fn request_lines_have_three_parts() {
 }
 
 #[test]
-fn methods_are_tokens_that_end() {
+fn methods_are_bounded_tokens() {
     accept("M-SEARCH / HTTP/1.1\r\nHost: a\r\n\r\n", |head| {
         assert_eq!(head.method, Method::parse("M-SEARCH").unwrap());
         assert!(!head.method.is_idempotent());
@@ -410,12 +410,12 @@ fn methods_are_tokens_that_end() {
 }
 
 #[test]
-fn other_versions_are_named_as_such() {
+fn other_versions_are_505() {
     for version in ["2.0", "1.2", "0.9", "3.0", "1.9"] {
         let head = format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n");
         assert_eq!(status(&head), Some(505), "{version}");
         for end in 0..head.len() {
-            // Never 400 on the way there.
+            // Never 400 for a shorter prefix.
             assert!(
                 matches!(status(&head[..end]), None | Some(505)),
                 "{}",
@@ -427,7 +427,7 @@ fn other_versions_are_named_as_such() {
 }
 
 #[test]
-fn connections_are_kept_as_the_version_says() {
+fn keep_alive_depends_on_the_version() {
     for (version, fields, keep_alive) in [
         ("1.1", "", true),
         ("1.1", "Connection: close\r\n", false),
@@ -460,7 +460,7 @@ fn connections_are_kept_as_the_version_says() {
 }
 
 #[test]
-fn fields_of_the_connection_do_not_travel_on() {
+fn hop_by_hop_fields_are_not_forwarded() {
     let fields = "Connection: close, X-Hop, host, content-length\r\nX-Hop: 1\r\nx-hop: 2\r\n\
         Keep-Alive: timeout=1\r\nTE: trailers\r\nTrailer: x\r\nProxy-Connection: close\r\n\
         Proxy-Authorization: x\r\nUpgrade: h2c\r\nContent-Length: 3\r\nX-Stay: 1";
@@ -476,7 +476,7 @@ fn fields_of_the_connection_do_not_travel_on() {
 }
 
 #[test]
-fn an_upgrade_is_named_by_connection() {
+fn an_upgrade_must_be_named_by_connection() {
     for (version, fields, upgrade) in [
         (
             "1.1",
@@ -515,7 +515,7 @@ fn an_upgrade_is_named_by_connection() {
 }
 
 #[test]
-fn continue_is_expected_by_http_1_1_alone() {
+fn only_http_1_1_may_expect_continue() {
     for (version, value, expected) in [
         ("1.1", "100-continue", true),
         ("1.1", "100-Continue", true),
@@ -528,7 +528,7 @@ fn continue_is_expected_by_http_1_1_alone() {
 }
 
 #[test]
-fn nothing_secret_is_shown_for_debugging() {
+fn debug_output_contains_no_secrets() {
     let head =
         "GET /p?svc.token=SECRET HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer SECRET\r\n\r\n";
     accept(head, |head| {

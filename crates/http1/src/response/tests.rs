@@ -107,7 +107,7 @@ fn status_lines_may_lack_a_reason() {
 }
 
 #[test]
-fn what_could_be_read_in_two_ways_is_refused() {
+fn ambiguous_responses_are_refused() {
     for fields in [
         "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
@@ -154,7 +154,7 @@ fn what_could_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn bodies_are_framed_as_rfc_9112_6_3_says() {
+fn bodies_are_framed_according_to_rfc_9112_6_3() {
     use ResponseBody::{Chunked, Empty, Length, UntilClose};
     for (status, to_head, fields, body, keep_alive) in [
         (200, false, "Content-Length: 3\r\n", Length(3), true),
@@ -227,7 +227,7 @@ fn the_length_of_a_body_that_is_not_sent_is_known() {
 }
 
 #[test]
-fn a_101_or_a_426_names_its_upgrade() {
+fn a_101_or_a_426_must_name_its_upgrade() {
     for (status, fields, upgrade) in [
         (
             101,
@@ -352,7 +352,7 @@ fn judge_any(bytes: &[u8], to_head: bool) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_judged_without_panic(
+    fn any_bytes_are_parsed_without_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..256),
         to_head: bool,
     ) {
@@ -360,7 +360,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_accepted_is_accepted_by_the_tokenizer_too(
+    fn accepted_heads_are_accepted_by_the_tokenizer(
         bytes in nearly_responses(),
         to_head: bool,
     ) {

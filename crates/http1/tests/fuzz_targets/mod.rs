@@ -1,13 +1,13 @@
-//! What must hold for any bytes of a visitor or a service. `fuzz/` feeds these functions with what
-//! it invents, the tests with what is kept in `tests/corpus`.
+//! Properties that apply to any bytes of a visitor or a service. `fuzz/` calls these functions with
+//! generated input, the tests with the files in `tests/corpus`.
 
 use http1::{
     BadBody, BodyReader, BodyState, ChunkScanner, Limits, MAX_FIELDS, Progress, ResponseBody,
     Slots, may_complete, parse_request, parse_response,
 };
 
-/// The head of a request: nothing is accepted that `httparse` reads differently or that is
-/// complete before its end.
+/// The head of a request: it is only accepted if `httparse` reads it in the same way and it is
+/// complete at its end.
 pub(crate) fn http1_request(bytes: &[u8]) {
     let limits = Limits {
         head_bytes: 1024,
@@ -42,7 +42,7 @@ pub(crate) fn http1_request(bytes: &[u8]) {
     assert!(may_complete(&bytes[..head_len], head_len - 1, &limits));
 }
 
-/// The head of a response: as [`http1_request`]. The first byte chooses the request.
+/// The head of a response: like [`http1_request`]. The first byte chooses the request.
 pub(crate) fn http1_response(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else {
         return;
@@ -91,7 +91,7 @@ pub(crate) fn http1_body(bytes: &[u8]) {
     assert_eq!(whole, split);
 }
 
-/// Payload, and the bytes behind the body.
+/// Payload, and the bytes after the body.
 fn read(bytes: &[u8], piece_size: usize) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut reader = BodyReader::Chunked(ChunkScanner::new());
     let mut payload = Vec::new();

@@ -1,4 +1,4 @@
-//! The crate from outside: what its readers make of kept inputs.
+//! Integration tests: the results of the parsers for stored inputs.
 
 #[cfg(test)]
 mod corpus;

@@ -1,12 +1,12 @@
-//! What must hold for any bytes of a visitor or a service. `fuzz/` feeds this function with what
-//! it invents, the tests with what is kept in `tests/corpus`.
+//! Properties that hold for any bytes of a visitor or a service. `fuzz/` feeds this function with
+//! generated input, the tests with the inputs kept in `tests/corpus`.
 
 use client::tap::Visit;
 use inspector::{Inspector, RecordingMode, limits};
 
-/// A stream: pieces, each with a byte before it of which the highest bit says who sent it, and the
-/// others how long it is, in steps of four. Whatever it is, the limits hold, and the archive of it
-/// can be written; and single bytes give as many exchanges, with the same statuses.
+/// A stream of pieces. The highest bit of the byte before each piece is its direction, and the
+/// other bits are its length in steps of four. For every input the limits hold and its archive can
+/// be written. Single bytes result in the same number of exchanges with the same statuses.
 pub(crate) fn inspector_stream(bytes: &[u8]) {
     let at_once = follow(bytes, usize::MAX);
     let one_by_one = follow(bytes, 1);
@@ -39,7 +39,7 @@ fn follow(mut bytes: &[u8], piece: usize) -> Inspector {
     inspector
 }
 
-/// A body that is malformed is given up at once, however much of it could have been read.
+/// A malformed body is dropped immediately, however much of it could have been read.
 fn told(inspector: &Inspector) -> Vec<(String, Option<u16>)> {
     let list = inspector.subscribe().list();
     let told = list.iter().map(|one| (one.path.to_string(), one.status));

@@ -1,4 +1,4 @@
-//! The API, asked over HTTP.
+//! HTTP requests to the API.
 
 use std::{net::SocketAddr, process::Command};
 
@@ -51,7 +51,7 @@ fn recorded(inspector: &Inspector, to: &str, bytes: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn only_who_shows_the_token_and_comes_from_here_is_answered() {
+async fn only_local_requests_with_the_token_are_answered() {
     let serving = served(&Inspector::new(RecordingMode::Always)).await;
     let at = serving.address();
     let token = format!("Authorization: Bearer {TOKEN}\r\n");
@@ -85,7 +85,7 @@ async fn only_who_shows_the_token_and_comes_from_here_is_answered() {
 }
 
 #[tokio::test]
-async fn secrets_are_masked_unless_asked_and_search_finds_what_is_compressed() {
+async fn secrets_are_masked_unless_requested_and_search_finds_compressed_text() {
     let inspector = Inspector::new(RecordingMode::Always);
     recorded(
         &inspector,
@@ -128,7 +128,7 @@ async fn secrets_are_masked_unless_asked_and_search_finds_what_is_compressed() {
     assert_eq!(status, 404);
 }
 
-/// What a visitor wrote is text to curl: no file of this machine to send, no pattern of addresses.
+/// Visitor data is plain text for curl: no local file that it sends, and no address pattern.
 #[tokio::test]
 async fn a_command_for_curl_sends_the_request_and_nothing_else() {
     let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -149,7 +149,7 @@ async fn a_command_for_curl_sends_the_request_and_nothing_else() {
         let (mut stream, _) = service.accept().await.unwrap();
         let mut heard = String::new();
         let mut bytes = [0; 4096];
-        // As much of a body as is announced.
+        // Reads as much of a body as announced.
         while !heard.split_once("\r\n\r\n").is_some_and(|(head, body)| {
             let head = head.to_lowercase();
             let length = head.split("content-length: ").nth(1).unwrap_or("0");
@@ -176,7 +176,7 @@ async fn a_command_for_curl_sends_the_request_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_replay_goes_to_the_service_with_what_was_changed_and_what_was_masked() {
+async fn a_replay_sends_the_changed_request_with_its_masked_values() {
     let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = service.local_addr().unwrap().to_string();
     let heard = tokio::spawn(async move {
@@ -228,7 +228,8 @@ async fn a_replay_goes_to_the_service_with_what_was_changed_and_what_was_masked(
         (&told["replay_of"], &told["status"]),
         (&json!(1), &json!(201))
     );
-    // Nobody is there: no exchange, and the reason. The port is held, so that it is nobody else's.
+    // Nothing listens there: no exchange, and the reason. The port stays bound, so that no other
+    // process gets it.
     let nobody = TcpSocket::new_v4().unwrap();
     nobody.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let gone = nobody.local_addr().unwrap().to_string();

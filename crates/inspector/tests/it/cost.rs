@@ -1,4 +1,4 @@
-//! What recording costs, printed rather than judged: `cargo test --release -p inspector cost --
+//! The cost of recording, printed and not asserted: `cargo test --release -p inspector cost --
 //! --nocapture` on a quiet machine.
 
 use std::time::{Duration, Instant};
@@ -42,6 +42,6 @@ fn recording_a_request_takes_microseconds() {
     }
     let large = began.elapsed();
     println!("a small request: {small:?}; 62.5 MiB of a body: {large:?}");
-    // Far above what it is even unoptimised: this is about an order of magnitude gone wrong.
+    // Far above the unoptimised cost. The limit only detects an error of an order of magnitude.
     assert!(small < Duration::from_millis(2), "{small:?}");
 }

@@ -1,4 +1,4 @@
-//! The inspector from outside: streams of other people's libraries, its API over HTTP, and the kept
+//! Tests of the public interface: streams of third-party libraries, the HTTP API, and the stored
 //! inputs of the fuzz target.
 
 #[cfg(test)]

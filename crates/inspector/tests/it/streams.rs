@@ -1,4 +1,4 @@
-//! Streams of other people's libraries on both ends, with a tap between.
+//! Streams with third-party libraries at both ends, and a tap in between.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use inspector::{Inspector, Kind, RecordingMode, Summary, Update};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, copy_bidirectional, duplex};
 
-/// A visitor's end and a service's end; what passes between them is tapped.
+/// A visitor's end and a service's end. Bytes between them are tapped.
 fn joined(inspector: &Inspector) -> (DuplexStream, DuplexStream) {
     let visit = Visit::new("str_1", Some([192, 0, 2, 7].into()));
     let (visitor, mut near) = duplex(64 * 1024);
@@ -121,7 +121,7 @@ async fn http2_of_another_library_is_read() {
 }
 
 #[tokio::test]
-async fn bytes_pass_as_they_are_also_where_they_cannot_be_read() {
+async fn bytes_pass_unchanged_even_if_they_cannot_be_parsed() {
     let inspector = Inspector::new(RecordingMode::Always);
     let (mut visitor, mut service) = joined(&inspector);
     let sent: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
@@ -143,7 +143,7 @@ async fn bytes_pass_as_they_are_also_where_they_cannot_be_read() {
 }
 
 #[test]
-fn nobody_looks_and_nothing_is_tapped() {
+fn without_an_open_page_nothing_is_recorded() {
     let inspector = Inspector::new(RecordingMode::Watched);
     let tap = inspector.tap("3000".parse().unwrap());
     let visit = Visit::new("", None);
@@ -155,7 +155,7 @@ fn nobody_looks_and_nothing_is_tapped() {
 }
 
 #[tokio::test]
-async fn who_is_too_slow_is_told_to_read_the_list_anew() {
+async fn a_slow_subscriber_is_asked_to_reload_the_list() {
     let inspector = Inspector::new(RecordingMode::Always);
     let mut subscription = inspector.subscribe();
     let visit = Visit::new("", None);
@@ -172,7 +172,7 @@ async fn who_is_too_slow_is_told_to_read_the_list_anew() {
     assert_eq!(list.last().unwrap().id, 600);
     assert_eq!(list.len(), inspector::limits::MAX_EXCHANGES);
     stream.to_service(b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n");
-    // The oldest has to leave for it.
+    // The oldest one is removed for it.
     assert_eq!(subscription.next().await, Some(Update::Gone { up_to: 101 }));
     let Some(Update::Exchange(summary)) = subscription.next().await else {
         panic!("no exchange");

@@ -71,10 +71,10 @@ fn sample() -> State {
     State::new(platform(), &items, cursor(5))
 }
 
-/// CP-12: an engine that starts without its platform still knows the keys of registered servers,
-/// and not those of deleted ones.
+/// CP-12: an engine that starts without its platform still has the keys of registered servers, but
+/// not those of deleted ones.
 #[test]
-fn cp_12_registered_servers_are_kept_until_they_are_gone() {
+fn cp_12_registered_servers_are_kept_until_they_are_deleted() {
     let server = |id: &str, status: &str| -> Item {
         serde_json::from_value(
             json!({"item": "webtty_server", "id": id, "project_id": "prj_1",
@@ -102,7 +102,7 @@ fn cp_12_registered_servers_are_kept_until_they_are_gone() {
 }
 
 #[test]
-fn an_item_replaces_what_was_known_under_its_id_and_what_is_gone_is_gone() {
+fn items_replace_earlier_ones_and_removals_delete_them() {
     let mut state = sample();
     state.fold(
         &[
@@ -123,7 +123,7 @@ fn an_item_replaces_what_was_known_under_its_id_and_what_is_gone_is_gone() {
 }
 
 #[test]
-fn what_was_ended_is_forgotten_when_nothing_can_come_of_it() {
+fn revocations_are_deleted_after_their_expiry() {
     let mut state = sample();
     state.forget_ended(99);
     assert_eq!(state.items().len(), 5);
@@ -132,7 +132,7 @@ fn what_was_ended_is_forgotten_when_nothing_can_come_of_it() {
 }
 
 #[test]
-fn a_file_holds_all_of_it() {
+fn a_file_contains_the_whole_state() {
     let state = sample();
     let file = state.to_file(ADDRESS);
     assert_eq!(State::from_file(&file, ADDRESS).unwrap(), state);
@@ -165,7 +165,7 @@ fn a_broken_or_foreign_file_is_refused() {
     }
 }
 
-/// A file with this for its first line, and otherwise as it should be.
+/// A file with this first line, and otherwise valid.
 fn with_header(change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
     let file = sample().to_file(ADDRESS);
     let text = String::from_utf8(file).unwrap();
@@ -181,7 +181,7 @@ fn with_header(change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_of_another_version_of_the_program_serves_but_is_not_continued() {
+fn a_file_of_another_program_version_is_used_without_its_cursor() {
     let file = with_header(|header| header["program"] = json!("0.0.9"));
     let state = State::from_file(&file, ADDRESS).unwrap();
     assert_eq!(state.items().len(), 5);
@@ -198,9 +198,9 @@ fn a_file_of_another_version_of_the_program_serves_but_is_not_continued() {
 }
 
 proptest! {
-    /// However the same items come, the state is that of the last one under each id.
+    /// In whatever way the items arrive, the state has the last item of each id.
     #[test]
-    fn changes_fold_to_what_a_snapshot_would_say(
+    fn changes_and_snapshots_result_in_the_same_state(
         steps in proptest::collection::vec((0_u8..4, 0_u8..4, any::<bool>()), 0..60),
         cut in 0_usize..60,
     ) {
@@ -223,10 +223,10 @@ proptest! {
     }
 }
 
-/// Only an item of a new name adds without taking away: everything else has to be on disk before
-/// a restart may serve from there.
+/// Only an item with a new key adds without revoking: every other change has to be on disk before a
+/// restart may serve from there.
 #[test]
-fn a_change_that_takes_something_away_is_told_from_an_addition() {
+fn revocations_are_distinguished_from_additions() {
     let ended = || {
         Item::Ended(Ended {
             id: "jti".to_owned(),
@@ -248,7 +248,7 @@ fn a_change_that_takes_something_away_is_told_from_an_addition() {
         let before = State::new(platform(), &first, cursor(1));
         let mut after = before.clone();
         assert_eq!(after.fold(&items, cursor(2)), restricts, "{items:?}");
-        // The same by a snapshot, which does not say what was added and removed between.
+        // The same for a snapshot, which does not state the changes in between.
         let by_snapshot = State::new(platform(), &after.items(), cursor(2));
         let back_and_forth = items.len() == 2 && restricts;
         assert_eq!(

@@ -1,13 +1,13 @@
-//! What must hold for any bytes of a platform, and of a file that somebody touched. `fuzz/` feeds
-//! these functions with what it invents, the tests with what is kept in `tests/corpus`.
+//! Properties that hold for any bytes of a platform, and for a damaged state file. `fuzz/` feeds
+//! these functions with generated input, the tests with the inputs kept in `tests/corpus`.
 
 use std::fmt::Write as _;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use link::{LinkEvent, Reader, State};
 
-/// The stream of a platform: the same steps however it is cut. The first byte says whether
-/// the engine knows something already, the second is the size of the pieces.
+/// The stream of a platform has the same result for any split. The first byte is set if the engine
+/// has a state already, the second is the size of the pieces.
 pub(crate) fn link_stream(data: &[u8]) {
     let [grounded, size, bytes @ ..] = data else {
         return;
@@ -34,9 +34,9 @@ fn steps<'p>(grounded: bool, pieces: impl Iterator<Item = &'p [u8]>) -> (Vec<Lin
     (steps, false)
 }
 
-/// The file in which an engine keeps what it was told: what is read is what would be written.
-/// The first byte says whether the checksum is put right before, so that the rest of the reader
-/// is reached; the second, how many items it says there are.
+/// The state file of an engine: writing the parsed state results in the same file. The first byte
+/// is set to correct the checksum first, so that the rest of the parser is reached. The second is
+/// the announced number of items.
 pub(crate) fn link_state(data: &[u8]) {
     let [repair, items, bytes @ ..] = data else {
         return;

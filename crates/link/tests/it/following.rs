@@ -1,4 +1,5 @@
-//! The reading half: it hands over what the platform says, and comes back whatever happens.
+//! The receiving half: it applies the platform's updates, and reconnects after every kind of
+//! failure.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ fn has_project(items: &[Item], wanted: &str) -> bool {
 }
 
 #[tokio::test]
-async fn everything_comes_first_and_then_what_changes_in_order() {
+async fn a_full_snapshot_comes_first_and_then_changes_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     platform.add_project("aaaaaaaa");
@@ -48,7 +49,7 @@ async fn everything_comes_first_and_then_what_changes_in_order() {
 }
 
 #[tokio::test]
-async fn a_link_that_was_lost_goes_on_where_it_was() {
+async fn a_lost_link_resumes_at_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let link = Following::start(&platform, folder.path(), pace());
@@ -63,7 +64,7 @@ async fn a_link_that_was_lost_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn another_history_begins_with_everything() {
+async fn another_history_starts_with_a_full_snapshot() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let link = Following::start(&platform, folder.path(), pace());
@@ -73,7 +74,7 @@ async fn another_history_begins_with_everything() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_ends_the_connection_and_everything_is_asked_for_again() {
+async fn malformed_data_ends_the_connection_and_a_full_snapshot_is_requested() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let link = Following::start(&platform, folder.path(), pace());
@@ -83,7 +84,7 @@ async fn what_cannot_be_read_ends_the_connection_and_everything_is_asked_for_aga
 }
 
 #[tokio::test]
-async fn a_platform_that_is_silent_is_left_and_found_again() {
+async fn a_silent_platform_is_disconnected_and_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let pace = Pace {
@@ -100,7 +101,7 @@ async fn a_platform_that_is_silent_is_left_and_found_again() {
 }
 
 #[tokio::test]
-async fn a_platform_that_does_not_answer_is_asked_again() {
+async fn a_platform_that_does_not_answer_is_retried() {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -117,11 +118,11 @@ async fn a_platform_that_does_not_answer_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_refused_is_tried_again_later() {
+async fn a_refused_secret_is_retried_later() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let link = Following::at(&platform.url(), "wrong", folder.path(), pace(), CLUSTER);
-    // It is read from its file whenever a connection is made.
+    // The file is read before each connection.
     std::fs::write(folder.path().join("token"), platform.secret()).unwrap();
     link.informed(&platform).await;
     platform.set_refuses(true);
@@ -131,7 +132,7 @@ async fn a_secret_that_is_refused_is_tried_again_later() {
 }
 
 #[tokio::test]
-async fn what_another_cluster_is_told_is_not_put_in_force() {
+async fn updates_for_another_cluster_are_not_applied() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let (url, secret) = (platform.url(), platform.secret());
@@ -146,7 +147,7 @@ async fn what_another_cluster_is_told_is_not_put_in_force() {
 }
 
 #[tokio::test]
-async fn what_was_known_is_served_without_the_platform_and_continued_with_it() {
+async fn the_saved_state_is_served_without_the_platform_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let link = Following::start(&platform, folder.path(), pace());
@@ -164,11 +165,11 @@ async fn what_was_known_is_served_without_the_platform_and_continued_with_it() {
     platform.add_project("bbbbbbbb");
     link.informed(&platform).await;
     let told = link.told(|told| told.len() == 2).await;
-    assert_eq!(snapshots(&told), 1, "it went on where the file ends");
+    assert_eq!(snapshots(&told), 1, "it resumed at the end of the file");
 }
 
 #[tokio::test]
-async fn a_file_that_is_broken_or_of_another_platform_is_not_used() {
+async fn a_state_file_that_is_broken_or_of_another_platform_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let link = Following::start(&platform, folder.path(), pace());

@@ -1,5 +1,5 @@
-//! The link through real sockets, to a platform that misbehaves when it is asked to. The modules
-//! say `cfg(test)` so that the lints know their helpers for tests too.
+//! The link over real sockets, to a platform that fails on request. The modules say `cfg(test)` so
+//! that the lints treat their helpers as tests.
 
 #[cfg(test)]
 mod corpus;

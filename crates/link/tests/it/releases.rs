@@ -1,5 +1,5 @@
-//! The link as releases spoke it: what their platforms told engines, what their engines reported and
-//! kept on disk, this version reads and writes the same.
+//! The link protocol of earlier releases. This version reads and writes the lines of their
+//! platforms, and the reports and state files of their engines, in the same way.
 //!
 //! `tests/releases/VERSION/` has the lines of a platform, a report with a record of each kind, and the
 //! state file of an engine. A release adds a folder; existing files never change.
@@ -21,7 +21,8 @@ fn releases() -> Vec<PathBuf> {
     folders
 }
 
-/// Whether this version writes at least what it has read. Fields may be added, with a default.
+/// True if this version writes at least the fields that it has read. Fields with a default may be
+/// added.
 fn contains(written: &Value, read: &Value) -> bool {
     match (written, read) {
         (Value::Object(written), Value::Object(read)) => read.iter().all(|(name, read)| {
@@ -39,7 +40,7 @@ fn contains(written: &Value, read: &Value) -> bool {
 
 /// An engine of this version follows a platform of the release.
 #[test]
-fn lines_of_released_platforms_are_understood() {
+fn lines_of_released_platforms_are_read() {
     for release in releases() {
         let stream = fs::read_to_string(release.join("platform.ndjson")).unwrap();
         let mut items = BTreeSet::new();
@@ -67,9 +68,9 @@ fn lines_of_released_platforms_are_understood() {
     }
 }
 
-/// A platform of this version takes the reports of an engine of the release.
+/// A platform of this version accepts the reports of an engine of the release.
 #[test]
-fn reports_of_released_engines_are_understood() {
+fn reports_of_released_engines_are_read() {
     for release in releases() {
         let text = fs::read_to_string(release.join("report.json")).unwrap();
         let read: Value = serde_json::from_str(&text).unwrap();
@@ -80,7 +81,8 @@ fn reports_of_released_engines_are_understood() {
     }
 }
 
-/// An engine of this version that starts without its platform serves what the release has kept.
+/// An engine of this version that starts without its platform serves the state that the release
+/// saved.
 #[test]
 fn state_files_of_released_engines_are_read() {
     for release in releases() {

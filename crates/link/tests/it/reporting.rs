@@ -1,4 +1,4 @@
-//! The sending half: every record that was taken arrives once.
+//! The sending half: every accepted record is delivered once.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -39,7 +39,7 @@ impl Reporting {
                 pace.clone(),
             )
         };
-        // One that was killed may be writing its last batch.
+        // A killed process may still be writing its last batch.
         let opened = within("the folder", async {
             loop {
                 match open() {
@@ -65,14 +65,14 @@ impl Reporting {
         within("end of the reporter", self.task).await.unwrap();
     }
 
-    /// As if the process had been killed.
+    /// Stops like a killed process.
     async fn kill(self) {
         self.task.abort();
         self.task.await.unwrap_err();
     }
 }
 
-/// A record that can be told from others.
+/// A record with a number.
 fn record(number: u32) -> Record {
     Record::Inventory(InventoryRecord {
         project_id: "prj_1".to_owned(),
@@ -112,7 +112,7 @@ async fn arrives(platform: &FakePlatform, wanted: u32) {
 }
 
 #[tokio::test]
-async fn what_is_reported_arrives_and_leaves_nothing_behind() {
+async fn reports_are_delivered_and_leave_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;
@@ -128,7 +128,7 @@ async fn what_is_reported_arrives_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_lost_receipt_makes_no_record_arrive_twice() {
+async fn a_lost_receipt_does_not_duplicate_a_record() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     platform.lose_receipts(3);
@@ -167,7 +167,7 @@ async fn answering(
 }
 
 #[tokio::test]
-async fn a_receipt_has_a_size() {
+async fn a_receipt_has_a_maximum_size() {
     let folder = tempfile::tempdir().unwrap();
     let receipt = |bytes: usize| ("200 OK", format!("{:bytes$}", r#"{"through":1}"#));
     let (url, mut answered) = answering(vec![receipt(4097), receipt(4096)]).await;
@@ -182,10 +182,10 @@ async fn a_receipt_has_a_size() {
     assert_eq!((records.counts().waiting, records.counts().sent), (0, 1));
 }
 
-/// A platform of another version of the link, or a proxy before the platform, costs no report; one that
-/// the platform cannot read is given up.
+/// Reports are kept if the platform has another link version or if a proxy answers instead. A
+/// report that the platform cannot read is dropped.
 #[tokio::test]
-async fn a_report_is_given_up_only_where_the_platform_cannot_read_it() {
+async fn a_report_is_dropped_only_if_the_platform_cannot_read_it() {
     let folder = tempfile::tempdir().unwrap();
     let version = r#"{"status":400,"code":"invalid_request","field":"svc-link-version"}"#;
     let unread = r#"{"status":400,"code":"invalid_request","field":"records.0"}"#;
@@ -212,10 +212,10 @@ async fn a_report_is_given_up_only_where_the_platform_cannot_read_it() {
 }
 
 #[tokio::test]
-async fn what_was_written_survives_the_process_and_arrives_once() {
+async fn written_reports_survive_the_process_and_are_delivered_once() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
-    // The platform has the first batch, and this process never learns it.
+    // The platform has received the first batch, and this process never gets the receipt.
     platform.lose_receipts(usize::MAX);
     let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;
     reporting.records.push(record(1));
@@ -224,7 +224,7 @@ async fn what_was_written_survives_the_process_and_arrives_once() {
     reporting.records.push(record(2));
     let spool = folder.path().join("reports");
     let files = || std::fs::read_dir(&spool).unwrap().count();
-    // With the lock file.
+    // Including the lock file.
     within("the second batch on disk", async {
         while files() < 3 {
             tokio::task::yield_now().await;
@@ -244,7 +244,7 @@ async fn what_was_written_survives_the_process_and_arrives_once() {
 }
 
 #[tokio::test]
-async fn a_stop_sends_what_was_taken_or_leaves_it_for_the_next_process() {
+async fn a_stop_sends_accepted_records_or_leaves_them_for_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let pace = Pace {
@@ -270,7 +270,7 @@ async fn a_stop_sends_what_was_taken_or_leaves_it_for_the_next_process() {
 }
 
 #[tokio::test]
-async fn what_has_no_room_is_counted_and_nobody_waits() {
+async fn records_beyond_the_limit_are_counted_and_no_caller_waits() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     platform.set_away(true);
@@ -279,7 +279,7 @@ async fn what_has_no_room_is_counted_and_nobody_waits() {
         ..SpoolLimits::default()
     };
     let reporting = Reporting::start(&platform, folder.path(), limits).await;
-    // In one go: nothing of the queue is taken meanwhile.
+    // Without a pause, so that the queue is not drained in the meantime.
     for number in 0..10_000 {
         reporting.records.push(record(number));
     }
@@ -297,9 +297,9 @@ async fn what_has_no_room_is_counted_and_nobody_waits() {
     assert_eq!(numbers(&platform).len() as u64, counts.waiting + 1);
 }
 
-/// Strangers can make visits without end, of which some are dropped then; of nothing else.
+/// Visitors can cause visits without end, of which some are then dropped. Other records are not.
 #[tokio::test]
-async fn visits_do_not_crowd_out_the_rest() {
+async fn visits_do_not_displace_other_records() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;

@@ -11,8 +11,8 @@ use crate::support::{Following, Told, pace};
 struct FullDisk(PathBuf);
 
 impl FullDisk {
-    /// A directory in the place of the file that a save begins with: as root, no permission and
-    /// no quota would stop a test from writing.
+    /// A directory at the path of the temporary file. For root, neither permissions nor quotas
+    /// would prevent a write.
     fn under(folder: &Path) -> Self {
         let place = folder.join("link/state.new");
         std::fs::create_dir(&place).unwrap();
@@ -34,7 +34,7 @@ fn has_credential(told: &[Told], wanted: &str) -> bool {
     items.iter().any(is)
 }
 
-/// The items that a restart without the platform begins with.
+/// The items with which a restart without the platform starts.
 async fn restarted(platform: &FakePlatform, folder: &Path) -> Vec<Told> {
     platform.set_away(true);
     let link = Following::start(platform, folder, pace());
@@ -66,7 +66,7 @@ async fn a_revocation_that_cannot_be_saved_deletes_the_stored_state() {
     let full = FullDisk::under(folder.path());
     platform.revoke(&credential);
     becomes_saved(&link, false).await;
-    // As a crash would leave it: a link that stops saves once more.
+    // As after a crash. A link that stops normally saves once more.
     assert!(!folder.path().join("link/state").exists());
     link.stop().await;
     let told = restarted(&platform, folder.path()).await;
@@ -93,7 +93,7 @@ async fn a_save_that_failed_is_retried_without_a_further_change() {
     assert!(!has_credential(&told, &credential));
 }
 
-/// What is only added costs nobody the state that a restart needs.
+/// A failed save of an addition keeps the stored state, which a restart needs.
 #[tokio::test]
 async fn an_addition_that_cannot_be_saved_keeps_the_stored_state() {
     let folder = tempfile::tempdir().unwrap();

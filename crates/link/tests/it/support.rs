@@ -1,4 +1,4 @@
-//! Links with short waits, and handlers that remember.
+//! Links with short waits, and handlers that record their calls.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Waits that a test can afford, and that nothing on loopback reaches by itself.
+/// Waits that are short for a test, but longer than any delay on loopback.
 pub(crate) fn pace() -> Pace {
     Pace {
         retry: Backoff::new(Duration::from_millis(10), Duration::from_millis(50)),
@@ -28,7 +28,7 @@ pub(crate) fn endpoint(url: &str, secret: &str, folder: &Path) -> Endpoint {
     Endpoint::new(url, token, None).unwrap()
 }
 
-/// What was handed over, in order.
+/// Calls of the handler, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Told {
     Snapshot(Vec<Item>),
@@ -38,7 +38,7 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) struct Ear {
     pub(crate) told: watch::Sender<Vec<Told>>,
-    /// The cluster that it will hear of.
+    /// The cluster in which it is interested.
     cluster: &'static str,
 }
 
@@ -57,7 +57,7 @@ impl Handler for Ear {
     }
 }
 
-/// A link that runs.
+/// A running link.
 pub(crate) struct Following {
     pub(crate) status: Arc<Status>,
     pub(crate) ear: Arc<Ear>,
@@ -93,7 +93,7 @@ impl Following {
         }
     }
 
-    /// Waits until something was handed over for which `is` holds; gives all that was.
+    /// Waits until `is` holds for the calls so far. Returns all of them.
     pub(crate) async fn told(&self, is: impl Fn(&[Told]) -> bool) -> Vec<Told> {
         let mut told = self.ear.told.subscribe();
         let reached = told.wait_for(|told| is(told));
@@ -103,7 +103,7 @@ impl Following {
             .clone()
     }
 
-    /// Waits until everything is in force that the platform told.
+    /// Waits until all changes of the platform are applied.
     pub(crate) async fn informed(&self, platform: &FakePlatform) {
         within("what was told", self.status.reaches(platform.version())).await;
     }

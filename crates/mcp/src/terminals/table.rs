@@ -1,4 +1,4 @@
-//! The tools.
+//! The table of terminal tools.
 
 use super::{
     Answer, Argument, Shape, TerminalAct, TerminalTool, To, TunnelsResourcesReadOnly,
@@ -369,7 +369,7 @@ const SESSION: Argument = Argument {
     required: true,
 };
 
-/// What JavaScript counts to.
+/// Largest exact integer of JavaScript.
 const MAX_SEQ: u64 = 9_007_199_254_740_991;
 
 const fn filter(name: &'static str, about: &'static str) -> Argument {
@@ -419,7 +419,7 @@ const fn required(name: &'static str, shape: Shape, about: &'static str) -> Argu
     }
 }
 
-/// An object that has at least these texts.
+/// An object with at least these text properties.
 fn object(texts: &[&str]) -> Value {
     let properties: serde_json::Map<_, _> = texts
         .iter()

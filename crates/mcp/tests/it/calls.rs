@@ -1,4 +1,4 @@
-//! Calls: what the API is asked, and what the client gets.
+//! Tool calls: the API requests that they send, and the results that the client gets.
 
 use serde_json::json;
 
@@ -65,7 +65,7 @@ async fn arguments_go_into_path_query_and_body() {
 }
 
 #[tokio::test]
-async fn an_answer_is_structured_and_text() {
+async fn an_answer_is_returned_structured_and_as_text() {
     let platform = Platform::with(200, json!({"id": "usr_1"}));
     let result = platform.call(Some("good"), "svc_whoami", json!({})).await;
     assert_eq!(result["structuredContent"], json!({"id": "usr_1"}));
@@ -74,7 +74,7 @@ async fn an_answer_is_structured_and_text() {
 }
 
 #[tokio::test]
-async fn bad_arguments_are_named_and_reach_nobody() {
+async fn bad_arguments_are_named_and_cause_no_request() {
     let platform = Platform::with(200, json!({}));
     for (tool, arguments, expected) in [
         ("svc_project_get", json!({}), "project_id: "),
@@ -147,7 +147,7 @@ async fn a_problem_names_the_argument_and_the_next_step() {
     );
 }
 
-/// MC-6: without a credential the result asks for a sign-in, and nothing is called.
+/// MC-6: without a credential the result requests a sign-in, and the API is not called.
 #[tokio::test]
 async fn mc_6_missing_login_is_a_challenge_in_the_result() {
     let platform = Platform::with(200, json!({}));
@@ -166,7 +166,7 @@ async fn mc_6_missing_login_is_a_challenge_in_the_result() {
     assert_eq!(platform.asked(), []);
 }
 
-/// MC-6: a permission that is missing is `insufficient_scope` with the scopes.
+/// MC-6: a missing permission is `insufficient_scope` with the scopes.
 #[tokio::test]
 async fn mc_6_a_missing_permission_is_named_in_the_result() {
     let platform = Platform::answering(|_| {
@@ -204,7 +204,7 @@ fn creation() -> serde_json::Value {
     })
 }
 
-/// CP-4g: without the person's confirmation nothing is created; the answer shows the impact.
+/// CP-4g: without the user's confirmation nothing is created, and the answer shows the impact.
 #[tokio::test]
 async fn cp_4g_an_unconfirmed_creation_shows_the_billing_impact() {
     let preview = json!({"plans": [{"plan": "pro", "billingImpact": {"label": "Twenty a month"}}]});
@@ -227,9 +227,10 @@ async fn cp_4g_an_unconfirmed_creation_shows_the_billing_impact() {
     );
 }
 
-/// CP-4a: the same confirmed creation has the same idempotency key, another has another.
+/// CP-4a: the same confirmed creation has the same idempotency key, and a different one has
+/// another.
 #[tokio::test]
-async fn cp_4a_a_creation_without_a_key_gets_one_that_repeats() {
+async fn cp_4a_a_creation_without_a_key_gets_a_deterministic_one() {
     let platform = Platform::with(201, json!({"id": "prj_1"}));
     for name in ["n", "n", "other"] {
         let mut arguments = creation();
@@ -253,7 +254,7 @@ async fn cp_4a_a_creation_without_a_key_gets_one_that_repeats() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_went_well_says_so() {
+async fn a_successful_deletion_is_confirmed() {
     let platform = Platform::answering(|_| {
         http::Response::builder()
             .status(204)
@@ -267,10 +268,10 @@ async fn a_deletion_that_went_well_says_so() {
     assert_eq!(result["structuredContent"], json!({"done": true}));
 }
 
-/// MC-6, over every tool: who lacks scopes is told all of them at once, before anything is said about
-/// arguments, and nobody is asked.
+/// MC-6 for every tool: a caller without the scopes gets the names of all of them, before any error
+/// about arguments, and no request is sent.
 #[tokio::test]
-async fn mc_6_every_tool_names_all_scopes_that_are_missing() {
+async fn mc_6_every_tool_names_all_missing_scopes() {
     let platform = Platform::with(200, json!({}));
     let mut several = 0;
     for tool in mcp::TOOLS {
@@ -307,8 +308,8 @@ async fn mc_6_every_tool_names_all_scopes_that_are_missing() {
     assert_eq!(platform.asked_of_engine(), []);
 }
 
-/// MC-6, over every tool: where the server does not know the permissions of the credential, as `svc mcp`
-/// on a person's own machine, a missing permission still comes before a missing argument.
+/// MC-6 for every tool: `svc mcp` on a user's own machine does not have the permissions of the
+/// credential. A missing permission is still reported before a missing argument.
 #[tokio::test]
 async fn mc_6_a_missing_permission_comes_before_a_missing_argument() {
     let platform = Platform::with(200, json!({"permissions": []}));
@@ -332,8 +333,8 @@ async fn mc_6_a_missing_permission_comes_before_a_missing_argument() {
     assert!(tools > 10, "{tools}");
 }
 
-/// MC-6: where the permissions are not known at the door, as on a person's own machine, whoever
-/// refuses names one and the platform tells of the others.
+/// MC-6: if the permissions are not known in advance, as on a user's own machine, the refusal names
+/// one, and the platform supplies the others.
 #[tokio::test]
 async fn mc_6_a_refusal_of_one_scope_becomes_one_of_all() {
     let platform = Platform::answering(|asked| {

@@ -1,4 +1,5 @@
-//! The endpoint: revisions, doors, and what is refused before any tool is looked for.
+//! The endpoint: protocol revisions, authentication, and requests that are refused before any tool
+//! is selected.
 
 use serde_json::{Value, json};
 
@@ -33,7 +34,7 @@ async fn mc_2_tools_are_listed_for_everyone() {
     let tools = answer["result"]["tools"].as_array().unwrap();
     assert_eq!(tools.len(), mcp::TOOLS.len());
     for tool in tools {
-        // MC-3: beside `_meta` and in it.
+        // MC-3: next to `_meta` and inside it.
         assert_eq!(
             tool["securitySchemes"], tool["_meta"]["securitySchemes"],
             "{tool}"
@@ -43,9 +44,9 @@ async fn mc_2_tools_are_listed_for_everyone() {
     assert_eq!(Value::from(mcp::documents()), answer["result"]["tools"]);
 }
 
-/// The list of tools is put into an answer, and into nothing that only looks like one.
+/// The list of tools is added to a result, and not to content that only resembles one.
 #[tokio::test]
-async fn an_answer_with_tools_of_its_own_stays_as_it_is() {
+async fn an_answer_with_its_own_tools_is_unchanged() {
     let mut message = list();
     message["id"] = json!("\"tools\":[]");
     let (_, answer) = platform().send(&message, &[]).await;
@@ -64,9 +65,9 @@ async fn an_answer_with_tools_of_its_own_stays_as_it_is() {
     assert_eq!(answer["result"]["structuredContent"], own, "{answer}");
 }
 
-/// MC-1: the revision of 2026 says in each request what a session said before.
+/// MC-1: in the revision of 2026 each request contains the fields that a session had before.
 #[tokio::test]
-async fn mc_1_the_revision_without_sessions_is_spoken() {
+async fn mc_1_the_revision_without_sessions_is_supported() {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
@@ -84,7 +85,7 @@ async fn mc_1_the_revision_without_sessions_is_spoken() {
     assert!(answer["result"]["tools"].is_array(), "{answer}");
 }
 
-/// MC-5: a cookie is as good as nothing.
+/// MC-5: a cookie has no effect.
 #[tokio::test]
 async fn mc_5_cookies_do_not_authenticate() {
     let call = json!({
@@ -102,7 +103,7 @@ async fn mc_5_cookies_do_not_authenticate() {
     assert_eq!(platform.asked(), []);
 }
 
-/// MC-7: a bad bearer is refused at the door, for anonymous tools too.
+/// MC-7: a bad bearer is refused immediately, also for anonymous tools.
 #[tokio::test]
 async fn mc_7_a_bad_bearer_is_401_with_a_challenge() {
     let headers = [("authorization", "Bearer bad")];
@@ -113,7 +114,7 @@ async fn mc_7_a_bad_bearer_is_401_with_a_challenge() {
 }
 
 #[tokio::test]
-async fn strangers_are_refused() {
+async fn foreign_origins_hosts_and_methods_are_refused() {
     for (headers, expected) in [
         (&[("origin", "https://evil.example")][..], 403),
         (&[("origin", "null")], 403),
@@ -130,8 +131,8 @@ async fn strangers_are_refused() {
     }
 }
 
-/// A foreign page learns nothing of a credential: `Origin` is judged first. A page of ours is, whatever
-/// the spelling of its origin.
+/// A foreign page gets no information about a credential, because `Origin` is checked first. Our
+/// own pages are accepted for every spelling of their origin.
 #[tokio::test]
 async fn a_foreign_origin_is_refused_before_a_bad_bearer() {
     for (origin, status) in [
@@ -152,7 +153,7 @@ async fn a_foreign_origin_is_refused_before_a_bad_bearer() {
     }
 }
 
-/// Of two versions nobody knows which one holds.
+/// With two versions it is undefined which one applies.
 #[tokio::test]
 async fn a_repeated_protocol_version_is_refused() {
     let response = platform()
@@ -165,9 +166,9 @@ async fn a_repeated_protocol_version_is_refused() {
     assert_eq!(response.status(), 403);
 }
 
-/// JSON that is no message of JSON-RPC, and one whose parameters its method does not have.
+/// JSON that is not a JSON-RPC message, and one whose parameters its method does not have.
 #[tokio::test]
-async fn json_that_is_no_message_is_an_invalid_request() {
+async fn json_that_is_not_a_message_is_an_invalid_request() {
     for (body, code) in [
         (json!({}), -32600),
         (json!({"method": "tools/list", "id": 1}), -32600),
@@ -197,7 +198,7 @@ async fn json_that_is_no_message_is_an_invalid_request() {
 }
 
 #[tokio::test]
-async fn what_is_no_single_message_is_refused() {
+async fn a_body_that_is_not_a_single_message_is_refused() {
     let batch = format!("[{}, {}]", list(), list());
     for body in [batch.as_str(), "", "{", "null", "[]"] {
         let response = platform().send_raw(body.to_owned(), &[]).await;
@@ -209,7 +210,7 @@ async fn what_is_no_single_message_is_refused() {
 }
 
 #[tokio::test]
-async fn a_notification_is_accepted_and_answered_by_nothing() {
+async fn a_notification_is_accepted_without_an_answer() {
     let message = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     let (status, answer) = platform().send(&message, &[]).await;
     assert_eq!((status, answer), (202, Value::Null));
@@ -224,7 +225,8 @@ async fn an_unknown_tool_is_an_error_of_the_protocol() {
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
 }
 
-/// Prompts and resources are declared, because clients ask everybody for them, and there are none.
+/// Prompts and resources are declared, because clients request them from every server. There are
+/// none.
 #[tokio::test]
 async fn prompts_and_resources_are_empty_lists() {
     for (method, list) in [
@@ -239,7 +241,7 @@ async fn prompts_and_resources_are_empty_lists() {
 }
 
 #[tokio::test]
-async fn what_is_not_declared_is_no_method() {
+async fn an_undeclared_method_is_not_found() {
     for method in ["completion/complete", "logging/setLevel", "tasks/get"] {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}});
         let (_, answer) = platform().send(&message, &[]).await;

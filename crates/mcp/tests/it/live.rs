@@ -1,4 +1,4 @@
-//! Lists of what is live: what the engine of a project is asked, and what the client gets.
+//! Lists of live objects: requests to the engine of a project, and results for the client.
 
 use mcp::ProjectName;
 use serde_json::{Value, json};
@@ -14,9 +14,9 @@ fn by_id(more: Value) -> Value {
     arguments
 }
 
-/// The engine gets the request, the caller's bearer, and nothing else of the caller's request.
+/// The engine gets the request and the caller's bearer, and nothing else of the caller's request.
 #[tokio::test]
-async fn the_engine_is_asked_with_the_bearer_and_nothing_else() {
+async fn the_engine_gets_the_bearer_and_nothing_else() {
     let platform = Platform::with(200, json!([]));
     let call = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
@@ -43,11 +43,11 @@ async fn the_engine_is_asked_with_the_bearer_and_nothing_else() {
     let bearer = ("authorization".to_owned(), "Bearer good".to_owned());
     assert_eq!(asked.headers, [bearer]);
     assert_eq!(asked.by, "ada");
-    assert_eq!(platform.asked(), [], "the API has no part in it");
+    assert_eq!(platform.asked(), [], "the API is not called");
 }
 
 #[tokio::test]
-async fn a_list_stands_under_its_name() {
+async fn a_list_is_returned_under_its_name() {
     let live = json!([{"id": "one"}, {"id": "two"}]);
     let platform = Platform::with(200, live.clone());
     for (tool, key, address) in [
@@ -65,7 +65,7 @@ async fn a_list_stands_under_its_name() {
 }
 
 #[tokio::test]
-async fn bad_arguments_reach_no_engine() {
+async fn bad_arguments_cause_no_engine_request() {
     let platform = Platform::with(200, json!([]));
     for (arguments, expected) in [
         (json!({}), "project_id: "),
@@ -89,7 +89,7 @@ async fn bad_arguments_reach_no_engine() {
     assert_eq!(platform.asked_of_engine(), []);
 }
 
-/// MC-6: who has not signed in is asked to, before any engine is.
+/// MC-6: a caller without a sign-in is asked to sign in, before any engine request.
 #[tokio::test]
 async fn mc_6_live_lists_need_a_login() {
     let platform = Platform::with(200, json!([]));
@@ -103,7 +103,7 @@ async fn mc_6_live_lists_need_a_login() {
     assert_eq!(platform.asked_of_engine(), []);
 }
 
-/// MC-6: a permission that is missing is `insufficient_scope`, whoever notices it.
+/// MC-6: a missing permission is `insufficient_scope`, whichever component notices it.
 #[tokio::test]
 async fn mc_6_an_engine_that_misses_a_permission_is_a_challenge() {
     let platform = Platform::answering(|_| {
@@ -122,9 +122,9 @@ async fn mc_6_an_engine_that_misses_a_permission_is_a_challenge() {
     );
 }
 
-/// What goes wrong on the way is a result, with what to do next.
+/// A connection error is a result with the next step.
 #[tokio::test]
-async fn an_engine_that_is_away_is_a_result() {
+async fn an_unreachable_engine_is_a_result() {
     let problem = json!({"code": "engine_unreachable", "detail": "Call again in a minute."});
     let platform = Platform::with(502, problem);
     let result = platform.call(Some("good"), TUNNELS, by_id(json!({}))).await;
@@ -133,7 +133,7 @@ async fn an_engine_that_is_away_is_a_result() {
     let text = result["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("Call again in a minute."), "{text}");
 
-    // Something else than an engine stands at its address.
+    // Another server than an engine is at its address.
     let platform = Platform::with(200, json!({"no": "list"}));
     let result = platform.call(Some("good"), TUNNELS, by_id(json!({}))).await;
     assert_eq!(result["isError"], true, "{result}");

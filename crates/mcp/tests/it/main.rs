@@ -1,4 +1,4 @@
-//! The tools over an API that writes down what it is asked.
+//! The tools with an API that records its requests.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

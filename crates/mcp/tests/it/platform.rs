@@ -1,4 +1,4 @@
-//! A platform with one person and an API that answers what it was told to.
+//! A platform with one user and an API with configured answers.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -21,39 +21,39 @@ use types::permission::Permission;
 
 pub(crate) const BASE_URL: &str = "https://svc.example.com";
 
-/// The endpoint over the recording API, and over an engine that records as well.
+/// The endpoint over the recording API, and over a recording engine.
 pub(crate) struct Platform {
     endpoint: Router,
     asked: Arc<Mutex<Vec<Asked>>>,
     asked_of_engine: Arc<Mutex<Vec<AskedOfEngine>>>,
 }
 
-/// What an engine was asked.
+/// A request that an engine received.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AskedOfEngine {
     pub(crate) project: ProjectName,
-    /// What the engine will ask for.
+    /// The permission that the engine will require.
     pub(crate) needed: Permission,
     /// Path and query.
     pub(crate) address: String,
-    /// The body, where there is one.
+    /// The body, if there is one.
     pub(crate) body: Value,
     /// Names and values of all headers.
     pub(crate) headers: Vec<(String, String)>,
-    /// Who asked, as the extension says.
+    /// The caller, from the request extension.
     pub(crate) by: String,
 }
 
-/// What the API was asked.
+/// A request that the API received.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) line: String,
     pub(crate) body: Value,
-    /// Who asked, as the extension says.
+    /// The caller, from the request extension.
     pub(crate) by: String,
 }
 
-/// The extension by which the API knows a caller.
+/// The extension that identifies a caller to the API.
 #[derive(Clone)]
 struct Person(&'static str);
 
@@ -73,7 +73,7 @@ impl Identify for Door {
                     extensions.insert(Person("ada"));
                     Ok(Some(extensions))
                 }
-                // Some permissions, with plus signs between them.
+                // Some permissions, separated by plus signs.
                 Some(narrow) if narrow.starts_with("Bearer holds:") => {
                     let names = narrow.trim_start_matches("Bearer holds:").split('+');
                     let names = names.filter(|name| !name.is_empty());
@@ -93,7 +93,7 @@ impl Identify for Door {
     }
 }
 
-/// Every engine: it answers what the API was told to.
+/// Every engine. It gives the same answers as the API.
 struct Engine {
     asked: Arc<Mutex<Vec<AskedOfEngine>>>,
     answers: Answers,
@@ -131,7 +131,7 @@ impl Engines for Engine {
         })
     }
 
-    /// Answers with what was asked.
+    /// Answers with the request that it received.
     fn terminal(
         &self,
         project: ProjectName,
@@ -168,7 +168,7 @@ impl Engines for Engine {
 type Answers = Arc<dyn Fn(&Asked) -> Response + Send + Sync>;
 
 impl Platform {
-    /// One whose API answers so.
+    /// A platform whose API gives these answers.
     pub(crate) fn answering(answers: impl Fn(&Asked) -> Response + Send + Sync + 'static) -> Self {
         let (asked, asked_of_engine) = <(Arc<_>, Arc<_>)>::default();
         let answers: Answers = Arc::new(answers);
@@ -204,7 +204,7 @@ impl Platform {
         self.asked_of_engine.lock().unwrap().clone()
     }
 
-    /// Sends a message as a client of the revision of 2025 does; `headers` are added.
+    /// Sends a message like a client of the revision of 2025, with additional `headers`.
     pub(crate) async fn send(&self, message: &Value, headers: &[(&str, &str)]) -> (u16, Value) {
         let response = self.send_raw(message.to_string(), headers).await;
         let status = response.status().as_u16();
@@ -226,7 +226,7 @@ impl Platform {
         self.endpoint.clone().oneshot(request).await.unwrap()
     }
 
-    /// The list of tools, with a header that is there twice.
+    /// Requests the list of tools with a duplicate header.
     pub(crate) async fn send_twice(&self, name: &'static str, value: &str) -> Response {
         let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
         let mut request = Request::post(mcp::PATH)
@@ -241,7 +241,7 @@ impl Platform {
         self.endpoint.clone().oneshot(request).await.unwrap()
     }
 
-    /// Calls a tool; the result.
+    /// Calls a tool. Returns the result.
     pub(crate) async fn call(&self, token: Option<&str>, tool: &str, arguments: Value) -> Value {
         let message = json!({
             "jsonrpc": "2.0", "id": 1, "method": "tools/call",

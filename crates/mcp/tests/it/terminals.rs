@@ -1,4 +1,4 @@
-//! Terminals: what an engine is asked, and what goes to who has streams.
+//! Terminals: requests to an engine, and calls to the component that has streams.
 
 use mcp::ProjectName;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn of_session(more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_list_is_asked_of_the_engine_with_filters_of_its_own_names() {
+async fn a_list_is_requested_from_the_engine_with_its_own_filter_names() {
     let platform = Platform::with(200, json!([{"id": "wts_1"}]));
     let arguments = json!({
         "project_endpoint": "e7e8a732", "status": "active", "origin": "agent",
@@ -67,7 +67,7 @@ async fn operations_have_their_paths_bodies_and_permissions() {
         .await;
     let asked = platform.asked_of_engine().remove(0);
     assert_eq!(asked.needed, Permission::WebttyLogsReadOnly);
-    // A number that a reader of JSON may round is text on the wire.
+    // Text on the wire, because JSON parsers may round a number of this size.
     assert!(
         asked.address.contains("%22from_seq%22%3A%227%22"),
         "{}",
@@ -76,7 +76,7 @@ async fn operations_have_their_paths_bodies_and_permissions() {
 }
 
 #[tokio::test]
-async fn bad_arguments_reach_no_engine() {
+async fn bad_arguments_cause_no_engine_request() {
     let platform = Platform::with(200, json!([]));
     for (tool, arguments, expected) in [
         (
@@ -108,7 +108,7 @@ async fn bad_arguments_reach_no_engine() {
     assert_eq!(platform.asked_of_engine(), []);
 }
 
-/// MC-6: who has not signed in is asked to, before anything is done.
+/// MC-6: a caller without a sign-in is asked to sign in, before anything is done.
 #[tokio::test]
 async fn mc_6_terminals_need_a_login() {
     let platform = Platform::with(200, json!([]));
@@ -122,9 +122,9 @@ async fn mc_6_terminals_need_a_login() {
     }
 }
 
-/// Who has streams gets the arguments, the credential, and what the AI client calls itself.
+/// The component with streams gets the arguments, the credential, and the AI client's name.
 #[tokio::test]
-async fn what_takes_a_stream_goes_to_who_has_streams() {
+async fn stream_tools_are_passed_to_the_component_with_streams() {
     let platform = Platform::with(200, json!([]));
     let call = |arguments: Value, meta: Value| {
         json!({
@@ -156,7 +156,7 @@ async fn what_takes_a_stream_goes_to_who_has_streams() {
     );
 }
 
-/// A problem of whoever has streams is one of the tool.
+/// A problem of that component is returned as a problem of the tool.
 #[tokio::test]
 async fn the_engine_names_the_argument_at_fault() {
     let problem =

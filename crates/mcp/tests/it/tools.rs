@@ -1,11 +1,11 @@
-//! The table: what each tool says of itself.
+//! The table of tools and their descriptions.
 
 use std::collections::BTreeSet;
 
 use mcp::{TOOLS, documents};
 use serde_json::Value;
 
-/// MC-3: each tool with title, hints, schemas and security scheme, one snapshot a tool.
+/// MC-3: each tool with title, hints, schemas and security scheme, one snapshot per tool.
 #[test]
 fn mc_3_every_tool_is_described() {
     for document in documents() {
@@ -14,7 +14,7 @@ fn mc_3_every_tool_is_described() {
     }
 }
 
-/// MC-2: these two are anonymous and no other is.
+/// MC-2: exactly these two are anonymous.
 #[test]
 fn mc_2_two_tools_are_anonymous() {
     let anonymous: Vec<_> = TOOLS
@@ -40,7 +40,7 @@ fn names_are_unique_and_short_enough_for_every_client() {
 }
 
 #[test]
-fn schemas_are_objects_that_refer_to_nothing_outside() {
+fn schemas_are_self_contained_objects() {
     for document in documents() {
         for schema in ["inputSchema", "outputSchema"] {
             let schema = &document[schema];
@@ -66,8 +66,8 @@ fn schemas_are_objects_that_refer_to_nothing_outside() {
     }
 }
 
-/// Every capability that the interface promises has its tool: an operation that is stable is
-/// behind one, but for the documents, which `svc_openapi` and `svc_discovery` show.
+/// Every capability of the interface has a tool: each stable operation is behind one, except for
+/// the documents, which `svc_openapi` and `svc_discovery` return.
 #[test]
 fn every_stable_operation_has_a_tool() {
     let behind: BTreeSet<_> = TOOLS.iter().flat_map(mcp::Tool::operation_ids).collect();

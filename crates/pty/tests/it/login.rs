@@ -1,4 +1,4 @@
-//! Another account, which the test makes: this needs root.
+//! Another account, which the test creates. This needs root.
 
 use std::process::Command;
 
@@ -6,10 +6,10 @@ use pty::{Account, AccountError, Directory};
 
 use crate::world::{SIZE, finish, sh};
 
-/// An account that goes with this value.
-struct Made(String);
+/// An account that is deleted on drop.
+struct TestAccount(String);
 
-impl Made {
+impl TestAccount {
     fn new() -> Self {
         assert!(
             nix::unistd::geteuid().is_root(),
@@ -24,7 +24,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for TestAccount {
     fn drop(&mut self) {
         let gone = Command::new("userdel").args(["--remove", &self.0]).output();
         drop(gone);
@@ -32,8 +32,8 @@ impl Drop for Made {
 }
 
 #[tokio::test]
-async fn another_account_has_its_own_numbers_groups_terminal_and_home() {
-    let made = Made::new();
+async fn another_account_has_its_own_ids_groups_terminal_and_home() {
+    let made = TestAccount::new();
     let account = Account::named(&made.0).unwrap();
     assert_eq!(Account::numbered(account.uid()).unwrap(), account);
     for terminal in [None, Some(SIZE)] {
@@ -47,12 +47,12 @@ async fn another_account_has_its_own_numbers_groups_terminal_and_home() {
         let output = output.replace('\r', "");
         let lines: Vec<_> = output.lines().collect();
         assert_eq!(lines[..2], [&made.0, &made.0], "{output}");
-        // Not one of root's groups is left.
+        // None of root's groups is left.
         assert!(!lines[2].split(' ').any(|id| id == "0"), "{output}");
         assert_eq!(lines[3], account.home().to_str().unwrap());
         assert!((output + &errors).contains("Permission denied"), "{errors}");
     }
-    // Its terminal is its own, so that it can be opened by its name.
+    // It owns its terminal, so it can open it by name.
     let mut spec = sh("stat -c %U $(tty); : <$(tty) && echo opened", Some(SIZE));
     spec.account = Some(account);
     let (output, ..) = finish(&mut spec.start().unwrap()).await;
@@ -60,7 +60,7 @@ async fn another_account_has_its_own_numbers_groups_terminal_and_home() {
 }
 
 #[tokio::test]
-async fn an_account_that_is_not_there_is_told() {
+async fn a_missing_account_is_reported() {
     assert!(matches!(
         Account::named("nobody-is-called-so"),
         Err(AccountError::Unknown(_))

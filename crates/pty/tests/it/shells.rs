@@ -3,7 +3,7 @@ use pty::{Directory, Exit, Signal, Size, StartError};
 use crate::world::{SIZE, exit, finish, sh, until, write};
 
 #[tokio::test]
-async fn pipes_stay_apart_and_the_end_of_input_is_seen() {
+async fn pipes_are_separate_and_the_end_of_input_is_seen() {
     let mut process = sh("cat; echo err >&2; exit 7", None).start().unwrap();
     assert!(!process.has_terminal());
     write(&mut process, b"in").await;
@@ -14,7 +14,7 @@ async fn pipes_stay_apart_and_the_end_of_input_is_seen() {
 }
 
 #[tokio::test]
-async fn a_terminal_has_its_size_from_the_start_and_another_when_told() {
+async fn a_terminal_has_its_initial_size_and_can_be_resized() {
     let script =
         "stty size; trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.05; done";
     let mut process = sh(script, Some(Size { rows: 7, cols: 91 }))
@@ -33,7 +33,7 @@ async fn a_terminal_has_its_size_from_the_start_and_another_when_told() {
 }
 
 #[tokio::test]
-async fn a_terminal_is_the_commands_own_and_its_keys_signal() {
+async fn a_command_controls_its_terminal_and_keys_send_signals() {
     let script = "tty; ps -o tpgid= -p $$ >/dev/null; exec sleep 60";
     let mut process = sh(script, Some(SIZE)).start().unwrap();
     until(&mut process, "/dev/").await;
@@ -42,7 +42,7 @@ async fn a_terminal_is_the_commands_own_and_its_keys_signal() {
 }
 
 #[tokio::test]
-async fn a_signal_reaches_the_foreground_and_its_name_comes_back() {
+async fn a_signal_reaches_the_foreground_and_its_name_is_returned() {
     for (signal, number, name) in [(Signal::SIGUSR1, 10, "USR1"), (Signal::SIGKILL, 9, "KILL")] {
         for terminal in [None, Some(SIZE)] {
             let mut process = sh("echo ready; exec sleep 60", terminal).start().unwrap();
@@ -53,9 +53,9 @@ async fn a_signal_reaches_the_foreground_and_its_name_comes_back() {
     }
 }
 
-/// A shell gives each job a group of its own, and a stopped job does not listen.
+/// A shell gives each job its own group, and a stopped job does not react.
 #[tokio::test]
-async fn all_that_it_started_ends_with_it() {
+async fn all_descendants_end_with_the_command() {
     let script = "set -m; sleep 61 & a=$!; sleep 62 & kill -STOP $!; echo $a $! ready; wait";
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let mut process = sh(script, Some(SIZE)).start().unwrap();
@@ -75,7 +75,7 @@ async fn all_that_it_started_ends_with_it() {
 }
 
 #[tokio::test]
-async fn dropped_it_takes_everything_with_it() {
+async fn dropping_it_ends_all_descendants() {
     let mut process = sh("trap '' TERM HUP; sleep 63 & echo $!; wait", None)
         .start()
         .unwrap();
@@ -85,7 +85,7 @@ async fn dropped_it_takes_everything_with_it() {
 }
 
 #[tokio::test]
-async fn hidden_input_is_seen() {
+async fn hidden_input_is_detected() {
     let script = "stty -echo; echo hidden; read x; stty echo; echo shown; read y; \
                   stty -icanon -echo; echo keys; read z";
     let mut process = sh(script, Some(SIZE)).start().unwrap();
@@ -96,19 +96,19 @@ async fn hidden_input_is_seen() {
     assert!(!process.hides_input());
     write(&mut process, b"\n").await;
     until(&mut process, "keys").await;
-    // An editor or a shell shows by itself what is typed.
+    // An editor or a shell echoes typed text itself.
     assert!(!process.hides_input());
 }
 
 #[tokio::test]
-async fn what_the_server_was_told_to_ignore_is_not_inherited() {
+async fn ignored_signals_of_the_server_are_not_inherited() {
     let mut process = sh("kill -HUP $$; echo survived", None).start().unwrap();
     let (output, _, exit) = finish(&mut process).await;
     assert_eq!((output.as_str(), exit), ("", Exit::Signal(1, "HUP")));
 }
 
 #[tokio::test]
-async fn the_environment_and_the_directory_are_those_that_were_asked_for() {
+async fn the_environment_and_the_directory_are_the_requested_ones() {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = sh("pwd; echo $A; env | sort", None);
     spec.environment.push(("A".into(), "b c".into()));
@@ -132,7 +132,7 @@ async fn the_environment_and_the_directory_are_those_that_were_asked_for() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_says_why() {
+async fn a_failed_start_returns_the_reason() {
     for terminal in [None, Some(SIZE)] {
         let mut spec = sh("", terminal);
         spec.program = "no-such-program-anywhere".into();
@@ -142,7 +142,7 @@ async fn what_cannot_be_started_says_why() {
 }
 
 #[tokio::test]
-async fn much_output_comes_in_large_pieces_and_whole() {
+async fn much_output_arrives_completely_in_large_pieces() {
     let mut process = sh("head -c 3000000 /dev/zero | tr '\\0' x", Some(SIZE))
         .start()
         .unwrap();
@@ -150,7 +150,7 @@ async fn much_output_comes_in_large_pieces_and_whole() {
     assert_eq!(output.len(), 3_000_000);
 }
 
-/// Waits until a process is gone, or is one that nobody has asked about yet.
+/// Waits until a process is gone or a zombie.
 async fn gone(pid: i32) {
     let stat = format!("/proc/{pid}/stat");
     let wait = async {

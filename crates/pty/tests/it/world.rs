@@ -1,4 +1,4 @@
-//! Commands of the tests, and what they wait for.
+//! Commands of the tests, and waits for their output.
 
 use std::ffi::OsString;
 use std::future::poll_fn;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use pty::{Directory, Exit, Output, Process, Size, Spec};
 use tokio::time::timeout;
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 pub(crate) const SOON: Duration = Duration::from_secs(50);
 
 pub(crate) const SIZE: Size = Size { rows: 24, cols: 80 };
 
-/// `sh -c script`, with a terminal or without.
+/// `sh -c script`, with or without a terminal.
 pub(crate) fn sh(script: &str, terminal: Option<Size>) -> Spec {
     Spec {
         program: "/bin/sh".into(),
@@ -25,7 +25,7 @@ pub(crate) fn sh(script: &str, terminal: Option<Size>) -> Spec {
     }
 }
 
-/// Reads until the output has a text.
+/// Reads until the output contains a text.
 pub(crate) async fn until(process: &mut Process, text: &str) -> String {
     let mut seen = Vec::new();
     let mut buffer = [0; 4096];
@@ -43,7 +43,7 @@ pub(crate) async fn until(process: &mut Process, text: &str) -> String {
     String::from_utf8_lossy(&seen).into_owned()
 }
 
-/// All of the output, then the end.
+/// Reads all output up to the end.
 pub(crate) async fn finish(process: &mut Process) -> (String, String, Exit) {
     let mut all = [Vec::new(), Vec::new()];
     let mut buffer = vec![0; 64 * 1024];

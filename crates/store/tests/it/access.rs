@@ -79,7 +79,7 @@ both! {
     a_credential_is_found_by_what_it_is_shown_with,
     a_certificate_and_a_token_endpoint_are_one_credentials,
     a_credential_is_rotated_once_with_an_overlap,
-    a_certificate_of_somebody_is_nobody_elses_to_take,
+    registering_a_certificate_does_not_block_another_user,
     a_credential_is_revoked_and_engines_hear_of_it,
     one_key_signs_and_the_next_takes_over_once,
     a_token_is_revoked_until_it_would_have_ended,
@@ -146,7 +146,7 @@ async fn a_credential_is_found_by_what_it_is_shown_with(database: Database) {
     assert_eq!((page.total, page.items.len()), (3, 1));
     assert!(
         !format!("{token:?}").contains("01, 01"),
-        "a hash is printed"
+        "a hash is in the debug output"
     );
 }
 
@@ -170,8 +170,8 @@ async fn a_certificate_and_a_token_endpoint_are_one_credentials(database: Databa
     }
 }
 
-/// Two people register one certificate, and each has it once.
-async fn a_certificate_of_somebody_is_nobody_elses_to_take(database: Database) {
+/// Two users register one certificate, and each can register it once.
+async fn registering_a_certificate_does_not_block_another_user(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,
@@ -187,7 +187,7 @@ async fn a_certificate_of_somebody_is_nobody_elses_to_take(database: Database) {
         .unwrap();
     found.sort_by_key(|credential| credential.id != first.id);
     assert_eq!(found, [first.clone(), second.clone()]);
-    // What ended gives it back to the same person alone.
+    // Only the same user can register it again after its credential has ended.
     assert!(
         credentials::revoke(&mut tx, ann.user, first.id, at(1))
             .await
@@ -243,7 +243,7 @@ async fn a_credential_is_rotated_once_with_an_overlap(database: Database) {
     );
     assert!(rotated.is_live(at(19)) && !rotated.is_live(at(20)));
 
-    // An overlap ends with the credential, and gives an end to one that had none.
+    // An overlap ends with the credential. A credential without expiry gets one.
     assert!(
         credentials::rotate(&mut tx, ann.user, new.id, endless.id, at(500), at(10))
             .await
@@ -324,7 +324,7 @@ async fn one_key_signs_and_the_next_takes_over_once(database: Database) {
             assert!(signing_keys::insert(tx, &new).await.unwrap());
         }
     });
-    // Of several that would be active or next, one is.
+    // Only one of several keys can be active or next.
     for status in [Status::Active, Status::Next] {
         let mut tx = database.begin().await;
         assert!(
@@ -356,7 +356,8 @@ async fn one_key_signs_and_the_next_takes_over_once(database: Database) {
     assert_eq!(retired.sealed_private_key, SealedBytes(Vec::new()));
     assert_eq!(signing_keys::purge(&mut tx, at(4), at(9)).await.unwrap(), 0);
 
-    // It is kept for a token that is good: one of its own, or one from before that was noted.
+    // A key is kept for valid tokens: one that it signed, or one from before signing keys were
+    // recorded.
     let unnoted = Credential {
         signing_key: None,
         created_at: at(5),

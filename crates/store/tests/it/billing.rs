@@ -46,7 +46,7 @@ async fn a_workspace_has_one_open_subscription(database: Database) {
     assert!(billing::update(&mut tx, 900, &dearer).await.unwrap());
     assert!(
         !billing::update(&mut tx, 900, &dearer).await.unwrap(),
-        "decided on an old amount"
+        "based on an old amount"
     );
     assert_eq!(
         billing::open(&mut tx, ann.workspace).await.unwrap(),
@@ -162,7 +162,7 @@ async fn a_period_is_renewed_once(database: Database) {
             .map(|due| due.workspace_id)
             .collect::<Vec<_>>()
     };
-    assert_eq!(due(&mut tx, 9).await, [bob.workspace], "not known is due");
+    assert_eq!(due(&mut tx, 9).await, [bob.workspace], "unknown is due");
     let renewed = billing::renew(&mut tx, old.id, None, at(20), at(9)).await;
     assert!(renewed.unwrap());
     assert_eq!(due(&mut tx, 10).await, [ann.workspace]);

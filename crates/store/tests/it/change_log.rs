@@ -1,4 +1,4 @@
-//! Reading the log of changes on, waiting for it, and batches that count once.
+//! Resuming the log of changes, waiting for it, and batches that count once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use crate::database::{Database, both, commit};
 use crate::world::{at, id, new_user, next};
 
 both! {
-    what_is_read_on_never_misses_a_commit,
+    a_resumed_reader_never_misses_a_commit,
     a_place_is_kept_until_it_is_purged_or_never_was,
     who_listens_is_woken,
     another_process_is_heard,
     a_batch_of_reports_counts_once,
 }
 
-/// Writers side by side, and a reader that goes on from where it was: whatever the order of the
-/// commits, it has seen everything in the end.
-async fn what_is_read_on_never_misses_a_commit(database: Database) {
+/// Parallel writers, and a reader that resumes from its position. Whatever the order of the
+/// commits, it has read every change in the end.
+async fn a_resumed_reader_never_misses_a_commit(database: Database) {
     const WRITERS: usize = 6;
     const EACH: usize = 25;
     let writers: Vec<_> = (0..WRITERS)
@@ -34,7 +34,7 @@ async fn what_is_read_on_never_misses_a_commit(database: Database) {
                             .await
                             .unwrap()
                     );
-                    // Some work between the note and the commit.
+                    // Some work between the log entry and the commit.
                     tokio::task::yield_now().await;
                     tx.commit().await.unwrap();
                 }
@@ -85,12 +85,12 @@ async fn a_place_is_kept_until_it_is_purged_or_never_was(database: Database) {
     }
     let marks: BTreeSet<_> = places.iter().map(|place| &place.mark).collect();
     assert_eq!(marks.len(), 4);
-    // The beginning itself is no entry: who has only that begins anew.
+    // Position zero is not an entry. A reader at that position starts again.
     assert!(!is_kept(&places[0]).await);
     for place in &places[1..] {
         assert!(is_kept(place).await);
     }
-    // Another history came to the same number; or to none that is so high.
+    // Another history reached the same number, or none as high.
     let other = Version {
         mark: "another".to_owned(),
         ..places[2].clone()
@@ -111,7 +111,7 @@ async fn a_place_is_kept_until_it_is_purged_or_never_was(database: Database) {
         commit!(database, |tx| changes::purge(tx, at(3), 10)).unwrap(),
         1
     );
-    // Where the log ends is known without it.
+    // The end of the log is known without that entry.
     assert!(is_kept(&places[3]).await);
 }
 
@@ -138,7 +138,7 @@ async fn who_listens_is_woken(database: Database) {
 
 async fn another_process_is_heard(database: Database) {
     if database.is_sqlite() {
-        // There is nothing to hear: whoever waits looks at the head.
+        // There are no notifications, so the waiting task polls the head.
         let listening = tokio::time::timeout(Duration::from_millis(10), database.store.listen());
         assert!(listening.await.is_err());
         return;
@@ -149,7 +149,7 @@ async fn another_process_is_heard(database: Database) {
         let store = database.store.clone();
         async move { store.listen().await }
     });
-    // It listens.
+    // It listens for notifications.
     tokio::time::timeout(PATIENCE, wakes.changed())
         .await
         .unwrap()
@@ -183,7 +183,7 @@ async fn a_batch_of_reports_counts_once(database: Database) {
     assert!(!arrives("c", 1).await);
     assert!(arrives("c", 2).await);
     assert!(!arrives("c", 1).await);
-    // Its name is another's elsewhere.
+    // The same name in another cluster is independent.
     assert!(arrives("d", 1).await);
     let mut read = database.store.read().await.unwrap();
     assert_eq!(engines::through(&mut read, "c", "r").await.unwrap(), 2);
@@ -198,5 +198,5 @@ fn next_second() -> i64 {
     i64::try_from(next()).unwrap()
 }
 
-/// For what happens at once, on a machine that is busy.
+/// Time limit for immediate events on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);

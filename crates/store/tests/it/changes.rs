@@ -1,4 +1,4 @@
-//! The log of what changed for engines: every change is in it, in the order of the commits.
+//! The log of changes for engines contains every change in commit order.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use types::id::{CredentialId, ProjectId, WebttyServerId};
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id, new_project};
 
-/// Functions that change what an engine knows.
+/// Functions that change data that engines replicate.
 const TELLS: &[&str] = &[
     "addresses::insert",
     "addresses::release",
@@ -57,13 +57,13 @@ const TELLS: &[&str] = &[
     "workspaces::set_status",
 ];
 
-/// Functions that change nothing of it: an engine knows no names, no invitations and no bills, and
-/// what has ended by itself it forgets by itself.
+/// Functions that change no replicated data. Engines store no names, invitations or bills, and
+/// remove expired data themselves.
 const SILENT: &[&str] = &[
-    // Ports that rest are nobody's.
+    // Released ports belong to no project.
     "addresses::free_rested",
     "addresses::purge",
-    // Engines forgot the deleted project then.
+    // Engines already removed the project when it was deleted.
     "deleted_projects::purge",
     "workspaces::purge",
     "addresses::take_back",
@@ -92,7 +92,7 @@ const SILENT: &[&str] = &[
     "users::use_recovery_code",
     "users::use_totp_step",
     "users::verify_email",
-    // One without projects is all that can be deleted.
+    // Only a workspace without projects can be deleted.
     "workspaces::delete",
     "workspaces::insert",
     "workspaces::lock",
@@ -100,7 +100,7 @@ const SILENT: &[&str] = &[
     "workspaces::set_billing",
 ];
 
-/// Files that hold nothing that an engine knows.
+/// Files without replicated data.
 const SILENT_FILES: &[&str] = &[
     "attempts",
     "audit",
@@ -127,7 +127,7 @@ const SILENT_FILES: &[&str] = &[
     "webhooks",
 ];
 
-/// Tables that engines are told of.
+/// Replicated tables.
 const TOLD: &[&str] = &[
     "addresses",
     "credentials",
@@ -141,9 +141,9 @@ const TOLD: &[&str] = &[
     "workspaces",
 ];
 
-/// What engines know is written in the files whose functions are all named here, and nowhere else.
+/// Replicated data is written only in files whose functions are all listed here.
 #[test]
-fn no_other_file_writes_what_engines_know() {
+fn no_other_file_writes_replicated_data() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for file in SILENT_FILES {
         let text = std::fs::read_to_string(source.join(format!("{file}.rs"))).unwrap();
@@ -161,9 +161,9 @@ fn no_other_file_writes_what_engines_know() {
     }
 }
 
-/// Whoever adds a function that writes decides here whether engines are to hear of it.
+/// Each new function that writes must be added to one of the lists.
 #[test]
-fn every_function_that_writes_is_known_to_tell_or_not() {
+fn every_writing_function_is_listed_as_replicated_or_silent() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(source).unwrap() {
@@ -175,7 +175,7 @@ fn every_function_that_writes_is_known_to_tell_or_not() {
         let text = std::fs::read_to_string(&path).unwrap();
         for function in text.split("\npub async fn ").skip(1) {
             let (name, rest) = function.split_once('(').unwrap();
-            // Wherever the transaction stands among the arguments.
+            // The transaction may be any of the arguments.
             let (arguments, _) = rest.split_once("\n}").unwrap_or((rest, ""));
             let (arguments, _) = arguments.split_once('{').unwrap();
             if arguments.contains("&mut Tx") {
@@ -195,7 +195,7 @@ both! {
     every_change_that_engines_know_moves_the_version,
 }
 
-/// The version, and what it is about.
+/// The version and its changes.
 async fn told(database: &Database) -> (i64, Vec<Change>) {
     let mut read = database.store.read().await.unwrap();
     let head = changes::head(&mut read).await.unwrap();
@@ -382,7 +382,7 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
         ))
         .unwrap()
     );
-    // Whoever has the browser of that session may have sessions at tunnels, too.
+    // The browser of that session may have tunnel sessions as well.
     let (version, news) = told(&database).await;
     let news: Vec<_> = news
         .iter()
@@ -444,7 +444,7 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     }), WebttyServer id);
     assert_eq!(covered, TELLS.iter().copied().collect());
 
-    // What tells nothing moves nothing, and what is not committed was not.
+    // Silent functions do not advance the log, and neither do uncommitted changes.
     let before = told(&database).await.0;
     commit!(database, |tx| users::set_name(tx, ann.user, "Ann", at(5))).unwrap();
     let mut tx = database.begin().await;
@@ -457,7 +457,7 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     assert_eq!(told(&database).await.0, before);
 }
 
-/// Whom a change is made to.
+/// Objects that the changes apply to.
 #[derive(Clone, Copy)]
 struct Given {
     ann: Person,

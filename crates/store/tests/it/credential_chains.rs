@@ -8,7 +8,7 @@ use crate::world::{Person, at};
 
 both! {
     a_chain_is_revoked_through_what_has_ended,
-    a_purge_keeps_an_issuer_for_as_long_as_what_it_issued,
+    a_purge_keeps_an_issuer_as_long_as_its_issued_credentials,
 }
 
 async fn a_chain_is_revoked_through_what_has_ended(database: Database) {
@@ -53,7 +53,7 @@ async fn a_chain_is_revoked_through_what_has_ended(database: Database) {
             .unwrap()
     );
     assert!(is_live(&mut tx, &third).await);
-    // Nobody else's.
+    // Credentials of other users are not affected.
     assert_eq!(
         credentials::revoke_chain(&mut tx, bob.user, first.id, at(2))
             .await
@@ -79,7 +79,7 @@ async fn a_chain_is_revoked_through_what_has_ended(database: Database) {
 }
 
 /// A chain is revoked along its issuers, so an ended one stays in the middle of it.
-async fn a_purge_keeps_an_issuer_for_as_long_as_what_it_issued(database: Database) {
+async fn a_purge_keeps_an_issuer_as_long_as_its_issued_credentials(database: Database) {
     let ann = Person::new(&database, "ann").await;
     let first = pat(ann, 1);
     let second = Credential {

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::migrated;
 
-/// An open store and where its database is. The directory goes with it.
+/// An open store and its location. The directory is removed with it.
 pub(crate) struct Database {
     pub(crate) store: Store,
     pub(crate) url: Option<String>,
@@ -31,7 +31,7 @@ impl Database {
         Self::at(migrated::on_postgres().await).await
     }
 
-    /// A PostgreSQL database of this address.
+    /// A PostgreSQL database at this address.
     pub(crate) async fn at(url: String) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(Some(&url), directory.path()).await.unwrap();
@@ -42,7 +42,7 @@ impl Database {
         }
     }
 
-    /// Opens the same database again, as another process would.
+    /// Opens the same database again, like another process.
     pub(crate) async fn open_again(&self) -> Result<Store, store::Error> {
         Store::open(self.url.as_deref(), self.directory.path()).await
     }
@@ -56,7 +56,7 @@ impl Database {
         self.directory.path().join("platform.db")
     }
 
-    /// Runs statements behind the store's back.
+    /// Runs statements without the store.
     pub(crate) async fn raw(&self, text: &str) {
         self.try_raw(text).await.unwrap();
     }
@@ -80,7 +80,7 @@ impl Database {
     }
 }
 
-/// Commits what `$body` does in one transaction and is what it is.
+/// Runs `$body` in one transaction, commits it and returns its value.
 macro_rules! commit {
     ($database:expr, |$tx:ident| $body:expr) => {{
         let mut transaction = $database.store.begin().await.unwrap();
@@ -92,7 +92,7 @@ macro_rules! commit {
 }
 pub(crate) use commit;
 
-/// Makes each of these functions a test on SQLite and one on PostgreSQL.
+/// Runs each of these functions as a test on SQLite and on PostgreSQL.
 macro_rules! both {
     ($($name:ident,)+) => {
         mod on_sqlite {$(

@@ -1,5 +1,5 @@
-//! A database that is gone, slow, read-only, full or broken: named for what it is, and served
-//! again without a restart.
+//! A database that is gone, slow, read-only, full or broken: the error names the cause, and the
+//! store recovers without a restart.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::str::FromStr as _;
@@ -60,7 +60,7 @@ async fn a_row_that_cannot_be_read_is_named(database: Database) {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_refused_without_repeating_it() {
+async fn an_invalid_address_is_refused_without_repeating_it() {
     let directory = tempfile::tempdir().unwrap();
     for url in [
         "mysql://secret",
@@ -79,7 +79,7 @@ async fn an_address_that_is_none_is_refused_without_repeating_it() {
 }
 
 #[tokio::test]
-async fn a_data_directory_that_is_not_there_is_no_connection() {
+async fn a_missing_data_directory_is_a_connection_error() {
     let directory = tempfile::tempdir().unwrap();
     let error = Store::open(None, &directory.path().join("gone"))
         .await
@@ -88,7 +88,7 @@ async fn a_data_directory_that_is_not_there_is_no_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_that_ends_our_connections_is_used_again() {
+async fn a_postgres_that_closes_our_connections_is_used_again() {
     let database = Database::postgres().await;
     let ann = Person::new(&database, "ann").await;
     let mut tx = database.begin().await;
@@ -108,7 +108,7 @@ async fn a_postgres_that_ends_our_connections_is_used_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_that_was_killed_is_used_again_and_has_what_was_committed() {
+async fn a_postgres_that_was_killed_is_used_again_with_all_committed_data() {
     let mut server = Server::durable().await;
     let url = server.new_database().await;
     let store = Store::open(Some(&url), std::path::Path::new(""))
@@ -130,9 +130,9 @@ async fn a_postgres_that_was_killed_is_used_again_and_has_what_was_committed() {
     assert_eq!(users::by_id(&mut read, bob.id).await.unwrap(), None);
 }
 
-/// PostgreSQL answers to the commit of a transaction that has failed with a rollback and no error.
+/// PostgreSQL answers the commit of a failed transaction with a rollback and no error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_in_which_something_failed_is_not_called_committed() {
+async fn a_failed_transaction_is_not_reported_as_committed() {
     let database = Database::postgres().await;
     let ann = new_user(id!(UserId), "ann");
     let mut tx = database.begin().await;
@@ -144,7 +144,7 @@ async fn a_transaction_in_which_something_failed_is_not_called_committed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_that_is_read_only_or_locked_says_so() {
+async fn a_postgres_that_is_read_only_or_locked_reports_it() {
     let database = Database::postgres().await;
     let ann = Person::new(&database, "ann").await;
     let mut holder = database.begin().await;
@@ -158,7 +158,7 @@ async fn a_postgres_that_is_read_only_or_locked_says_so() {
     assert_eq!(
         reason(error),
         Reason::Busy,
-        "it waited for the lock long enough"
+        "it waited for the lock"
     );
     drop((holder, other));
 
@@ -166,7 +166,7 @@ async fn a_postgres_that_is_read_only_or_locked_says_so() {
         .raw("DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_read_only = on'; END $$")
         .await;
     let url = database.url.as_deref().unwrap();
-    // A standby says the same. The schema is there, so it is opened and read.
+    // A standby gives the same error. The schema exists, so the store is opened and read.
     let error = Store::open(Some(url), std::path::Path::new(""))
         .await
         .unwrap_err();
@@ -174,7 +174,7 @@ async fn a_postgres_that_is_read_only_or_locked_says_so() {
 }
 
 #[tokio::test]
-async fn a_postgres_that_is_not_there_is_no_connection() {
+async fn a_missing_postgres_is_a_connection_error() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!(
         "postgres://svc@localhost/x?host={}",
@@ -184,7 +184,7 @@ async fn a_postgres_that_is_not_there_is_no_connection() {
     assert_eq!(reason(error), Reason::Connection);
 }
 
-/// A connection of our own to the same file, with a fault built in.
+/// A separate connection to the same file, with an injected fault.
 async fn faulty(
     database: &Database,
     pragma: Option<(&'static str, &'static str)>,
@@ -204,7 +204,7 @@ const INSERT: &str =
     "INSERT INTO used_challenges (hash, expires_at) VALUES (randomblob(1000000), 1)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sqlite_that_is_full_read_only_or_busy_says_so() {
+async fn a_sqlite_that_is_full_read_only_or_busy_reports_it() {
     let database = Database::sqlite().await;
     let mut full = faulty(&database, Some(("max_page_count", "100"))).await;
     let error: Error = sqlx::query(INSERT)
@@ -244,27 +244,27 @@ async fn a_sqlite_that_is_full_read_only_or_busy_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_writer_waits_for_the_first_and_gives_up_as_busy() {
+async fn a_second_writer_waits_for_the_first_and_fails_as_busy() {
     let database = Database::sqlite().await;
     let held = database.begin().await;
     let Err(error) = database.store.begin().await else {
         panic!("two writers")
     };
     assert_eq!(reason(error), Reason::Busy);
-    // Readers go on meanwhile.
+    // Readers continue in the meantime.
     database.store.ping().await.unwrap();
     drop(held);
     drop(database.begin().await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_is_a_database_that_can_be_put_in_its_place() {
+async fn a_backup_is_a_usable_database() {
     let database = Database::sqlite().await;
     let ann = Person::new(&database, "ann").await;
     let target = tempfile::tempdir().unwrap();
     let file = target.path().join("platform.db");
 
-    // While a writer is at work: what it has not committed is not in the copy.
+    // The copy is made during a transaction, and does not contain its uncommitted data.
     let mut tx = database.begin().await;
     let unfinished = new_user(id!(UserId), "bob");
     users::insert(&mut tx, &unfinished).await.unwrap();
@@ -297,10 +297,10 @@ async fn a_backup_is_a_database_that_can_be_put_in_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_beside_a_platform_leaves_its_schema_alone() {
+async fn a_backup_next_to_a_platform_does_not_change_its_schema() {
     let database = Database::sqlite().await;
     Person::new(&database, "ann").await;
-    // A schema that this version does not know: opened as a store, it would be refused.
+    // A schema that this version does not recognise. Opening it as a store would fail.
     database
         .raw("INSERT INTO schema_versions (version, name, checksum) VALUES (9999, 'later', X'00')")
         .await;
@@ -323,7 +323,7 @@ async fn a_backup_beside_a_platform_leaves_its_schema_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_of_postgres_is_left_to_its_own_tools() {
+async fn a_backup_of_postgres_is_refused_in_favour_of_its_own_tools() {
     let database = Database::postgres().await;
     let target = tempfile::tempdir().unwrap();
     let error = database
@@ -335,7 +335,7 @@ async fn a_backup_of_postgres_is_left_to_its_own_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_to_where_it_cannot_be_is_refused() {
+async fn a_backup_to_an_impossible_path_is_refused() {
     let database = Database::sqlite().await;
     let target = tempfile::tempdir().unwrap();
     let nowhere = target.path().join("gone").join("x");
@@ -343,7 +343,7 @@ async fn a_backup_to_where_it_cannot_be_is_refused() {
         reason(database.store.backup(&nowhere).await.unwrap_err()),
         Reason::Connection
     );
-    // Never over something that is there already.
+    // Existing files are never overwritten.
     let device = std::path::Path::new("/dev/full");
     let error = database.store.backup(device).await.unwrap_err();
     assert!(matches!(error, Error::Bug(Bug::Address(_))), "{error:?}");
@@ -351,8 +351,8 @@ async fn a_backup_to_where_it_cannot_be_is_refused() {
     database.store.ping().await.unwrap();
 }
 
-/// A user of the server who may have few connections: there are no more, and where others have some
-/// of them, those that come back are used.
+/// A database user with a connection limit. The store opens no more than that, and reuses
+/// connections if other processes have some of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_with_few_connections_serves_many_readers() {
     let database = Database::postgres().await;
@@ -380,7 +380,7 @@ async fn a_postgres_with_few_connections_serves_many_readers() {
         .unwrap();
     assert_eq!(allowed, None);
     second.close().await;
-    // Others have what is left.
+    // Other processes use the remaining connections.
     let mut others = Vec::new();
     while let Ok(connection) = sqlx::PgConnection::connect(&url).await {
         others.push(connection);
@@ -392,8 +392,9 @@ async fn a_postgres_with_few_connections_serves_many_readers() {
         readers.spawn(async move { store.ping().await.unwrap() });
     }
     readers.join_all().await;
-    // With none left, a start says so. The server ends a session a moment after its client closed it, so
-    // none is left only when others have all of them.
+    // Without a free connection, the start fails with that error. The server ends a session shortly
+    // after its client closed it, so no connection is free only if other processes have all of
+    // them.
     store.close().await;
     while others.len() < 6 {
         others.extend(sqlx::PgConnection::connect(&url).await);
@@ -403,12 +404,12 @@ async fn a_postgres_with_few_connections_serves_many_readers() {
     assert!(source.contains("too many connections"), "{source}");
 }
 
-/// A start says why nobody can connect, and does not wait for what does not pass.
+/// A start reports why it cannot connect, and does not wait for permanent errors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_without_a_database_says_why() {
+async fn a_start_without_a_database_reports_the_cause() {
     let directory = tempfile::tempdir().unwrap();
     let url = postgres_url().await;
-    // A port that is held and does not listen.
+    // A port that is bound but does not listen.
     let closed = tokio::net::TcpSocket::new_v4().unwrap();
     closed.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = closed.local_addr().unwrap();

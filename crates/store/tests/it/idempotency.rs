@@ -8,7 +8,7 @@ use types::id::ProjectId;
 use crate::database::{Database, both};
 use crate::world::{Person, at, hash, id, new_project};
 
-/// Creates as the route does. `answered: false` is a process that dies before its commit.
+/// Creates a project like the route. `answered: false` is a process that dies before its commit.
 async fn create(
     store: Store,
     person: Person,
@@ -37,7 +37,8 @@ async fn create(
 #[derive(Debug, PartialEq)]
 struct Refused;
 
-/// Any requests at once: which key, which body, whether the process lives to commit.
+/// Random parallel requests: their key, their body, and whether the process survives until the
+/// commit.
 async fn one_key_is_one_project(
     database: &Database,
     person: Person,
@@ -68,7 +69,7 @@ async fn one_key_is_one_project(
     for (key, body, answer) in &answers {
         for (other_key, other_body, other) in &answers {
             if key == other_key && body == other_body && answer.is_ok() {
-                assert!(other == answer, "the same request, another answer");
+                assert!(other == answer, "the same request got another answer");
             }
             if key == other_key && body != other_body {
                 assert!(answer.is_err() || other.is_err(), "one key, two bodies");

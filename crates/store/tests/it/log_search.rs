@@ -1,4 +1,4 @@
-//! Searching logs by their index finds what reading every row finds.
+//! Searching logs through their index finds the same rows as reading every row.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ both! {
     what_is_purged_is_no_longer_in_the_index,
 }
 
-/// So many that a list is not read as it is.
+/// So many that a list needs the index.
 const MANY: i64 = 12_000;
 
-/// Rows that a search has to pass over, one every ten seconds, written by the database itself.
+/// Rows that a search has to skip, one every ten seconds, written by the database itself.
 async fn fill(database: &Database, person: Person, text: &str) {
     fill_from(database, person, text, 0).await;
 }
@@ -38,7 +38,7 @@ async fn fill_from(database: &Database, person: Person, text: &str, first: i64) 
         person.workspace,
         person.project,
         person.project.as_str(),
-        // As long as summaries are: PostgreSQL reads a small table as a whole.
+        // As long as real summaries, because PostgreSQL reads a small table as a whole.
         "x".repeat(1000),
         at(0).as_microsecond(),
         at(500).as_microsecond(),
@@ -48,7 +48,7 @@ async fn fill_from(database: &Database, person: Person, text: &str, first: i64) 
     database.raw("ANALYZE").await;
 }
 
-/// An id of this number, as the database writes it.
+/// An id with this number, as the database writes it.
 pub(crate) fn id_of(number: &str, is_sqlite: bool) -> String {
     if is_sqlite {
         format!("printf('log_%026d', {number})")
@@ -92,14 +92,14 @@ async fn a_search_finds_what_reading_every_row_finds(database: Database) {
     let texts = some(&"[abABz01 ./%_!\\\\'\"*()äÄßéİ你好🦀]{0,24}", 150);
     let mut rows: BTreeMap<LogId, (Log, String)> = BTreeMap::new();
     for (n, text) in (0_i64..).zip(&texts) {
-        // Many at one time, of two projects, and not in the order of time.
+        // Many rows at one time, of two projects, and not ordered by time.
         let person = if n % 5 == 0 { bob } else { ann };
         let log = log(person, (n * 7919) % 40 * 3000, None);
         add(&database, &log, text).await;
         if person.project == ann.project {
             rows.insert(log.id, (log, fold(text)));
         }
-        // Rows that are not in the index yet are found as well.
+        // Rows that are not yet indexed are found as well.
         if n == 100 {
             index(&database).await;
         }
@@ -193,7 +193,7 @@ async fn a_search_finds_what_reading_every_row_finds(database: Database) {
 async fn a_search_for_what_many_rows_have_walks_over_them_in_order(database: Database) {
     let ann = Person::new(&database, "ann").await;
     fill(&database, ann, "a-7.t.example.com /fill/").await;
-    // Every hundredth of them, beside which an hour has a few.
+    // Every hundredth row. An hour has only a few of them.
     for (search, step) in [("example.com /fill/", 1), ("00", 100), ("/fill/11", 0)] {
         for order in [Order::Asc, Order::Desc] {
             let mut walked = Vec::new();
@@ -279,7 +279,7 @@ async fn what_is_purged_is_no_longer_in_the_index(database: Database) {
     );
     tx.commit().await.unwrap();
     assert_eq!(indexed(&database).await, 1);
-    // Their places are given out again.
+    // Their index slots are reused.
     fill(&database, ann, "hay ").await;
     let list = List {
         search: Some("needle"),
@@ -294,7 +294,7 @@ async fn what_is_purged_is_no_longer_in_the_index(database: Database) {
     assert_eq!(found(&database.store, list).await.0, 111);
 }
 
-/// Rows of the index. PostgreSQL has no others than those of the table.
+/// Number of rows of the index. In PostgreSQL the index has no rows of its own.
 async fn indexed(database: &Database) -> i64 {
     if let Some(url) = &database.url {
         let mut connection = PgConnection::connect(url).await.unwrap();
@@ -308,7 +308,7 @@ async fn indexed(database: &Database) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_has_the_index() {
+async fn a_backup_contains_the_index() {
     let database = Database::sqlite().await;
     let ann = Person::new(&database, "ann").await;
     fill(&database, ann, "a-7.t.example.com /fill/").await;
@@ -349,7 +349,7 @@ async fn fill_again(database: &Database, person: Person) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_role_that_may_create_no_extension_searches_without_the_index() {
+async fn a_role_that_cannot_create_extensions_searches_without_the_index() {
     let url = crate::postgres::new_database().await;
     let mut connection = PgConnection::connect(&url).await.unwrap();
     let name: String = sqlx::query_scalar("SELECT current_database()::text")
@@ -379,9 +379,9 @@ async fn a_role_that_may_create_no_extension_searches_without_the_index() {
     assert_eq!(found(&database.store, list).await.0, 1);
 }
 
-/// An hour of a project whose places in the index are taken but for one.
+/// An hour of a project in which all index slots but one are used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_hour_has_so_many_places_in_the_index() {
+async fn an_hour_has_a_limited_number_of_index_slots() {
     let database = Database::sqlite().await;
     let ann = Person::new(&database, "ann").await;
     fill(&database, ann, "a-7.t.example.com /fill/").await;

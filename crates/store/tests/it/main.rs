@@ -1,5 +1,5 @@
-//! The store on both databases: every test runs on SQLite in a directory of its own and on a real
-//! PostgreSQL server in a database of its own.
+//! Tests of the store on both databases. Every test runs on SQLite in its own directory, and in its
+//! own database on a real PostgreSQL server.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,6 +1,6 @@
-//! Databases of the current schema, as copies of one that was migrated: each of several hundred tests
-//! has a database of its own, and every statement of every migration is what most of its time would
-//! be. Tests of the migrations themselves begin with an empty database.
+//! Databases of the current schema, copied from a migrated template. Each of several hundred tests
+//! has its own database, and running all migrations would take most of its time. Tests of the
+//! migrations themselves start with an empty database.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use crate::postgres;
 
-/// A PostgreSQL database of the current schema, and its address.
+/// Creates a PostgreSQL database of the current schema. Returns its address.
 pub(crate) async fn on_postgres() -> String {
     static TEMPLATE: OnceCell<String> = OnceCell::const_new();
     let template = TEMPLATE
@@ -27,7 +27,7 @@ pub(crate) async fn on_postgres() -> String {
     postgres::copy_of(template).await
 }
 
-/// Puts a database of the current schema into the directory of a platform that has none yet.
+/// Puts a database of the current schema into the directory of a platform without a database.
 pub(crate) async fn on_sqlite(data: &Path) {
     static TEMPLATE: OnceCell<Vec<u8>> = OnceCell::const_new();
     let template = TEMPLATE
@@ -39,7 +39,7 @@ pub(crate) async fn on_sqlite(data: &Path) {
         })
         .await;
     if !data.exists() {
-        // As the platform makes it.
+        // With the permissions that the platform sets.
         fs::DirBuilder::new().mode(0o700).create(data).unwrap();
     }
     let mut options = File::options();

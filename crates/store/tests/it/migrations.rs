@@ -1,4 +1,4 @@
-//! The schema: made by whoever comes first, never changed behind anybody's back.
+//! Migrations of the schema: the first process applies them, and shipped migrations never change.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,9 +8,9 @@ use store::{Bug, Error};
 use crate::database::{Database, both};
 use crate::world::Person;
 
-/// What was shipped: version, file and the first half of the SHA-256 of its text for SQLite and
-/// for PostgreSQL. Lines are added here and never changed: a database that has applied a text
-/// refuses to work with another one.
+/// Shipped migrations: version, file, and the first half of the SHA-256 of its text for SQLite and
+/// for PostgreSQL. Lines are added here and never changed, because a database that has applied a
+/// text refuses to work with another one.
 const SHIPPED: &[(&str, &str, &str)] = &[
     (
         "0001_people",
@@ -94,10 +94,10 @@ const SHIPPED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Words that the code before a migration could not live with: both run during an update.
+/// Words that break the code before a migration, since both versions run during an update.
 const DESTRUCTIVE: [&str; 4] = ["drop table", "drop column", "rename ", "alter column"];
 
-/// What may have such a word: it went before the first release, so that no code needs it.
+/// Exceptions: released after these migrations, so no older code needs the schema.
 const UNRELEASED: [&str; 1] = ["0006_factors"];
 
 #[test]
@@ -187,13 +187,13 @@ async fn a_schema_of_a_newer_program_is_refused(database: Database) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_that_open_an_empty_sqlite_database_at_once_all_can() {
+async fn several_processes_can_open_an_empty_sqlite_database_in_parallel() {
     let directory = tempfile::tempdir().unwrap();
     open_at_once(None, directory.path()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_that_open_an_empty_postgres_database_at_once_all_can() {
+async fn several_processes_can_open_an_empty_postgres_database_in_parallel() {
     let url = crate::postgres::new_database().await;
     let directory = tempfile::tempdir().unwrap();
     open_at_once(Some(url), directory.path()).await;

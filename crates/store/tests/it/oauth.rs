@@ -1,4 +1,4 @@
-//! Codes and devices of OAuth: each works once, however many ask at the same time.
+//! OAuth codes and device grants: each works once, also for parallel requests.
 
 use store::device_grants::{self, Approval, DeviceGrant, Status};
 use store::oauth_codes::{self, Code, Redeemer};
@@ -9,7 +9,7 @@ use crate::world::{Person, at, hash, id};
 
 both! {
     the_network_with_most_devices_makes_room,
-    a_code_is_redeemed_once_by_whom_it_is_bound_to,
+    a_code_is_redeemed_once_by_its_client,
     a_code_that_is_too_old_is_none,
     a_device_is_decided_once_and_redeemed_once,
     a_device_that_polls_too_fast_has_to_wait_longer,
@@ -39,8 +39,9 @@ fn redeemer<'a>(client_id: &'a str, redirect_uri: &'a str, challenge: u8) -> Red
     }
 }
 
-/// OA-3: the condition has every part of the proof, and whoever lacks one does not use it up.
-async fn a_code_is_redeemed_once_by_whom_it_is_bound_to(database: Database) {
+/// OA-3: the condition contains every part of the proof, and a request without one of them does not
+/// use the code up.
+async fn a_code_is_redeemed_once_by_its_client(database: Database) {
     let ann = Person::new(&database, "ann").await;
     let code = code(ann);
     commit!(database, |tx| oauth_codes::insert(tx, &code)).unwrap();
@@ -217,7 +218,7 @@ async fn the_network_with_most_devices_makes_room(database: Database) {
         4
     );
     assert_eq!(left(&mut tx).await, [3, 0]);
-    // The whole time of the others is over.
+    // The lifetime of the others has ended.
     assert_eq!(
         device_grants::make_room(&mut tx, at(100_000), 10)
             .await

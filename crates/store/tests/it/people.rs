@@ -119,7 +119,7 @@ async fn what_a_person_changes_is_read_back(database: Database) {
         );
         assert_eq!(found.await.unwrap().total, 1, "{search}");
     }
-    // What means something in a pattern is looked for as it is written.
+    // Characters with a meaning in patterns match literally.
     for search in ["%", "_", "!", "ann@"] {
         let found = users::list(
             &mut read,
@@ -181,7 +181,7 @@ async fn a_totp_step_and_a_recovery_code_work_once(database: Database) {
             let confirmed = users::confirm_totp(tx, ann, &secret, 6, at(1)).await;
             assert_eq!(confirmed.unwrap(), confirms, "{secret:?}");
         }
-        // One in force is not replaced.
+        // An active secret is not replaced.
         let other = SealedBytes(vec![3]);
         assert!(!users::begin_totp(tx, ann, &other, at(1)).await.unwrap());
         assert!(users::use_totp_step(tx, ann, 7).await.unwrap());
@@ -276,7 +276,7 @@ async fn a_passkey_is_used_with_a_growing_counter(database: Database) {
                 .unwrap()
         );
         let kept = passkeys::of_user(&mut tx, ann.user).await.unwrap();
-        assert!(kept[0].user_verified, "what was verified once stays so");
+        assert!(kept[0].user_verified, "the verification is kept");
     }
     assert!(
         passkeys::delete(&mut tx, ann.user, passkey.id)
@@ -473,7 +473,7 @@ async fn a_sign_in_that_is_under_way_is_taken_out_once_until_its_end(database: D
         new.created_at = at(secret.into());
         pending_sign_ins::insert(&mut tx, &new).await.unwrap();
     }
-    // The newest stay.
+    // The newest are kept.
     assert_eq!(pending_sign_ins::trim(&mut tx, 4, 2).await.unwrap(), 2);
     assert_eq!(pending_sign_ins::trim(&mut tx, 4, 99).await.unwrap(), 4);
     assert_eq!(pending_sign_ins::trim(&mut tx, 4, 99).await.unwrap(), 0);

@@ -1,4 +1,4 @@
-//! What stays fast when there is much: a plan that reads a whole table fails here.
+//! Query plans for large tables. A plan that scans a whole table fails here.
 
 use store::projects::{self, List, Reach, Sort};
 use store::{Conn, Order, Paging, Period, credentials, events, logs, sessions, users, workspaces};
@@ -8,7 +8,7 @@ use crate::database::{Database, both};
 use crate::records::{events_of, logs_of};
 use crate::world::{Person, at, hash, id};
 
-/// The lines of a plan that read a whole table of more than a few rows.
+/// The lines of a plan that scan a whole table of more than a few rows.
 fn full_scans(conn: &Conn) -> Vec<&String> {
     let scans = |line: &&String| {
         let sqlite = line.starts_with("SCAN ")
@@ -22,7 +22,7 @@ fn full_scans(conn: &Conn) -> Vec<&String> {
     conn.plans().iter().filter(scans).collect()
 }
 
-/// Rows by the hundred thousand, written by the database itself.
+/// Hundreds of thousands of rows, written by the database itself.
 async fn fill(database: &Database, person: Person) {
     let numbers = if database.is_sqlite() {
         "WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < 100000) "
@@ -43,7 +43,7 @@ async fn fill(database: &Database, person: Person) {
         workspace,
         project,
     } = person;
-    // Every hundredth row is the person's, the rest are of many others.
+    // Every hundredth row is the user's. The rest belong to many others.
     let owner =
         |own: &str| format!("CASE WHEN i % 100 = 0 THEN '{own}' ELSE 'other' || (i % 97) END");
     let logs = format!(
@@ -116,14 +116,14 @@ both! {
 async fn no_query_of_a_request_reads_a_whole_table(database: Database) {
     let ann = Person::new(&database, "ann").await;
     fill(&database, ann).await;
-    // Once as in a database that grew since it was analysed, and once with its statistics.
+    // Once like a database that grew since it was analysed, and once with its statistics.
     let again = database.open_again().await.unwrap();
     for store in [&database.store, &again] {
         let mut read = store.read().await.unwrap();
         read.record_plans();
         let conn: &mut Conn = &mut read;
 
-        // Who is it, and may they?
+        // Authentication and permissions.
         users::by_id(conn, ann.user).await.unwrap();
         users::by_email(conn, "ann@example.com").await.unwrap();
         sessions::live(conn, hash(1), at(0)).await.unwrap();
@@ -166,7 +166,7 @@ async fn no_query_of_a_request_reads_a_whole_table(database: Database) {
 async fn lists_by_time_are_read_from_an_index_in_order(database: Database) {
     let ann = Person::new(&database, "ann").await;
     fill(&database, ann).await;
-    // Once as in a database that grew since it was analysed, and once with its statistics.
+    // Once like a database that grew since it was analysed, and once with its statistics.
     let again = database.open_again().await.unwrap();
     for store in [&database.store, &again] {
         let mut read = store.read().await.unwrap();
@@ -245,7 +245,7 @@ async fn lists_by_time_are_read_from_an_index_in_order(database: Database) {
 async fn a_tenants_projects_are_found_among_many(database: Database) {
     let ann = Person::new(&database, "ann").await;
     fill(&database, ann).await;
-    // Once as in a database that grew since it was analysed, and once with its statistics.
+    // Once like a database that grew since it was analysed, and once with its statistics.
     let again = database.open_again().await.unwrap();
     for store in [&database.store, &again] {
         let mut read = store.read().await.unwrap();

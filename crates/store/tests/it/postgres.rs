@@ -1,4 +1,5 @@
-//! PostgreSQL servers for this test binary: their own directories, their own sockets, no network.
+//! PostgreSQL servers for this test binary, with their own directories and sockets, and without a
+//! network.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::chown;
@@ -11,13 +12,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::unistd::{Uid, User};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
-/// Makes an empty database and returns its address. The server is started by the first test that
-/// asks.
+/// Creates an empty database and returns its address. The first test that needs the server starts
+/// it.
 pub(crate) async fn new_database() -> String {
     shared().await.new_database().await
 }
 
-/// Makes a copy of a database of the same server, to which nobody is connected, and returns its address.
+/// Copies a database of the same server that has no connections, and returns the address of the
+/// copy.
 pub(crate) async fn copy_of(template: &str) -> String {
     let (path, _) = template.split_once('?').unwrap();
     let (_, name) = path.rsplit_once('/').unwrap();
@@ -30,10 +32,10 @@ async fn shared() -> &'static Server {
     tokio::task::spawn_blocking(started).await.unwrap()
 }
 
-/// A server. It ends with this process, however that ends.
+/// A server. It stops with this process, however that ends.
 pub(crate) struct Server {
     directory: PathBuf,
-    /// Reads commands until the end of its input; then it stops the server and removes the
+    /// Reads commands until the end of its input. Then it stops the server and removes the
     /// directory.
     watch: Child,
     tell: ChildStdin,
@@ -41,7 +43,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// One of a test's own, whose commits outlive its end.
+    /// A test's own server, whose commits survive a crash.
     pub(crate) async fn durable() -> Self {
         let start = || Self::start("-c synchronous_commit=on");
         tokio::task::spawn_blocking(start).await.unwrap()
@@ -72,7 +74,7 @@ impl Server {
             .env("LC_ALL", "C")
             .env_remove("PGDATA")
             .current_dir(&directory)
-            // An interrupt at the terminal ends the tests; the watch ends itself after them.
+            // Ctrl-C at the terminal ends the tests. The watch process ends itself after them.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -88,12 +90,12 @@ impl Server {
         server
     }
 
-    /// Ends it as a crash of the machine would: nobody says goodbye to anybody.
+    /// Kills the server, as in a crash of the machine, without closing its connections.
     pub(crate) fn kill(&mut self) {
         self.command("kill");
     }
 
-    /// Starts it again after [`Self::kill`].
+    /// Restarts it after [`Self::kill`].
     pub(crate) fn start_again(&mut self) {
         self.command("start");
     }
@@ -108,11 +110,11 @@ impl Server {
         self.said.read_line(&mut said).unwrap();
         if said != "ready\n" {
             let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-            panic!("PostgreSQL does not do as it is told: {log}");
+            panic!("PostgreSQL did not execute the command: {log}");
         }
     }
 
-    /// Makes an empty database and returns its address.
+    /// Creates an empty database and returns its address.
     pub(crate) async fn new_database(&self) -> String {
         self.database_like("template1").await
     }
@@ -140,7 +142,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The end of its input is the end of its work, and of the directory.
+        // The end of the input stops the process, which removes the directory.
         writeln!(self.tell, "stop").ok();
         self.watch.wait().ok();
     }
@@ -152,8 +154,7 @@ fn path(programs: &Path) -> std::ffi::OsString {
     std::env::join_paths(std::iter::once(programs.to_owned()).chain(rest)).unwrap()
 }
 
-/// Durability is switched off as far as it concerns the machine: nobody reads these files after
-/// it went down.
+/// Durability is mostly switched off, because the files are not used after a crash of the machine.
 const SCRIPT: &str = r#"
 trap 'pg_ctl stop --silent --mode immediate --pgdata "$DIRECTORY/data" >/dev/null 2>&1 || :; cd /; rm -rf "$DIRECTORY"' EXIT
 start() {

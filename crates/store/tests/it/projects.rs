@@ -1,4 +1,4 @@
-//! Projects, capacity, addresses, servers, and who sees them.
+//! Projects, capacity, addresses and servers, and their visibility.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ async fn a_project_is_seen_by_the_active_members_of_its_workspace(database: Data
     assert_eq!(resolved, Some(seen.clone()));
     assert_eq!(seen.project.settings, serde_json::json!({}));
 
-    // CP-5: another's is as one that is not there.
+    // CP-5: another user's project looks like a missing one.
     assert_eq!(
         projects::of_user_by_endpoint(&mut tx, bob.user, &endpoint)
             .await
@@ -99,7 +99,7 @@ async fn a_project_is_seen_by_the_active_members_of_its_workspace(database: Data
     assert_eq!(
         found.await.unwrap().unwrap().workspace_status,
         workspaces::Status::Suspended,
-        "members still see what happened"
+        "members still see the events"
     );
     assert!(
         projects::by_endpoint(&mut tx, &endpoint)
@@ -160,7 +160,7 @@ async fn a_list_stays_within_its_workspaces_and_reach(database: Database) {
             "{search}"
         );
     }
-    // By bytes, on both databases alike.
+    // Sorted by bytes, in both databases.
     let list = List {
         sort: Sort::Name,
         order: Order::Desc,
@@ -422,7 +422,7 @@ async fn ports_are_reserved_once_and_the_lowest_free_is_found(database: Database
     let own = addresses::of_project(&mut tx, ann.project).await.unwrap();
     assert_eq!(own.len(), 1);
 
-    // What rests is nobody's but the one's who had it.
+    // Only the former project can reserve a released port.
     let back = async |tx: &mut store::Tx, project| {
         addresses::take_back(tx, "c", project, 10, 12)
             .await
@@ -568,7 +568,7 @@ async fn a_suspended_project_is_unavailable_until_it_is_resumed(database: Databa
         !projects::set_status(&mut tx, ann.project, other, at(2))
             .await
             .unwrap(),
-        "nothing but an operator ends it"
+        "only an operator ends it"
     );
     let found = projects::by_id(&mut tx, ann.project)
         .await

@@ -1,4 +1,4 @@
-//! A line between a program and PostgreSQL that can become slow, fall silent or break, at any
+//! A proxy between a program and PostgreSQL that can become slow, fall silent, or break at any
 //! message.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// A listener on loopback whose connections lead to a server's socket.
+/// A listener on loopback that connects to a server's socket.
 pub(crate) struct Proxy {
     address: SocketAddr,
     database: String,
@@ -22,22 +22,22 @@ pub(crate) struct Proxy {
     task: JoinHandle<()>,
 }
 
-/// What happens on the line.
+/// State of the connection.
 struct Line {
-    /// Bytes of an answer wait so long.
+    /// Delay of each piece of an answer.
     delay: watch::Sender<Duration>,
-    /// Connections before this one carry nothing any more, and nobody is told.
+    /// Connections before this one forward nothing any more, without an error.
     silent_before: watch::Sender<u64>,
-    /// Requests still to come before the line is cut; 0: it is not going to be.
+    /// Number of requests until the connection is cut, or 0 to never cut it.
     fuse: AtomicUsize,
-    /// Whether the request at which it is cut reaches the server.
+    /// True if the request at which it is cut reaches the server.
     cut_after: std::sync::atomic::AtomicBool,
     cuts: AtomicUsize,
     connections: AtomicU64,
 }
 
 impl Proxy {
-    /// In front of a database that is named by its Unix socket.
+    /// Starts it in front of a database with a Unix socket address.
     pub(crate) async fn start(url: &str) -> Self {
         let (database, socket) = parts(url);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -72,33 +72,32 @@ impl Proxy {
         }
     }
 
-    /// The database's address by way of this line.
+    /// The database's address through this proxy.
     pub(crate) fn url(&self) -> String {
         let (address, database) = (self.address, &self.database);
         format!("postgres://svc@{address}/{database}?sslmode=disable")
     }
 
-    /// From now on each piece of an answer comes so much later.
+    /// From now on, each piece of an answer is delayed by this time.
     pub(crate) fn delay(&self, delay: Duration) {
         self.line.delay.send_replace(delay);
     }
 
-    /// The connections that are there carry nothing any more, in either direction, for ever; new
-    /// ones do.
+    /// Existing connections forward nothing any more, in either direction. New ones do.
     pub(crate) fn silence(&self) {
         let known = self.line.connections.load(Ordering::Relaxed);
         self.line.silent_before.send_replace(known + 1);
     }
 
-    /// Cuts the connection that carries the `at`th request from now on: before the server hears
-    /// of it, or after it has answered and before anybody hears that.
+    /// Cuts the connection that carries the `at`th request from now on, either before the server
+    /// receives it, or after the server has answered and before the client receives the answer.
     pub(crate) fn cut(&self, at: usize, after: bool) {
         self.line.cuts.store(0, Ordering::SeqCst);
         self.line.cut_after.store(after, Ordering::SeqCst);
         self.line.fuse.store(at, Ordering::SeqCst);
     }
 
-    /// No cut any more. Whether there was one.
+    /// Cancels the cut. Returns true if one happened.
     pub(crate) fn mend(&self) -> bool {
         self.line.fuse.store(0, Ordering::SeqCst);
         self.line.cuts.load(Ordering::SeqCst) > 0
@@ -135,14 +134,14 @@ async fn carry(
     client.set_nodelay(true)?;
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    // Whether the next answer is the last that comes, and nobody gets it.
+    // True if the next answer is the last one, which is not delivered.
     let dying = watch::Sender::new(false);
     let up = async {
         let mut first = true;
         loop {
             let message = message(&mut from_client, first).await?;
             let kind = message.first().copied();
-            // A simple query, or the end of an extended one: what the server answers to.
+            // A simple query, or the end of an extended one: the messages that the server answers.
             if !first && matches!(kind, Some(b'Q' | b'S')) && line.burns() {
                 if !line.cut_after.load(Ordering::SeqCst) {
                     return Err::<(), io::Error>(io::ErrorKind::ConnectionAborted.into());
@@ -176,14 +175,14 @@ async fn carry(
 }
 
 impl Line {
-    /// Waits for ever where the connection has fallen silent.
+    /// Waits forever if the connection has fallen silent.
     async fn lets(&self, number: u64) {
         if *self.silent_before.borrow() > number {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Counts a request. Whether this is the one at which the line is cut.
+    /// Counts a request. Returns true if the connection must be cut at it.
     fn burns(&self) -> bool {
         let burn = |left: usize| left.checked_sub(1);
         let was = self
@@ -197,7 +196,7 @@ impl Line {
     }
 }
 
-/// One message of the client, with its head. The very first has no type (PostgreSQL 55.7).
+/// One message of the client with its header. The first message has no type (PostgreSQL 55.7).
 async fn message(from: &mut (impl AsyncRead + Unpin), first: bool) -> io::Result<Vec<u8>> {
     let mut message = Vec::new();
     if !first {

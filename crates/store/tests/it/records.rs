@@ -90,7 +90,7 @@ async fn a_cursor_walks_over_every_event_once_in_both_orders(database: Database)
         Person::new(&database, "bob").await,
     );
     let mut tx = database.begin().await;
-    // Many at one instant: the id decides between them.
+    // Many at the same time, ordered by id.
     let mut all: Vec<Event> = [1, 1, 1, 2, 0, 0, 3]
         .map(|second| event(ann, second))
         .into();
@@ -363,7 +363,7 @@ async fn a_search_looks_at_so_many_rows_and_no_more(database: Database) {
     };
     let both = (2, vec![at(1_000_000), at(1)]);
     assert_eq!(found("ne", Order::Desc).await, both);
-    // As many between the two as are looked at, but for one.
+    // As many between the two as a search examines, minus one.
     let text = format!(
         "INSERT INTO logs (id, workspace_id, project_id, stream_id, outcome, search, summary, \
          created_at, expires_at) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
@@ -378,7 +378,7 @@ async fn a_search_looks_at_so_many_rows_and_no_more(database: Database) {
     database.raw(&text).await;
     assert_eq!(found("ne", Order::Desc).await, (1, vec![at(1_000_000)]));
     assert_eq!(found("ne", Order::Asc).await, (1, vec![at(1)]));
-    // An index serves three characters.
+    // The index needs three characters.
     assert_eq!(found("needle", Order::Desc).await, both);
 }
 

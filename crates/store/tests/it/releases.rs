@@ -1,8 +1,8 @@
-//! Databases of releases: made with the schema that was released, filled in every table, and opened by
-//! this version. Their rows come through, on SQLite and on PostgreSQL.
+//! Databases of releases: created with the released schema, filled in every table, and opened by
+//! this version. Their rows are preserved, on SQLite and on PostgreSQL.
 //!
-//! `tests/releases/VERSION.json` has the number of the schema and the rows, in an order in which keys
-//! that refer to others can be inserted. A release adds a file; what is there never changes.
+//! `tests/releases/VERSION.json` contains the version of the schema and the rows, ordered so that
+//! foreign keys can be inserted. A release adds a file, and existing files never change.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -40,7 +40,7 @@ impl Release {
         }
     }
 
-    /// Makes the database as the release made it, and fills it.
+    /// Creates and fills the database as the release did.
     fn statements(&self, is_sqlite: bool) -> String {
         let (kind, id, bytes) = if is_sqlite {
             ("sqlite", "INTEGER", "BLOB")
@@ -66,7 +66,7 @@ impl Release {
             let insert = format!("INSERT INTO schema_versions VALUES ({version}, '{name}', {sum})");
             writeln!(text, "{step}\n;{insert};").unwrap();
         }
-        // Some steps insert the only row of a table.
+        // Some migrations insert the only row of a table.
         for (table, _) in self.tables.iter().rev() {
             writeln!(text, "DELETE FROM \"{table}\";").unwrap();
         }
@@ -89,7 +89,7 @@ impl Release {
         text
     }
 
-    /// A question for each row, with the answer 1 where the row is there as it was.
+    /// A query for each row that returns 1 if the row is unchanged.
     fn questions(&self, is_sqlite: bool) -> Vec<String> {
         let rows = self.tables.iter().flat_map(|(table, rows)| {
             rows.iter().map(move |row| {
@@ -114,7 +114,7 @@ fn listed(folder: &str) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// A value as the database writes it. Bytes are `{"hex": "…"}`.
+/// A value as SQL. Bytes are `{"hex": "…"}`.
 fn literal(value: &Value, is_sqlite: bool) -> String {
     match value {
         Value::String(text) => format!("'{}'", text.replace('\'', "''")),
@@ -161,7 +161,7 @@ async fn sqlite_databases_of_every_release_are_migrated_with_their_rows() {
             let count: i64 = query.fetch_one(&mut connection).await.unwrap();
             assert_eq!(count, 1, "{}: {question}", release.name);
         }
-        // Logs of the release are in the index.
+        // Logs of the release are indexed.
         let indexed =
             "SELECT (SELECT COUNT(*) FROM logs_search_docsize) = (SELECT COUNT(*) FROM logs)";
         let query = sqlx::query_scalar(indexed);

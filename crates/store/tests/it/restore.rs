@@ -1,4 +1,4 @@
-//! Backups, and their way back.
+//! Backups and their restoration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use store::{Bug, Error, Store, users};
 use crate::database::{Database, commit};
 use crate::world::{Person, id, new_user};
 
-/// What is wrong with a file of the embedded database.
+/// The refusal of a file of the embedded database.
 #[track_caller]
 fn refusal<T: std::fmt::Debug>(done: Result<T, Error>) -> String {
     match done.unwrap_err() {
@@ -27,12 +27,12 @@ fn directory(database: &Database) -> PathBuf {
     database.file().parent().unwrap().to_owned()
 }
 
-/// Copies what a process that was killed leaves.
+/// Copies the files that a killed process leaves.
 fn killed(database: &Database) -> tempfile::TempDir {
     let left = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(directory(database)).unwrap() {
         let path = entry.unwrap().path();
-        // The next start makes it from the log.
+        // The next start creates it from the log.
         if !path.to_str().unwrap().ends_with("-shm") {
             fs::copy(&path, left.path().join(path.file_name().unwrap())).unwrap();
         }
@@ -47,7 +47,7 @@ async fn restore(source: &Path, into: &Path) -> Result<(), Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restored_database_is_the_one_of_the_backup() {
+async fn a_restored_database_equals_the_backup() {
     let database = Database::sqlite().await;
     let ann = Person::new(&database, "ann").await;
     let backup = directory(&database).join("backup.db");
@@ -67,14 +67,14 @@ async fn a_restored_database_is_the_one_of_the_backup() {
         assert!(!is_there(&store, &bob).await);
         store.close().await;
     }
-    // And where no database was.
+    // The same in a directory without a database.
     let empty = tempfile::tempdir().unwrap();
     restore(&backup, empty.path()).await.unwrap();
     let store = Store::open(None, empty.path()).await.unwrap();
     assert!(is_there(&store, &ann).await);
 }
 
-/// The file alone is replaced, as by hand, and the log of the old one stays beside it.
+/// Only the database file is replaced, as by hand, and the log of the old one remains next to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_of_another_database_is_refused() {
     let database = Database::sqlite().await;
@@ -93,10 +93,10 @@ async fn a_log_of_another_database_is_refused() {
         let copied = Store::backup_at(None, left.path(), &target).await;
         assert!(refusal(copied).contains("another database"));
     }
-    // Nothing was changed by looking.
+    // The check changed nothing.
     assert_eq!(fs::read(&file).unwrap(), fs::read(&backup).unwrap());
     assert_eq!(fs::read(left.path().join("platform.db-wal")).unwrap(), log);
-    // Nor is it replayed over a database that is made anew.
+    // It is not replayed over a new database either.
     fs::remove_file(&file).unwrap();
     refusal(Store::open(None, left.path()).await);
     restore(&backup, left.path()).await.unwrap();
@@ -104,12 +104,12 @@ async fn a_log_of_another_database_is_refused() {
     assert!(is_there(&store, &ann).await && !is_there(&store, &bob).await);
 }
 
-/// What was written and not yet folded into the file is there after a crash, at any start.
+/// Data that is written and not yet checkpointed survives a crash, for any kind of start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_of_the_same_database_is_replayed() {
     let database = Database::sqlite().await;
     let ann = Person::new(&database, "ann").await;
-    // Another process beside it renews nothing.
+    // A parallel process does not reset the log.
     let beside = database.open_again().await.unwrap();
     let bob = Person::new(&database, "bob").await;
     let left = killed(&database);
@@ -127,7 +127,7 @@ async fn a_database_in_use_is_not_replaced() {
     let bob = Person::new(&database, "bob").await;
     let message = refusal(restore(&backup, &directory(&database)).await);
     assert!(message.contains("is in use"), "{message}");
-    // Nor where a version that takes no lock has it open.
+    // Also if a version that takes no lock has it open.
     fs::remove_file(directory(&database).join("platform.db.lock")).unwrap();
     let message = refusal(restore(&backup, &directory(&database)).await);
     assert!(message.contains("is in use"), "{message}");
@@ -139,7 +139,7 @@ async fn a_database_in_use_is_not_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_whole_backup_of_a_platform_is_restored() {
+async fn only_a_complete_backup_of_a_platform_is_restored() {
     let database = Database::sqlite().await;
     let ann = Person::new(&database, "ann").await;
     let directory = directory(&database);

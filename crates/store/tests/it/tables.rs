@@ -1,4 +1,4 @@
-//! Every table has a bound or a retention, in the list of `docs/security.md`.
+//! Every table has a limit or a retention, listed in `docs/security.md`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ async fn tables(database: &Database) -> Vec<String> {
     } else {
         let address = format!("sqlite://{}", database.file().display());
         let mut connection = SqliteConnection::connect(&address).await.unwrap();
-        // Not those of the index of logs: its rows are those of its table.
+        // Except those of the log index, whose rows are those of its table.
         let all = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' \
              AND name NOT LIKE 'sqlite_%'";
         sqlx::query_scalar(all)
@@ -43,7 +43,7 @@ async fn tables(database: &Database) -> Vec<String> {
     names
 }
 
-/// The rows of the list: the name of a table, and its bound.
+/// The rows of the list: the name of a table, and its limit.
 fn documented() -> BTreeMap<String, String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
     let page = std::fs::read_to_string(page).unwrap();

@@ -138,7 +138,7 @@ async fn a_webhook_is_its_projects_and_keeps_both_secrets_for_a_while(database: 
     );
 }
 
-/// Claims at most so many of those that are due.
+/// Claims at most this many of the due deliveries.
 async fn claim(
     tx: &mut Tx,
     now: i64,
@@ -186,7 +186,7 @@ async fn a_delivery_is_claimed_by_one_and_comes_back_when_its_lease_ends(databas
         "claimed twice"
     );
 
-    // On PostgreSQL a claim that meets another's rows can come back empty while some are left.
+    // On PostgreSQL a claim that meets rows locked by another one can be empty while some are left.
     let mut tx = database.begin().await;
     all.extend(
         claim(&mut tx, 1, 60, 100)
@@ -331,7 +331,7 @@ async fn what_was_given_up_is_tried_again_and_what_fails_waits(database: Databas
     }
     let claimed = claim(&mut tx, 0, 10, 1).await.unwrap();
     let id = claimed[0].id;
-    // What is under way is not moved: its lease is not its turn.
+    // A delivery in flight is not moved, because its time is the end of its lease.
     assert_eq!(
         deliveries::postpone(&mut tx, hook.id, at(30))
             .await

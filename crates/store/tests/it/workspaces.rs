@@ -233,7 +233,7 @@ async fn the_last_owner_stays(database: Database) {
     assert_eq!(members::owners(&mut tx, workspace).await.unwrap(), 2);
     tx.commit().await.unwrap();
 
-    // Both leave at once; one of them has to stay.
+    // Both leave at the same time, and one of them has to stay.
     let leave = |user| {
         let store = database.store.clone();
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! People, workspaces and projects to begin with.
+//! Users, workspaces and projects at the start of a test.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use types::id::{ProjectId, UserId, WorkspaceId};
 
 use crate::database::{Database, commit};
 
-/// An id that is later than all before it.
+/// An id that is later than all earlier ones.
 macro_rules! id {
     ($kind:ident) => {
         types::id::$kind::new($crate::world::next(), [7; 10])
@@ -20,24 +20,24 @@ macro_rules! id {
 }
 pub(crate) use id;
 
-/// Counts up, for ids.
+/// A counter for ids.
 pub(crate) fn next() -> u64 {
     static COUNTER: AtomicU64 = AtomicU64::new(1);
     COUNTER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A time, so many seconds after the beginning.
+/// A time, this many seconds after the start.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     let beginning = Timestamp::from_second(1_700_000_000).unwrap();
     beginning + SignedDuration::from_secs(seconds)
 }
 
-/// A hash that is not any other's.
+/// A unique hash.
 pub(crate) fn hash(of: u8) -> SecretHash {
     SecretHash([of; 32])
 }
 
-/// A person with a workspace of their own and a project in it.
+/// A user with a workspace and a project in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Person {
     pub(crate) user: UserId,

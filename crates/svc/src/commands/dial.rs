@@ -43,24 +43,24 @@ struct DialTarget {
 
 /// Dials the tunnels and connects them to the local side.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
-    let places = places(args.tunnels, args.listen)?;
+    let places = dial_mode(args.tunnels, args.listen)?;
     let config = args.connection.resolve()?;
     match places {
-        Places::Standard(tunnel) => standard_streams(&config, &tunnel).await,
-        Places::Local(served) => serve::serve(served, config, args.output).await,
+        DialMode::Standard(tunnel) => standard_streams(&config, &tunnel).await,
+        DialMode::Local(served) => serve::serve(served, config, args.output).await,
     }
 }
 
 /// The local side of the streams.
 #[derive(Debug, PartialEq, Eq)]
-enum Places {
+enum DialMode {
     /// One tunnel on stdin and stdout.
     Standard(String),
     /// Each tunnel on its own local address.
     Local(Vec<(String, Local)>),
 }
 
-fn places(tunnels: Vec<DialTarget>, listen: Option<Local>) -> Result<Places, Failure> {
+fn dial_mode(tunnels: Vec<DialTarget>, listen: Option<Local>) -> Result<DialMode, Failure> {
     match (tunnels.as_slice(), listen) {
         (
             [
@@ -70,7 +70,7 @@ fn places(tunnels: Vec<DialTarget>, listen: Option<Local>) -> Result<Places, Fai
                 },
             ],
             None,
-        ) => Ok(Places::Standard(tunnel.clone())),
+        ) => Ok(DialMode::Standard(tunnel.clone())),
         (
             [
                 DialTarget {
@@ -79,7 +79,7 @@ fn places(tunnels: Vec<DialTarget>, listen: Option<Local>) -> Result<Places, Fai
                 },
             ],
             Some(local),
-        ) => Ok(Places::Local(vec![(tunnel.clone(), local)])),
+        ) => Ok(DialMode::Local(vec![(tunnel.clone(), local)])),
         (_, Some(_)) => Err(
             Failure::usage("--listen is for one tunnel without an address")
                 .hint("write NAME=LISTEN for each of several"),
@@ -93,7 +93,7 @@ fn places(tunnels: Vec<DialTarget>, listen: Option<Local>) -> Result<Places, Fai
                 .hint(format!("write {tunnel}=PORT"))),
             };
             let places: Result<_, _> = tunnels.into_iter().map(place).collect();
-            places.map(Places::Local)
+            places.map(DialMode::Local)
         }
     }
 }
@@ -202,9 +202,9 @@ mod tests {
     fn places_of(texts: &[&str], listen: Option<&str>) -> Result<String, Failure> {
         let tunnels = texts.iter().map(|text| dialled(text).unwrap()).collect();
         let listen = listen.map(|text| text.parse().unwrap());
-        places(tunnels, listen).map(|places| match places {
-            Places::Standard(tunnel) => format!("{tunnel} here"),
-            Places::Local(all) => {
+        dial_mode(tunnels, listen).map(|places| match places {
+            DialMode::Standard(tunnel) => format!("{tunnel} here"),
+            DialMode::Local(all) => {
                 let all = all
                     .iter()
                     .map(|(tunnel, local)| format!("{tunnel} {local}"));

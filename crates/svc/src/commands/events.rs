@@ -128,7 +128,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let shutdown = signals::listen(DELIVERY_TIMEOUT)?;
     let drain = shutdown.drain();
     tokio::select! {
-        told = feed.shown_by(async |news| teller.tell(news, drain).await) => told,
+        told = feed.shown_by(async |news| teller.handle(news, drain).await) => told,
         // A delivery in flight is finished first.
         () = async {
             drain.cancelled().await;
@@ -149,7 +149,7 @@ struct EventHandler {
 }
 
 impl EventHandler {
-    async fn tell(
+    async fn handle(
         &self,
         mut news: mpsc::Receiver<News>,
         drain: &CancellationToken,

@@ -168,7 +168,7 @@ async fn explain_reference(args: &Args, reference: StreamId) -> Result<VisitRepo
         .platform(args.token.clone().or_else(token_of_environment))
         .open()
         .map_err(|failure| args.without_platform(failure))?;
-    let place = place(args, &session, None).await?;
+    let place = record_source(args, &session, None).await?;
     let found = Lookup {
         session: &session,
         place: &place,
@@ -196,7 +196,7 @@ async fn explain_address(args: &Args, url: &Url) -> Result<VisitReport, Failure>
     // Without a platform, or without permission to query it, the report still contains the other
     // findings.
     let (place, unknown) = match &session {
-        Ok(session) => match place(args, session, endpoint).await {
+        Ok(session) => match record_source(args, session, endpoint).await {
             Ok(place) => (Some(place), None),
             Err(failure) => (None, Some(failure.message().to_owned())),
         },
@@ -225,7 +225,7 @@ async fn explain_address(args: &Args, url: &Url) -> Result<VisitReport, Failure>
 
 /// The projects whose records are searched: the named project, or the one in the address, or the
 /// selected one, or all that the caller can see.
-async fn place(
+async fn record_source(
     args: &Args,
     session: &Session,
     endpoint: Option<&str>,

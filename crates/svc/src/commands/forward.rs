@@ -89,7 +89,7 @@ pub(crate) struct Args {
     #[arg(long = "client-label", value_name = "KEY=VALUE", value_parser = pair, help_heading = CONNECTION, hide_short_help = true)]
     client_labels: Vec<(String, String)>,
 
-    /// Interval of heartbeats; the connection is lost after three missed ones, and at least 10 s
+    /// Heartbeat interval; three silent intervals (at least 10 s) mean a lost connection
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = heartbeat, help_heading = CONNECTION, hide_short_help = true)]
     heartbeat: Duration,
 

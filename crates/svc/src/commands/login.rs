@@ -102,8 +102,8 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     let given_ca = given_path(args.flags.ca_file.as_ref())
         .map(absolute)
         .transpose()?;
-    let kept_ca = same(before.as_ref(), &address).and_then(|same| same.ca_file.clone());
-    let place = Place {
+    let kept_ca = matching_context(before.as_ref(), &address).and_then(|same| same.ca_file.clone());
+    let place = LoginTarget {
         directory,
         name,
         storage: args.token_storage,
@@ -128,7 +128,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
 }
 
 /// The context that a login writes.
-struct Place {
+struct LoginTarget {
     directory: PathBuf,
     name: String,
     /// The previous content of the context.
@@ -139,14 +139,18 @@ struct Place {
 }
 
 /// Returns the previous context if it is for this platform.
-fn same<'a>(before: Option<&'a Context>, address: &ApiUrl) -> Option<&'a Context> {
+fn matching_context<'a>(before: Option<&'a Context>, address: &ApiUrl) -> Option<&'a Context> {
     before.filter(|before| {
         let kept = before.api_url.as_deref().map(str::parse::<ApiUrl>);
         kept.is_some_and(|kept| kept.is_ok_and(|kept| kept == *address))
     })
 }
 
-async fn approved(place: &Place, scope: Permissions, args: &LoginArgs) -> Result<(), Failure> {
+async fn approved(
+    place: &LoginTarget,
+    scope: Permissions,
+    args: &LoginArgs,
+) -> Result<(), Failure> {
     let address = place.address.clone();
     let server = AuthorizationServer::discover(address, place.ca_file.as_deref()).await?;
     let token = device::token(&server, scope, args.output, !args.no_browser).await?;
@@ -159,7 +163,7 @@ async fn approved(place: &Place, scope: Permissions, args: &LoginArgs) -> Result
 }
 
 /// Checks the token at the platform and stores it.
-async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failure> {
+async fn keep(place: &LoginTarget, token: String, format: Format) -> Result<(), Failure> {
     let (directory, name) = (&place.directory, place.name.as_str());
     let flags = SessionFlags {
         api_url: Some(place.address.to_string()),
@@ -173,14 +177,14 @@ async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failur
     let whoami = ask(&session).await?;
     let address = session.platform.address().to_string();
     // A new login on the same platform keeps the selected project.
-    let same = same(place.before.as_ref(), &place.address);
+    let same = matching_context(place.before.as_ref(), &place.address);
     let workspace_id = match whoami.workspace_ids.as_slice() {
         [only] => Some(only.clone()),
         _ => same.and_then(|same| same.workspace_id.clone()),
     };
     let context = Context {
         api_url: Some(address.clone()),
-        token: stored(place, token).await?,
+        token: store_token(place, token).await?,
         ca_file: flags.ca_file,
         workspace_id,
         ..same.cloned().unwrap_or_default()
@@ -216,7 +220,7 @@ async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failur
 }
 
 /// Stores the token. The caller writes the file of the context afterwards.
-async fn stored(place: &Place, token: String) -> Result<TokenStorage, Failure> {
+async fn store_token(place: &LoginTarget, token: String) -> Result<TokenStorage, Failure> {
     if place.storage == StorageOption::File {
         return Ok(TokenStorage::Token(token));
     }

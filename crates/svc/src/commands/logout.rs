@@ -54,8 +54,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             none();
             return Ok(());
         }
-        Ok(Some(context)) => end(context).await,
-        Err(_broken) => Ok(End::Unknown),
+        Ok(Some(context)) => revoke(context).await,
+        Err(_broken) => Ok(RevokeOutcome::Unknown),
     };
     // The keyring entry is removed before the file, because only the file contains its account
     // name.
@@ -68,12 +68,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         context::select(&directory, None)?;
     }
     output::message(&match end {
-        Ok(End::Revoked) => format!("context `{name}` is forgotten, its token is revoked"),
-        Ok(End::Valid) => format!(
+        Ok(RevokeOutcome::Revoked) => format!("context `{name}` is forgotten, its token is revoked"),
+        Ok(RevokeOutcome::Valid) => format!(
             "context `{name}` is forgotten; the token in it came from elsewhere and is valid until \
              it ends or is revoked (`svc credential revoke`)"
         ),
-        Ok(End::Unknown) => format!("context `{name}` is forgotten"),
+        Ok(RevokeOutcome::Unknown) => format!("context `{name}` is forgotten"),
         Err(failure) => {
             format!("{failure}\ncontext `{name}` is forgotten; its token was not revoked")
         }
@@ -82,7 +82,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Result of revoking a token.
-enum End {
+enum RevokeOutcome {
     /// The token is revoked.
     Revoked,
     /// The token was not issued to the command line, so it cannot revoke it.
@@ -91,9 +91,9 @@ enum End {
     Unknown,
 }
 
-async fn end(context: &Context) -> Result<End, Failure> {
+async fn revoke(context: &Context) -> Result<RevokeOutcome, Failure> {
     let Some(url) = &context.api_url else {
-        return Ok(End::Unknown);
+        return Ok(RevokeOutcome::Unknown);
     };
     let address: ApiUrl = parse(url)?;
     let ca_file = context.ca_file.as_deref();
@@ -104,8 +104,8 @@ async fn end(context: &Context) -> Result<End, Failure> {
     let platform = Platform::new(address, token, context.ca_file.clone())?;
     let who: Result<Whoami, _> = platform.call(WHOAMI, &[]).answer().await;
     match who.map_err(Failure::from) {
-        Ok(_) => Ok(End::Valid),
-        Err(failure) if failure.code() == Code::Refused => Ok(End::Revoked),
+        Ok(_) => Ok(RevokeOutcome::Valid),
+        Err(failure) if failure.code() == Code::Refused => Ok(RevokeOutcome::Revoked),
         Err(failure) => Err(failure),
     }
 }

@@ -195,7 +195,7 @@ impl RunTasks {
                 biased;
                 () = drain.cancelled() => break,
                 Some(told) = news.recv() => {
-                    self.hear(told)?;
+                    self.handle_report(told)?;
                     if let Some(refusal) = self.fleet.refused() {
                         ended = Err((&refusal).into());
                         break;
@@ -221,7 +221,7 @@ impl RunTasks {
         ended
     }
 
-    fn hear(&mut self, told: TunnelReport) -> Result<(), Failure> {
+    fn handle_report(&mut self, told: TunnelReport) -> Result<(), Failure> {
         match told {
             TunnelReport::Status {
                 key,
@@ -386,12 +386,12 @@ impl RunTasks {
         loop {
             tokio::select! {
                 closed = closing.join_next() => if closed.is_none() { break },
-                Some(told) = news.recv() => self.hear(told)?,
+                Some(told) = news.recv() => self.handle_report(told)?,
                 () = supervisor::next(beats.as_mut()) => self.supervisor.beat(),
             }
         }
         while let Ok(told) = news.try_recv() {
-            self.hear(told)?;
+            self.handle_report(told)?;
         }
         Ok(())
     }
@@ -415,7 +415,8 @@ fn check(args: &Args, file: Option<&Path>) -> Result<(), Failure> {
             .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
         plan = Plan::read(&name, &bytes).map_err(print_all_but_last)?;
     }
-    // The machine that checks the file may lack the tokens of the one that uses it.
+    // The file may be checked on another machine than the one that uses it. Missing engines or
+    // tokens are therefore only warnings.
     if let Err((key, failure)) = args.engines(&plan) {
         let at = if key.is_empty() {
             String::new()

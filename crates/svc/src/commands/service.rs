@@ -97,7 +97,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
 
 #[cfg_attr(
     target_os = "linux",
-    expect(dead_code, reason = "what systems without systemd are told")
+    expect(dead_code, reason = "used on systems without systemd")
 )]
 fn elsewhere() -> Failure {
     let message = "services are installed with systemd, which this system does not have";

@@ -22,7 +22,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// What can be done with terminals.
+/// The subcommands of `svc webtty`.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:
   svc webtty client build
@@ -43,18 +43,18 @@ pub(crate) enum Command {
     /// Read and write the files of a server
     #[command(subcommand)]
     Fs(fs::Command),
-    /// Keys of one's own, for end-to-end encryption
+    /// Your own keys for end-to-end encryption
     #[command(subcommand)]
     Identity(keys::Identity),
-    /// The keys of servers that one connects to
+    /// Trusted keys of servers that you connect to
     #[command(subcommand)]
     KnownServer(keys::KnownServer),
-    /// The keys of clients that a server lets in
+    /// Keys of clients that a server admits
     #[command(subcommand)]
     AuthorizedClient(keys::AuthorizedClient),
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         #[cfg(unix)]

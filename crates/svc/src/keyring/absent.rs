@@ -1,4 +1,4 @@
-//! A build that has no keyring: nothing is kept, and nothing is found.
+//! Replacement for builds without a keyring: every call fails.
 
 use crate::failure::{Code, Failure};
 
@@ -18,7 +18,7 @@ pub(super) fn forget(_account: &str) -> Result<(), Failure> {
     Err(elsewhere())
 }
 
-/// The context was written by another build.
+/// The failure for a context that was written by a build with a keyring.
 fn elsewhere() -> Failure {
     absent().hint(
         "the token of this context is in one: use the build that signed in, or give --token (or \
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_is_refused_before_it_begins() {
+    fn a_login_fails_before_it_starts() {
         for refused in [ready(), keep("account", "a.b.c")] {
             let failure = refused.unwrap_err();
             assert_eq!(failure.code(), Code::NotAvailable);
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_of_another_build_names_the_way_to_pass_its_token() {
+    fn a_context_with_a_keyring_token_is_reported_with_a_next_step() {
         for refused in [read("account").map(drop), forget("account")] {
             let failure = refused.unwrap_err();
             assert_eq!(failure.code(), Code::NotAvailable);

@@ -1,4 +1,4 @@
-//! The keyring that the system has.
+//! Access to the system keyring.
 
 use keyring::{Entry, Error};
 
@@ -47,7 +47,7 @@ fn unreachable(error: &Error) -> Failure {
 
 fn failed(error: &Error) -> Failure {
     match error {
-        // What was kept may be in it, so its text is not told.
+        // The stored value may be part of the error, so its text is not reported.
         Error::BadEncoding(_) | Error::BadDataFormat(..) => {
             Failure::new(Code::Failed, "what the keyring holds is no token")
                 .hint("sign in again with `svc login`")
@@ -60,7 +60,7 @@ fn failed(error: &Error) -> Failure {
     }
 }
 
-/// How the keyring's other users see whose tokens these are.
+/// Service name of our entries, visible to other users of the keyring.
 const SERVICE: &str = "svc";
 #[cfg(target_os = "macos")]
 const NEXT: &str = "unlock the keychain; or keep the token in a file (--token-storage file)";

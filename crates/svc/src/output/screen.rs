@@ -1,4 +1,4 @@
-//! A terminal that is drawn anew.
+//! A terminal screen that is redrawn in place.
 
 use std::{
     fmt::Write as _,
@@ -8,24 +8,23 @@ use std::{
 use super::closed;
 use crate::failure::Failure;
 
-/// The second screen of the terminal, for as long as this lives: what was on the first one comes
-/// back, whatever happens.
+/// The alternate screen of the terminal. Dropping it restores the main screen.
 pub(crate) struct Screen {
     out: Stdout,
 }
 
 impl Screen {
-    /// Switches to it, without a cursor.
+    /// Switches to the alternate screen and hides the cursor.
     pub(crate) fn enter() -> Result<Self, Failure> {
         let mut screen = Self { out: io::stdout() };
         screen.write("\x1b[?1049h\x1b[?25l").map_err(closed)?;
         Ok(screen)
     }
 
-    /// Shows these lines, as many as fit, and a last one at the bottom of them.
+    /// Draws as many of these lines as fit, and a status line below them.
     pub(crate) fn draw(&mut self, lines: &[String], last: &str) -> Result<(), Failure> {
         let (_, height) = size().unwrap_or((80, 24));
-        // An empty line and the last one.
+        // Space for an empty line and the status line.
         let room = height.saturating_sub(2).max(1);
         let shown = if lines.len() > room {
             room - 1
@@ -38,7 +37,7 @@ impl Screen {
             text.push_str("\x1b[K\r\n");
         }
         if shown < lines.len() {
-            // Writing into a string does not fail.
+            // Writing to a string cannot fail.
             let _written = write!(text, "… and {} more\x1b[K\r\n", lines.len() - shown);
         }
         let _written = write!(text, "\x1b[K\r\n{last}\x1b[K\x1b[J");
@@ -53,12 +52,12 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing back.
+        // Errors are ignored, because the terminal may be closed.
         drop(self.write("\x1b[?25h\x1b[?1049l"));
     }
 }
 
-/// The width of the terminal that stdout is, in columns.
+/// The width of the terminal of stdout, in columns.
 pub(crate) fn width() -> Option<usize> {
     size().map(|(width, _)| width)
 }
@@ -66,7 +65,7 @@ pub(crate) fn width() -> Option<usize> {
 /// Columns and lines.
 fn size() -> Option<(usize, usize)> {
     let (width, height) = terminal_size::terminal_size_of(io::stdout())?;
-    // A terminal that does not know says 0.
+    // An unknown size is reported as 0.
     let known = |size: u16, usual| if size == 0 { usual } else { usize::from(size) };
     Some((known(width.0, 80), known(height.0, 24)))
 }

@@ -1,11 +1,11 @@
-//! Columns that fit.
+//! Layout of tables.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::plain;
 
-/// The lines of a table, heading first, each column as wide as its widest cell. Where that is wider
-/// than `most`, the widest columns give way, and what does not fit ends in an ellipsis.
+/// The lines of a table, heading first. Each column is as wide as its widest cell. If the table is
+/// wider than `most`, the widest columns shrink, and truncated cells end with an ellipsis.
 pub(crate) fn fitted(heading: &[&str], rows: &[Vec<String>], most: Option<usize>) -> Vec<String> {
     let heading = heading.iter().map(|text| (*text).to_owned());
     let lines: Vec<Vec<String>> = std::iter::once(heading.collect())
@@ -29,9 +29,10 @@ fn widths(lines: &[Vec<String>], most: usize) -> Vec<usize> {
     let mut widths: Vec<usize> = (0..columns).map(widest).collect();
     let gaps = GAP * columns.saturating_sub(1);
     while widths.iter().sum::<usize>() + gaps > most {
-        // The first of the widest: names can be told by their beginning, later ones need not be.
+        // Of equally wide columns the first one shrinks. Names stay recognisable by their start,
+        // which other values may not.
         match widths.iter_mut().rev().max_by_key(|width| **width) {
-            Some(width) if *width > LEAST => *width -= 1,
+            Some(width) if *width > MIN_WIDTH => *width -= 1,
             _ => break,
         }
     }
@@ -41,7 +42,7 @@ fn widths(lines: &[Vec<String>], most: usize) -> Vec<usize> {
 fn joined(cells: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (cell, width) in cells.iter().zip(widths) {
-        let cell = cut(cell, *width);
+        let cell = truncate(cell, *width);
         let gap = width.saturating_sub(cell.width()) + GAP;
         line.push_str(&cell);
         line.extend(std::iter::repeat_n(' ', gap));
@@ -50,8 +51,8 @@ fn joined(cells: &[String], widths: &[usize]) -> String {
     line
 }
 
-/// The beginning of a cell that is too wide.
-fn cut(cell: &str, most: usize) -> String {
+/// Truncates a cell to the width.
+fn truncate(cell: &str, most: usize) -> String {
     if cell.width() <= most {
         return cell.to_owned();
     }
@@ -67,10 +68,10 @@ fn cut(cell: &str, most: usize) -> String {
     begin
 }
 
-/// Between columns.
+/// Spaces between columns.
 const GAP: usize = 2;
-/// A column that says less says nothing.
-const LEAST: usize = 6;
+/// Minimum width of a column. A narrower one would be unreadable.
+const MIN_WIDTH: usize = 6;
 
 #[cfg(test)]
 mod tests {
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_nobody_moves_the_cursor() {
+    fn columns_fit_their_widest_cell_and_cells_are_sanitised() {
         let rows = rows(&[&["staging", "pro"], &["a\u{1b}[2J", "basic"]]);
         assert_eq!(
             fitted(&["NAME", "PLAN"], &rows, None),
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_column_gives_way_to_the_terminal() {
+    fn the_widest_column_shrinks_to_the_terminal() {
         let rows = rows(&[&["web", "https://web.t.engine.example:8443", "online"]]);
         let lines = fitted(&["NAME", "ADDRESS", "STATUS"], &rows, Some(30));
         assert_eq!(
@@ -102,12 +103,12 @@ mod tests {
             ]
         );
         assert!(lines.iter().all(|line| line.width() <= 30));
-        // Less than that cannot be shown.
+        // The minimum width.
         assert_eq!(fitted(&["NAME"], &rows, Some(1)), ["NAME", "web"]);
     }
 
     #[test]
-    fn wide_letters_take_their_room() {
+    fn wide_characters_count_two_columns() {
         let rows = rows(&[&["日本語日本語", "x"], &["ab", "y"]]);
         let lines = fitted(&["N", "M"], &rows, Some(11));
         assert_eq!(lines, ["N         M", "日本語…   x", "ab        y"]);

@@ -1,4 +1,4 @@
-//! Where a platform is.
+//! Address of a platform.
 
 use std::{fmt, str::FromStr};
 
@@ -13,17 +13,17 @@ pub(crate) struct ApiUrl {
 }
 
 impl ApiUrl {
-    /// The host, IPv6 addresses in brackets.
+    /// The host. IPv6 addresses have brackets.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// Whether it is on this machine.
+    /// True if it is a loopback address or a localhost name.
     pub(crate) fn is_loopback(&self) -> bool {
         self.is_loopback
     }
 
-    /// Whether the host is `localhost` or a name under it.
+    /// True if the host is `localhost` or a name under it.
     pub(crate) fn is_localhost(&self) -> bool {
         is_localhost(&self.host)
     }
@@ -71,12 +71,12 @@ impl fmt::Display for ApiUrl {
     }
 }
 
-/// Not an address that tokens are sent to.
+/// The text is not an address that tokens may be sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadApiUrl {
-    /// Something else than scheme, host and port.
+    /// The text is not just scheme, host and port.
     NoOrigin,
-    /// Without TLS, beyond this machine.
+    /// Without TLS, and not on this machine.
     InClear,
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_is_read_and_compared_without_its_slash() {
+    fn origins_are_parsed_without_a_final_slash() {
         let one: ApiUrl = "https://Svc.example.com/".parse().unwrap();
         assert_eq!(one.to_string(), "https://svc.example.com");
         assert_eq!(one, "https://svc.example.com".parse().unwrap());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_not_sent_in_clear_or_to_what_is_no_origin() {
+    fn unencrypted_addresses_and_non_origins_are_refused() {
         let bad = |text: &str| text.parse::<ApiUrl>().unwrap_err();
         assert_eq!(bad("http://svc.example.com"), BadApiUrl::InClear);
         assert_eq!(bad("http://localhost.example"), BadApiUrl::InClear);

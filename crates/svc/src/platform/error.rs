@@ -1,4 +1,4 @@
-//! How a call of the platform fails.
+//! Errors of platform calls.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use crate::{
     output::plain,
 };
 
-/// Why there is no answer.
+/// A failed call.
 #[derive(Debug)]
 pub(crate) enum PlatformError {
-    /// The platform refused and said why.
+    /// The platform refused the request with a reason.
     Refused(Box<Refusal>),
-    /// The platform was not reached, or went away.
+    /// The platform is unreachable, or the connection failed.
     Unreachable {
-        /// Where it was looked for.
+        /// The address.
         address: String,
-        /// What happened.
+        /// The cause.
         source: reqwest::Error,
     },
-    /// What answered is no platform, or a newer one.
+    /// The response is not from a platform, or from a newer version.
     Unexpected(String),
 }
 
-/// A problem response (RFC 9457). Whatever else answers leaves its status alone.
+/// A problem response (RFC 9457). For a response in another format, only the status is set.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Refusal {
@@ -33,24 +33,24 @@ pub(crate) struct Refusal {
     pub(crate) status: u16,
     /// Stable name.
     pub(crate) code: String,
-    /// For people.
+    /// Message for users.
     pub(crate) detail: String,
     /// The input at fault.
     pub(crate) field: Option<String>,
-    /// Permissions that are missing.
+    /// Missing permissions.
     pub(crate) scope: Option<String>,
-    /// Where a person can go on.
+    /// A page where the user can continue.
     pub(crate) url: Option<String>,
 }
 
 impl PlatformError {
     pub(super) fn refused(status: u16, body: &[u8]) -> Self {
         let refusal: Refusal = serde_json::from_slice(body).unwrap_or_default();
-        // The status line counts, whatever the body says.
+        // The status line takes precedence over the body.
         Self::Refused(Box::new(Refusal { status, ..refusal }))
     }
 
-    /// The refusal, where it is one with this code.
+    /// The refusal, if it has this code.
     pub(crate) fn refusal(&self, code: &str) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) if refusal.code == code => Some(refusal),
@@ -58,22 +58,22 @@ impl PlatformError {
         }
     }
 
-    /// Whether it is not there, or not the caller's to see.
+    /// True if the object does not exist or is not visible to the caller.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.status == 404)
     }
 
-    /// Whether what was asked for has surely not been done.
+    /// True if the requested action was certainly not performed.
     pub(crate) fn is_definite(&self) -> bool {
         match self {
             Self::Refused(refusal) => (400..500).contains(&refusal.status),
-            // Nobody was there to hear it.
+            // No connection was established, so the request was not received.
             Self::Unreachable { source, .. } => source.is_connect(),
             Self::Unexpected(_) => false,
         }
     }
 
-    /// Whether the same call could succeed later.
+    /// True if the same call could succeed later.
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Refused(refusal) => matches!(refusal.status, 429 | 502..=504),
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_become_the_exit_codes_that_scripts_know() {
+    fn statuses_are_mapped_to_documented_exit_codes() {
         for (status, code, exit) in [
             (401, "invalid_token", Code::Refused),
             (403, "insufficient_scope", Code::Refused),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_platform_says_is_only_text() {
+    fn platform_messages_are_sanitised() {
         let hostile = "No\u{1b}[2J\nhint: do that";
         for status in [402, 403, 404] {
             let body = serde_json::json!({
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_somebody_else_leaves_the_status() {
+    fn a_foreign_body_leaves_the_status() {
         let failure = Failure::from(PlatformError::refused(502, b"<html>"));
         assert!(failure.to_string().contains("answered 502"), "{failure}");
     }

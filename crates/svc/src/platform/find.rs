@@ -1,4 +1,4 @@
-//! Projects and workspaces by what people call them.
+//! Finds projects and workspaces by id, endpoint or name.
 
 use api::control::{
     projects::{self, Project, ProjectList},
@@ -9,7 +9,7 @@ use super::{PlatformError, Session};
 use crate::failure::{Code, Failure};
 
 impl Session {
-    /// The project that is meant: given by id, endpoint or name, else the selected one.
+    /// The named project (by id, endpoint or name), or else the selected one.
     pub(crate) async fn project(&self, given: Option<&str>) -> Result<Project, Failure> {
         if let Some(text) = given {
             return self.find_project(text).await;
@@ -32,7 +32,7 @@ impl Session {
         }
     }
 
-    /// A project by its id, endpoint or name; a name that is near is proposed.
+    /// Finds a project by its id, endpoint or name. Suggests a similar name if there is none.
     pub(crate) async fn find_project(&self, text: &str) -> Result<Project, Failure> {
         if text.starts_with("prj_") {
             match self.project_by_id(text).await {
@@ -66,13 +66,12 @@ impl Session {
         Err(nothing_called("project", text, known, "svc project list"))
     }
 
-    /// The caller's projects, as many as one page holds.
+    /// The caller's projects, limited to one page.
     pub(crate) async fn projects(&self) -> Result<Vec<Project>, Failure> {
         self.some_projects(None).await
     }
 
-    /// The workspace that is meant: given by id or name, else that of the context, else the only
-    /// one.
+    /// The named workspace (by id or name), or else that of the context, or else the only one.
     pub(crate) async fn workspace(&self, given: Option<&str>) -> Result<Workspace, Failure> {
         let list: WorkspaceList = self
             .platform
@@ -120,7 +119,7 @@ impl Session {
         self.platform.call(projects::GET, &[id]).answer().await
     }
 
-    /// As many as one page holds: a name that is not among them is found by `q`.
+    /// One page of projects. A name on a later page is found with `q`.
     async fn some_projects(&self, q: Option<&str>) -> Result<Vec<Project>, Failure> {
         let call = self.platform.call(projects::LIST, &[]);
         let list: ProjectList = call
@@ -133,7 +132,7 @@ impl Session {
     }
 }
 
-/// Whether a text has the form of an endpoint.
+/// True if the text has the form of an endpoint.
 fn is_endpoint(text: &str) -> bool {
     text.len() == 8
         && text
@@ -141,7 +140,7 @@ fn is_endpoint(text: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Says that there is nothing of this name, and what is nearly called so.
+/// The failure for an unknown name, with the most similar one.
 pub(crate) fn nothing_called<'a>(
     kind: &str,
     text: &str,
@@ -152,7 +151,7 @@ pub(crate) fn nothing_called<'a>(
     let lower = text.to_lowercase();
     let nearest = known
         .map(|name| (strsim::jaro_winkler(&name.to_lowercase(), &lower), name))
-        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .filter(|(likeness, _)| *likeness >= MIN_SIMILARITY)
         .max_by(|one, other| one.0.total_cmp(&other.0));
     match nearest {
         Some((_, name)) => failure.hint(format!("did you mean `{name}`?")),
@@ -160,15 +159,16 @@ pub(crate) fn nothing_called<'a>(
     }
 }
 
-/// One letter more, less or swapped in a short word; words that merely begin alike stay below.
-const ALIKE: f64 = 0.85;
+/// Similarity threshold: allows one added, missing or swapped letter in a short word. Words that
+/// only share a prefix are below it.
+const MIN_SIMILARITY: f64 = 0.85;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_near_is_proposed() {
+    fn a_similar_name_is_suggested() {
         let known = ["production", "staging"];
         let hint = |text| {
             nothing_called("project", text, known.into_iter(), "svc project list").to_string()
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_told_from_names() {
+    fn endpoints_and_names_are_distinguished() {
         assert!(is_endpoint("e7e8a732"));
         for name in ["e7e8a73", "E7E8A732", "staging1", "e7e8a7321"] {
             assert!(!is_endpoint(name), "{name}");

@@ -1,4 +1,4 @@
-//! The platform's authorization server, asked by a client without a secret.
+//! Client of the platform's authorization server, as a public client without a secret.
 
 use std::path::Path;
 
@@ -15,13 +15,13 @@ use types::{form, permission::Permissions};
 use super::{ApiUrl, ConnectionError, PlatformError, connection, read};
 use crate::failure::{Code, Failure};
 
-/// The client that the command line is to every platform.
+/// The client id of the command line at every platform.
 const CLIENT_ID: &str = "svc-cli";
 
 /// RFC 8628 section 3.4.
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
-/// An authorization server that said where its endpoints are.
+/// An authorization server with its discovered endpoints.
 #[derive(Debug)]
 pub(crate) struct AuthorizationServer {
     http: Client,
@@ -29,18 +29,18 @@ pub(crate) struct AuthorizationServer {
     metadata: AuthorizationServerMetadata,
 }
 
-/// Why an endpoint gave nothing.
+/// Failure of an endpoint.
 #[derive(Debug)]
 pub(crate) enum OauthFailure {
-    /// It refused in the words of RFC 6749.
+    /// An error response of RFC 6749.
     Refused(OauthError),
-    /// It was not reached, or what answered is something else.
+    /// The server is unreachable, or the response is invalid.
     Platform(PlatformError),
 }
 
 impl AuthorizationServer {
-    /// Asks the platform for its metadata (RFC 8414), and believes nothing that leads elsewhere:
-    /// what is sent there are codes and tokens.
+    /// Fetches the platform's metadata (RFC 8414). Endpoints on other hosts are rejected, because
+    /// codes and tokens are sent to them.
     pub(crate) async fn discover(address: ApiUrl, ca_file: Option<&Path>) -> Result<Self, Failure> {
         let http = connection(&address, ca_file)?;
         let url = format!("{address}{}", AUTHORIZATION_SERVER.path);
@@ -72,8 +72,8 @@ impl AuthorizationServer {
         })
     }
 
-    /// Asks for a code that a person approves (RFC 8628 section 3.1). `source` is what is said
-    /// about this device, as JSON.
+    /// Requests a code for the user's approval (RFC 8628 section 3.1). `source` describes this
+    /// device, as JSON.
     pub(crate) async fn authorize_device(
         &self,
         scope: Permissions,
@@ -87,7 +87,7 @@ impl AuthorizationServer {
         ];
         let endpoint = &self.metadata.device_authorization_endpoint;
         let given: DeviceAuthorization = parsed(&self.post(endpoint, &fields).await?)?;
-        // Both are shown to a person, and one is given to a browser.
+        // Both URLs are shown to the user, and one is opened in a browser.
         let origin = self.address.to_string();
         let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
         let addresses = [&given.verification_uri, &given.verification_uri_complete];
@@ -100,7 +100,7 @@ impl AuthorizationServer {
         Ok(given)
     }
 
-    /// Asks whether it was approved (RFC 8628 section 3.4).
+    /// Polls for the approval (RFC 8628 section 3.4).
     pub(crate) async fn redeem(&self, device_code: &str) -> Result<TokenResponse, OauthFailure> {
         let fields = [
             ("grant_type", DEVICE_GRANT),
@@ -111,7 +111,7 @@ impl AuthorizationServer {
         Ok(parsed(&self.post(endpoint, &fields).await?)?)
     }
 
-    /// Ends a token (RFC 7009). One that was not issued to the command line stays as it is.
+    /// Revokes a token (RFC 7009). A token that was not issued to the command line stays valid.
     pub(crate) async fn revoke(&self, token: &Token) -> Result<(), OauthFailure> {
         let fields = [("client_id", CLIENT_ID), ("token", token.expose())];
         let endpoint = &self.metadata.revocation_endpoint;
@@ -129,7 +129,7 @@ impl AuthorizationServer {
 }
 
 impl OauthFailure {
-    /// The code of a refusal (RFC 6749 section 5.2, RFC 8628 section 3.5).
+    /// The error code of a refusal (RFC 6749 section 5.2, RFC 8628 section 3.5).
     pub(crate) fn code(&self) -> Option<&str> {
         match self {
             Self::Refused(refusal) => Some(&refusal.error),
@@ -137,7 +137,7 @@ impl OauthFailure {
         }
     }
 
-    /// Whether the same question could be answered later.
+    /// True if the same request could succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Refused(refusal) => {
@@ -203,7 +203,7 @@ fn unexpected(what: &str) -> PlatformError {
     PlatformError::Unexpected(what.to_owned())
 }
 
-/// Whether an address is one of this origin.
+/// True if the URL belongs to this origin.
 fn is_within(origin: &str, url: &str) -> bool {
     url.strip_prefix(origin)
         .is_some_and(|path| path.starts_with('/'))

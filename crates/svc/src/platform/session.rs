@@ -1,4 +1,4 @@
-//! Which platform, with which token: flags, then environment, then the context.
+//! Selects the platform and the token: from flags, then the environment, then the context.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
 };
 
-/// The flags of every command that asks the platform.
+/// The flags of every command that calls the platform.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Platform")]
 pub(crate) struct SessionFlags {
@@ -24,7 +24,7 @@ pub(crate) struct SessionFlags {
     #[arg(long, env = "SVC_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
 
-    /// The CA that vouches for the platform (PEM); without it, those of the system
+    /// CA certificates for the platform (PEM). Default: those of the system
     #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true, value_parser = path())]
     pub(crate) ca_file: Option<PathBuf>,
 
@@ -38,26 +38,26 @@ pub(crate) struct SessionFlags {
     )]
     pub(crate) context: Option<String>,
 
-    /// The directory of the configuration
+    /// Configuration directory
     #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     pub(crate) config: Option<PathBuf>,
 }
 
-/// A platform to ask, and what the context knows of it.
+/// A platform, with the matching context.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// The platform.
     pub(crate) platform: Platform,
-    /// The context, where it is of this platform.
+    /// The context, if it belongs to this platform.
     pub(crate) context: Option<Context>,
-    /// Its name.
+    /// The name of the context.
     pub(crate) context_name: String,
-    /// Where contexts are kept.
+    /// The directory of contexts.
     directory: Option<PathBuf>,
 }
 
 impl SessionFlags {
-    /// The platform that is meant.
+    /// Opens the selected platform.
     pub(crate) fn open(&self) -> Result<Session, Failure> {
         let directory = config_directory(self.config.as_ref());
         let (context_name, context) = self.pick(directory.as_deref())?;
@@ -75,8 +75,8 @@ impl SessionFlags {
         })
     }
 
-    /// The platform that is meant now, if it is another than `before`, or meant with another token:
-    /// a `svc login` since then has changed the context.
+    /// Opens the selected platform again if platform or token differ from `before`, because a `svc
+    /// login` has changed the context.
     pub(crate) fn open_again(&self, before: &Platform) -> Result<Option<Platform>, Failure> {
         let directory = config_directory(self.config.as_ref());
         let (_name, context) = self.pick(directory.as_deref())?;
@@ -97,18 +97,19 @@ impl SessionFlags {
 
     fn merge(&self, context: Option<Context>) -> Result<Access, Failure> {
         let kept_url = context.as_ref().and_then(|context| context.api_url.clone());
-        let Some(url) = given(self.api_url.as_ref()).or(kept_url) else {
+        let Some(url) = non_empty(self.api_url.as_ref()).or(kept_url) else {
             return Err(Failure::usage("no platform is known")
                 .hint("sign in with `svc login --api-url URL`, or start one here with `svc up`"));
         };
         let address = parse(&url)?;
-        // What a context keeps is for its own platform: its token must not be shown to another.
+        // Values of a context apply only to its own platform. Its token must not be sent to another
+        // one.
         let context = context.filter(|context| {
             let kept = context.api_url.as_deref().map(str::parse);
             kept.is_some_and(|kept: Result<ApiUrl, _>| kept.is_ok_and(|kept| kept == address))
         });
         let kept = context.as_ref();
-        let token = match (given(self.token.as_ref()), kept) {
+        let token = match (non_empty(self.token.as_ref()), kept) {
             (Some(token), _) => Token::new(&token),
             (None, Some(context)) => context.token.token()?,
             (None, None) => {
@@ -127,7 +128,7 @@ impl SessionFlags {
 }
 
 impl Session {
-    /// Writes the context anew.
+    /// Writes the context back.
     pub(crate) fn keep(&self, context: &Context) -> Result<(), Failure> {
         let directory = self
             .directory
@@ -137,7 +138,7 @@ impl Session {
     }
 }
 
-/// Everything that a connection needs.
+/// All settings of a connection.
 #[derive(Debug)]
 struct Access {
     address: ApiUrl,
@@ -146,14 +147,14 @@ struct Access {
     context: Option<Context>,
 }
 
-/// Reads the address of a platform.
+/// Parses the address of a platform.
 pub(crate) fn parse(url: &str) -> Result<ApiUrl, Failure> {
     url.parse()
         .map_err(|error| Failure::usage(format!("--api-url `{url}` is {error}")))
 }
 
 /// An empty variable counts as unset.
-fn given(text: Option<&String>) -> Option<String> {
+fn non_empty(text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty()).cloned()
 }
 
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_fills_in_what_is_not_given_and_flags_stand_above_it() {
+    fn a_context_provides_missing_values_and_flags_override_it() {
         let access = SessionFlags::default().merge(Some(context())).unwrap();
         assert_eq!(access.address.to_string(), "http://localhost:8445");
         assert_eq!(access.token.expose(), "kept.kept.kept");
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_token_is_not_shown_to_another_platform() {
+    fn a_stored_token_is_not_sent_to_another_platform() {
         let elsewhere = |token: Option<&str>| SessionFlags {
             api_url: Some("https://svc.example.com".to_owned()),
             token: token.map(str::to_owned),
@@ -196,9 +197,9 @@ mod tests {
         assert!(failure.to_string().contains("no token"), "{failure}");
         let access = elsewhere(Some("a.b.c")).merge(Some(context())).unwrap();
         assert_eq!(access.token.expose(), "a.b.c");
-        // Nor is anything else of it believed there.
+        // No other value of the context is used there either.
         assert!(access.context.is_none());
-        // The same address written otherwise is the same platform.
+        // A different spelling of the same address is the same platform.
         let same = SessionFlags {
             api_url: Some("http://LOCALHOST:8445/".to_owned()),
             ..SessionFlags::default()
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_platform_the_next_step_is_told() {
+    fn a_missing_platform_is_reported_with_a_next_step() {
         let failure = SessionFlags::default().merge(None).unwrap_err();
         assert!(failure.to_string().contains("svc login"), "{failure}");
     }

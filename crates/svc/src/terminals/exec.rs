@@ -1,4 +1,4 @@
-//! One command on a server, from its begin to its end.
+//! Runs one command on a server from start to end.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,7 +17,7 @@ use tty::message::{self, Environment, Options, Stream, User, Username, Workdir};
 use super::{TerminalError, servers};
 use crate::{failure::chain, output::plain};
 
-/// What is asked for.
+/// Arguments of the operation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Exec {
@@ -32,7 +32,7 @@ pub(super) struct Exec {
     timeout_seconds: u64,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) async fn exec(
     config: Config,
     asked: Exec,
@@ -63,7 +63,7 @@ async fn run(
 ) -> Result<Value, TerminalError> {
     let began = Instant::now();
     let mut request = Request::new(command);
-    // A call ends before anybody comes back.
+    // The call ends before the client could reconnect.
     request.comes_back = false;
     let (mut session, input) = Session::start(endpoint, request);
     let typing = async {
@@ -118,7 +118,7 @@ async fn run(
     }))
 }
 
-/// The way to a server, with what is said about the session where it is managed.
+/// The endpoint of a server, with the session's attributes if it is managed.
 fn endpoint(
     server: &Server,
     config: Config,
@@ -144,7 +144,7 @@ fn endpoint(
             ("purpose", asked.purpose.as_deref().unwrap_or_default()),
         ];
         for (name, value) in said.into_iter().filter(|(_, value)| !value.is_empty()) {
-            let value: String = value.chars().take(MAX_SAID).collect();
+            let value: String = value.chars().take(MAX_ATTRIBUTE_CHARS).collect();
             let value = percent_encoding::utf8_percent_encode(&value, QUERY_VALUE);
             *url = url.clone().with_parameter(name, &value.to_string());
         }
@@ -174,7 +174,7 @@ fn command(asked: &Exec) -> message::Config {
     }
 }
 
-/// The beginning of a stream: what a command says first tells what it does.
+/// The start of an output stream, which usually is the most informative part.
 #[derive(Default)]
 struct OutputHead {
     bytes: Vec<u8>,
@@ -210,14 +210,14 @@ fn failed(status: u16, code: &str, detail: &str) -> TerminalError {
     TerminalError::new(status, code, detail)
 }
 
-/// More of it a model does not read.
+/// A model does not read more.
 const MAX_OUTPUT: usize = 64 * 1024;
 /// Longer than a client waits for a call.
 const MAX_SECONDS: u64 = 120;
-/// As much as an engine takes of a text about a session, in the longest characters.
-const MAX_SAID: usize = 64;
+/// The engine's limit of a text attribute of a session, for the longest characters.
+const MAX_ATTRIBUTE_CHARS: usize = 64;
 
-/// What stays as it is in a value of a query: what is unreserved (RFC 3986, section 2.3).
+/// Characters that are not escaped in a query value: the unreserved ones (RFC 3986, section 2.3).
 const QUERY_VALUE: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_beginning_of_a_long_output_is_kept() {
+    fn the_start_of_a_long_output_is_kept() {
         let mut kept = OutputHead::default();
         kept.push(&vec![b'x'; MAX_OUTPUT - 1]);
         kept.push(b"yz");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_managed_session_is_told_who_acts() {
+    fn a_managed_session_gets_the_client_attributes() {
         let server = Server {
             managed: true,
             publish: true,
@@ -256,7 +256,7 @@ mod tests {
         );
     }
     #[test]
-    fn what_speaks_webtransport_alone_is_refused() {
+    fn a_server_with_only_webtransport_is_refused() {
         let server = Server {
             transport: Some(types::webtty::Transport::Webtransport),
             publish: true,
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(refused.0.code, "webtty_transport");
     }
 
-    /// The way that a command of a client takes.
+    /// The endpoint for a client's command.
     fn asked(server: &Server) -> Result<Endpoint, TerminalError> {
         let asked = Exec {
             server: "build".to_owned(),

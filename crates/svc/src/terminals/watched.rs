@@ -1,4 +1,4 @@
-//! One session that an AI client watches, between its calls.
+//! A session that an AI client watches between its calls.
 
 use std::time::{Duration, Instant};
 
@@ -18,36 +18,36 @@ use crate::{
     joined::{Ask, Change, Control, JoinedParticipant},
 };
 
-/// A task that takes part.
+/// A task that participates in the session.
 #[derive(Debug)]
 pub(super) struct WatchTask {
-    todo: mpsc::Sender<Do>,
-    /// What is to be shown, and how often it changed.
+    todo: mpsc::Sender<WatchCommand>,
+    /// The current view and its version.
     shown: watch::Receiver<WatchView>,
     stop: CancellationToken,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What a call sees.
+/// The data for a call.
 #[derive(Clone, Debug, Default)]
 struct WatchView {
-    /// Nothing before the stream has brought the screen.
+    /// `None` before the first screen.
     value: Option<Value>,
     is_over: bool,
 }
 
-enum Do {
-    /// A call was made: whoever watches is still wanted.
+enum WatchCommand {
+    /// A call was made, so the session is still in use.
     Stay,
     Ask(Ask, oneshot::Sender<Result<Value, Failure>>),
-    /// Types; whether control was there.
+    /// Types a text. The answer is true if this participant had control.
     Type(String, oneshot::Sender<bool>),
 }
 
 impl WatchTask {
-    /// Begins with somebody who has just joined.
+    /// Starts the task for a new participant.
     pub(super) fn start(session_id: String, joined: JoinedParticipant) -> Self {
-        let (todo, asked) = mpsc::channel(WAITING);
+        let (todo, asked) = mpsc::channel(MAX_PENDING_CALLS);
         let (show, shown) = watch::channel(WatchView::default());
         let stop = CancellationToken::new();
         let task = Task {
@@ -65,22 +65,22 @@ impl WatchTask {
         }
     }
 
-    /// Whether nothing will change any more.
+    /// True if the view will not change any more.
     pub(super) fn is_over(&self) -> bool {
         self.todo.is_closed()
     }
 
-    /// The screen, after a change or after the wait. `None`: it was over before.
+    /// The screen after a change or after the wait. `None` if the session has ended before.
     pub(super) async fn screen(&self, wait: Duration) -> Option<Value> {
         let mut shown = self.shown.clone();
-        self.todo.send(Do::Stay).await.ok();
-        // The first screen comes at once, or the stream is no good.
+        self.todo.send(WatchCommand::Stay).await.ok();
+        // The first screen arrives immediately, unless the stream is broken.
         let first = shown.wait_for(|shown| shown.value.is_some() || shown.is_over);
-        timeout(FIRST, first).await.ok()?.ok()?;
+        timeout(FIRST_SCREEN_TIMEOUT, first).await.ok()?.ok()?;
         shown.borrow_and_update();
         if !wait.is_zero() && !self.is_over() {
             let began = Instant::now();
-            // What is over does not change; what changes goes on for a moment.
+            // An ended view does not change. A change is often followed by others within a moment.
             if let Ok(Ok(())) = timeout(wait, shown.changed()).await {
                 settle(&mut shown, left(began, wait)).await;
             }
@@ -88,16 +88,16 @@ impl WatchTask {
         shown.borrow().value.clone()
     }
 
-    /// Asks for control. `None`: it is over.
+    /// Requests control. `None` if the session has ended.
     pub(super) async fn ask(&self, ask: Ask) -> Option<Result<Value, Failure>> {
-        // Before the stream is there, nobody may ask.
+        // A request needs the established stream.
         self.screen(Duration::ZERO).await?;
         let (answer, answered) = oneshot::channel();
-        self.todo.send(Do::Ask(ask, answer)).await.ok()?;
+        self.todo.send(WatchCommand::Ask(ask, answer)).await.ok()?;
         answered.await.ok()
     }
 
-    /// Types a line, and gives the screen when it has settled. `None`: it is over.
+    /// Types a line, and returns the settled screen. `None` if the session has ended.
     pub(super) async fn type_line(
         &self,
         line: String,
@@ -106,7 +106,7 @@ impl WatchTask {
         let mut shown = self.shown.clone();
         shown.borrow_and_update();
         let (answer, answered) = oneshot::channel();
-        self.todo.send(Do::Type(line, answer)).await.ok()?;
+        self.todo.send(WatchCommand::Type(line, answer)).await.ok()?;
         if !answered.await.ok()? {
             return Some(Err(()));
         }
@@ -123,7 +123,7 @@ impl WatchTask {
         self.stop.cancel();
         let task = self.task.lock().take();
         if let Some(task) = task {
-            // A task that broke has left, too.
+            // A failed task has left as well.
             drop(task.await);
         }
     }
@@ -135,10 +135,10 @@ impl Drop for WatchTask {
     }
 }
 
-/// Waits until nothing changes for a moment, at most so long.
+/// Waits until the screen does not change for a moment, up to the limit.
 async fn settle(shown: &mut watch::Receiver<WatchView>, wait: Duration) {
-    let settling = async { while let Ok(Ok(())) = timeout(QUIET, shown.changed()).await {} };
-    // What never settles is shown as it is.
+    let settling = async { while let Ok(Ok(())) = timeout(SETTLE_TIME, shown.changed()).await {} };
+    // A screen that keeps changing is returned as it is.
     timeout(wait, settling).await.ok();
 }
 
@@ -151,8 +151,8 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut asked: mpsc::Receiver<Do>) {
-        let mut wanted_until = tokio::time::Instant::now() + IDLE;
+    async fn run(mut self, mut asked: mpsc::Receiver<WatchCommand>) {
+        let mut wanted_until = tokio::time::Instant::now() + IDLE_TIMEOUT;
         loop {
             tokio::select! {
                 change = self.joined.next() => {
@@ -179,7 +179,7 @@ impl Task {
                     }
                 }
                 todo = asked.recv() => {
-                    wanted_until = tokio::time::Instant::now() + IDLE;
+                    wanted_until = tokio::time::Instant::now() + IDLE_TIMEOUT;
                     match todo {
                         Some(todo) => self.act(todo).await,
                         None => break,
@@ -194,10 +194,10 @@ impl Task {
         self.joined.leave().await;
     }
 
-    async fn act(&mut self, todo: Do) {
+    async fn act(&mut self, todo: WatchCommand) {
         match todo {
-            Do::Stay => {}
-            Do::Ask(ask, answer) => {
+            WatchCommand::Stay => {}
+            WatchCommand::Ask(ask, answer) => {
                 let asked = self.joined.asking().ask(&ask).await;
                 if let Ok(request) = &asked {
                     self.joined.has_asked(request);
@@ -206,10 +206,10 @@ impl Task {
                 self.show.send_modify(|shown| shown.value = Some(value));
                 let asked = asked.map_err(Failure::from);
                 let asked = asked.map(|request| serde_json::to_value(request).unwrap_or_default());
-                // Whoever asked may have given up.
+                // The caller may have timed out.
                 answer.send(asked).ok();
             }
-            Do::Type(line, answer) => {
+            WatchCommand::Type(line, answer) => {
                 let may = self.joined.holds_control();
                 let typed = may && {
                     let line = Bytes::from(format!("{line}\r"));
@@ -220,7 +220,7 @@ impl Task {
         }
     }
 
-    /// What a model sees.
+    /// The view for a model.
     fn value(&self) -> Value {
         let screen = self.joined.screen();
         let (state, request_id) = match self.joined.control() {
@@ -246,7 +246,7 @@ impl Task {
     }
 }
 
-/// The rows, without the empty ones at the end. What is no text is none: others wrote it.
+/// The rows without empty ones at the end. Control characters of foreign text are removed.
 fn rows(screen: &tty::screen::Screen) -> Vec<String> {
     let mut rows = screen.rows();
     while rows.last().is_some_and(String::is_empty) {
@@ -255,11 +255,11 @@ fn rows(screen: &tty::screen::Screen) -> Vec<String> {
     rows.iter().map(|row| crate::output::plain(row)).collect()
 }
 
-/// Calls of one caller at the same time.
-const WAITING: usize = 8;
-/// Whoever is not asked for so long has forgotten the session.
-const IDLE: Duration = Duration::from_mins(10);
-/// To the first screen: the stream is opened and the screen sent.
-const FIRST: Duration = Duration::from_secs(10);
-/// Nothing changes for so long: the command waits.
-const QUIET: Duration = Duration::from_millis(300);
+/// Limit of simultaneous calls of one caller.
+const MAX_PENDING_CALLS: usize = 8;
+/// Time without calls after which the session is left.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
+/// Time limit of the first screen: opening the stream and receiving the screen.
+const FIRST_SCREEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time without changes after which the command is considered to wait for input.
+const SETTLE_TIME: Duration = Duration::from_millis(300);

@@ -7,20 +7,20 @@ use nix::sys::signal::Signal;
 use super::{installed::up, program::Home};
 
 #[tokio::test]
-async fn a_backup_of_a_running_platform_starts_elsewhere() {
+async fn a_backup_of_a_running_platform_can_be_started_elsewhere() {
     let home = Home::new();
     let running = up(&home, &[]).await;
     let backup = ["platform", "backup", "today.db"];
     let ended = home.run(&backup).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let copied = std::fs::read(home.path().join("today.db")).unwrap();
-    // It replaces nothing.
+    // An existing file is not replaced.
     let again = home.run(&backup).await;
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stderr.contains("exists already"), "{again:?}");
     assert_eq!(std::fs::read(home.path().join("today.db")).unwrap(), copied);
 
-    // Restored beside the keys of the platform, which are files.
+    // The keys of the platform are separate files.
     let data = home.path().join(".local/share/svc");
     let restored = home.path().join("restored");
     std::fs::create_dir(&restored).unwrap();
@@ -52,13 +52,13 @@ async fn without_a_database_there_is_no_backup() {
     assert!(!home.path().join("none").exists());
 }
 
-/// `svc platform restore` puts a backup back after a crash, whose log is not replayed over it; and a
-/// restore that is killed at any moment can be done again.
+/// `svc platform restore` restores a backup after a crash, and does not replay the log over it. A
+/// restore that is killed at any moment can be repeated.
 #[tokio::test]
 async fn a_backup_is_restored_after_a_crash_and_a_restore_that_is_killed_is_repeated() {
     let home = Home::new();
     let running = up(&home, &["--data-dir", "data"]).await;
-    // The directory of a running one is found.
+    // The directory of a running platform is found.
     let ended = home.run(&["platform", "backup", "today.db"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let before = running.ready.clone();
@@ -76,7 +76,7 @@ async fn a_backup_is_restored_after_a_crash_and_a_restore_that_is_killed_is_repe
     let log = data.join("platform.db-wal");
     assert!(std::fs::metadata(&log).unwrap().len() > 0);
 
-    // As it was documented before: the file alone.
+    // As documented for earlier versions: only the file.
     let database = data.join("platform.db");
     let crashed: Vec<_> = [&database, &log]
         .map(|path| std::fs::read(path).unwrap())
@@ -89,7 +89,7 @@ async fn a_backup_is_restored_after_a_crash_and_a_restore_that_is_killed_is_repe
         "{refused:?}"
     );
 
-    // Killed a little later each time, until one is faster.
+    // Killed a little later each time, until a restore finishes first.
     for wait in 0.. {
         std::fs::write(&database, &crashed[0]).unwrap();
         std::fs::write(&log, &crashed[1]).unwrap();

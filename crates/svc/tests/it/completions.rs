@@ -41,13 +41,13 @@ fn shell(home: &Home, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A program that `cargo xtask test` finds.
+/// A program that `cargo xtask test` provides.
 fn provided(variable: &str) -> OsString {
     std::env::var_os(variable)
         .unwrap_or_else(|| panic!("{variable} names a shell; cargo xtask test sets it"))
 }
 
-/// What people type up to the key that completes it, and how the line goes on.
+/// Input up to the completion key, and the completed line.
 const LINES: [(&str, &str); 4] = [
     ("svc context use w", "work"),
     ("svc context delete h", "home"),
@@ -55,13 +55,13 @@ const LINES: [(&str, &str); 4] = [
     ("svc tun", "tunnels"),
 ];
 
-/// Types each line at a shell on a terminal, and waits until it goes on. `before` is what the shell
-/// is told first.
+/// Types each line into a shell on a terminal, and waits for its completion. `before` is typed
+/// first.
 async fn completes(home: &Home, shell: &[&str], before: &str) {
     for (line, end) in LINES {
         let mut command = self::shell(home, shell[0]);
         let mut terminal = Seen::spawn(command.args(&shell[1..]), 100, 30);
-        // What is typed is not yet what is asked for: the quotes are still in it.
+        // The quotes distinguish the echoed input from the expected output.
         terminal.press(&format!("{before}; PS1='rea''dy> '\n"));
         terminal.until_text("ready> ").await;
         terminal.press(&format!("{line}\t"));
@@ -83,7 +83,7 @@ async fn zsh_completes_names_of_contexts() {
     let zsh = provided("SVC_TEST_ZSH").into_string().unwrap();
     let zsh = [&zsh, "-f", "-i"];
     let setup = "autoload -Uz compinit; compinit -u -D";
-    // Found when it is first needed, and sourced.
+    // The script is found when it is first needed, or sourced.
     completes(&home, &zsh, &format!("fpath=($PWD $fpath); {setup}")).await;
     completes(&home, &zsh, &format!("{setup}; source ./_svc")).await;
 }
@@ -111,7 +111,7 @@ async fn every_shell_gets_a_script() {
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert!(ended.stdout.contains("SVC_COMPLETE"), "{ended:?}");
     }
-    // What a shell asks that nobody knows is answered by nothing.
+    // Unknown positions get no completions.
     let asked = home
         .command(&[])
         .env("SVC_COMPLETE", "unknown")

@@ -1,4 +1,4 @@
-//! CP-4g: what costs something is created once it was seen and confirmed, and not before.
+//! CP-4g: paid objects are created only after their preview was shown and confirmed.
 
 use std::{
     net::Ipv4Addr,
@@ -16,9 +16,9 @@ use tokio::{
 
 use super::{hosted::Hosted, installed::up, program::Home, story::fingerprint, terminal::Asked};
 
-/// CP-4g: where nobody can be asked, a fingerprint that was seen is the only way.
+/// CP-4g: without a terminal, the fingerprint of a preview is the only confirmation.
 #[tokio::test]
-async fn cp_4g_a_program_repeats_what_it_saw() {
+async fn cp_4g_a_program_repeats_the_fingerprint() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let projects =
@@ -31,7 +31,7 @@ async fn cp_4g_a_program_repeats_what_it_saw() {
     let blind = home.run(&["project", "create", "new", "--yes"]).await;
     assert_eq!(blind.code, Some(2), "{blind:?}");
     assert!(blind.stderr.contains("--preview"), "{blind:?}");
-    // A fingerprint may begin with a dash.
+    // A fingerprint may start with a dash.
     let other = home
         .run(&["project", "create", "new", "--confirm", "-other"])
         .await;
@@ -46,7 +46,7 @@ async fn cp_4g_a_program_repeats_what_it_saw() {
     let seen = fingerprint(&preview, "basic");
     assert!(
         unseen.stderr.contains(&seen),
-        "what is hinted at is what is previewed"
+        "the hint equals the preview"
     );
     // The fingerprint of one plan confirms no other.
     let pro = [
@@ -69,7 +69,7 @@ async fn cp_4g_a_program_repeats_what_it_saw() {
     assert!(text.stdout.contains("19.00 EUR every month"), "{text:?}");
 }
 
-/// CP-4g, CP-4d: what needs a hosted page says where it is, and creates nothing.
+/// CP-4g, CP-4d: a step that needs a hosted page prints its address, and creates nothing.
 #[tokio::test]
 async fn cp_4g_a_payment_is_made_on_its_page() {
     let home = Home::new();
@@ -101,7 +101,7 @@ async fn cp_4g_a_payment_is_made_on_its_page() {
     assert_eq!(answer, json!({"status": "payment_required", "url": url}));
 }
 
-/// CP-4g: the person at the terminal is shown the impact and asked, and a no is a no.
+/// CP-4g: a user at a terminal sees the impact and a question. Declining creates nothing.
 #[tokio::test]
 async fn cp_4g_a_person_is_asked_under_the_impact() {
     let home = Home::new();
@@ -128,9 +128,9 @@ async fn cp_4g_a_person_is_asked_under_the_impact() {
     assert!(stdout.contains("new"), "{stdout}");
 }
 
-/// CP-4g, CP-4b: an offer that changes under the question is shown and asked about again.
+/// CP-4g, CP-4b: an offer that changes during the question is shown and confirmed again.
 #[tokio::test]
-async fn cp_4g_a_stale_offer_is_asked_about_again() {
+async fn cp_4g_a_stale_offer_is_confirmed_again() {
     let home = Home::new();
     let region = |name: &str| json!({"provider": "aws", "region": name, "capacity": {"basic": 1}});
     let catalog = json!({"regions": [region("one"), region("two")]});
@@ -143,7 +143,7 @@ async fn cp_4g_a_stale_offer_is_asked_about_again() {
     };
     let mut asked = Asked::start(&home, &create("mine", "aws/one"));
     asked.until("[y/N]").await;
-    // Somebody else takes the place in the other region: what was shown is no longer so.
+    // Another user takes the slot in the other region, so the preview is stale.
     let preview = home
         .run(&["project", "create", "--preview", "-o", "json"])
         .await
@@ -158,18 +158,18 @@ async fn cp_4g_a_stale_offer_is_asked_about_again() {
     let again = asked.until("[y/N]").await;
     assert!(again.contains("has changed"), "{again}");
     let list = home.run(&["project", "list", "-o", "json"]).await.json();
-    assert_eq!(list["total"], 1, "nothing was created by the stale answer");
+    assert_eq!(list["total"], 1, "the stale answer created nothing");
     asked.answer("y\n");
     let (code, stdout) = asked.ended().await;
     assert_eq!(code, Some(0), "{stdout}");
     let list = home.run(&["project", "list", "-o", "json"]).await.json();
     assert_eq!(list["total"], 2);
-    // And with no place left the plan is not available.
+    // Without a free slot the plan is unavailable.
     let full = home.run(&create("more", "aws/one")).await;
     assert_eq!(full.code, Some(5), "{full:?}");
 }
 
-/// CP-4a: one invocation creates one project, also where the first answer is lost on the way.
+/// CP-4a: one invocation creates one project, even if the first answer is lost.
 #[tokio::test]
 async fn cp_4a_a_lost_answer_does_not_create_twice() {
     let home = Home::new();
@@ -196,7 +196,7 @@ async fn cp_4a_a_lost_answer_does_not_create_twice() {
     assert_eq!(list["projects"][1]["id"], made["id"]);
 }
 
-/// A proxy that hands on everything but the first answer to a POST. Says where it is.
+/// A proxy that drops the first answer to a POST and forwards everything else. Returns its address.
 async fn losing_the_first_answer(base_url: &str) -> String {
     let upstream: reqwest::Url = base_url.parse().unwrap();
     let upstream = (Ipv4Addr::LOCALHOST, upstream.port().unwrap());

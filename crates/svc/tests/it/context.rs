@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::program::{Ended, Home};
 
 #[tokio::test]
-async fn contexts_are_made_listed_selected_renamed_and_removed() {
+async fn contexts_are_created_listed_selected_renamed_and_removed() {
     let home = Home::new();
     assert_eq!(
         home.run(&["context", "list", "-o", "json"]).await.json(),
@@ -52,7 +52,7 @@ async fn contexts_are_made_listed_selected_renamed_and_removed() {
     ] {
         assert_eq!(home.run(args).await.code, Some(0), "{args:?}");
     }
-    // The choice goes with the name.
+    // The selection follows the new name.
     let shown = home.run(&["context", "show", "-o", "json"]).await.json();
     assert_eq!(setting(&shown, "context")["value"], "office");
     assert_eq!(setting(&shown, "context")["source"]["kind"], "selection");
@@ -72,7 +72,7 @@ async fn contexts_are_made_listed_selected_renamed_and_removed() {
 }
 
 #[tokio::test]
-async fn an_empty_value_takes_away_what_is_kept() {
+async fn an_empty_value_removes_a_stored_one() {
     let home = Home::new();
     let token = home.run(&["token", "mint", "--secret", SECRET]).await;
     std::fs::write(home.path().join("token"), token.stdout).unwrap();
@@ -91,15 +91,15 @@ async fn an_empty_value_takes_away_what_is_kept() {
     }
 }
 
-/// Shells and CI systems set variables to nothing where they mean none.
+/// Shells and CI systems set variables to an empty value if they are not used.
 #[tokio::test]
-async fn an_empty_variable_is_as_good_as_none() {
+async fn an_empty_variable_counts_as_unset() {
     let home = Home::new();
     let set = ["context", "set", "work", "--engine", "e.example:1"];
     assert_eq!(home.run(&set).await.code, Some(0));
     std::fs::write(home.path().join("svc.yaml"), "tunnels: {}\n").unwrap();
     let show = ["context", "show", "work", "-o", "json"];
-    // Nobody listens there, and the file of an authority would be read before.
+    // Nothing listens there, and the authority file would be read first.
     let platform = ["--api-url", "http://127.0.0.1:9", "--token", "a.b.c"];
     let engine = ["--engine", "127.0.0.1:9", "--token", "a.b.c"];
     for args in [
@@ -123,9 +123,9 @@ async fn an_empty_variable_is_as_good_as_none() {
     }
 }
 
-/// A token that moved to another place by a slip would be shown there.
+/// A token that accidentally moved to another address would be sent there.
 #[tokio::test]
-async fn a_token_does_not_move_with_an_address() {
+async fn a_token_is_not_used_with_another_address() {
     let home = Home::new();
     let mint = ["token", "mint", "--secret", SECRET];
     let token = home.run(&mint).await.stdout;
@@ -156,7 +156,7 @@ async fn a_token_does_not_move_with_an_address() {
 }
 
 #[tokio::test]
-async fn each_value_says_where_it_comes_from_and_no_secret_is_shown() {
+async fn each_value_shows_its_source_and_no_secret_is_shown() {
     let home = Home::new();
     let token = home
         .run(&["token", "mint", "--secret", SECRET])

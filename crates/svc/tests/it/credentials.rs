@@ -10,7 +10,7 @@ use tokio::{io::AsyncReadExt as _, net::TcpListener};
 use super::{installed::up, program::Home, terminal::Asked};
 
 #[tokio::test]
-async fn a_token_is_shown_once_and_dies_with_its_credential() {
+async fn a_token_is_shown_once_and_ends_with_its_credential() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let issued = home
@@ -90,7 +90,7 @@ async fn an_application_keeps_its_key_and_signs_for_itself() {
     let whoami = home.run(&["whoami", "--token", token, "-o", "json"]).await;
     assert_eq!(whoami.json()["type"], "app");
 
-    // A key is never replaced, and none is left behind by what was refused.
+    // A key file is never replaced, and a refused request leaves none behind.
     let before = std::fs::read(&key).unwrap();
     assert_eq!(home.run(&create).await.code, Some(1));
     assert_eq!(std::fs::read(&key).unwrap(), before);
@@ -116,7 +116,7 @@ async fn an_application_keeps_its_key_and_signs_for_itself() {
     assert_eq!(home.run(&certificateless).await.code, Some(2));
 }
 
-/// A platform that answers every call alike.
+/// A platform that answers every request in the same way.
 async fn answering(status: StatusCode, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -125,7 +125,7 @@ async fn answering(status: StatusCode, body: &'static str) -> String {
     origin
 }
 
-/// One that reads a call and goes away.
+/// A platform that reads a request and disconnects.
 async fn silent() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -139,7 +139,7 @@ async fn silent() -> String {
 }
 
 #[tokio::test]
-async fn a_new_key_stays_unless_its_credential_is_surely_not_there() {
+async fn a_new_key_is_kept_unless_its_credential_certainly_does_not_exist() {
     let home = Home::new();
     let key = home.path().join("ci.key");
     let create = ["create", "ci", "--type", "app"];
@@ -167,7 +167,7 @@ async fn a_new_key_stays_unless_its_credential_is_surely_not_there() {
 }
 
 #[tokio::test]
-async fn a_mistake_makes_no_key() {
+async fn a_usage_error_creates_no_key() {
     let home = Home::new();
     let create = ["credential", "create", "ci", "--type", "app"];
     let rotate = ["credential", "rotate", "crd_x"];
@@ -186,7 +186,7 @@ async fn a_mistake_makes_no_key() {
 }
 
 #[tokio::test]
-async fn a_token_is_kept_once_the_platform_took_it() {
+async fn a_token_is_stored_after_the_platform_accepted_it() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let file = home.path().join(".config/svc/contexts/default.json");
@@ -213,7 +213,7 @@ async fn a_token_is_kept_once_the_platform_took_it() {
     assert_eq!(kept["api_url"], up.said("base_url"));
     assert_eq!(kept["workspace_id"], up.said("workspace_id"));
 
-    // What is selected stays with the context; the one of `svc up` is not touched.
+    // The selection is stored in this context. The context of `svc up` does not change.
     let here = ["--context", "default"];
     let used = home
         .run(&[&["project", "use", "local"], &here[..]].concat())
@@ -241,12 +241,12 @@ async fn a_token_is_kept_once_the_platform_took_it() {
     up.stop().await;
     assert!(
         !local.exists(),
-        "it goes with `svc up`, whatever was selected in it"
+        "it is removed with `svc up`, whatever was selected in it"
     );
 }
 
 #[tokio::test]
-async fn a_person_types_a_token_that_nobody_sees() {
+async fn a_typed_token_is_not_echoed() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let login = ["login", "--api-url", up.said("base_url"), "--token-stdin"];
@@ -278,7 +278,7 @@ async fn a_client_certificate_is_taken_from_its_file() {
     assert_eq!(issued["credential"]["type"], "mtls");
     let fingerprint = issued["credential"]["fingerprint"].as_str().unwrap();
     assert_eq!(fingerprint.len(), 64);
-    // One certificate is one credential.
+    // One certificate can be registered only once.
     let twice = home.run(&create).await;
     assert_eq!(twice.code, Some(4), "{twice:?}");
 }

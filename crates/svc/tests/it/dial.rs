@@ -15,7 +15,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn many_tunnels_are_served_at_once_and_told_in_one_line() {
+async fn many_tunnels_are_served_together_and_reported_in_one_line() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let one = publish(&home, "one", counting_service("one").await).await;
@@ -34,13 +34,13 @@ async fn many_tunnels_are_served_at_once_and_told_in_one_line() {
     let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    // What a service says after its client has ended still comes.
+    // Data that a service sends after its client has closed is still delivered.
     let tcp = TcpStream::connect(address).await.unwrap();
     assert_eq!(half_closed(tcp, b"12345").await, "one had 5");
     let unix = UnixStream::connect(&socket).await.unwrap();
     assert_eq!(half_closed(unix, b"123").await, "two had 3");
 
-    // A second one does not take the socket away from the first.
+    // A second process does not take the socket from the first.
     let second = home.run(&["dial", "two=unix:two.sock"]).await;
     assert_eq!(second.code, Some(1), "{second:?}");
     assert_eq!(dial.terminate().await.code, Some(0));
@@ -51,9 +51,9 @@ async fn many_tunnels_are_served_at_once_and_told_in_one_line() {
     up.stop().await;
 }
 
-/// A connection that comes while the engine is away is served when it is back.
+/// A connection that arrives while the engine is down is served when it is up again.
 #[tokio::test]
-async fn a_restart_of_the_engine_is_waited_for() {
+async fn dial_waits_for_a_restart_of_the_engine() {
     let home = Home::new();
     let port = ports::lease().to_string();
     let up = alone_at(&home, &port).await;
@@ -65,7 +65,8 @@ async fn a_restart_of_the_engine_is_waited_for() {
     let waiting = TcpStream::connect(address).await.unwrap();
     let up = alone_at(&home, &port).await;
     agent.json_where(|line| line["status"] == "online").await;
-    // One that came too early for the agent is refused at once, so it may need a second try.
+    // A connection that arrives before the agent is refused immediately, so it may need a second
+    // try.
     let served = half_closed(waiting, b"1").await;
     let again = TcpStream::connect(address).await.unwrap();
     assert_eq!(half_closed(again, b"12").await, "db had 2");
@@ -76,7 +77,7 @@ async fn a_restart_of_the_engine_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_there_is_told_with_the_one_that_was_meant() {
+async fn an_unknown_name_is_reported_with_a_suggestion() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let agent = publish(&home, "database", 9).await;
@@ -107,7 +108,7 @@ async fn publish(home: &Home, name: &str, port: u16) -> super::program::Running 
     agent
 }
 
-/// A service that says how much it had when its client has ended.
+/// A service that reports the number of received bytes when its client has closed.
 async fn counting_service(name: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -130,7 +131,7 @@ async fn half_closed(mut stream: impl AsyncRead + AsyncWrite + Unpin, sent: &[u8
     stream.write_all(sent).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut answer = String::new();
-    // One that is refused is reset.
+    // A refused connection is reset.
     timeout(SOON, stream.read_to_string(&mut answer))
         .await
         .unwrap()

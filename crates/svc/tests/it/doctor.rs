@@ -7,7 +7,7 @@ use super::{
     program::{Ended, Home},
 };
 
-/// The status of a check, of those that were written as JSON.
+/// The status of a check in the JSON output.
 fn status<'a>(findings: &'a Value, name: &str) -> &'a str {
     let checks = findings["checks"].as_array().unwrap();
     let check = checks.iter().find(|check| check["name"] == name);
@@ -21,7 +21,7 @@ fn findings(ended: &Ended) -> Value {
 }
 
 #[tokio::test]
-async fn all_is_well_beside_a_running_installation() {
+async fn all_checks_pass_next_to_a_running_installation() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let ended = home.run(&["doctor", "--output", "json"]).await;
@@ -46,7 +46,7 @@ async fn all_is_well_beside_a_running_installation() {
 }
 
 #[tokio::test]
-async fn an_engine_alone_has_no_platform_to_lose() {
+async fn an_engine_alone_has_no_platform_checks() {
     let home = Home::new();
     let alone = alone(&home, &[]).await;
     let ended = home.run(&["doctor", "--output", "json"]).await;
@@ -60,7 +60,7 @@ async fn an_engine_alone_has_no_platform_to_lose() {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_not_there_is_the_first_to_fail() {
+async fn an_unreachable_engine_is_the_first_failure() {
     let home = Home::new();
     let engine = format!("127.0.0.1:{}", ports::lease());
     let ended = home
@@ -73,9 +73,9 @@ async fn an_engine_that_is_not_there_is_the_first_to_fail() {
     assert!(ended.stderr.contains("a check failed"), "{ended:?}");
 }
 
-/// The name, and who signed it: the two mistakes of trust.
+/// Wrong name and unknown issuer, the two errors of trust.
 #[tokio::test]
-async fn a_certificate_that_is_not_believed_is_told_apart() {
+async fn the_reasons_of_an_untrusted_certificate_are_distinguished() {
     let home = Home::new();
     let alone = alone(&home, &[]).await;
     let engine = alone.said("engine_url").to_owned();
@@ -98,7 +98,7 @@ async fn a_certificate_that_is_not_believed_is_told_apart() {
     let other = findings(&home.run(&args).await);
     assert!(tls(&other).contains("not for other.localhost"), "{other}");
 
-    // A port on which something else answers.
+    // A port on which another service answers.
     let metrics = alone.said("metrics_url").trim_start_matches("http://");
     let args = [
         "doctor", "-o", "json", "--token", "a.b.c", "--engine", metrics,
@@ -109,7 +109,7 @@ async fn a_certificate_that_is_not_believed_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_token_that_may_not_publish_is_no_failure() {
+async fn a_token_without_publish_permission_is_not_a_failure() {
     let home = Home::new();
     let alone = alone(&home, &[]).await;
     let secret = secret(&home);

@@ -1,4 +1,4 @@
-//! `svc events`: printed, posted, and as webhooks come (EV-1).
+//! `svc events`: printed, posted, and in the form of webhooks (EV-1).
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use super::{
     program::{Home, Running, SOON},
 };
 
-/// EV-1: each event is a line of JSON, over either transport, and filters narrow what is seen.
+/// EV-1: each event is a line of JSON, over either transport, and filters restrict the events.
 #[tokio::test]
 async fn ev_1_each_event_is_a_line_of_json_over_either_transport() {
     let home = Home::new();
@@ -54,7 +54,7 @@ async fn ev_1_each_event_is_a_line_of_json_over_either_transport() {
     api.terminate().await;
     assert_eq!(narrow.json().await["type"], "tunnel.deleted");
 
-    // What the engine refuses is refused over both.
+    // Both transports report the engine's refusal.
     for transport in ["sse", "websocket"] {
         let args = ["events", "--transport", transport, "--tunnels", "nam=x"];
         let refused = home.run(&args).await;
@@ -78,10 +78,9 @@ async fn ev_1_each_event_is_a_line_of_json_over_either_transport() {
     up.stop().await;
 }
 
-/// EV-1: each event is posted, in order; one that is not taken at first is tried again, and the
-/// next one waits for it.
+/// EV-1: each event is posted in order. A failed one is retried, and the next one waits for it.
 #[tokio::test]
-async fn ev_1_events_are_posted_in_order_until_each_is_taken() {
+async fn ev_1_events_are_posted_in_order_until_each_is_accepted() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let mut receiver = Receiver::start(&[200, 503, 503, 204]).await;
@@ -124,7 +123,7 @@ async fn ev_1_events_are_posted_in_order_until_each_is_taken() {
     );
     assert_eq!(events.terminate().await.code, Some(0));
 
-    // One that says no is not asked again.
+    // A refused event is not sent again.
     let refusing = Receiver::start(&[404]).await;
     let ended = home.run(&["events", "--forward-to", &refusing.url]).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -140,10 +139,10 @@ async fn ev_1_events_are_posted_in_order_until_each_is_taken() {
     up.stop().await;
 }
 
-/// EV-1: with `--webhook` the receiver sees what the platform would send. The library of Standard
-/// Webhooks and the ecosystem's SDK verify it, and neither takes it with another secret.
+/// EV-1: with `--webhook` the receiver gets what the platform would send. The library of Standard
+/// Webhooks and the ecosystem's SDK verify it, and both refuse it with another secret.
 #[tokio::test]
-async fn ev_1_libraries_of_others_verify_the_signed_request() {
+async fn ev_1_third_party_libraries_verify_the_signed_request() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let mut receiver = Receiver::start(&[]).await;
@@ -179,7 +178,7 @@ async fn ev_1_libraries_of_others_verify_the_signed_request() {
         assert!(request.headers["svc-delivery-id"].starts_with("cli_del_"));
         requests.push(request);
     }
-    // No snapshot, which webhooks do not have.
+    // No snapshot, because webhooks have none.
     assert_eq!(
         types,
         [
@@ -197,7 +196,7 @@ async fn ev_1_libraries_of_others_verify_the_signed_request() {
     for running in [events, drawn] {
         assert_eq!(running.terminate().await.code, Some(0));
     }
-    // Now that nobody waits for this thread.
+    // Run here, where this thread may block.
     for request in &requests {
         assert_eq!(verified(request, SECRET), (true, true));
     }
@@ -209,14 +208,14 @@ async fn ev_1_libraries_of_others_verify_the_signed_request() {
     up.stop().await;
 }
 
-/// An agent whose tunnel is online. Nobody needs its service.
+/// An agent whose tunnel is online. Its service is not needed.
 async fn publish(home: &Home, name: &str) -> Running {
     let mut agent = home.start(&["forward", "9", "--name", name, "-o", "json"]);
     agent.json_where(|line| line["status"] == "online").await;
     agent
 }
 
-/// What a receiver got.
+/// A request that a receiver got.
 #[derive(Debug)]
 struct Request {
     headers: BTreeMap<String, String>,
@@ -294,7 +293,7 @@ async fn read(stream: &mut BufReader<tokio::net::TcpStream>) -> Option<Request> 
     })
 }
 
-/// Whether the two libraries accept a request.
+/// True for each library that accepts the request.
 fn verified(request: &Request, secret: &str) -> (bool, bool) {
     let input = json!({"headers": request.headers, "body": request.body, "secret": secret});
     let mut node = Command::new(variable("SVC_TEST_NODE"));

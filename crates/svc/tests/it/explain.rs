@@ -1,4 +1,4 @@
-//! `svc explain` beside an engine alone; with a platform it is in the walk of `tests/e2e`.
+//! `svc explain` with an engine alone. With a platform it is tested in `tests/e2e`.
 
 use super::{
     installed::alone,
@@ -6,7 +6,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn an_engine_alone_explains_what_can_be_seen_from_outside() {
+async fn an_engine_alone_explains_what_is_visible_from_outside() {
     let home = Home::new();
     let up = alone(&home, &["--demo"]).await;
     let demo = ["explain", up.said("demo_url"), "-o", "json"];
@@ -33,9 +33,9 @@ async fn an_engine_alone_explains_what_can_be_seen_from_outside() {
     up.stop().await;
 }
 
-/// The token of other commands is for the platform: an address may be anybody's.
+/// The token of other commands belongs to the platform, while the address may belong to any server.
 #[tokio::test]
-async fn no_token_is_shown_that_was_not_given_for_the_address() {
+async fn a_token_is_only_sent_to_the_address_it_was_given_for() {
     let home = Home::new();
     let up = alone(&home, &["--demo"]).await;
     let forward = [
@@ -61,7 +61,7 @@ async fn no_token_is_shown_that_was_not_given_for_the_address() {
 
     let given = ["explain", &url, "--token", token, "-o", "json"];
     let told = home.run(&given).await.json();
-    // Nobody listens on the port of the service.
+    // Nothing listens on the port of the service.
     assert_eq!(told["visit"]["answer"]["status"], 502, "{told}");
     assert_eq!(told["token"]["boundary"], "none", "{told}");
     assert!(!told.to_string().contains(token));

@@ -1,4 +1,4 @@
-//! What `svc forward` publishes beside a service: folders, other hosts, codes.
+//! Tunnels of `svc forward` other than plain services: folders, other hosts, codes.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -13,7 +13,7 @@ use super::{
     up::visitor,
 };
 
-/// The address of a tunnel that tells it as JSON.
+/// The address of a tunnel in JSON output.
 async fn forwarding(agent: &mut Running) -> String {
     let ready = agent.json().await;
     assert_eq!(ready["status"], "online", "{ready}");
@@ -21,7 +21,7 @@ async fn forwarding(agent: &mut Running) -> String {
 }
 
 #[tokio::test]
-async fn a_folder_is_served_to_visitors_and_to_nobody_else() {
+async fn a_folder_is_served_to_visitors_only() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let folder = home.path().join("dist");
@@ -37,7 +37,7 @@ async fn a_folder_is_served_to_visitors_and_to_nobody_else() {
     let mut agent = Running::spawn(command.env("TMPDIR", &temporary));
     let ready = agent.json().await;
     assert_eq!(ready["forwarded"], "./dist");
-    // Where it listens, only this user may go.
+    // Only this user may connect to its socket.
     let directory = fs::read_dir(&temporary).unwrap().next().unwrap().unwrap();
     assert_eq!(
         directory.metadata().unwrap().permissions().mode() & 0o777,
@@ -72,13 +72,13 @@ async fn a_folder_is_served_to_visitors_and_to_nobody_else() {
     assert_eq!(
         fs::read_dir(&temporary).unwrap().count(),
         0,
-        "nothing is left"
+        "no files are left"
     );
     up.stop().await;
 }
 
-/// A development server: it answers to its own name, switches protocols when that and the origin
-/// are its own, and says who it took the visitor for.
+/// A development server: it answers only to its own host name, upgrades only with its own host name
+/// and origin, and returns the visitor's address that it received.
 async fn development_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -121,7 +121,7 @@ async fn development_server() -> u16 {
 }
 
 #[tokio::test]
-async fn a_development_server_sees_its_own_name_when_asked_for() {
+async fn a_development_server_sees_its_own_name_on_request() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let port = development_server().await.to_string();
@@ -134,7 +134,7 @@ async fn a_development_server_sees_its_own_name_when_asked_for() {
     let answer = client.get(url.clone()).send().await.unwrap();
     assert_eq!(answer.status(), 403);
     drop(answer.text().await.unwrap());
-    // The advice is given once, and on stderr.
+    // The hint is printed once, on stderr.
     refused.says("--host-header rewrite").await;
     assert_eq!(refused.terminate().await.code, Some(0));
 
@@ -148,7 +148,7 @@ async fn a_development_server_sees_its_own_name_when_asked_for() {
         .send()
         .await
         .unwrap();
-    // It does not read the body, and answers all the same.
+    // It answers without reading the body.
     assert_eq!(posted.status(), 200);
     let moved = client.get(url.join("/old").unwrap()).send().await.unwrap();
     assert_eq!(moved.url(), &url.join("/new").unwrap());
@@ -163,7 +163,7 @@ async fn a_development_server_sees_its_own_name_when_asked_for() {
         .unwrap();
     assert_eq!(upgrade.status(), 101);
     let mut upgraded = upgrade.upgrade().await.unwrap();
-    // What looks like a request is none any more.
+    // Bytes that look like a request are not read as one any more.
     let text = b"GET / HTTP/1.1\r\nHost: web.t.engine.localhost\r\n\r\n";
     upgraded.write_all(text).await.unwrap();
     upgraded.flush().await.unwrap();
@@ -176,7 +176,7 @@ async fn a_development_server_sees_its_own_name_when_asked_for() {
 }
 
 #[tokio::test]
-async fn the_address_is_printed_as_a_code() {
+async fn the_address_is_printed_as_a_qr_code() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let mut agent = home.start(&["forward", "3000", "--hostname", "web", "--qr"]);
@@ -191,7 +191,7 @@ async fn the_address_is_printed_as_a_code() {
 }
 
 #[tokio::test]
-async fn what_does_not_go_together_is_said_before_anything_is_done() {
+async fn contradicting_options_are_refused_first() {
     let home = Home::new();
     fs::create_dir(home.path().join("dist")).unwrap();
     for (args, text) in [

@@ -1,20 +1,20 @@
-//! A running `svc platform` with a catalogue of the test's, and a token of its operator.
+//! A running `svc platform` with the test's catalogue, and a token of its operator.
 
 use serde_json::{Value, json};
 
 use super::program::{Home, Running};
 
-/// The process, where it is, and the token.
+/// The process, its address, and the token.
 pub(crate) struct Hosted {
     pub(crate) running: Running,
     pub(crate) base_url: String,
     pub(crate) token: String,
-    /// The session of the operator, as a browser sends it.
+    /// The session cookie of the operator.
     cookie: String,
 }
 
 impl Hosted {
-    /// Starts it with this catalogue, signs in as a person would, and makes a token.
+    /// Starts it with this catalogue, signs in with a browser session, and creates a token.
     pub(crate) async fn start(home: &Home, catalog: Value) -> Self {
         let address = format!("127.0.0.1:{}", ports::lease());
         let base_url = format!("http://{address}");
@@ -69,7 +69,7 @@ impl Hosted {
         }
     }
 
-    /// Opens a page and sends its form, as a person does.
+    /// Opens a page and submits its form.
     pub(crate) async fn submit(&self, page: &str, path: &str) {
         let client = reqwest::Client::new();
         let opened = client.get(page).header("cookie", &self.cookie).send();
@@ -91,7 +91,7 @@ impl Hosted {
         assert_eq!(sent.status(), 200, "{}", sent.text().await.unwrap());
     }
 
-    /// Signs the command line in.
+    /// Logs the command line in.
     pub(crate) async fn login(&self, home: &Home) {
         let args = ["login", "--api-url", &self.base_url, "--token-stdin"];
         let ended = home.run_with_input(&args, self.token.as_bytes()).await;
@@ -99,7 +99,7 @@ impl Hosted {
     }
 }
 
-/// As a form has it.
+/// Encodes text for a form.
 pub(crate) fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

@@ -1,4 +1,4 @@
-//! The inspector of a service that speaks TLS, and what visitors notice of it: nothing.
+//! Inspecting a TLS service. Visitors notice no difference.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -21,7 +21,7 @@ use super::{
     up::visitor,
 };
 
-/// A service on a port of its own. Its certificate is of another name, and signed by itself.
+/// A service on its own port. Its certificate is self-signed and for another name.
 async fn service<F, C>(protocols: &[&str], serve: F) -> String
 where
     F: Fn(TlsStream<TcpStream>) -> C + Clone + Send + 'static,
@@ -56,7 +56,7 @@ where
     format!("https://{address}")
 }
 
-/// Answers each request with what was seen of it and of its connection.
+/// Answers each request with a description of it and of its connection.
 async fn tell(stream: TlsStream<TcpStream>) {
     let session = stream.get_ref().1;
     let name = session.server_name().map(str::to_owned);
@@ -75,7 +75,7 @@ async fn tell(stream: TlsStream<TcpStream>) {
         std::future::ready(Ok::<_, Infallible>(answer))
     });
     let io = TokioIo::new(stream);
-    // A connection that its other end drops is no news.
+    // A connection that the peer drops is not an error.
     if is_http2 {
         let http2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         http2.serve_connection(io, service).await.ok();
@@ -128,7 +128,7 @@ impl Agent {
         Ok((status, value))
     }
 
-    /// Asks the inspector.
+    /// Calls the inspector.
     async fn inspector(&self, method: reqwest::Method, path: &str) -> Value {
         let page = self.online["inspector"].as_str().unwrap();
         let (page, token) = page.split_once('#').unwrap();
@@ -140,8 +140,8 @@ impl Agent {
         answer.json().await.unwrap()
     }
 
-    /// Ends it. Connections ended well, or because the edge has dropped them, which is told by
-    /// whichever direction notices it first.
+    /// Stops it. Its connections ended normally or because the edge dropped them, which either
+    /// direction may report first.
     async fn end(self) {
         let ended = self.running.terminate().await;
         assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -155,7 +155,7 @@ impl Agent {
 }
 
 #[tokio::test]
-async fn a_service_with_tls_is_inspected_and_meets_what_it_did_before() {
+async fn a_tls_service_is_inspected_and_sees_the_same_connections() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     for (protocols, version) in [
@@ -196,7 +196,7 @@ async fn a_service_with_tls_is_inspected_and_meets_what_it_did_before() {
 }
 
 #[tokio::test]
-async fn a_visitor_is_told_the_same_of_a_service_whose_tls_fails() {
+async fn a_visitor_gets_the_same_error_from_a_service_whose_tls_fails() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -223,7 +223,7 @@ async fn a_visitor_is_told_the_same_of_a_service_whose_tls_fails() {
     up.stop().await;
 }
 
-/// Answers without a length, and ends the connection with TLS's word for it, or without.
+/// Answers without a length, and ends the connection with or without a close_notify.
 async fn answer_to_the_end(mut stream: TlsStream<TcpStream>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -241,7 +241,7 @@ async fn answer_to_the_end(mut stream: TlsStream<TcpStream>) {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_does_not_look_whole() {
+async fn a_truncated_answer_does_not_look_complete() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let target = service(&[], answer_to_the_end).await;

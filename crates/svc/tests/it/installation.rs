@@ -1,4 +1,4 @@
-//! `svc up` as a whole: what it says, what it keeps, how it ends.
+//! `svc up` as a whole: its output, its files, its shutdown.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -11,7 +11,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn one_line_of_json_says_where_everything_is() {
+async fn one_line_of_json_contains_all_addresses() {
     let home = Home::new();
     let up = up(&home, &["--demo"]).await;
     let ready = &up.ready;
@@ -46,7 +46,7 @@ async fn one_line_of_json_says_where_everything_is() {
     let health = reqwest::get(format!("{metrics}/readyz")).await.unwrap();
     assert_eq!(health.status(), 200);
 
-    // Both loopback addresses, where the machine has both.
+    // Both loopback addresses, if the machine has both.
     let port: reqwest::Url = up.said("base_url").parse().unwrap();
     let port = port.port().unwrap();
     let mut addresses = vec![format!("127.0.0.1:{port}")];
@@ -62,9 +62,9 @@ async fn one_line_of_json_says_where_everything_is() {
     assert!(!ended.stderr.contains("panicked"), "{ended:?}");
 }
 
-/// One token, for both: decisions say every permission, 90 days, no OAuth claims.
+/// One token for platform and engine: all permissions, 90 days, no OAuth claims, as decided.
 #[tokio::test]
-async fn the_administrators_token_and_password_open_what_there_is() {
+async fn the_administrators_token_and_password_work_everywhere() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let base = up.said("base_url");
@@ -101,7 +101,7 @@ async fn the_administrators_token_and_password_open_what_there_is() {
         let answer = sign_in(base, up.said("admin_email"), password).await;
         assert_eq!(answer.status(), status, "{answer:?}");
     }
-    // A stranger's token is good for neither.
+    // An unknown token is refused by both.
     let stranger = ["tunnels", "--token", "a.b.c"];
     assert_eq!(home.run(&stranger).await.code, Some(3));
     let stranger = home.run(&["whoami", "--token", "a.b.c"]).await;
@@ -109,7 +109,7 @@ async fn the_administrators_token_and_password_open_what_there_is() {
 }
 
 #[tokio::test]
-async fn a_second_start_finds_what_the_first_one_made() {
+async fn a_second_start_reuses_the_first_ones_files() {
     let home = Home::new();
     let first = up(&home, &[]).await;
     let kept = home.path().join(".local/share/svc/up.json");
@@ -138,7 +138,7 @@ async fn a_second_start_finds_what_the_first_one_made() {
     assert_eq!(list.json(), json!([]));
     second.stop().await;
 
-    // A password that was changed is not told wrongly, a token that was revoked is replaced.
+    // A changed password is not printed, and a revoked token is replaced.
     let mut text: Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
     text["admin_password"] = json!("not the password any more");
     text["token"] = json!("a.b.c");
@@ -152,7 +152,7 @@ async fn a_second_start_finds_what_the_first_one_made() {
 }
 
 #[tokio::test]
-async fn the_community_engine_is_alone() {
+async fn the_community_engine_runs_alone() {
     let home = Home::new();
     let first = alone(&home, &[]).await;
     for absent in [
@@ -171,7 +171,7 @@ async fn the_community_engine_is_alone() {
     first.stop().await;
     assert!(!home.path().join(".local/share/svc/platform.db").exists());
 
-    // A token of the first run is still good.
+    // A token of the first run is still valid.
     let _second = alone(&home, &[]).await;
     let list = home
         .run(&["tunnels", "--token", &token, "-o", "json"])
@@ -181,7 +181,7 @@ async fn the_community_engine_is_alone() {
 
 /// Text mode.
 #[tokio::test]
-async fn people_are_told_how_to_get_in() {
+async fn text_output_shows_how_to_sign_in() {
     let home = Home::new();
     let mut running = home.start(&["up", "--port", "0", "--tcp-ports", &tcp_ports()]);
     let panel = running.until("Ctrl-C stops it").await;
@@ -200,7 +200,7 @@ async fn people_are_told_how_to_get_in() {
 }
 
 #[tokio::test]
-async fn a_proxy_of_the_environment_has_no_part_in_it() {
+async fn a_proxy_of_the_environment_is_not_used() {
     let home = Home::new();
     let nobody = "http://127.0.0.1:1";
     let args = [
@@ -222,7 +222,7 @@ async fn a_proxy_of_the_environment_has_no_part_in_it() {
         .await;
     assert!(whoami.unwrap().status.success());
 
-    // And one data directory is for one of them.
+    // Only one process can use a data directory.
     let second = home.run(&args).await;
     assert_eq!(second.code, Some(4), "{second:?}");
     assert!(second.stderr.contains("--data-dir"), "{second:?}");

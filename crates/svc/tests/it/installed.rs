@@ -1,17 +1,17 @@
-//! A running `svc up`, on ports of its own.
+//! A running `svc up` with its own ports.
 
 use serde_json::Value;
 
 use super::program::{Ended, Home, Running};
 
-/// The process and what it said.
+/// The process and its first output.
 pub(crate) struct Up {
     pub(crate) running: Running,
     pub(crate) ready: Value,
 }
 
 impl Up {
-    /// A field of what it said.
+    /// A field of its first output.
     pub(crate) fn said(&self, key: &str) -> &str {
         self.ready[key]
             .as_str()
@@ -25,7 +25,7 @@ impl Up {
     }
 }
 
-/// Platform and engine.
+/// Starts platform and engine.
 pub(crate) async fn up(home: &Home, more: &[&str]) -> Up {
     let tcp_ports = tcp_ports();
     let own = [
@@ -43,12 +43,12 @@ pub(crate) async fn up(home: &Home, more: &[&str]) -> Up {
     Up { running, ready }
 }
 
-/// An engine alone.
+/// Starts an engine alone.
 pub(crate) async fn alone(home: &Home, more: &[&str]) -> Up {
     up(home, &[&["--community"], more].concat()).await
 }
 
-/// An engine alone at a leased port, which it has again after a restart.
+/// Starts an engine alone at a leased port, which it gets again after a restart.
 pub(crate) async fn alone_at(home: &Home, port: &str) -> Up {
     let tcp_ports = tcp_ports();
     let args = [
@@ -68,8 +68,8 @@ pub(crate) async fn alone_at(home: &Home, port: &str) -> Up {
     Up { running, ready }
 }
 
-/// A range of ports for TCP tunnels. Engines share their listening ports among their threads, and would
-/// share those of another engine of this user too: each has its own.
+/// A range of ports for TCP tunnels. Engines share their listening ports among their threads, and
+/// would also share them with another engine of this user, so each engine has its own range.
 pub(crate) fn tcp_ports() -> String {
     let ports = ports::lease_range(10);
     format!("{}-{}", ports.start(), ports.end())

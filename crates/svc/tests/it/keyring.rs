@@ -1,5 +1,5 @@
-//! `svc login --token-storage keyring` with a real keyring. The refusal of builds without one is tested
-//! beside its code. macOS has a keychain instead, which is its owner's: no test writes there.
+//! `svc login --token-storage keyring` with a real keyring. The refusal of builds without one is
+//! tested next to its code. On macOS no test writes to the user's keychain.
 
 use std::ffi::OsString;
 use std::fs;
@@ -29,7 +29,7 @@ fn kept(home: &Home) -> Option<Value> {
     Some(serde_json::from_slice(&text).unwrap())
 }
 
-/// A session of a desktop: a bus, which starts a keyring when it is first asked for.
+/// A desktop session: a bus that starts a keyring on its first use.
 struct Desktop {
     home: Home,
     address: String,
@@ -43,7 +43,7 @@ impl Desktop {
         let services = runtime.join("dbus-1/services");
         fs::create_dir_all(&services).unwrap();
         fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
-        // Unlocked by the password of a login, as a desktop does; the collection is new.
+        // Unlocked with a login password, as by a desktop. The collection is new.
         let daemon = program("SVC_TEST_KEYRING");
         let script = home.path().join("keyring.sh");
         let line = format!(
@@ -95,7 +95,7 @@ fn program(variable: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_token_in_the_keyring_serves_every_command_until_logout() {
+async fn a_token_in_the_keyring_works_for_every_command_until_logout() {
     let desktop = Desktop::start().await;
     let home = &desktop.home;
     let up = up(home, &[]).await;
@@ -131,7 +131,7 @@ async fn a_token_in_the_keyring_serves_every_command_until_logout() {
     assert_eq!(kept(home), None);
     is_forgotten(&desktop, &path).await;
 
-    // A login that keeps its token in the file leaves none in the keyring.
+    // A login with file storage leaves no token in the keyring.
     assert_eq!(desktop.run(&in_keyring).await.code, Some(0));
     let in_file = desktop.run(&[&login[..], &from_file].concat()).await;
     assert_eq!(in_file.code, Some(0), "{in_file:?}");
@@ -149,9 +149,9 @@ async fn is_forgotten(desktop: &Desktop, account: &std::path::Path) {
     }
 }
 
-/// Headless: said before anybody approves a login, and nothing is forgotten.
+/// Without a desktop, the error is reported before the login starts, and nothing is deleted.
 #[tokio::test]
-async fn without_a_secret_service_the_next_step_is_told() {
+async fn without_a_secret_service_the_next_step_is_shown() {
     let home = Home::new();
     let nowhere = format!("unix:path={}/none", home.path().display());
     let run = async |args: &[&str]| {

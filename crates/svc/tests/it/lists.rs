@@ -14,14 +14,14 @@ use super::{
 };
 
 #[tokio::test]
-async fn a_watch_tells_what_comes_and_goes_and_what_an_engine_took_with_it() {
+async fn a_watch_prints_changes_and_tunnels_lost_with_an_engine() {
     let home = Home::new();
     let port = ports::lease().to_string();
     let up = alone_at(&home, &port).await;
     let agent = publish(&home, "web").await;
     let mut watch = home.start(&["tunnels", "--watch"]);
     let first = watch.until("added\tweb\t").await;
-    // What the list writes, with what became of it before.
+    // The list output, with the earlier changes.
     let list = home.run(&["tunnels"]).await.stdout;
     assert_eq!(first, format!("added\t{list}"));
     let mut json = home.start(&["tunnels", "-w", "--filter", "name=api", "-o", "json"]);
@@ -37,7 +37,7 @@ async fn a_watch_tells_what_comes_and_goes_and_what_an_engine_took_with_it() {
     watch.until("removed\tapi\t").await;
     assert_eq!(json.json().await["change"], "removed");
 
-    // The engine restarts: the tunnel comes back under another id.
+    // The engine restarts, and the tunnel gets another id.
     up.stop().await;
     watch.says("following again").await;
     let up = alone_at(&home, &port).await;
@@ -50,7 +50,7 @@ async fn a_watch_tells_what_comes_and_goes_and_what_an_engine_took_with_it() {
 }
 
 #[tokio::test]
-async fn a_terminal_sees_a_table_and_gets_its_screen_back() {
+async fn a_terminal_shows_a_table_and_its_screen_is_restored() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let agent = publish(&home, "a-name-that-is-rather-long-for-a-narrow-terminal").await;
@@ -87,7 +87,7 @@ async fn a_terminal_sees_a_table_and_gets_its_screen_back() {
 }
 
 #[tokio::test]
-async fn a_filter_that_is_none_is_told_with_what_was_meant() {
+async fn an_invalid_filter_is_reported_with_a_suggestion() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     for (args, hint) in [
@@ -103,7 +103,7 @@ async fn a_filter_that_is_none_is_told_with_what_was_meant() {
     up.stop().await;
 }
 
-/// An agent whose tunnel is online. Nobody needs its service.
+/// An agent whose tunnel is online. Its service is not needed.
 async fn publish(home: &Home, name: &str) -> Running {
     let mut agent = home.start(&["forward", "9", "--name", name, "-o", "json"]);
     agent.json_where(|line| line["status"] == "online").await;
@@ -125,7 +125,7 @@ fn on_terminal(home: &Home, args: &[&str]) -> (File, Detached) {
     (File::from(master), Detached(child))
 }
 
-/// A command whose output somebody else reads.
+/// A command whose output is read elsewhere.
 struct Detached(tokio::process::Child);
 
 impl Detached {
@@ -146,10 +146,10 @@ struct Status {
     code: Option<i32>,
 }
 
-/// All that a terminal shows, until the program is gone.
+/// All output of a terminal until the program has exited.
 fn list_of(terminal: &mut File) -> String {
     let mut shown = Vec::new();
-    // The other end is closed, which Linux tells as an error after the last byte.
+    // The other end is closed, which Linux reports as an error after the last byte.
     terminal.read_to_end(&mut shown).ok();
     String::from_utf8(shown).unwrap()
 }

@@ -1,4 +1,4 @@
-//! `svc login` by approval in a browser (OA-4, RFC 8628), and what `svc logout` ends (OA-5).
+//! `svc login` with approval in a browser (OA-4, RFC 8628), and `svc logout` (OA-5).
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -16,7 +16,7 @@ use super::{
     terminal::Asked,
 };
 
-/// A person in a browser, signed in.
+/// A user in a browser, signed in.
 struct Person {
     client: reqwest::Client,
     base_url: String,
@@ -62,7 +62,7 @@ impl Person {
             .unwrap()
     }
 
-    /// Types the code, looks at who asks, and presses a button. What was looked at is given back.
+    /// Enters the code and presses a button of the approval page. Returns the page.
     async fn decide(&self, user_code: &str, decision: &str) -> String {
         let screen = self.submit("/device", &[("user_code", user_code)]).await;
         let screen = screen.text().await.unwrap();
@@ -93,9 +93,10 @@ fn kept(home: &Home) -> Value {
     serde_json::from_slice(&std::fs::read(file(home)).unwrap()).unwrap()
 }
 
-/// OA-4, OA-5: from the code to a token that is kept, and to its end. The person sees what asks.
+/// OA-4, OA-5: from the code to a stored token, and to its revocation. The user sees the details of
+/// the requester.
 #[tokio::test]
-async fn oa_4_a_login_is_approved_elsewhere_and_ended_by_logout() {
+async fn oa_4_a_login_is_approved_in_a_browser_and_ended_by_logout() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let person = Person::sign_in(&up).await;
@@ -146,17 +147,17 @@ async fn oa_4_a_login_is_approved_elsewhere_and_ended_by_logout() {
     assert_eq!(logout.code, Some(0), "{logout:?}");
     assert!(logout.stderr.contains("is revoked"), "{logout:?}");
     assert!(!file(&home).exists());
-    assert_eq!(home.run(&whoami).await.code, Some(3), "the token is dead");
+    assert_eq!(home.run(&whoami).await.code, Some(3), "the token is revoked");
 }
 
 #[tokio::test]
-async fn a_person_at_a_screen_finds_the_browser_open() {
+async fn a_login_at_a_desktop_opens_the_browser() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let person = Person::sign_in(&up).await;
     let opened = home.path().join("opened");
     let browser = home.path().join("xdg-open");
-    // Moved into place whole: whoever waits for it never reads a part.
+    // Renamed into place, so that no reader sees a partial file.
     let script = format!(
         "#!/bin/sh\necho \"$1\" > '{0}.part'\n/bin/mv '{0}.part' '{0}'\n",
         opened.display()
@@ -195,7 +196,7 @@ async fn until_written(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn oa_4_a_login_that_is_denied_or_stopped_keeps_nothing() {
+async fn oa_4_a_denied_or_stopped_login_stores_nothing() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let person = Person::sign_in(&up).await;
@@ -217,7 +218,7 @@ async fn oa_4_a_login_that_is_denied_or_stopped_keeps_nothing() {
     assert!(!file(&home).exists());
 }
 
-/// A platform of which nobody approves anything, whose codes end soon.
+/// A platform where no login is approved and codes expire soon.
 async fn platform(expires_in: u32, issuer: Option<&str>) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -260,7 +261,7 @@ async fn platform(expires_in: u32, issuer: Option<&str>) -> String {
     origin
 }
 
-/// RFC 8628 section 3.5: whether the platform says so or its clock does.
+/// RFC 8628 section 3.5: both on the platform's error and by the local clock.
 #[tokio::test]
 async fn oa_4_a_login_ends_with_its_code() {
     let home = Home::new();
@@ -274,9 +275,9 @@ async fn oa_4_a_login_ends_with_its_code() {
     assert!(!file(&home).exists());
 }
 
-/// RFC 8414 section 3.3: metadata of somebody else is not believed.
+/// RFC 8414 section 3.3: metadata with another issuer is not trusted.
 #[tokio::test]
-async fn a_platform_with_another_name_gets_no_login() {
+async fn a_platform_with_another_issuer_gets_no_login() {
     let home = Home::new();
     let origin = platform(600, Some("https://svc.example.com")).await;
     let ended = home.run(&["login", "--api-url", &origin]).await;
@@ -290,7 +291,7 @@ async fn a_platform_with_another_name_gets_no_login() {
 }
 
 #[tokio::test]
-async fn what_a_login_cannot_do_is_said() {
+async fn impossible_options_of_a_login_are_reported() {
     let home = Home::new();
     let login = ["login", "--api-url", "http://127.0.0.1:9"];
     let unknown = home
@@ -302,10 +303,10 @@ async fn what_a_login_cannot_do_is_said() {
     assert!(away.stderr.contains("cannot reach"), "{away:?}");
 }
 
-/// A token that was not issued to the command line is not its to end, and a platform that is away
-/// keeps nobody signed in here.
+/// A token that was not issued to the command line is not revoked. An unreachable platform does not
+/// prevent a local logout.
 #[tokio::test]
-async fn a_logout_says_what_became_of_the_token() {
+async fn a_logout_reports_the_state_of_the_token() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let token = up.said("token").to_owned();
@@ -330,7 +331,7 @@ async fn a_logout_says_what_became_of_the_token() {
 }
 
 #[tokio::test]
-async fn a_logout_forgets_what_a_login_wrote_and_the_choice_of_it() {
+async fn a_logout_removes_the_context_of_a_login_and_its_selection() {
     let home = Home::new();
     let contexts = home.path().join(".config/svc/contexts");
     let selected = home.path().join(".config/svc/selected");
@@ -347,7 +348,7 @@ async fn a_logout_forgets_what_a_login_wrote_and_the_choice_of_it() {
         assert!(contexts.join("default.json").exists(), "{logout:?}");
         assert!(!selected.exists(), "{logout:?}");
     }
-    // A choice of another one stays.
+    // The selection of another context stays.
     let set = ["context", "set", "work", "--engine", "e.example:1", "--use"];
     assert_eq!(home.run(&set).await.code, Some(0));
     let other = home.run(&["logout", "--context", "default"]).await;
@@ -360,10 +361,10 @@ async fn a_logout_forgets_what_a_login_wrote_and_the_choice_of_it() {
     );
 }
 
-/// Who signs in again need not say which authority vouches for the platform, and another platform
-/// is not believed for it.
+/// A later login need not name the platform's certificate authority again, and another platform is
+/// not trusted with it.
 #[tokio::test]
-async fn a_login_goes_on_with_the_authority_of_its_platform() {
+async fn a_later_login_keeps_the_authority_of_its_platform() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let local = home.path().join(".config/svc/contexts/local.json");
@@ -378,7 +379,7 @@ async fn a_login_goes_on_with_the_authority_of_its_platform() {
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert_eq!(kept(&home)["ca_file"], ca.to_str().unwrap());
     }
-    // It is used for the approval, too.
+    // It is also used for the approval.
     std::fs::remove_file(&ca).unwrap();
     let ended = home.run(&login).await;
     assert_eq!(ended.code, Some(2), "{ended:?}");

@@ -1,4 +1,4 @@
-//! The program as its users meet it: a process, its output, its exit code.
+//! Tests of the program as a process: its output and its exit code.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! `svc mcp` as an AI client meets it: a child process, spoken to line by line.
+//! `svc mcp` used by an AI client: a child process with line-based messages.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -81,21 +81,21 @@ impl Client {
             .await
     }
 
-    /// What a call that went well answers.
+    /// The result of a successful call.
     pub(crate) async fn good(&mut self, name: &str, arguments: Value) -> Value {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], false, "{result}");
         result["structuredContent"].clone()
     }
 
-    /// What a model is told of a call that failed.
+    /// The error message of a failed call.
     pub(crate) async fn bad(&mut self, name: &str, arguments: Value) -> String {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], true, "{result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// Ends standard input, and waits for the process.
+    /// Closes standard input, and waits for the process.
     pub(crate) async fn leave(self) {
         let Self {
             mut child, stdin, ..
@@ -130,7 +130,7 @@ async fn visit(up: &Up, url: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_model_publishes_a_port_and_takes_it_away() {
+async fn a_model_publishes_and_unpublishes_a_port() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let port = service().await;
@@ -151,7 +151,7 @@ async fn a_model_publishes_a_port_and_takes_it_away() {
     ] {
         assert!(names.contains(&name), "{name}: {names:?}");
     }
-    // MC-3: beside `_meta` and in it, as at the endpoint of the platform.
+    // MC-3: next to `_meta` and inside it, as at the endpoint of the platform.
     for tool in listed["tools"].as_array().unwrap() {
         let schemes = &tool["securitySchemes"];
         assert!(schemes[0]["type"].is_string(), "{tool}");
@@ -172,7 +172,7 @@ async fn a_model_publishes_a_port_and_takes_it_away() {
     assert_eq!(visit(&up, url).await, (200, "from this machine".to_owned()));
     let list = client.good("svc_local_tunnel_list", json!({})).await;
     assert_eq!(list["tunnels"][0], opened);
-    // The engine of the project says so too: that of the context, by either name.
+    // The project's engine lists it as well: the context's project, by id and by endpoint.
     for project in [
         json!({"project_id": up.said("project_id")}),
         json!({"project_endpoint": up.said("project_endpoint")}),
@@ -186,7 +186,7 @@ async fn a_model_publishes_a_port_and_takes_it_away() {
         .good("svc_local_tunnel_stop", json!({"id": id}))
         .await;
     assert_eq!(stopped["stopped"], id);
-    // The engine remembers the name for a while.
+    // The engine keeps the name for a while.
     assert_eq!(visit(&up, url).await.0, 503);
     let again = client.bad("svc_local_tunnel_stop", json!({"id": id})).await;
     assert!(again.contains("no such tunnel"), "{again}");
@@ -200,7 +200,7 @@ async fn a_model_publishes_a_port_and_takes_it_away() {
         assert!(told.contains("port") || told.contains("host"), "{told}");
     }
 
-    // What is open when the client leaves goes with it.
+    // Open tunnels are closed when the client disconnects.
     let opened = client
         .good("svc_local_tunnel_expose", json!({"port": port}))
         .await;
@@ -209,7 +209,7 @@ async fn a_model_publishes_a_port_and_takes_it_away() {
 }
 
 #[tokio::test]
-async fn local_tunnels_are_bounded() {
+async fn local_tunnels_are_limited() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let port = service().await;
@@ -230,7 +230,7 @@ async fn local_tunnels_are_bounded() {
     client.leave().await;
 }
 
-/// What acts on this machine stands apart, with what to ask a person for.
+/// Tools that act on this machine are separate, and name the confirmation that they need.
 #[tokio::test]
 async fn discovery_names_the_tools_of_this_machine() {
     let home = Home::new();
@@ -275,13 +275,13 @@ async fn discovery_names_the_tools_of_this_machine() {
 }
 
 /// A login while an AI client keeps the server running takes effect with the next call, for tools
-/// of the platform and of this machine; so does a logout.
+/// of the platform and of this machine. So does a logout.
 #[tokio::test]
 async fn a_login_takes_effect_with_the_next_call() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let port = service().await;
-    // A context of its own, as `svc login --context work` keeps it.
+    // A separate context, as stored by `svc login --context work`.
     let contexts = home.path().join(".config/svc/contexts");
     let own = std::fs::read(contexts.join("local.json")).unwrap();
     let own: Value = serde_json::from_slice(&own).unwrap();
@@ -306,7 +306,7 @@ async fn a_login_takes_effect_with_the_next_call() {
     let refused = json!({"port": port, "name": "after"});
     let told = client.bad("svc_local_tunnel_expose", refused).await;
     assert!(told.contains("refuses"), "{told}");
-    // What was opened before stays open.
+    // Open tunnels stay open.
     let url = opened["url"].as_str().unwrap();
     assert_eq!(visit(&up, url).await.0, 200);
 
@@ -325,10 +325,10 @@ async fn a_login_takes_effect_with_the_next_call() {
     assert_eq!(visit(&up, url).await.0, 503);
 }
 
-/// Where the context has no engine, the platform is asked where the project's is; who may not ask
-/// that is told which permission is missing.
+/// If the context has no engine, the platform is asked for the project's engine. Without the
+/// permission for that, the error names the missing permission.
 #[tokio::test]
-async fn the_platform_says_where_the_engine_is() {
+async fn the_platform_returns_the_engine_address() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let contexts = home.path().join(".config/svc/contexts");
@@ -355,7 +355,7 @@ async fn the_platform_says_where_the_engine_is() {
     keep(&context);
     let told = client.bad("svc_tunnels_list", project.clone()).await;
     assert!(told.contains("account.projects.read-only"), "{told}");
-    // In the project of the context, the permission to list is enough.
+    // For the context's project, the permission to list is enough.
     let mut selected: Value = serde_json::from_slice(&own).unwrap();
     selected["token"] = less["token"].clone();
     keep(&selected);
@@ -364,8 +364,8 @@ async fn the_platform_says_where_the_engine_is() {
     client.leave().await;
 }
 
-/// CP-4a, CP-4g: a model that was shown one preview creates one paid project, whatever else it says. The
-/// same call again finds that project.
+/// CP-4a, CP-4g: a model that was shown one preview creates one paid project, whatever its other
+/// arguments are. Repeating the call finds that project.
 #[tokio::test]
 async fn cp_4g_one_confirmed_preview_creates_one_paid_project() {
     let home = Home::new();
@@ -391,7 +391,7 @@ async fn cp_4g_one_confirmed_preview_creates_one_paid_project() {
             "provider": provider["provider"], "region": provider["regions"][0]["region"],
             "creation_fingerprint": plan["creationFingerprint"], "confirmed": true})
     };
-    // The first payment is made by a person, on a page.
+    // The user makes the first payment on a page.
     let first = previewed(&mut client).await;
     let result = client
         .call("svc_project_create", creation(&first, "first"))
@@ -426,9 +426,9 @@ async fn cp_4g_one_confirmed_preview_creates_one_paid_project() {
     client.leave().await;
 }
 
-/// A line has a longest length; one that is longer is refused, and the conversation goes on.
+/// A line that is longer than the limit is refused, and the conversation continues.
 #[tokio::test]
-async fn a_line_that_never_ends_is_refused() {
+async fn an_endless_line_is_refused() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let mut client = Client::start(&home).await;
@@ -444,11 +444,11 @@ async fn a_line_that_never_ends_is_refused() {
     client.leave().await;
 }
 
-/// Calls that nobody answers are counted: one more than there are places for is refused at once.
+/// Unanswered calls are limited. One more than the limit is refused immediately.
 #[tokio::test]
-async fn calls_at_the_same_time_are_bounded() {
+async fn parallel_calls_are_limited() {
     let home = Home::new();
-    // It takes connections and says nothing.
+    // It accepts connections and never answers.
     let platform = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", platform.local_addr().unwrap());
     let mut client = Client::start_with(&home, &["--api-url", &url, "--token", "a.b.c"]).await;
@@ -459,7 +459,7 @@ async fn calls_at_the_same_time_are_bounded() {
     }
     let refused = client.answer().await;
     assert_eq!(refused["error"]["code"], -32000, "{refused}");
-    // All of them fail when the platform goes, and then there is room.
+    // All of them fail when the platform disconnects, and then there is capacity again.
     drop(platform);
     for _ in 0..24 {
         let answer = client.answer().await;

@@ -1,12 +1,12 @@
-//! Mistakes of somebody who is new here: each has a code, a cause and a next step, the same in text
-//! and in JSON, and an exit code.
+//! Mistakes of a new user: each has a code, a cause and a next step, the same in text and in JSON,
+//! and an exit code.
 
 use super::{
     installed::{Up, alone},
     program::{Ended, Home},
 };
 
-/// What is done, and what is said.
+/// A command and its expected error.
 struct Mistake<'a> {
     args: Vec<&'a str>,
     exit: i32,
@@ -50,7 +50,7 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
         cause,
         next,
     };
-    // Its life is a second.
+    // The token expires after a second.
     let ended = async {
         loop {
             let list = home.run(&["tunnels", "--token", &expired]).await;
@@ -187,7 +187,7 @@ async fn check(home: &Home, mistake: &Mistake<'_>) {
     assert!(text.stderr.contains(mistake.cause), "{text:?}");
     assert!(text.stderr.contains(mistake.next), "{text:?}");
     if !text.stderr.starts_with("error: ") {
-        // What is no matter of the command line alone: a line, and one for what to do.
+        // Errors beyond the command line itself have one line, and one for the next step.
         let start = format!("error[{}]: ", mistake.code);
         let lines = text.stderr.lines();
         let lines: Vec<_> = lines
@@ -213,7 +213,7 @@ async fn check(home: &Home, mistake: &Mistake<'_>) {
     );
 }
 
-/// A token of the engine's own secret.
+/// A token signed with the engine's own secret.
 async fn minted(home: &Home, up: &Up, more: &[&str]) -> String {
     let secret = super::installed::secret(home);
     let args = ["token", "mint", "--secret", &secret, "--type", "app"];
@@ -222,7 +222,7 @@ async fn minted(home: &Home, up: &Up, more: &[&str]) -> String {
     ended.stdout.trim().to_owned()
 }
 
-/// A port on which nobody listens.
+/// A port on which nothing listens.
 fn closed_port() -> String {
     format!("engine.localhost:{}", ports::lease())
 }

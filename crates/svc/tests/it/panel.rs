@@ -1,4 +1,4 @@
-//! `svc forward` on a terminal, as a terminal sees it.
+//! `svc forward` on a terminal.
 
 use std::{
     collections::VecDeque,
@@ -33,19 +33,19 @@ use super::{
     up::{shouting_service, visitor, web_service},
 };
 
-/// A program on a terminal of its own, and what that shows.
+/// A program on its own terminal, and the terminal's content.
 pub(super) struct Seen {
     child: Child,
     keys: File,
-    /// The program's end, which keeps the terminal there when the program is gone.
+    /// The program's end, which keeps the terminal open after the program has exited.
     end: OwnedFd,
     bytes: mpsc::Receiver<Vec<u8>>,
     parser: vt100::Parser,
-    /// The screens that the program drew and that no wait has looked at yet.
+    /// Screens that the program drew and that no wait has checked yet.
     drawn: VecDeque<vt100::Screen>,
     /// The screen that the last wait found.
     screen: vt100::Screen,
-    /// All that was written.
+    /// All output bytes.
     raw: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl Seen {
         Self::spawn(command.envs(environment.iter().copied()), columns, rows)
     }
 
-    /// Any program.
+    /// Starts any program.
     pub(super) fn spawn(command: &mut Command, columns: u16, rows: u16) -> Self {
         let size = Winsize {
             ws_row: rows,
@@ -74,13 +74,13 @@ impl Seen {
             ws_ypixel: 0,
         };
         let pty = openpty(Some(&size), None).unwrap();
-        // Another program that starts meanwhile must not keep this terminal open.
+        // Another program that starts in the meantime must not keep this terminal open.
         for side in [&pty.master, &pty.slave] {
             fcntl(side, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
         }
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let child = command
-            // What stops the job must not stop the test.
+            // A signal that stops the job must not stop the test.
             .process_group(0)
             .stdin(end())
             .stdout(end())
@@ -115,8 +115,8 @@ impl Seen {
         &self.screen
     }
 
-    /// Keeps the screen before each move of the cursor, so that a text that is overwritten soon after it
-    /// was drawn is still found, however the kernel cuts the output into reads.
+    /// Stores the screen before each cursor movement. A text that is soon overwritten is therefore
+    /// still found, however the kernel splits the output into reads.
     fn draw(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -129,7 +129,8 @@ impl Seen {
         self.raw.extend_from_slice(bytes);
     }
 
-    /// Waits until the terminal shows something. The panel may go on drawing meanwhile.
+    /// Waits until the terminal shows a wanted screen. The panel may continue drawing in the
+    /// meantime.
     pub(super) async fn until(&mut self, wanted: impl Fn(&vt100::Screen) -> bool) {
         let late = Instant::now() + SOON;
         while !wanted(&self.screen) {
@@ -146,7 +147,7 @@ impl Seen {
             };
             self.draw(&bytes);
         }
-        // The newest screen of which it is true: what belongs to the same drawing is there too.
+        // The newest matching screen, which includes the rest of the same drawing.
         while let Some(next) = self.drawn.pop_front_if(|next| wanted(next)) {
             self.screen = next;
         }
@@ -160,7 +161,7 @@ impl Seen {
         self.screen.contents()
     }
 
-    /// Gives the terminal another size, as a window does.
+    /// Resizes the terminal, like a window.
     pub(super) fn resize(&mut self, columns: u16, rows: u16) {
         let resized = std::process::Command::new("stty")
             .args(["cols", &columns.to_string(), "rows", &rows.to_string()])
@@ -169,7 +170,7 @@ impl Seen {
             .unwrap();
         assert!(resized.success());
         self.parser.screen_mut().set_size(many(rows), many(columns));
-        // The terminal is nobody's controlling one, so its driver tells nobody.
+        // The terminal is not a controlling terminal, so its driver sends no signal.
         self.signal(Signal::SIGWINCH);
     }
 
@@ -185,7 +186,7 @@ impl Seen {
         kill(self.process(), signal).unwrap();
     }
 
-    /// Waits until the kernel says that the process is in a state.
+    /// Waits until the kernel reports this state of the process.
     pub(super) async fn is_in_state(&self, state: char) {
         let path = format!("/proc/{}/stat", self.process());
         let all = async {
@@ -201,11 +202,11 @@ impl Seen {
         timeout(SOON, all).await.unwrap();
     }
 
-    /// Waits for the end, after which the terminal must be as it was.
+    /// Waits for the end, after which the terminal must be in its former state.
     pub(super) async fn ended(mut self) -> (Option<i32>, String) {
         let status = timeout(SOON, self.child.wait()).await.unwrap().unwrap();
         self.is_given_back();
-        // Nobody has the other end any more, so what was written comes to an end as well.
+        // No process has the other end open any more, so the output ends as well.
         drop(self.end);
         while let Some(bytes) = timeout(SOON, self.bytes.recv()).await.unwrap() {
             self.parser.process(&bytes);
@@ -215,15 +216,15 @@ impl Seen {
         (status.code(), screen.contents())
     }
 
-    /// Lines and echo are the terminal's again.
+    /// Checks that line mode and echo of the terminal are restored.
     pub(super) fn is_given_back(&self) {
         let flags = tcgetattr(&self.end).unwrap().local_flags;
         assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG));
     }
 }
 
-/// Whether the bytes begin with a sequence that moves the cursor to a position: `CSI … H`, or `ESC 7`,
-/// which saves it first.
+/// True if the bytes start with a sequence that moves the cursor to a position: `CSI … H`, or `ESC
+/// 7`, which saves it first.
 fn moves_cursor(bytes: &[u8]) -> bool {
     match bytes {
         [b'\x1b', b'7', ..] => true,
@@ -237,7 +238,7 @@ fn moves_cursor(bytes: &[u8]) -> bool {
     }
 }
 
-/// An engine, and a home that knows it.
+/// An engine, and a home with its context.
 async fn engine() -> (Home, Up) {
     let home = Home::new();
     let up = alone(&home, &[]).await;
@@ -254,7 +255,7 @@ fn url(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_person_sees_the_address_and_what_visitors_ask_for() {
+async fn the_panel_shows_the_address_and_the_requests_of_visitors() {
     let (home, up) = engine().await;
     let (_service, port) = web_service(0).await;
     let mut seen = Seen::start(
@@ -265,7 +266,7 @@ async fn a_person_sees_the_address_and_what_visitors_ask_for() {
     );
     seen.until_text("● online").await;
     seen.until_text(URL).await;
-    // The second heartbeat at the latest has been answered.
+    // At the latest the second heartbeat has been answered.
     seen.until_text(" ms").await;
     assert!(seen.screen().alternate_screen() && seen.screen().hide_cursor());
 
@@ -306,13 +307,13 @@ async fn a_person_sees_the_address_and_what_visitors_ask_for() {
 }
 
 #[tokio::test]
-async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_ends() {
+async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_stops() {
     let (home, up) = engine().await;
     let port = shouting_service().await.to_string();
     let mut seen = Seen::start(&home, &["forward", &port, "--tcp"], 80, 20);
     seen.until_text("engine.localhost:").await;
     seen.until_text("online").await;
-    // A later picture: what the address was drawn with is all here.
+    // A later screen, which contains the whole drawing of the address.
     seen.until_text(" ms").await;
     let public = seen.text();
     let public = public
@@ -325,7 +326,7 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_ends() {
     seen.until_text("1 total, 1 open").await;
     seen.until_text("127.0.0.1").await;
 
-    // Once: what is open goes on.
+    // Pressed once, open streams continue.
     seen.press("\x03");
     seen.until_text("draining, 1 open").await;
     visitor.shutdown().await.unwrap();
@@ -337,7 +338,7 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_ends() {
     assert_eq!(answer, "HELLO");
     assert_eq!(seen.ended().await.0, Some(0));
 
-    // Twice: it does not.
+    // Pressed twice, they do not.
     let port = shouting_service().await.to_string();
     let mut seen = Seen::start(
         &home,
@@ -362,7 +363,7 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_ends() {
 }
 
 #[tokio::test]
-async fn the_terminal_is_given_back_whatever_ends_the_program() {
+async fn the_terminal_is_restored_after_every_kind_of_exit() {
     let (home, up) = engine().await;
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         let mut seen = Seen::start(&home, &["forward", "3000"], 60, 16);
@@ -372,7 +373,7 @@ async fn the_terminal_is_given_back_whatever_ends_the_program() {
         assert_eq!(code, Some(0), "{signal}: {left}");
         assert!(left.contains("closed"), "{signal}: {left}");
     }
-    // A refusal is told where it can be read, below nothing of the panel.
+    // An error is printed where it can be read, below the removed panel.
     let seen = Seen::start(&home, &["forward", "3000", "--challenge-mode"], 100, 20);
     let (code, left) = seen.ended().await;
     assert_eq!(code, Some(5), "{left}");
@@ -382,7 +383,7 @@ async fn the_terminal_is_given_back_whatever_ends_the_program() {
 }
 
 #[tokio::test]
-async fn the_shell_gets_the_terminal_and_gives_it_back() {
+async fn the_shell_gets_the_terminal_and_returns_it() {
     let (home, up) = engine().await;
     let mut seen = Seen::start(&home, &["forward", "3000", "--hostname", "web"], 60, 16);
     seen.until_text(URL).await;
@@ -431,7 +432,7 @@ async fn the_panel_follows_the_size_of_its_terminal() {
 }
 
 #[tokio::test]
-async fn lines_are_written_where_no_panel_is_wanted() {
+async fn plain_lines_are_printed_without_a_panel() {
     let (home, up) = engine().await;
     let forward = ["forward", "3000", "--hostname", "web"];
     let plain = |more: &[&'static str]| [&forward, more].concat();

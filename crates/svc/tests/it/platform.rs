@@ -7,7 +7,7 @@ use tokio::net::TcpSocket;
 
 use crate::program::Home;
 
-/// A configuration for a free port, and its address.
+/// Writes a configuration with a free port. Returns the port's address.
 fn configuration(home: &Home, more: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -19,7 +19,7 @@ fn configuration(home: &Home, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_platform_says_where_it_is_and_ends_in_order() {
+async fn a_platform_prints_its_address_and_stops_in_order() {
     let home = Home::new();
     let base_url = configuration(&home, "");
     let args = ["platform", "-c", "platform.yaml", "--output", "json"];
@@ -37,20 +37,20 @@ async fn a_platform_says_where_it_is_and_ends_in_order() {
         .await
         .unwrap();
     assert_eq!(whoami.status(), 401);
-    // An idle connection does not keep it from ending.
+    // An idle connection does not delay the exit.
     platform.signal(Signal::SIGTERM);
     let ended = platform.ended().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    // The operator is made once; everything else is still there.
+    // The operator is created once. All other data is still there.
     let mut platform = home.start(&first);
     let ready = platform.json().await;
     assert_eq!(ready.get("admin_password"), None);
     assert_eq!(platform.terminate().await.code, Some(0));
 }
 
-/// Beside a running platform, and as often as one likes: it is one rotation.
+/// Next to a running platform, and repeated: it starts one rotation.
 #[tokio::test]
-async fn a_rotation_of_the_keys_is_begun_once() {
+async fn a_rotation_of_the_keys_is_started_once() {
     let home = Home::new();
     configuration(&home, "");
     let args = ["platform", "-c", "platform.yaml", "--output", "json"];
@@ -71,7 +71,7 @@ async fn a_rotation_of_the_keys_is_begun_once() {
 }
 
 #[tokio::test]
-async fn a_platforms_configuration_is_checked_without_a_start() {
+async fn a_platform_configuration_is_checked_without_a_start() {
     let home = Home::new();
     configuration(&home, "  base_uri: https://svc.example.com\n");
     let check = ["platform", "-c", "platform.yaml", "--check"];
@@ -94,11 +94,11 @@ async fn a_platforms_configuration_is_checked_without_a_start() {
     assert!(schema["properties"]["platform"]["properties"]["base_url"].is_object());
 }
 
-/// A start says why there is no database, and nothing of its address, which holds a password.
+/// A start reports why it has no database, without its address, which contains a password.
 #[tokio::test]
-async fn a_start_without_its_database_says_why() {
+async fn a_start_without_its_database_reports_the_cause() {
     let home = Home::new();
-    // A port that is held and does not listen.
+    // A port that is bound but does not listen.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = closed.local_addr().unwrap();

@@ -1,9 +1,9 @@
-//! What cannot be done with the platform: exit codes, one line, a hint.
+//! Errors of platform commands: exit codes, one line, a hint.
 
 use super::{installed::up, program::Home};
 
 #[tokio::test]
-async fn without_a_platform_the_next_step_is_told() {
+async fn without_a_platform_the_next_step_is_shown() {
     let home = Home::new();
     for args in [
         &["whoami"][..],
@@ -41,7 +41,7 @@ async fn without_a_platform_the_next_step_is_told() {
 }
 
 #[tokio::test]
-async fn mistakes_are_told_with_what_was_meant() {
+async fn mistakes_are_reported_with_a_suggestion() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let wrong = home.run(&["project", "list", "--token", "a.b.c"]).await;
@@ -65,7 +65,7 @@ async fn mistakes_are_told_with_what_was_meant() {
         let plan = home.run(&["project", "plan", "--project", by]).await;
         assert_eq!(plan.code, Some(0), "{plan:?}");
     }
-    // What the platform refuses keeps its field.
+    // An error of the platform keeps its field.
     let late = home.run(&["project", "list", "--page", "0"]).await;
     assert_eq!(late.code, Some(2), "{late:?}");
     assert!(late.stderr.contains("(`page`)"), "{late:?}");
@@ -91,9 +91,9 @@ async fn mistakes_are_told_with_what_was_meant() {
     );
 }
 
-/// sdk facts: a stored token is not sent to a place given by override.
+/// As in the SDKs, a stored token is not sent to an overridden address.
 #[tokio::test]
-async fn a_kept_token_stays_with_its_platform() {
+async fn a_stored_token_is_only_used_with_its_platform() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -108,7 +108,7 @@ async fn a_kept_token_stays_with_its_platform() {
         .await
         .unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    // Nobody even knocked.
+    // No connection was made.
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err());
 }

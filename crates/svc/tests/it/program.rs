@@ -1,4 +1,4 @@
-//! Runs the program in a home of its own, without the environment of the machine.
+//! Runs the program in its own home, without the environment of the machine.
 
 use std::{
     cell::RefCell,
@@ -20,13 +20,14 @@ use tokio::{
     time::timeout,
 };
 
-/// Longer than anything here takes, shorter than a person waits.
+/// Longer than any step of these tests takes.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
 
-/// How long the program lets go on what is under way when it ends. What waits for nothing is faster.
+/// Time that the program gives its open streams when it stops. Without open streams it stops
+/// faster.
 pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 
-/// A home directory and what runs in it.
+/// A home directory and the programs that run in it.
 pub(crate) struct Home {
     pub(crate) directory: TempDir,
 }
@@ -65,7 +66,7 @@ impl Home {
     pub(crate) async fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ended {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // A program that ends early does not read it all.
+        // A program that exits early does not read all of it.
         if let Err(error) = stdin.write_all(input).await {
             assert_eq!(error.kind(), ErrorKind::BrokenPipe);
         }
@@ -77,13 +78,13 @@ impl Home {
         )
     }
 
-    /// Starts a command that stays.
+    /// Starts a command that keeps running.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         Running::spawn(&mut self.command(args))
     }
 }
 
-/// What a command left.
+/// Result of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -115,7 +116,7 @@ impl Ended {
     }
 }
 
-/// A command that runs.
+/// A running command.
 pub(crate) struct Running {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -137,7 +138,7 @@ impl Running {
         }
     }
 
-    /// The next line of the standard output; `None` at its end.
+    /// The next line of the standard output, or `None` at its end.
     async fn line(&mut self, expected: &str) -> Option<String> {
         let line = soon(expected, self.lines.next_line()).await.unwrap();
         if let Some(line) = &line {
@@ -157,7 +158,7 @@ impl Running {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    /// The first line from here on that is wanted.
+    /// The next line that matches.
     pub(crate) async fn json_where(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
             let line = self.json().await;
@@ -167,7 +168,7 @@ impl Running {
         }
     }
 
-    /// The lines up to the one that holds a text.
+    /// The lines up to the first one with this text.
     pub(crate) async fn until(&mut self, text: &str) -> String {
         let mut seen = String::new();
         while !seen.contains(text) {
@@ -183,8 +184,8 @@ impl Running {
         seen
     }
 
-    /// Waits until stderr holds a text that no earlier call has found, and gives what it held since that
-    /// one.
+    /// Waits until stderr contains a text that no earlier call has found. Returns the output since
+    /// the previous match.
     pub(crate) async fn says(&mut self, text: &str) -> String {
         let mut written = self.transcript.written.subscribe();
         loop {
@@ -234,14 +235,14 @@ impl Running {
         }
     }
 
-    /// Ends it as a supervisor does.
+    /// Stops it like a supervisor.
     pub(crate) async fn terminate(self) -> Ended {
         self.signal(Signal::SIGTERM);
         self.ended().await
     }
 }
 
-/// The output of a program, for tests and for the messages of those that fail.
+/// The output of a program, for tests and for the messages of failed ones.
 struct Transcript {
     command: String,
     stderr: Mutex<Vec<u8>>,
@@ -250,7 +251,7 @@ struct Transcript {
     last_line: Mutex<String>,
 }
 
-/// How much of the standard error was read.
+/// Standard error that was read so far.
 #[derive(Default)]
 struct Written {
     bytes: usize,
@@ -263,7 +264,8 @@ thread_local! {
 }
 
 impl Transcript {
-    /// Reads the standard error to its end, so that a program never waits for a test that does not.
+    /// Reads the standard error to its end, so that a program never blocks on a test that does not
+    /// read it.
     fn of(command: &Command, mut stderr: ChildStderr) -> Arc<Self> {
         let args = command.as_std().get_args().map(OsStr::to_string_lossy);
         let transcript = Arc::new(Self {
@@ -288,7 +290,7 @@ impl Transcript {
         transcript
     }
 
-    /// Up to the last whole character.
+    /// Up to the last complete character.
     fn stderr(&self) -> String {
         let bytes = self.stderr.lock().unwrap();
         match std::str::from_utf8(&bytes) {
@@ -317,7 +319,7 @@ fn logs() -> String {
 /// Lines of each log in the message of a failed test.
 const LOG_LINES: usize = 40;
 
-/// Waits for what has to happen soon.
+/// Waits for an event that has to happen soon.
 pub(crate) async fn soon<T>(expected: &str, future: impl Future<Output = T>) -> T {
     let Ok(value) = timeout(SOON, future).await else {
         panic!("`{expected}` was expected within {SOON:?}{}", logs());

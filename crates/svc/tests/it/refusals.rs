@@ -1,4 +1,4 @@
-//! What cannot be done: exit codes, one line, a hint.
+//! Errors: exit codes, one line, a hint.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use super::program::Home;
 
 #[tokio::test]
-async fn without_an_engine_the_next_step_is_told() {
+async fn without_an_engine_the_next_step_is_shown() {
     let home = Home::new();
     for args in [
         &["tunnels"][..],
@@ -27,7 +27,7 @@ async fn without_an_engine_the_next_step_is_told() {
 }
 
 #[tokio::test]
-async fn an_engine_that_does_not_answer_is_told() {
+async fn an_engine_that_does_not_answer_is_reported() {
     let home = Home::new();
     let engine = nobody();
     let list = home
@@ -39,7 +39,7 @@ async fn an_engine_that_does_not_answer_is_told() {
 }
 
 #[tokio::test]
-async fn an_agent_goes_on_trying_and_ends_with_zero_when_it_is_stopped() {
+async fn an_agent_keeps_trying_and_exits_with_zero_when_it_is_stopped() {
     let home = Home::new();
     let engine = nobody();
     let args = [
@@ -54,7 +54,7 @@ async fn an_agent_goes_on_trying_and_ends_with_zero_when_it_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_ca_file_that_is_none_is_a_usage_error() {
+async fn an_invalid_ca_file_is_a_usage_error() {
     let home = Home::new();
     let args = [
         "tunnels",
@@ -113,13 +113,13 @@ async fn the_schema_is_printed_for_editors() {
     );
 }
 
-/// Where nobody listens.
+/// An address on which nothing listens.
 fn nobody() -> String {
     format!("127.0.0.1:{}", ports::lease())
 }
 
 #[tokio::test]
-async fn a_proxy_header_is_not_for_a_service_of_many_visitors() {
+async fn a_proxy_header_is_refused_for_an_http_service() {
     let home = Home::new();
     for http in [
         &["forward", "3000", "--proxy-protocol", "v1"][..],

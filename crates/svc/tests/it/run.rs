@@ -1,4 +1,4 @@
-//! `svc run` with a file: many tunnels, changed while they are in use.
+//! `svc run` with a file: many tunnels, which change while they are in use.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use super::{
     program::{Home, Running, SOON},
 };
 
-/// A service that answers each whole request with its own name and the same bytes.
+/// A service that answers each request with its own name and the same bytes.
 pub(crate) async fn echo(name: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -36,14 +36,14 @@ pub(crate) async fn echo(name: &'static str) -> u16 {
     port
 }
 
-/// Replaces a file as careful programs do.
+/// Replaces a file with a rename.
 pub(crate) fn replace(path: &Path, text: &str) {
     let new = path.with_extension("new");
     fs::write(&new, text).unwrap();
     fs::rename(&new, path).unwrap();
 }
 
-/// The next line that says that a configuration is in force.
+/// The next line that reports an applied configuration.
 pub(crate) async fn applied(agent: &mut Running) -> Value {
     agent.json_where(|line| line["status"] == "applied").await
 }
@@ -82,7 +82,7 @@ async fn opened(agent: &mut Running, key: &str) {
 }
 
 #[tokio::test]
-async fn a_change_of_the_file_leaves_alone_what_it_does_not_name() {
+async fn a_change_of_the_file_leaves_other_tunnels_alone() {
     let home = Home::new();
     let _up = alone(&home, &[]).await;
     let (one, two) = (echo("one:").await, echo("two:").await);
@@ -166,7 +166,7 @@ async fn a_change_of_the_file_leaves_alone_what_it_does_not_name() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_wrong_changes_nothing_and_says_where() {
+async fn an_invalid_file_changes_nothing_and_reports_the_line() {
     let home = Home::new();
     let _up = alone(&home, &[]).await;
     let port = echo("").await;
@@ -189,13 +189,13 @@ async fn a_file_that_is_wrong_changes_nothing_and_says_where() {
     let dialled = home.run_with_input(&["dial", "svc://a"], b"still").await;
     assert_eq!(dialled.stdout, "still", "{dialled:?}");
 
-    // What is put right is as it was; SIGHUP says so.
+    // A corrected file is as before. SIGHUP reports that.
     replace(&file, &good);
     agent.signal(Signal::SIGHUP);
     let line = applied(&mut agent).await;
     assert_eq!(line["unchanged"], 1, "{line}");
 
-    // A file that is gone changes nothing either.
+    // A missing file changes nothing either.
     fs::remove_file(&file).unwrap();
     let rejected = agent.json_where(|line| line["status"] == "rejected").await;
     let message = rejected["errors"][0]["message"].as_str().unwrap();
@@ -211,7 +211,7 @@ async fn a_file_that_is_wrong_changes_nothing_and_says_where() {
 }
 
 #[tokio::test]
-async fn a_link_that_leads_elsewhere_is_a_change_and_the_address_stays() {
+async fn a_changed_link_is_a_change_and_the_address_stays() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let port = echo("").await;
@@ -246,7 +246,7 @@ async fn a_link_that_leads_elsewhere_is_a_change_and_the_address_stays() {
 }
 
 #[tokio::test]
-async fn a_new_token_takes_the_tunnels_over_and_streams_go_on() {
+async fn a_new_token_takes_the_tunnels_over_and_streams_continue() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let port = echo("").await;
@@ -279,7 +279,7 @@ async fn a_new_token_takes_the_tunnels_over_and_streams_go_on() {
     let visitor = visit(&tcp).await;
     opened(&mut agent, "tcp").await;
 
-    // Its claims have seconds: the next one has another life.
+    // Its times have a resolution of seconds, so the next token gets another lifetime.
     let args = [
         "token", "mint", "--secret", &secret, "--user", "ada", "--ttl", "2h",
     ];
@@ -304,7 +304,7 @@ async fn a_new_token_takes_the_tunnels_over_and_streams_go_on() {
 }
 
 #[tokio::test]
-async fn a_check_tells_everything_at_once() {
+async fn a_check_reports_all_errors_together() {
     let home = Home::new();
     let file = home.path().join("svc.yaml");
     fs::write(
@@ -337,7 +337,7 @@ tunnels:
         (Some(0), "the configuration is good\n"),
         "{good:?}"
     );
-    // Which engine it would use is another matter.
+    // The engine is not part of the check.
     assert!(
         good.stderr.starts_with("warning: no engine is known"),
         "{good:?}"
@@ -374,7 +374,7 @@ async fn a_refused_tunnel_leaves_the_others_and_a_refused_token_ends_the_run() {
     );
     let dialled = home.run_with_input(&["dial", "svc://b"], b"x").await;
     assert_eq!(dialled.stdout, "x", "{dialled:?}");
-    // Who asks again gets the answer again, and the other tunnel is left alone.
+    // A repeated request gets the same answer, and the other tunnel is not affected.
     agent.signal(Signal::SIGHUP);
     let line = applied(&mut agent).await;
     assert_eq!(
@@ -390,7 +390,7 @@ async fn a_refused_tunnel_leaves_the_others_and_a_refused_token_ends_the_run() {
 }
 
 #[tokio::test]
-async fn people_get_plain_lines() {
+async fn text_output_has_plain_lines() {
     let home = Home::new();
     let _up = alone(&home, &[]).await;
     let port = echo("").await;

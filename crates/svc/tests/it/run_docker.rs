@@ -1,5 +1,5 @@
-//! `svc run --docker` beside an engine that speaks the JSON of the Docker Engine API. No engine can
-//! run where the tests run; the shapes are those that its public reference shows.
+//! `svc run --docker` with a server that implements the JSON of the Docker Engine API. No Docker
+//! can run where the tests run. The JSON follows its public reference.
 
 use std::{
     collections::BTreeMap,
@@ -31,19 +31,19 @@ use super::{
     run::{applied, echo, online},
 };
 
-/// What the engine knows, and who follows its events.
+/// Containers of the engine, and the subscribers of its events.
 #[derive(Clone, Default)]
 struct Engine {
     containers: Arc<Mutex<BTreeMap<String, Value>>>,
     followers: Arc<Mutex<Vec<mpsc::UnboundedSender<Bytes>>>>,
     lists: Arc<watch::Sender<usize>>,
-    /// What a list is answered with instead.
+    /// Replaces the answer to a list.
     broken: Arc<Mutex<Option<Broken>>>,
 }
 
 #[derive(Clone, Copy)]
 enum Broken {
-    /// No JSON.
+    /// Invalid JSON.
     Garbage,
     /// JSON that does not end.
     Endless,
@@ -68,7 +68,7 @@ impl Engine {
         Served { socket, task }
     }
 
-    /// A container whose service is on this machine.
+    /// Adds a container whose service is on this machine.
     fn put(&self, id: &str, name: &str, running: bool, labels: &Value) {
         let state = if running { "running" } else { "exited" };
         let inspected = json!({
@@ -105,7 +105,7 @@ impl Engine {
         self.containers.lock().unwrap().remove(id);
     }
 
-    /// Tells all who follow, in two chunks of which the first ends within the object.
+    /// Sends an event to all subscribers, in two chunks of which the first ends within the object.
     fn happens(&self, action: &str, id: &str) {
         let attributes = self.containers.lock().unwrap().get(id).map_or_else(
             || json!({"image": "shop:1", "svc.enable": "true"}),
@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Sends a chunk to all who follow.
+    /// Sends a chunk to all subscribers.
     fn says(&self, bytes: &[u8]) {
         let bytes = Bytes::copy_from_slice(bytes);
         self.followers
@@ -136,7 +136,7 @@ impl Engine {
             .retain(|follower| follower.send(bytes.clone()).is_ok());
     }
 
-    /// Waits until the list has been asked for so many times.
+    /// Waits until the list has been requested this many times.
     async fn listed(&self, times: usize) {
         let mut lists = self.lists.subscribe();
         lists.wait_for(|seen| *seen >= times).await.unwrap();
@@ -144,7 +144,7 @@ impl Engine {
 }
 
 impl Served {
-    /// The engine ends, with all connections to it.
+    /// The engine stops, with all connections to it.
     async fn stop(self, engine: &Engine) {
         self.task.abort();
         drop(self.task.await);
@@ -220,7 +220,7 @@ async fn closed(agent: &mut Running, key: &str) {
 }
 
 #[tokio::test]
-async fn containers_come_go_and_come_back_under_their_names() {
+async fn containers_start_stop_and_restart_under_their_names() {
     let home = Home::new();
     let _up = alone(&home, &[]).await;
     let port = echo("").await.to_string();
@@ -233,7 +233,7 @@ async fn containers_come_go_and_come_back_under_their_names() {
     assert_eq!(first["name"], "web");
     assert_eq!(first["forwarded"], format!("127.0.0.1:{port}"));
 
-    // Two tunnels, and a third one that is wrong.
+    // Two tunnels, and a third one with an error.
     let both = json!({
         "svc.enable": "true",
         "svc.tunnels.db.port": port, "svc.tunnels.db.publish": "false",
@@ -257,7 +257,7 @@ async fn containers_come_go_and_come_back_under_their_names() {
     let dialled = home.run_with_input(&["dial", "svc://shop-db"], b"x").await;
     assert_eq!(dialled.stdout, "x", "{dialled:?}");
 
-    // A container that is stopped, and made anew under its name, is found where it was.
+    // A stopped container, and one that is created again under its name, keep their tunnel.
     engine.put("a1", "web", false, &web);
     engine.happens("die", "a1");
     closed(&mut agent, "docker/web").await;
@@ -285,7 +285,7 @@ async fn containers_come_go_and_come_back_under_their_names() {
 }
 
 #[tokio::test]
-async fn an_engine_that_restarts_finds_tunnels_as_they_were() {
+async fn an_engine_that_restarts_finds_tunnels_unchanged() {
     let home = Home::new();
     let _up = alone(&home, &[]).await;
     let port = echo("").await.to_string();
@@ -324,7 +324,7 @@ async fn an_engine_that_restarts_finds_tunnels_as_they_were() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_understands_are_bounded_and_tried_again() {
+async fn invalid_answers_are_limited_and_retried() {
     let home = Home::new();
     let _up = alone(&home, &[]).await;
     let port = echo("").await.to_string();

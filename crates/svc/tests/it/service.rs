@@ -1,4 +1,4 @@
-//! `svc service`: the unit, judged by systemd's own verifier. No systemd runs here.
+//! `svc service`: the unit, verified by systemd's own tool. No systemd runs here.
 
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 use super::program::{Ended, Home};
 
-/// A configuration and a token, as `svc service` is given them.
+/// A configuration and a token for `svc service`.
 fn files(home: &Home) -> (String, String) {
     let (file, token) = (home.path().join("agent.yaml"), home.path().join("to ken"));
     fs::write(&file, "version: 1\n").unwrap();
@@ -20,7 +20,7 @@ fn text(path: &Path) -> String {
 }
 
 async fn analyze(home: &Home, args: &[&str]) -> Ended {
-    // Only systemd has it: `cargo xtask provision` installs it where there is one.
+    // Only systemd includes it. `cargo xtask provision` installs it on systems with systemd.
     let program = env::var_os("SVC_TEST_SYSTEMD_ANALYZE").unwrap_or_else(|| {
         panic!("SVC_TEST_SYSTEMD_ANALYZE names systemd-analyze; cargo xtask test sets it")
     });
@@ -35,7 +35,7 @@ async fn analyze(home: &Home, args: &[&str]) -> Ended {
 }
 
 #[tokio::test]
-async fn the_unit_passes_verification_and_holds_no_secret() {
+async fn the_unit_passes_verification_and_contains_no_secret() {
     let home = Home::new();
     let (file, token) = files(&home);
     for more in [&[][..], &["--docker"], &["--user"]] {
@@ -59,10 +59,10 @@ async fn the_unit_passes_verification_and_holds_no_secret() {
     }
 }
 
-/// 100 is a service of root without limits. What is left here is mostly the network, without which
-/// there are no tunnels.
+/// 100 is a root service without restrictions. The remaining exposure is mostly the network, which
+/// tunnels need.
 #[tokio::test]
-async fn a_service_of_the_system_is_exposed_as_little_as_can_be() {
+async fn a_system_service_has_minimal_exposure() {
     let home = Home::new();
     let (file, token) = files(&home);
     let print = ["service", "print", &file, "--token-file", &token];
@@ -74,7 +74,7 @@ async fn a_service_of_the_system_is_exposed_as_little_as_can_be() {
 }
 
 #[tokio::test]
-async fn a_service_of_a_person_is_written_and_taken_away() {
+async fn a_user_service_is_installed_and_removed() {
     let home = Home::new();
     let (file, token) = files(&home);
     let install = ["service", "install", "--user", "--no-start", &file];
@@ -87,7 +87,7 @@ async fn a_service_of_a_person_is_written_and_taken_away() {
     let line = format!("ExecStart={program} run {file} --token-file \"{token}\"\n");
     assert!(written.contains(&line), "{written}");
 
-    // A token that others can read is none.
+    // A token that other users can read is refused.
     fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
     let refused = home.run(&install).await;
     assert_eq!(refused.code, Some(2), "{refused:?}");

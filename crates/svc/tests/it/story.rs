@@ -1,4 +1,4 @@
-//! A whole story on the command line, against a real platform.
+//! A long sequence of commands against a real platform.
 
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ async fn from_the_login_to_the_last_delete() {
         .collect();
     assert!(actions.contains(&"project.created"), "{actions:?}");
 
-    // Nobody can be asked on a pipe.
+    // No confirmation is possible on a pipe.
     let unasked = home.run(&["project", "delete", "production"]).await;
     assert_eq!(unasked.code, Some(2), "{unasked:?}");
     let deleted = home
@@ -141,7 +141,7 @@ async fn from_the_login_to_the_last_delete() {
 }
 
 #[tokio::test]
-async fn members_are_invited_and_projects_go_to_another_workspace() {
+async fn members_are_invited_and_projects_move_to_another_workspace() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     home.run(&["workspace", "create", "Engines", "-o", "json"])
@@ -181,7 +181,7 @@ async fn members_are_invited_and_projects_go_to_another_workspace() {
 }
 
 #[tokio::test]
-async fn webhooks_and_addresses_are_looked_after() {
+async fn webhooks_and_addresses_are_managed() {
     let home = Home::new();
     let plans = json!({"plans": [{"plan": "basic", "webhooks": true}]});
     let platform = Hosted::start(&home, plans).await;

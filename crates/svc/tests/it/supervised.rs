@@ -1,4 +1,4 @@
-//! The program under a supervisor that speaks systemd's notify protocol.
+//! The program under a supervisor with systemd's notify protocol.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use super::{
     run::{echo, replace},
 };
 
-/// The socket that systemd would have.
+/// The notification socket of systemd.
 struct Notified {
     socket: tokio::net::UnixDatagram,
 }
@@ -30,7 +30,7 @@ impl Notified {
         }
     }
 
-    /// The next message but those of another kind.
+    /// The next message of the wanted kind.
     async fn next(&self, wanted: &str) -> String {
         loop {
             let mut buffer = [0; 4096];
@@ -45,7 +45,7 @@ impl Notified {
         }
     }
 
-    /// The next message that is no heartbeat.
+    /// The next message that is not a heartbeat.
     async fn step(&self) -> String {
         loop {
             let text = self.next("").await;
@@ -57,7 +57,7 @@ impl Notified {
 }
 
 #[tokio::test]
-async fn an_agent_says_when_it_serves_reloads_lives_and_stops() {
+async fn an_agent_notifies_ready_reload_watchdog_and_stop() {
     let home = Home::new();
     let _up = alone(&home, &[]).await;
     let port = echo("").await;
@@ -99,7 +99,7 @@ async fn an_agent_says_when_it_serves_reloads_lives_and_stops() {
 }
 
 #[tokio::test]
-async fn servers_say_when_they_serve_live_and_stop() {
+async fn servers_notify_ready_watchdog_and_stop() {
     let home = Home::new();
     let name = format!("svc-it-{}", home.path().file_name().unwrap().display());
     let address = SocketAddr::from_abstract_name(&name).unwrap();

@@ -1,4 +1,4 @@
-//! A person at a terminal.
+//! A user at a terminal.
 
 use std::{
     fs::File,
@@ -33,7 +33,7 @@ impl Asked {
         }
     }
 
-    /// What is said on stderr, until a text.
+    /// The stderr output up to a text.
     pub(crate) async fn until(&mut self, text: &str) -> String {
         let stderr = self.child.stderr.as_mut().unwrap();
         let mut seen = Vec::new();
@@ -60,12 +60,12 @@ impl Asked {
         )
     }
 
-    /// Waits for the end, and gives what the terminal showed of what was typed.
+    /// Waits for the end. Returns the terminal's echo of the input.
     pub(crate) async fn echoed(mut self) -> String {
         let status = tokio::time::timeout(SOON, self.child.wait());
         assert_eq!(status.await.unwrap().unwrap().code(), Some(0));
         let mut shown = Vec::new();
-        // The other end is closed, which Linux tells as an error after the last byte.
+        // The other end is closed, which Linux reports as an error after the last byte.
         self.terminal.read_to_end(&mut shown).ok();
         String::from_utf8(shown).unwrap()
     }

@@ -3,7 +3,7 @@
 use super::program::Home;
 
 #[tokio::test]
-async fn a_minted_token_says_what_was_asked_for() {
+async fn a_minted_token_has_the_requested_claims() {
     let home = Home::new();
     let minted = home
         .run(&[
@@ -38,7 +38,7 @@ async fn a_minted_token_says_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_token_is_inspected_from_the_environment_too() {
+async fn a_token_from_the_environment_is_inspected() {
     let home = Home::new();
     let minted = home.run(&["token", "mint", "--secret", SECRET]).await;
     let output = home
@@ -53,7 +53,7 @@ async fn a_token_is_inspected_from_the_environment_too() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_minted_is_told_with_the_next_step() {
+async fn an_impossible_token_is_reported_with_the_next_step() {
     let home = Home::new();
     let unknown = home
         .run(&[
@@ -77,7 +77,7 @@ async fn what_cannot_be_minted_is_told_with_the_next_step() {
     assert!(no_token.stdout.is_empty());
 }
 
-/// A secret on the command line is in everybody's list of processes.
+/// A secret on the command line appears in the system's process list.
 #[tokio::test]
 async fn a_secret_comes_from_a_file_or_from_stdin() {
     let home = Home::new();

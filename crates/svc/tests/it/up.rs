@@ -1,4 +1,4 @@
-//! Tunnels of a `svc up`, and what a second terminal does with them.
+//! Tunnels of a `svc up`, and the use of a second terminal.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -40,7 +40,7 @@ pub(crate) fn visitor(ready: &Value, url: &str) -> (reqwest::Client, reqwest::Ur
     (client, url)
 }
 
-/// A service that answers each whole request with the same bytes in capitals.
+/// A service that answers each request with the same bytes in capitals.
 pub(crate) async fn shouting_service() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -59,7 +59,7 @@ pub(crate) async fn shouting_service() -> u16 {
     port
 }
 
-/// A web service that says `ok` once a connection, until it is aborted.
+/// A web service that answers `ok` on each connection, until it is aborted.
 pub(crate) async fn web_service(port: u16) -> (JoinHandle<()>, u16) {
     let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -81,7 +81,7 @@ fn online(line: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn the_demo_is_reached_under_its_public_name() {
+async fn the_demo_is_reached_at_its_public_name() {
     let home = Home::new();
     let up = up(&home, &["--demo"]).await;
     let (client, url) = visitor(&up.ready, up.ready["demo_url"].as_str().unwrap());
@@ -112,7 +112,7 @@ async fn the_demo_is_reached_under_its_public_name() {
 }
 
 #[tokio::test]
-async fn a_websocket_goes_through_to_the_demo() {
+async fn a_websocket_to_the_demo_works() {
     let home = Home::new();
     let up = alone(&home, &["--demo"]).await;
     let (client, url) = visitor(&up.ready, up.ready["demo_url"].as_str().unwrap());
@@ -155,13 +155,13 @@ async fn a_second_terminal_needs_no_flags() {
     let demo = format!("demo-{}.t.engine.localhost", up.said("project_endpoint"));
     assert!(table.stdout.contains(&demo), "{table:?}");
 
-    // The context goes with the process that wrote it.
+    // The context is removed with the process that wrote it.
     assert_eq!(up.running.terminate().await.code, Some(0));
     assert_eq!(home.run(&["tunnels"]).await.code, Some(2));
 }
 
 #[tokio::test]
-async fn a_forwarded_service_is_published_watched_and_taken_away() {
+async fn a_forwarded_service_is_published_watched_and_removed() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let mut events = home.start(&["events"]);
@@ -302,7 +302,7 @@ async fn a_private_tunnel_is_dialled_on_standard_streams_and_on_a_port() {
 }
 
 #[tokio::test]
-async fn a_service_is_told_who_visits_its_tcp_and_private_tunnels() {
+async fn a_service_receives_visitor_addresses_of_tcp_and_private_tunnels() {
     let home = Home::new();
     let _up = alone(&home, &[]).await;
     let port = shouting_service().await.to_string();
@@ -413,9 +413,9 @@ async fn a_name_is_taken_over_by_the_same_identity_and_refused_to_another() {
     assert_eq!(second.terminate().await.code, Some(0));
 }
 
-/// EN-9: agents reconnect to an engine that forgot them, and make their tunnels anew.
+/// EN-9: agents reconnect to a restarted engine without their state, and open their tunnels again.
 #[tokio::test]
-async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
+async fn an_agent_and_an_event_stream_reconnect_after_an_engine_crash() {
     let home = Home::new();
     let port = ports::lease().to_string();
     let first = alone_at(&home, &port).await;
@@ -432,7 +432,7 @@ async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
         .await;
     let _again = alone_at(&home, &port).await;
     agent.json_where(online).await;
-    // The watcher begins again, with a snapshot.
+    // The event stream starts again, with a snapshot.
     events
         .json_where(|event| event["type"] == "state.initial")
         .await;
@@ -456,7 +456,7 @@ async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
         agent.signal(Signal::SIGTERM);
         events.json().await;
         let begun = Instant::now();
-        // The first one has been taken: two at once would be one.
+        // The first signal has been processed. Two signals at the same time would count as one.
         if hurry {
             agent.signal(Signal::SIGTERM);
         }
@@ -464,7 +464,8 @@ async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
         if !hurry {
             visitor.shutdown().await.unwrap();
         }
-        // A cut stream may end with an error; what counts is that no answer came.
+        // An aborted stream may end with an error. The test only needs to see that no answer
+        // arrived.
         drop(
             timeout(SOON, visitor.read_to_string(&mut answer))
                 .await

@@ -1,4 +1,4 @@
-//! `svc webtty` from the side of the person: the program, and a server on a real socket.
+//! `svc webtty` at the client: the program, and a server on a real socket.
 
 mod exec;
 mod files;

@@ -1,4 +1,4 @@
-//! `svc webtty server`: terminals at an address and behind a tunnel, as clients meet them.
+//! `svc webtty server`: terminals at an address and behind a tunnel.
 
 use std::process::Command as Program;
 
@@ -26,7 +26,7 @@ use super::{
     program::{Home, Running, SOON},
 };
 
-/// WT-1: a lightweight server is a tunnel with labels, and nothing else.
+/// WT-1: an ad-hoc server is a tunnel with labels, and nothing else.
 #[tokio::test]
 async fn a_server_behind_a_private_tunnel_is_found_by_its_labels_and_dialled() {
     let home = Home::new();
@@ -89,7 +89,7 @@ async fn a_server_behind_a_private_tunnel_is_found_by_its_labels_and_dialled() {
     up.stop().await;
 }
 
-/// The engine goes away and comes back; the shell goes on, and its client finds it again.
+/// The engine restarts. The shell continues, and its client finds it again.
 #[tokio::test]
 async fn a_shell_outlives_its_engine() {
     let home = Home::new();
@@ -143,7 +143,7 @@ async fn a_shell_outlives_its_engine() {
 }
 
 #[tokio::test]
-async fn an_address_lets_in_who_shows_the_token_and_a_signal_drains_it() {
+async fn an_address_requires_the_token_and_a_signal_drains_it() {
     let home = Home::new();
     std::fs::write(home.path().join("token"), "secret\n").unwrap();
     let mut server = home.start(&[
@@ -186,7 +186,7 @@ async fn an_address_lets_in_who_shows_the_token_and_a_signal_drains_it() {
 }
 
 #[tokio::test]
-async fn what_would_open_a_door_or_contradicts_itself_is_a_usage_error() {
+async fn insecure_or_contradicting_options_are_usage_errors() {
     let home = Home::new();
     let listen = ["--listen", "127.0.0.1:0"];
     let cases: [(&[&str], &str); 8] = [
@@ -215,7 +215,7 @@ async fn what_would_open_a_door_or_contradicts_itself_is_a_usage_error() {
     }
 }
 
-/// An account that goes with this value.
+/// An account that is removed with this value.
 struct Made(String);
 
 impl Made {
@@ -240,7 +240,7 @@ impl Drop for Made {
 }
 
 #[tokio::test]
-async fn a_login_is_that_of_its_account() {
+async fn a_login_is_a_login_of_its_account() {
     let made = Made::new();
     let home = Home::new();
     let start = async |more: &[&str]| {
@@ -286,7 +286,7 @@ async fn a_login_is_that_of_its_account() {
     assert_eq!(code, 2);
     let opened = server.json_where(|line| line["session"] == "opened").await;
     assert_eq!(opened["account"], Value::from(name.as_str()));
-    // Another account is not this one's to choose.
+    // A user cannot choose another account.
     let mut client = Client::plain(&address).await;
     client.send(&Kind::Open(Box::new(as_user("root")))).await;
     assert!(client.refused().await.contains("run as"));
@@ -349,7 +349,7 @@ impl Client {
         Self::Plain(stream, frame::Decoder::new())
     }
 
-    /// The status where it is refused.
+    /// Returns the status of a refusal.
     async fn websocket(address: &str, token: Option<&str>) -> Result<Self, u16> {
         let stream = TcpStream::connect(address).await.unwrap();
         let mut request = format!("ws://{address}/").into_client_request().unwrap();
@@ -399,7 +399,7 @@ impl Client {
         }
     }
 
-    /// The next message that is no heartbeat.
+    /// The next message that is not a heartbeat.
     async fn said(&mut self) -> Option<Kind> {
         loop {
             match timeout(SOON, self.next()).await.unwrap() {

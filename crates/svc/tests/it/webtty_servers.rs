@@ -9,7 +9,7 @@ use super::{
     program::{Ended, Home},
 };
 
-/// A platform with a project that is selected.
+/// A platform with a selected project.
 async fn begun(home: &Home) -> Hosted {
     let platform = Hosted::start(home, json!({})).await;
     platform.login(home).await;
@@ -34,7 +34,7 @@ async fn shown(home: &Home, args: &[&str]) -> Value {
     server(home, &[args, &["-o", "json"]].concat()).await.json()
 }
 
-/// CP-12, WT-2: from the record to its end, with the enrollment of this host between.
+/// CP-12, WT-2: from the record to its deletion, including the enrolment of this host.
 #[tokio::test]
 async fn cp_12_a_server_is_registered_enrolled_changed_and_deleted() {
     let home = Home::new();
@@ -43,7 +43,7 @@ async fn cp_12_a_server_is_registered_enrolled_changed_and_deleted() {
     let made = shown(&home, &create).await;
     assert_eq!(made["status"], "pending_enrollment");
     assert_eq!(made["labels"], json!({"site": "bern"}));
-    // The same again is the same; with another policy it is refused.
+    // Repeating the command has the same result. With another policy it is refused.
     assert_eq!(shown(&home, &create).await, made);
     let other = [&create[..], &["--recording-policy", "private"]].concat();
     let refused = server(&home, &other).await;
@@ -77,7 +77,7 @@ async fn cp_12_a_server_is_registered_enrolled_changed_and_deleted() {
         assert!(!enrolled.to_string().contains(secret) && !kept.contains(secret));
     }
     assert_eq!(shown(&home, &["enroll", "build-7"]).await, enrolled);
-    // Another host is not this server.
+    // Another host cannot act as this server.
     std::fs::remove_file(&identity).unwrap();
     let refused = server(&home, &["enroll", "build-7"]).await;
     assert!(

@@ -1,5 +1,6 @@
-//! `svc webtty sessions`, and the tools of AI clients for terminals, against a real managed engine: a
-//! person at a terminal, somebody who joins, and an AI client who is refused and then let.
+//! `svc webtty sessions`, and the terminal tools of AI clients, against a real managed engine: a
+//! user at a terminal, a second user who joins, and an AI client that is first refused and then
+//! granted control.
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -11,10 +12,10 @@ use super::{
     program::{Ended, Home, Running, SOON},
 };
 
-/// WT-2: a person watches and is refused, then granted control by who has it; an AI client likewise,
-/// for one line; all of it is recorded, with who typed.
+/// WT-2: a user watches, is refused, and is then granted control by the controller. So does an AI
+/// client, for one line. All of it is recorded, including the typing participant.
 #[tokio::test]
-async fn wt_2_control_is_asked_for_refused_and_granted() {
+async fn wt_2_control_is_requested_refused_and_granted() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let server = serve(&home).await;
@@ -35,7 +36,7 @@ async fn wt_2_control_is_asked_for_refused_and_granted() {
     let id = session["id"].as_str().unwrap();
     assert_eq!(session["status"], "active", "{session}");
 
-    // Somebody joins late, and sees what is there.
+    // A second user joins late, and sees the current screen.
     let mut other = window(
         &home,
         &["webtty", "sessions", "join", id, "--reason", "to help"],
@@ -106,7 +107,7 @@ async fn wt_2_control_is_asked_for_refused_and_granted() {
         assert_eq!(asked["status"], "pending", "{asked}");
         assert_eq!(asked["control_lines"], 1, "{asked}");
         owner.until_text("to count").await;
-        // Who asked does not answer, not even with the rights of the person.
+        // The requester cannot answer, not even with the rights of its user.
         let own = of(json!({"request_id": asked["id"], "action": "grant"}));
         let told = agent.bad("svc_webtty_control_request_resolve", own).await;
         assert!(told.contains("credential"), "{told}");
@@ -121,7 +122,7 @@ async fn wt_2_control_is_asked_for_refused_and_granted() {
         }
     }
     let mut screen = agent.good("svc_webtty_session_type", line.clone()).await;
-    // The screen a moment later, which on a busy machine may be before the shell has said it.
+    // The screen a moment later. On a busy machine the shell may not have printed yet.
     for _ in 0..4 {
         if !has_row(&screen, "agent-6") {
             let wait = of(json!({"wait_seconds": 10}));
@@ -130,7 +131,7 @@ async fn wt_2_control_is_asked_for_refused_and_granted() {
     }
     assert!(has_row(&screen, "agent-6"), "{screen}");
     owner.until_text("agent-6").await;
-    // One line was granted, and it is over.
+    // Control was granted for one line, which has been typed.
     let told = agent.bad("svc_webtty_session_type", line).await;
     assert!(told.contains("control_required"), "{told}");
     let participant = screen["participant_id"].as_str().unwrap();
@@ -143,7 +144,7 @@ async fn wt_2_control_is_asked_for_refused_and_granted() {
     up.stop().await;
 }
 
-/// An AI client runs one command; the session says who acted.
+/// An AI client runs one command. The session names the client.
 #[tokio::test]
 async fn an_agent_runs_a_command_on_a_server() {
     let home = Home::new();
@@ -187,9 +188,9 @@ async fn an_agent_runs_a_command_on_a_server() {
     up.stop().await;
 }
 
-/// What the recording of the first test holds, and what is made of it.
+/// The content of the first test's recording, and its exports.
 async fn recorded(home: &Home, id: &str, participant: &str) {
-    // The terminal is told of the end before the last of it is stored.
+    // The terminal receives the end before the recording is completely stored.
     let late = Instant::now() + SOON;
     let events = loop {
         let events = home
@@ -224,7 +225,7 @@ async fn recorded(home: &Home, id: &str, participant: &str) {
         [&export[..], &["--file", "kept.ndjson"], more].concat()
     };
     let file = ["webtty", "sessions", "verify", id, "--file", "kept.ndjson"];
-    // Without what was typed, the places of those records are still in the chain.
+    // Without the input, the positions of those records are still in the chain.
     ok(&home.run(&export(&[])).await);
     let found = home
         .run(&[&file[..], &["-o", "json"]].concat())
@@ -314,9 +315,9 @@ async fn only_session(home: &Home) -> Value {
     sessions[0].clone()
 }
 
-/// CP-12: a registered server that has no tunnel is away for a reason, which is told.
+/// CP-12: the error for a registered server without a tunnel states the reason.
 #[tokio::test]
-async fn cp_12_a_server_that_is_away_says_why() {
+async fn cp_12_an_offline_server_is_reported_with_a_reason() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let made = ["webtty", "server", "create", "build", "-o", "json"];
@@ -354,12 +355,12 @@ fn ok(ended: &Ended) {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
-/// A command at a terminal of its own.
+/// A command at its own terminal.
 fn window(home: &Home, args: &[&str]) -> Seen {
     Seen::start_with(home, args, 160, 30, &[("TERM", "xterm"), ("PS1", "$ ")])
 }
 
-/// Has the shell clear the screen, so that what comes next is told from what was there.
+/// Clears the screen, so that new output can be distinguished from old.
 async fn clear(window: &mut Seen, number: u32) {
     window.press(&format!(
         "printf '\\033[2J\\033[H'cleared-$(({number}+0))-\r"

@@ -1,4 +1,4 @@
-//! Messages over a connection, whichever way it frames them.
+//! Connections that carry messages, over a WebSocket or a plain stream.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -31,44 +31,44 @@ pub struct Connection {
     pub(super) writer: Writer,
 }
 
-/// Why a connection was not made, or broke.
+/// Reasons for which a connection could not be made, or broke.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The engine was not reached, or did not dial.
+    /// The engine was unreachable, or could not dial the tunnel.
     #[error(transparent)]
     Dial(#[from] ConnectError),
-    /// The server was not reached, or its certificate is not believed.
+    /// The server was unreachable, or its certificate is not trusted.
     #[error("{address} cannot be reached")]
     Unreachable {
         /// Its address.
         address: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// What answered speaks HTTP, and did not open a WebSocket.
+    /// The peer uses HTTP, but did not open a WebSocket.
     #[error("{0}")]
     Refused(Problem),
-    /// It broke.
+    /// The connection broke.
     #[error("the connection broke")]
     Network(#[source] io::Error),
-    /// The other side does not keep to WebSocket.
+    /// The peer violated the WebSocket protocol.
     #[error("the other side does not speak WebTTY: {0}")]
     Protocol(String),
-    /// The other side said what cannot be read, or we were to say it.
+    /// A received message is invalid, or a message to send is.
     #[error("a message cannot be read")]
     Message(#[from] BadMessage),
-    /// It took too long.
+    /// The connection took too long.
     #[error("no answer in time")]
     TimedOut,
 }
 
 impl ConnectionError {
-    /// Whether the same attempt could succeed later without anybody changing its input.
+    /// True if the same attempt could succeed later without any change of its input.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Dial(error) => error.is_transient(),
-            // 404: a tunnel that is not back yet.
+            // 404: a tunnel that has not reconnected yet.
             Self::Refused(problem) => problem.status >= 500 || [404, 429].contains(&problem.status),
             Self::Unreachable { .. } | Self::Network(_) | Self::TimedOut => true,
             Self::Protocol(_) | Self::Message(_) => false,
@@ -77,10 +77,10 @@ impl ConnectionError {
 }
 
 impl Connection {
-    /// Opens a WebSocket on a stream that is connected.
+    /// Opens a WebSocket on a connected stream.
     ///
     /// # Errors
-    /// The other side refuses, or does not answer within 10 seconds.
+    /// The peer refuses, or does not answer within 10 seconds.
     pub async fn websocket(
         stream: impl transport::Stream + 'static,
         request: Request<()>,
@@ -90,7 +90,7 @@ impl Connection {
             .max_frame_size(Some(limits::MAX_MESSAGE));
         let stream: Io = Box::new(stream);
         let opening = Box::pin(client_async_with_config(request, stream, Some(config)));
-        let (socket, _response) = timeout(ANSWER, opening)
+        let (socket, _response) = timeout(HANDSHAKE_TIMEOUT, opening)
             .await
             .map_err(|_elapsed| ConnectionError::TimedOut)?
             .map_err(failed)?;
@@ -101,7 +101,7 @@ impl Connection {
         })
     }
 
-    /// Takes a stream that carries plain frames.
+    /// Uses a stream with plain frames.
     pub fn plain(stream: impl transport::Stream + 'static) -> Self {
         let stream: Io = Box::new(stream);
         let (read, write) = tokio::io::split(stream);
@@ -109,36 +109,36 @@ impl Connection {
             reader: Reader::Plain {
                 io: read,
                 decoder: Decoder::new(),
-                buffer: vec![0; READ].into(),
+                buffer: vec![0; READ_BUFFER].into(),
             },
             writer: Writer::new(WriteTo::Plain(write)),
         }
     }
 
-    /// The next message; `None` when the other side has hung up. Cancel safe.
+    /// The next message; `None` when the peer has closed. Cancel safe.
     ///
     /// # Errors
-    /// It broke, or the other side said what is no message. Nothing follows.
+    /// The connection broke, or the peer sent an invalid message. No further message follows.
     pub async fn receive(&mut self) -> Result<Option<Kind>, ConnectionError> {
         self.reader.receive().await
     }
 
-    /// Sends one message, and waits until it is out.
+    /// Sends one message, and waits until it is written.
     ///
     /// # Errors
-    /// It broke, or the message is none that the other side would read.
+    /// The connection broke, or the peer would reject the message.
     pub async fn send(&mut self, kind: &Kind) -> Result<(), ConnectionError> {
         self.writer.queue(kind)?;
         self.writer.flush().await
     }
 
-    /// Hangs up, as the protocol wants it; what is not out by then is lost.
+    /// Closes the connection as its protocol requires. Unsent messages are lost.
     pub async fn close(mut self) {
         self.writer.close().await;
     }
 }
 
-/// The half that hears.
+/// The receiving half of a connection.
 pub(super) enum Reader {
     WebSocket(SplitStream<WebSocketStream<Io>>),
     Plain {
@@ -149,7 +149,7 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    /// As [`Connection::receive`]. Cancel safe.
+    /// Receives as [`Connection::receive`] does. Cancel safe.
     pub(super) async fn receive(&mut self) -> Result<Option<Kind>, ConnectionError> {
         match self {
             Self::WebSocket(stream) => loop {
@@ -191,11 +191,11 @@ impl Reader {
     }
 }
 
-/// The half that says: what waits to go out, in its order.
+/// The sending half of a connection, with its queue.
 pub(super) struct Writer {
     to: WriteTo,
     waiting: VecDeque<Bytes>,
-    /// Bytes in `waiting`.
+    /// Number of bytes in `waiting`.
     queued: usize,
     is_flushed: bool,
 }
@@ -215,7 +215,7 @@ impl Writer {
         }
     }
 
-    /// Puts one message behind the others.
+    /// Adds one message to the queue.
     pub(super) fn queue(&mut self, kind: &Kind) -> Result<(), ConnectionError> {
         let bytes = match self.to {
             WriteTo::WebSocket(_) => message::encode(kind)?,
@@ -227,17 +227,17 @@ impl Writer {
         Ok(())
     }
 
-    /// Bytes that wait.
+    /// Number of queued bytes.
     pub(super) fn queued(&self) -> usize {
         self.queued
     }
 
-    /// Whether everything is out.
+    /// True if all messages are sent.
     pub(super) fn is_flushed(&self) -> bool {
         self.is_flushed
     }
 
-    /// Writes all that waits. Cancel safe: what was begun goes on with the next call.
+    /// Sends the queue. Cancel safe: the next call continues a partial write.
     pub(super) async fn flush(&mut self) -> Result<(), ConnectionError> {
         match &mut self.to {
             WriteTo::WebSocket(sink) => {
@@ -277,7 +277,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Hangs up: a close frame with the reason that the protocol names, or the end of the stream.
+    /// Closes the connection: with a close frame and the reason of the protocol, or with the end of
+    /// the stream.
     pub(super) async fn close(&mut self) {
         let ending = async {
             self.flush().await?;
@@ -292,8 +293,8 @@ impl Writer {
                 WriteTo::Plain(io) => io.shutdown().await.map_err(ConnectionError::Network),
             }
         };
-        // Whoever is gone already, or does not read, needs no good-bye.
-        drop(timeout(CLOSE, ending).await);
+        // A peer that is gone or does not read needs no close.
+        drop(timeout(CLOSE_TIMEOUT, ending).await);
     }
 }
 
@@ -304,7 +305,7 @@ fn failed(error: tungstenite::Error) -> ConnectionError {
             ConnectionError::Refused(Problem::parse(response.status().as_u16(), body))
         }
         tungstenite::Error::Io(error) => ConnectionError::Network(error),
-        // A line that breaks ends without a close, or before the answer.
+        // A broken connection ends without a close frame, or before the response.
         tungstenite::Error::Protocol(
             ProtocolError::ResetWithoutClosingHandshake | ProtocolError::HandshakeIncomplete,
         )
@@ -326,11 +327,12 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// One read: what a terminal shows in a burst.
-const READ: usize = 16 * 1024;
+/// Size of the read buffer: a burst of terminal output.
+const READ_BUFFER: usize = 16 * 1024;
 
-/// An engine asks the agent, and that one answers: two round trips over bad links.
-const ANSWER: Duration = Duration::from_secs(10);
+/// Time for the response of a WebSocket handshake. An engine forwards it to the agent: two round
+/// trips over bad links.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A good-bye is one small write.
-const CLOSE: Duration = Duration::from_secs(1);
+/// Time to send a close, which is one small write.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Where a server is, and how it is reached.
+//! Addresses of servers, and connecting to them.
 
 use std::io;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use types::webtty::Transport;
 
 use super::connection::{Connection, ConnectionError};
 
-/// A server, as it is reached each time.
+/// A server, with all that is needed to connect to it repeatedly.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
-    /// One that listens, or a tunnel that is published.
+    /// A server with a listener, or a published tunnel.
     Url {
         /// Its address.
         url: Url,
-        /// What is shown to it.
+        /// Token for the server.
         bearer: Option<Token>,
-        /// Whose certificates are believed, with `wss`.
+        /// Trusted certificates for `wss`.
         trust: Trust,
     },
     /// A private tunnel, dialled through its engine.
     Private {
-        /// The engine, and who dials.
+        /// The engine, and the client's credentials.
         config: Box<Config>,
         /// The tunnel, by name or id.
         tunnel: String,
-        /// What the server speaks on the stream.
+        /// Transport of the server on the stream.
         transport: Transport,
-        /// The path of a WebSocket.
+        /// Path of the WebSocket.
         path: String,
     },
 }
@@ -46,11 +46,11 @@ pub struct Url {
     pub is_secure: bool,
     /// The host and the port.
     pub address: HostPort,
-    /// The path with its query; begins with `/`.
+    /// The path with its query; it begins with `/`.
     pub path: String,
 }
 
-/// The text is no address of a server.
+/// The text is not an address of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a ws://host:port or wss://host")]
 pub struct BadUrl;
@@ -71,7 +71,7 @@ impl Endpoint {
     /// Connects once.
     ///
     /// # Errors
-    /// Nobody is there, or they refuse. Each step has its own bound.
+    /// The server is unreachable, or refuses. Each step has its own time limit.
     pub async fn connect(&self) -> Result<Connection, ConnectionError> {
         match self {
             Self::Url { url, bearer, .. } => {
@@ -83,17 +83,17 @@ impl Endpoint {
                 ..
             } => Ok(Connection::plain(self.open().await?)),
             Self::Private { path, .. } => {
-                // The name is for the server's eyes, and no name of a host.
+                // The host is a placeholder: the server is already connected.
                 let request = request(&format!("ws://localhost{path}"), None)?;
                 Connection::websocket(self.open().await?, request).await
             }
         }
     }
 
-    /// A byte stream to the server, for what is asked beside WebTTY.
+    /// A byte stream to the server, for requests other than WebTTY.
     ///
     /// # Errors
-    /// Nobody is there. Each step has its own bound.
+    /// The server is unreachable. Each step has its own time limit.
     pub async fn open(&self) -> Result<Box<dyn transport::Stream>, ConnectionError> {
         match self {
             Self::Url { url, trust, .. } => url.open(trust).await,
@@ -105,10 +105,10 @@ impl Endpoint {
 }
 
 impl Url {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
-    /// [`BadUrl`], also for one with a fragment or a password.
+    /// [`BadUrl`], also for an address with a fragment or a password.
     pub fn parse(text: &str) -> Result<Self, BadUrl> {
         if text.contains(['#', '@']) {
             return Err(BadUrl);
@@ -145,7 +145,7 @@ impl Url {
         })
     }
 
-    /// The same with one more parameter in its query, unless it has one of this name.
+    /// Adds a parameter to the query, unless it already has one with this name.
     #[must_use]
     pub fn with_parameter(mut self, name: &str, value: &str) -> Self {
         let query = self.path.split_once('?').map(|(_, query)| query);
@@ -165,14 +165,15 @@ impl Url {
             address: self.address.to_string(),
             source,
         };
-        let addresses = bounded(RESOLVE, self.address.resolve())
+        let addresses = bounded(RESOLVE_TIMEOUT, self.address.resolve())
             .await
             .map_err(failed)?;
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for address in addresses {
-            match bounded(DIAL, TcpStream::connect(address)).await {
+            match bounded(DIAL_TIMEOUT, TcpStream::connect(address)).await {
                 Ok(stream) => {
-                    // A key must not wait for an acknowledgement; without it, it is late, not wrong.
+                    // Keys must not wait for acknowledgements. Without this option they are
+                    // delayed, which is no error.
                     drop(stream.set_nodelay(true));
                     if !self.is_secure {
                         return Ok(Box::new(stream));
@@ -185,7 +186,7 @@ impl Url {
                         .server_name()
                         .map_err(client::ConnectError::from)?;
                     let socket = Socket::new(stream, address);
-                    let shaken = bounded(HANDSHAKE, transport::connect(tls, name, socket));
+                    let shaken = bounded(HANDSHAKE_TIMEOUT, transport::connect(tls, name, socket));
                     return Ok(Box::new(shaken.await.map_err(failed)?));
                 }
                 Err(error) => last = error,
@@ -217,7 +218,7 @@ fn request(url: &str, bearer: Option<&Token>) -> Result<Request<()>, ConnectionE
         .map_err(|_invalid| bad("the address cannot be asked for"))?;
     let headers = request.headers_mut();
     if let Some(token) = bearer {
-        // A token with control characters in it, from a file that holds something else.
+        // The token may contain control characters, if its file has another content.
         let bearer = HeaderValue::try_from(format!("Bearer {}", token.expose()))
             .map_err(|_invalid| bad("the token cannot be sent"))?;
         headers.insert(AUTHORIZATION, bearer);
@@ -234,11 +235,11 @@ async fn bounded<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) 
     }
 }
 
-/// As long as a resolver tries two servers.
-const RESOLVE: Duration = Duration::from_secs(10);
+/// Time to resolve a name: a resolver tries two servers.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Three SYNs (at 0, 1 and 3 seconds) and the answer to the last; then the next address.
-const DIAL: Duration = Duration::from_secs(5);
+/// Time to connect to one address: three SYNs (at 0, 1 and 3 seconds) and the response to the last.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Two round trips over the worst link that is still of use.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Time for a TLS handshake: two round trips over the worst usable link.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

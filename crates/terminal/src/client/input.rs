@@ -1,27 +1,28 @@
-//! What a person does, on its way to the command.
+//! Input of a person, on its way to the command.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tty::message::{Decision, Heartbeat, Kind, Signal};
 use tty::size::Size;
 
-/// Types, resizes, signals and answers. All of it goes on while what a session says is read.
+/// Sends keys, sizes, signals and decisions. It works concurrently with reading the events of a
+/// session.
 ///
-/// What fails here fails because the session is over; the session tells why.
+/// A method fails only if the session is over; the session's events contain the reason.
 #[derive(Clone, Debug)]
 pub struct Input {
     typed: mpsc::Sender<InputEvent>,
     done: mpsc::Sender<Done>,
 }
 
-/// What is typed, in its order.
+/// Input, in its order.
 #[derive(Debug)]
 pub(super) enum InputEvent {
     Bytes(Bytes),
     End,
 }
 
-/// What is done beside, which does not wait behind what is typed.
+/// Other actions, which do not wait behind input.
 #[derive(Debug)]
 pub(super) enum Done {
     Resize(Size),
@@ -29,7 +30,7 @@ pub(super) enum Done {
     Decide(Decision),
 }
 
-/// The other ends.
+/// The receivers of an [`Input`].
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) typed: mpsc::Receiver<InputEvent>,
@@ -38,8 +39,8 @@ pub(super) struct Inputs {
 
 impl Input {
     pub(super) fn new() -> (Self, Inputs) {
-        let (typed, typed_from) = mpsc::channel(TYPED);
-        let (done, done_from) = mpsc::channel(DONE);
+        let (typed, typed_from) = mpsc::channel(INPUT_QUEUE);
+        let (done, done_from) = mpsc::channel(ACTION_QUEUE);
         let inputs = Inputs {
             typed: typed_from,
             done: done_from,
@@ -47,28 +48,28 @@ impl Input {
         (Self { typed, done }, inputs)
     }
 
-    /// The person typed; waits until there is room. Cancel safe: nothing was typed then. `false`
-    /// when the session is over.
+    /// Sends input; waits if the queue is full. Cancel safe: a cancelled call has sent nothing.
+    /// Returns `false` if the session is over.
     pub async fn typed(&self, bytes: Bytes) -> bool {
         self.typed.send(InputEvent::Bytes(bytes)).await.is_ok()
     }
 
-    /// There will be no more of it.
+    /// Ends the input.
     pub async fn end(&self) -> bool {
         self.typed.send(InputEvent::End).await.is_ok()
     }
 
-    /// The person's terminal has another size.
+    /// Reports a new size of the person's terminal.
     pub async fn resize(&self, size: Size) -> bool {
         self.done.send(Done::Resize(size)).await.is_ok()
     }
 
-    /// The command is to get a signal. One that does not know signals does not get it.
+    /// Sends a signal to the command. A server without support for signals ignores it.
     pub async fn signal(&self, signal: Signal) -> bool {
         self.done.send(Done::Signal(signal)).await.is_ok()
     }
 
-    /// The answer of who has control to somebody who asks for it.
+    /// Answers another participant's request for control. The sender must have control.
     pub async fn decide(&self, request_id: &str, grant: bool) -> bool {
         let decision = Decision {
             request_id: request_id.to_owned(),
@@ -78,7 +79,7 @@ impl Input {
     }
 }
 
-/// An answer as a message.
+/// A decision as a message.
 pub(super) fn decision(decision: Decision) -> Kind {
     Kind::Heartbeat(Heartbeat {
         decision: Some(decision),
@@ -86,8 +87,9 @@ pub(super) fn decision(decision: Decision) -> Kind {
     })
 }
 
-/// Pieces of input that wait: a piece is one read.
-const TYPED: usize = 8;
+/// Maximum of queued pieces of input. A piece is one read.
+const INPUT_QUEUE: usize = 8;
 
-/// Sizes of a window that is dragged come quicker than a bad link takes them.
-const DONE: usize = 8;
+/// Maximum of queued actions. A window that is being resized may produce sizes faster than a bad
+/// link transmits them.
+const ACTION_QUEUE: usize = 8;

@@ -1,5 +1,5 @@
-//! Servers among the tunnels of an engine: which tunnels are servers, what they say about themselves
-//! in their labels, and which one a person means.
+//! Servers among the tunnels of an engine: detection of servers, the data in their labels, and
+//! selection of a server by name.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use super::endpoint::{Endpoint, Url};
 /// The label that makes a tunnel a server, and its value.
 pub const APPLICATION: (&str, &str) = ("application-protocol", "svc.webtty");
 
-/// What is before all other labels.
+/// Prefix of all other labels.
 pub const PREFIX: &str = "svc.webtty.";
 
-/// One server, as `svc webtty list` shows it. What nobody said is absent.
+/// One server, as `svc webtty list` shows it. Unknown fields are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub struct Server {
     /// `online` or `offline`.
     pub status: String,
-    /// Its tunnel.
+    /// Id of its tunnel.
     pub tunnel_id: String,
     /// `webtty` or `http`; empty for a byte stream.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -31,44 +31,44 @@ pub struct Server {
     /// `bytestream` or `datagram`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tunnel_type: String,
-    /// Of an HTTP tunnel.
+    /// HTTP version of an HTTP tunnel.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub http_version: String,
-    /// What the server speaks.
+    /// Transport of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
-    /// What is wrong with what it says that it speaks.
+    /// Error in the stated transport.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport_error: Option<String>,
-    /// Its sessions are managed by the engine.
+    /// True if the engine manages its sessions.
     pub managed: bool,
-    /// The name of its tunnel.
+    /// Name of its tunnel.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tunnel_name: String,
-    /// What people call it: the server's name, the tunnel's name, or the tunnel's id.
+    /// Display name: the server's name, the tunnel's name, or the tunnel's id.
     pub target: String,
-    /// What it is reached with: its server id, the tunnel's name, or the tunnel's id.
+    /// Address for clients: its server id, the tunnel's name, or the tunnel's id.
     pub svc_url: String,
-    /// It has a public address.
+    /// True if it has a public address.
     pub publish: bool,
-    /// That address, with the port where it is not 443.
+    /// The public address, with the port if it is not 443.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub host: String,
-    /// It asks for a token there.
+    /// True if the public address requires a token.
     pub token_auth: bool,
-    /// The registered record.
+    /// Id of the registered record.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub server_id: String,
-    /// Its name.
+    /// Name of the registered server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub server_name: String,
-    /// Its workspace.
+    /// Id of its workspace.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub workspace_id: String,
-    /// Its project.
+    /// Id of its project.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub project_id: String,
-    /// The id of the key that sessions are sealed to.
+    /// Id of the key to which sessions are sealed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub host_key_id: String,
     /// `disabled` or `required`.
@@ -82,12 +82,12 @@ pub struct Server {
     pub encryption_policy: String,
     /// `exec`, `fs`.
     pub capabilities: Vec<String>,
-    /// Where commands are opened.
+    /// Path of the endpoint for commands.
     pub exec_path: String,
-    /// Where files are.
+    /// Path of the files.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub fs_path: String,
-    /// What serves them.
+    /// Backend of the files.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub fs_backend: String,
     /// `read-write` or `read-only`.
@@ -96,54 +96,54 @@ pub struct Server {
     /// `spawn` or `login`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub execution_mode: String,
-    /// The system: `os_family`, `arch`, `os_id` and so on.
+    /// Facts about the system: `os_family`, `arch`, `os_id` and so on.
     #[serde(flatten)]
     pub facts: BTreeMap<String, String>,
-    /// What its owner wrote on it.
+    /// Labels from its owner.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
 
-/// Why there is no one server that a person means.
+/// Reasons for which a name does not select one server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
-    /// No server is called so.
+    /// No server has this name.
     #[error("there is no server `{0}`")]
     Unknown(String),
-    /// Several are.
+    /// Several servers have this name.
     #[error("`{wanted}` is the name of several servers: {}", ids.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The requested name.
         wanted: String,
-        /// What each of them can be told by.
+        /// Unique ids of these servers.
         ids: Vec<String>,
     },
-    /// It is known, and not there.
+    /// The server is known, but offline.
     #[error("the server `{0}` is offline")]
     Offline(String),
 }
 
-/// Why a server that is known cannot be reached by this client.
+/// Reasons for which this client cannot reach a known server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoWay {
-    /// It says of itself what nobody knows.
+    /// The server states an unknown transport.
     #[error("`{target}` cannot be reached: {why}")]
     Transport {
-        /// What it is called.
+        /// Display name of the server.
         target: String,
-        /// The fault of the certificate.
+        /// Description of the error.
         why: String,
     },
-    /// It speaks only what this client does not.
+    /// The server only supports a transport that this client does not support.
     #[error("`{0}` speaks WebTransport alone")]
     WebTransport(String),
-    /// Its tunnel has a host that is no host, or its label a path that is no path.
+    /// Its tunnel has an invalid host, or its label an invalid path.
     #[error("`{0}` is no address of a server")]
     Address(String),
 }
 
 impl Server {
-    /// The server that a tunnel of the Engine API is; `None` for other tunnels.
+    /// The server behind a tunnel of the Engine API; `None` for other tunnels.
     pub fn of_tunnel(tunnel: &Value) -> Option<Self> {
         let text = |key: &str| {
             let value = tunnel.get(key).and_then(Value::as_str);
@@ -207,8 +207,8 @@ impl Server {
                 .get("token_auth")
                 .and_then(Value::as_bool)
                 .unwrap_or_default(),
-            // Whoever may open a tunnel writes its labels; the engine checks who a registered server
-            // is, so that no other tunnel can be taken for one.
+            // Any client that may open a tunnel writes its labels. The engine verifies the identity
+            // of a registered server, so another tunnel cannot impersonate it.
             server_id: if managed {
                 label("server_id")
             } else {
@@ -255,10 +255,11 @@ impl Server {
         Some(server)
     }
 
-    /// The way to it: at its public address where it has one, and else through its engine.
+    /// The endpoint of the server: its public address if it has one, otherwise a tunnel of its
+    /// engine.
     ///
-    /// `config` is of the engine that lists it; what a public server is shown is what
-    /// [`bearer`](Self::bearer) says.
+    /// `config` belongs to the engine that lists the server. [`bearer`](Self::bearer) selects the
+    /// token for a public server.
     ///
     /// # Errors
     /// [`NoWay`].
@@ -273,7 +274,8 @@ impl Server {
             return Err(NoWay::WebTransport(self.target.clone()));
         }
         let address = format!("wss://{}{}", self.host, self.exec_path);
-        // The owner of the tunnel wrote it: what is no path would go on with the name of the host.
+        // The path is from the owner of the tunnel. Without the leading `/` it would continue the
+        // host name.
         if !self.exec_path.starts_with('/') {
             return Err(NoWay::Address(address));
         }
@@ -287,7 +289,8 @@ impl Server {
                 Err(_) => Err(NoWay::Address(address)),
             };
         }
-        // An engine that manages sessions speaks frames to whoever dials, whatever the server speaks.
+        // An engine that manages sessions uses plain frames for dialled streams, whatever the
+        // server's transport is.
         let transport = if self.managed {
             Transport::Plain
         } else {
@@ -301,22 +304,22 @@ impl Server {
         })
     }
 
-    /// What it is shown at its public address: what was `given` for it, or else the token of its
-    /// engine where that asks for one. Where nobody asks, the engine passes it on to the owner of the
-    /// tunnel, who is not to have it.
+    /// The token for its public address: `given`, or else the token of its engine if the engine
+    /// requires one. If none is required, the engine would forward the token to the owner of the
+    /// tunnel, who must not get it.
     pub fn bearer(&self, given: Option<Token>, engine: &Tokens) -> Option<Token> {
         let own = || engine.fixed().filter(|_| self.managed || self.token_auth);
         given.or_else(|| own().cloned())
     }
 
-    /// Whether a session that is not sealed must not be opened.
+    /// True if the client must not open an unsealed session.
     pub fn requires_seal(&self) -> bool {
         self.e2e == "required"
             || !self.host_key_id.is_empty()
             || !matches!(self.encryption_policy.as_str(), "" | "disabled")
     }
 
-    /// The names that its key is known by, the surest one first.
+    /// Names under which its key may be stored, most reliable first.
     pub fn key_names(&self) -> Vec<&str> {
         let names = [
             &self.server_id,
@@ -345,17 +348,17 @@ pub fn servers(tunnels: &[Value]) -> Vec<Server> {
     tunnels.iter().filter_map(Server::of_tunnel).collect()
 }
 
-/// The one that is called so, by server id, name or tunnel id.
+/// Finds a server by server id, name or tunnel id.
 ///
-/// Ids are certain, so they win over names: otherwise whoever may open a tunnel could give it the id
-/// of somebody else's server for a name, and be taken for ambiguous.
+/// Ids have precedence over names. Otherwise any client that may open a tunnel could name it like
+/// the id of another server, and make this id ambiguous.
 ///
 /// # Errors
-/// None, several, or one that is offline.
+/// No server matches, several match, or the server is offline.
 pub fn find<'a>(servers: &'a [Server], wanted: &str) -> Result<&'a Server, FindError> {
     let by_id = |server: &&Server| server.server_id == wanted || server.tunnel_id == wanted;
     let mut called: Vec<_> = servers.iter().filter(by_id).collect();
-    // Nor is one that is away anybody whose tunnel is named like it.
+    // An offline server must not be replaced by a tunnel that is named like its id.
     let is_id = wanted.parse::<WebttyServerId>().is_ok() || wanted.parse::<TunnelId>().is_ok();
     if called.is_empty() && !is_id {
         called = servers
@@ -385,7 +388,7 @@ fn labels(tunnel: &Value) -> BTreeMap<String, String> {
     labels.into_iter().flatten().filter_map(pair).collect()
 }
 
-/// What a server says about its system.
+/// Labels with facts about a server's system.
 const FACTS: [&str; 8] = [
     "os_family",
     "arch",

@@ -1,5 +1,5 @@
-//! Somebody who takes part in a session that runs: at an engine, over a stream that begins with an
-//! attach.
+//! A participant in a running session: a client of an engine, over a stream that starts with an
+//! attach message.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -21,24 +21,24 @@ use super::endpoint::Endpoint;
 use super::input::{Done, Input, InputEvent, Inputs, decision};
 use super::session::{CommandEnd, SessionError};
 
-/// What the Engine API gave to who may take part. The grant is good once, and for 30 seconds: after
-/// a lost connection somebody asks for another one.
+/// Data of the Engine API with which a participant connects. The grant is valid once, and for 30
+/// seconds; after a lost connection the caller has to request another one.
 #[derive(Clone, Debug)]
 pub struct Attachment {
-    /// The session.
+    /// Id of the session.
     pub session_id: String,
-    /// Who takes part.
+    /// Id of the participant.
     pub participant_id: String,
-    /// What shows that they may.
+    /// The grant that proves the permission.
     pub grant: Vec<u8>,
-    /// Whether they may come to type: without, nobody can give them control.
+    /// True if the participant may ever type. Otherwise control cannot be granted to it.
     pub may_type: bool,
 }
 
-/// Somebody who takes part.
+/// A participant.
 ///
-/// [`event`](Self::event) tells what is shown; what they do goes the other way through the
-/// [`Input`], and passes as long as they have control. When this is dropped, they leave.
+/// [`event`](Self::event) returns its events. Its input is sent with the [`Input`], and reaches the
+/// command while the participant has control. Dropping the participant leaves the session.
 #[derive(Debug)]
 pub struct Participant {
     events: mpsc::Receiver<ParticipantEvent>,
@@ -46,28 +46,28 @@ pub struct Participant {
     stop: DropGuard,
 }
 
-/// What happens.
+/// Events of a participant.
 #[derive(Debug)]
 pub enum ParticipantEvent {
-    /// What follows draws the screen of a terminal of this size, from an empty one on: at the
-    /// beginning, and after some output was left out because it was not taken in time.
+    /// The next output draws the screen of a terminal of this size from scratch. It is sent at the
+    /// start, and after output was dropped because it was not read in time.
     Snapshot(Option<Size>),
     /// The terminal has another size.
     Resized(Size),
-    /// What the command wrote.
+    /// Output of the command.
     Output(Stream, Bytes),
     /// The command closed a stream.
     OutputEnd(Stream),
-    /// Somebody came, went, asked for control, got it or lost it; also oneself.
+    /// A participant joined or left, or requested, got or lost control. It may be this participant.
     Notice(Box<Notice>),
-    /// It is over. Nothing follows.
+    /// The session is over. No event follows.
     Ended(Result<CommandEnd, SessionError>),
 }
 
 impl Participant {
-    /// Takes part over the stream at this endpoint.
+    /// Connects to the endpoint and joins the session.
     pub fn start(endpoint: Endpoint, attachment: Attachment) -> (Self, Input) {
-        let (events, told) = mpsc::channel(EVENTS);
+        let (events, told) = mpsc::channel(EVENT_QUEUE);
         let (input, inputs) = Input::new();
         let stop = CancellationToken::new();
         let driver = Driver {
@@ -84,16 +84,16 @@ impl Participant {
         (participant, input)
     }
 
-    /// What happens next; `None` after [`ParticipantEvent::Ended`]. Cancel safe.
+    /// The next event; `None` after [`ParticipantEvent::Ended`]. Cancel safe.
     pub async fn event(&mut self) -> Option<ParticipantEvent> {
         self.events.recv().await
     }
 
-    /// Leaves, and waits until that is out. The session goes on.
+    /// Leaves, and waits until the connection is closed. The session continues.
     pub async fn leave(mut self) {
         self.events.close();
         drop(self.stop);
-        // A task that was aborted has left, too.
+        // An aborted task has left as well.
         drop(self.task.await);
     }
 }
@@ -102,8 +102,8 @@ struct Driver {
     events: mpsc::Sender<ParticipantEvent>,
     inputs: Inputs,
     stop: CancellationToken,
-    /// What is to be told. While something waits here, nothing is read: the engine leaves output out
-    /// for who is slow, and nobody else waits.
+    /// Events that wait to be delivered. While there are any, nothing is read: the engine drops
+    /// output for a slow participant, and no other participant waits for it.
     pending: VecDeque<ParticipantEvent>,
 }
 
@@ -126,7 +126,7 @@ impl Driver {
         connection.close().await;
     }
 
-    /// `None`: nobody wants it any more.
+    /// Returns `None` if the receiver of the events is gone.
     async fn drive(
         &mut self,
         connection: &mut Connection,
@@ -134,15 +134,15 @@ impl Driver {
         let mut ended = None;
         let mut beat_at = Instant::now() + HEARTBEAT;
         let mut heard_at = Instant::now();
-        let mut beats = false;
+        let mut has_heartbeat = false;
         loop {
             if ended.is_some() && self.pending.is_empty() {
                 return ended;
             }
             let goes_on = ended.is_none();
             let writer = &mut connection.writer;
-            let has_room = goes_on && writer.queued() < QUEUED;
-            let deadline = if beats {
+            let has_room = goes_on && writer.queued() < MAX_QUEUED;
+            let deadline = if has_heartbeat {
                 beat_at.min(heard_at + SILENCE)
             } else {
                 beat_at
@@ -165,29 +165,29 @@ impl Driver {
                 }
                 heard = connection.reader.receive(), if self.pending.is_empty() && goes_on => {
                     heard_at = Instant::now();
-                    beats |= matches!(heard, Ok(Some(Kind::Heartbeat(_))));
+                    has_heartbeat |= matches!(heard, Ok(Some(Kind::Heartbeat(_))));
                     ended = match heard {
-                        Ok(Some(kind)) => hear(kind, &mut self.pending),
+                        Ok(Some(kind)) => on_message(kind, &mut self.pending),
                         Ok(None) => Some(Err(SessionError::HungUp)),
                         Err(error) => Some(Err(error.into())),
                     };
                 }
                 Some(typed) = self.inputs.typed.recv(), if has_room => {
-                    for kind in said(typed) {
-                        // Pieces of this size can be sent.
+                    for kind in input_messages(typed) {
+                        // Pieces of this size are always valid.
                         drop(writer.queue(&kind));
                     }
                 }
                 Some(done) = self.inputs.done.recv(), if has_room => {
-                    // A size, a signal or an answer can be sent.
-                    drop(writer.queue(&beside(done)));
+                    // Sizes, signals and decisions are always valid.
+                    drop(writer.queue(&action_message(done)));
                 }
                 () = sleep_until(deadline.into()), if goes_on => {
                     let now = Instant::now();
                     if !self.pending.is_empty() {
                         heard_at = now;
                     }
-                    if beats && heard_at + SILENCE <= now {
+                    if has_heartbeat && heard_at + SILENCE <= now {
                         ended = Some(Err(ClientError::Silent.into()));
                     }
                     if beat_at <= now {
@@ -202,7 +202,7 @@ impl Driver {
     async fn tell_last(&mut self, ended: Result<CommandEnd, SessionError>) {
         let stop = self.stop.clone();
         let telling = self.events.send(ParticipantEvent::Ended(ended));
-        // Who left needs to be told nothing.
+        // A participant that has left needs no event.
         drop(stop.run_until_cancelled(telling).await);
     }
 }
@@ -230,8 +230,8 @@ fn attach(endpoint: &Endpoint, attachment: Attachment) -> Kind {
     }))
 }
 
-/// Takes one message in; the end, where it is one.
-fn hear(
+/// Handles one message. Returns the end, if the message ends the session.
+fn on_message(
     kind: Kind,
     pending: &mut VecDeque<ParticipantEvent>,
 ) -> Option<Result<CommandEnd, SessionError>> {
@@ -255,7 +255,7 @@ fn hear(
                 _ => ParticipantEvent::Notice(notice),
             }
         }
-        // An engine may tell that the command was opened, which whoever watches knows.
+        // An engine may send the `Ack` of the command, which a participant does not need.
         Kind::Ack(_) => return None,
         Kind::Close(close) => return Some(Ok(close.into())),
         Kind::Error(error) => return Some(Err(ClientError::Refused(error.msg).into())),
@@ -268,7 +268,7 @@ fn hear(
     None
 }
 
-fn said(typed: InputEvent) -> Vec<Kind> {
+fn input_messages(typed: InputEvent) -> Vec<Kind> {
     let InputEvent::Bytes(mut bytes) = typed else {
         return vec![Kind::end(Stream::Stdin)];
     };
@@ -280,7 +280,7 @@ fn said(typed: InputEvent) -> Vec<Kind> {
     said
 }
 
-fn beside(done: Done) -> Kind {
+fn action_message(done: Done) -> Kind {
     match done {
         Done::Resize(size) => {
             let size: tty::message::TerminalSize = size.into();
@@ -294,8 +294,8 @@ fn beside(done: Done) -> Kind {
     }
 }
 
-/// Events that wait for who is shown them.
-const EVENTS: usize = 8;
+/// Maximum of undelivered events.
+const EVENT_QUEUE: usize = 8;
 
-/// Bytes that wait to go out before more is taken from the person.
-const QUEUED: usize = 256 * 1024;
+/// Queued bytes above which no further input is read.
+const MAX_QUEUED: usize = 256 * 1024;

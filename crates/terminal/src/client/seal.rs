@@ -1,5 +1,5 @@
-//! End-to-end encryption between a session and its connection: what goes out is sealed, what comes
-//! in is opened, and nothing comes in that is not sealed.
+//! End-to-end encryption between a session and its connection. It seals outgoing messages, opens
+//! received ones, and rejects unsealed data.
 
 use std::sync::Arc;
 
@@ -18,36 +18,36 @@ use tty::session::{ACK_DEADLINE, ClientError};
 use super::connection::Connection;
 use super::session::SessionError;
 
-/// With whom a session is sealed.
+/// Keys of a sealed session.
 #[derive(Clone, Debug)]
 pub struct Seal {
-    /// Who we are.
+    /// Key pair of this client.
     pub identity: Arc<Identity>,
-    /// The server that is known.
+    /// Public key of the known server.
     pub server: PublicKey,
-    /// What both bind the session to: [`crate::keys::seal_context`].
+    /// Context to which both ends bind the session: [`crate::keys::seal_context`].
     pub context: Vec<u8>,
 }
 
-/// How far the encryption of one connection is.
+/// State of the encryption of one connection.
 pub(super) enum Sealing {
-    /// There is none.
+    /// The session is not sealed.
     None,
-    /// The keys are there; the open is to confirm them.
+    /// The keys are established; the `Open` must confirm them.
     Ready(Box<ClientReady>),
     Sealed {
         channel: Box<Channel>,
-        /// Whether the session is come back to.
+        /// True if the session is resumed.
         returns: bool,
-        /// What the ack that follows is to say.
+        /// Content of the next ack.
         mark: Option<Mark>,
-        /// The exit code, as the command's end told it.
+        /// The sealed exit code.
         exit: Option<i32>,
     },
 }
 
 impl Seal {
-    /// The first two messages of a connection.
+    /// Exchanges the first two messages of a connection.
     pub(super) async fn shake(&self, connection: &mut Connection) -> Result<Sealing, SessionError> {
         let mut secret = [0; SECRET_LEN];
         rand::fill(&mut secret).map_err(|_| SealError::Crypto)?;
@@ -71,7 +71,7 @@ impl Seal {
             .map_err(|_elapsed| ClientError::Silent)??;
         match answer {
             Some(Kind::ServerHello(hello)) => {
-                // One that does not seal is not the one that is known, or somebody is between.
+                // A server that does not seal is not the known one, or an attacker is in between.
                 let answer = hello.seal.ok_or(SessionError::NotSealed)?;
                 let ready = handshake.answer(&self.identity, &answer)?;
                 Ok(Sealing::Ready(Box::new(ready)))
@@ -85,7 +85,7 @@ impl Seal {
 }
 
 impl Sealing {
-    /// What goes out instead of a message.
+    /// The messages to send instead of this one.
     pub(super) fn seal(&mut self, kind: Kind) -> Result<Vec<Kind>, SessionError> {
         match (&mut *self, kind) {
             (Self::Ready(_), Kind::Open(open)) => Ok(vec![self.confirm(*open)?]),
@@ -109,7 +109,7 @@ impl Sealing {
         }
     }
 
-    /// What a message says; `None` where that is kept here.
+    /// Opens a received message; `None` if it only concerns the encryption.
     pub(super) fn open(&mut self, kind: Kind) -> Result<Option<Kind>, SessionError> {
         let Self::Sealed {
             channel,
@@ -141,7 +141,7 @@ impl Sealing {
                 }
             }
             Kind::Ack(ack) => Ok(Some(Kind::Ack(marked(ack, *returns, mark.take())?))),
-            // What a relay says about the end counts only where the server said the same.
+            // The exit code from a relay is only accepted if the server sealed the same one.
             Kind::Close(close) => match *exit {
                 Some(code) if code == close.return_code => Ok(Some(Kind::Close(close))),
                 Some(_) => Err(SealError::Changed.into()),
@@ -151,7 +151,7 @@ impl Sealing {
         }
     }
 
-    /// The code over the command that is opened, or the session that is come back to.
+    /// Adds the confirmation, which covers the command to start or the session to resume.
     fn confirm(&mut self, mut open: Open) -> Result<Kind, SessionError> {
         let Self::Ready(ready) = std::mem::replace(self, Self::None) else {
             return Err(SealError::Failed.into());
@@ -169,7 +169,7 @@ impl Sealing {
     }
 }
 
-/// One of the two ends is not who it has to be, or the server does not speak this at all.
+/// The identity of an end is unproven, or the server does not support the handshake.
 fn unproven(error: ProtocolError) -> SessionError {
     match error.code() {
         ProtocolErrorCode::Unspecified | ProtocolErrorCode::UnsupportedSuite => {
@@ -182,8 +182,8 @@ fn unproven(error: ProtocolError) -> SessionError {
     }
 }
 
-/// The ack with what the server sealed in place of what a relay could write: which session it is, and
-/// where both directions go on.
+/// Replaces data of an ack that a relay could change with the sealed data: the session, and the
+/// positions of both directions.
 fn marked(mut ack: Ack, returns: bool, mark: Option<Mark>) -> Result<Ack, SessionError> {
     match mark {
         Some(mark) => {

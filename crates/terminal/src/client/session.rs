@@ -1,4 +1,4 @@
-//! A command that runs somewhere else, from its open to its close.
+//! A command on a server, from its open to its close.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -21,10 +21,10 @@ use super::endpoint::Endpoint;
 use super::input::{Done, Input, InputEvent, Inputs, decision};
 use super::seal::{Seal, Sealing};
 
-/// A command that was asked for.
+/// A requested command.
 ///
-/// [`event`](Self::event) tells what happens; what is done goes the other way through the
-/// [`Input`]. When this is dropped, the task behind it hangs up, and the command ends.
+/// [`event`](Self::event) returns its events. Input is sent with the [`Input`]. Dropping the
+/// session closes the connection, and the command ends.
 #[derive(Debug)]
 pub struct Session {
     events: mpsc::Receiver<Event>,
@@ -32,96 +32,96 @@ pub struct Session {
     stop: DropGuard,
 }
 
-/// What is asked for.
+/// A request for a command.
 #[derive(Debug)]
 pub struct Request {
-    /// The command and its surroundings.
+    /// The command and its environment.
     pub config: Config,
     /// The size of its terminal, if it has one.
     pub size: Option<Size>,
-    /// With whom it is sealed; `None`: with nobody.
+    /// Keys of a sealed session; `None` for an unsealed one.
     pub seal: Option<Seal>,
-    /// Whether a session whose connection is lost is come back to.
+    /// True if a session that lost its connection is resumed.
     pub comes_back: bool,
 }
 
-/// What happens.
+/// Events of a session.
 #[derive(Debug)]
 pub enum Event {
     /// The command runs.
     Opened {
-        /// The session's id, where the server told it.
+        /// Id of the session, if the server sent one.
         session_id: Option<String>,
     },
-    /// The command wrote something.
+    /// Output of the command.
     Output(Stream, Bytes),
     /// The command closed a stream.
     OutputEnd(Stream),
-    /// Something changed about who takes part.
+    /// Participants, control or the size have changed.
     Notice(Box<Notice>),
-    /// The connection is gone; another one is being made.
+    /// The connection is lost; the client tries to reconnect.
     Lost {
-        /// Why.
+        /// The cause.
         reason: String,
-        /// How long the server keeps the command.
+        /// Time for which the server keeps the command.
         grace: Duration,
     },
-    /// The connection is there again, and the command still runs.
+    /// The client has reconnected, and the command still runs.
     Back {
-        /// How many bytes of output were lost between.
+        /// Number of output bytes that were lost meanwhile.
         missed: u64,
     },
-    /// It is over. Nothing follows.
+    /// The session is over. No event follows.
     Ended(Result<CommandEnd, SessionError>),
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandEnd {
-    /// Its exit code: 128 and more for a signal.
+    /// Exit code: 128 plus the signal's number for a signal.
     pub code: i32,
-    /// Why it ended, where the server told.
+    /// Reason of the end, if the server sent one.
     pub reason: Option<TerminationReason>,
-    /// The name of the signal, without `SIG`; empty where there was none.
+    /// Name of the signal, without `SIG`; empty if there was none.
     pub signal: String,
-    /// What the server says about it; somebody else's text.
+    /// Details from the server. The text is untrusted.
     pub detail: String,
 }
 
-/// Why a session is over before its command is.
+/// Reasons for which a session is over before its command is.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The server was not reached, or the connection broke for good.
+    /// The server was unreachable, or the connection broke for good.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
-    /// The server refused, or said what it must not say.
+    /// The server refused, or violated the protocol.
     #[error(transparent)]
     Server(#[from] ClientError),
-    /// The encryption does not hold.
+    /// The encryption failed.
     #[error("the end-to-end encryption does not hold")]
     Seal(#[from] SealError),
-    /// The server says that it is another one, or that we are.
+    /// The server reports that its identity or ours is unproven.
     #[error("the server refused the end-to-end encryption: {said}")]
     Unproven {
-        /// For programs.
+        /// Machine-readable code.
         code: ProtocolErrorCode,
-        /// The server's words: somebody else's text.
+        /// Message of the server. The text is untrusted.
         said: String,
     },
-    /// The other side said something in the clear.
+    /// The peer sent unsealed data.
     #[error("the other side does not keep to the end-to-end encryption")]
     NotSealed,
-    /// The server hung up in the middle.
+    /// The server closed the connection before the end.
     #[error("the server hung up")]
     HungUp,
-    /// The server hung up when it heard that the session is to be sealed.
+    /// The server closed the connection after the client's hello.
     #[error("the server hung up before the end-to-end encryption began; perhaps it has none")]
     NoHello,
 }
 
 impl SessionError {
-    /// Whether another connection may go better: nobody said why this one does not.
+    /// True if another connection may succeed: the server gave no reason.
     fn is_transient(&self) -> bool {
         match self {
             Self::Connection(error) => error.is_transient(),
@@ -136,7 +136,7 @@ impl SessionError {
 }
 
 impl Request {
-    /// A command without a terminal, that is come back to, and not sealed.
+    /// A command without a terminal, which is resumed and not sealed.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -148,9 +148,9 @@ impl Request {
 }
 
 impl Session {
-    /// Begins. Connecting is the first thing that the session does.
+    /// Starts a session, which first connects.
     pub fn start(endpoint: Endpoint, request: Request) -> (Self, Input) {
-        let (events, told) = mpsc::channel(EVENTS);
+        let (events, told) = mpsc::channel(EVENT_QUEUE);
         let (input, inputs) = Input::new();
         let stop = CancellationToken::new();
         let driver = Driver {
@@ -170,16 +170,16 @@ impl Session {
         (session, input)
     }
 
-    /// What happens next; `None` after [`Event::Ended`]. Cancel safe.
+    /// The next event; `None` after [`Event::Ended`]. Cancel safe.
     pub async fn event(&mut self) -> Option<Event> {
         self.events.recv().await
     }
 
-    /// Leaves: the server is told, and ends the command. Waits until that is out.
+    /// Notifies the server, which ends the command. Waits until the connection is closed.
     pub async fn leave(mut self) {
         self.events.close();
         drop(self.stop);
-        // A task that was aborted has left, too.
+        // An aborted task has left as well.
         drop(self.task.await);
     }
 }
@@ -190,18 +190,18 @@ struct Driver {
     events: mpsc::Sender<Event>,
     inputs: Inputs,
     stop: CancellationToken,
-    /// What is to be told, in its order. While something waits here, nothing is read.
+    /// Events that wait to be delivered, in order. While there are any, nothing is read.
     pending: VecDeque<Event>,
     missed: u64,
 }
 
-/// How a connection ended.
+/// End of a connection.
 enum ConnectionEnd {
-    /// It is over, with what is told last.
+    /// The session is over, with its last event.
     Ended(Result<CommandEnd, SessionError>),
-    /// The connection is gone.
+    /// The connection is lost.
     Lost(SessionError),
-    /// Nobody wants it any more.
+    /// The receiver of the events is gone.
     Left,
 }
 
@@ -211,7 +211,7 @@ impl Driver {
         let attached = attach(&self.endpoint, self.request.seal.as_ref());
         let mut link = match stop.run_until_cancelled(attached).await {
             Some(Ok(link)) => link,
-            // Nothing else hangs up before there is a session.
+            // A server closes at this point only if it rejects the hello.
             Some(Err(SessionError::HungUp)) => {
                 return self.tell_last(Err(SessionError::NoHello)).await;
             }
@@ -247,7 +247,7 @@ impl Driver {
         }
     }
 
-    /// Carries what both sides say, until one of them has enough.
+    /// Transfers messages in both directions, until the session ends or the connection breaks.
     async fn drive(
         &mut self,
         client: &mut Client,
@@ -256,15 +256,15 @@ impl Driver {
         let mut over = None;
         loop {
             if over.is_none() {
-                over = self.obey(client, connection, sealing);
+                over = self.run_commands(client, connection, sealing);
             }
             if over.is_some() && self.pending.is_empty() {
-                // The last that was said goes out with the good-bye.
+                // Queued messages are sent when the connection closes.
                 return over.unwrap_or(ConnectionEnd::Left);
             }
             let deadline = client.deadline().filter(|_| over.is_none());
             let writer = &mut connection.writer;
-            let has_room = over.is_none() && writer.queued() < QUEUED;
+            let has_room = over.is_none() && writer.queued() < MAX_QUEUED;
             tokio::select! {
                 () = self.stop.cancelled() => return ConnectionEnd::Left,
                 permit = self.events.reserve(), if !self.pending.is_empty() => match permit {
@@ -284,14 +284,14 @@ impl Driver {
                 heard = connection.reader.receive(),
                     if self.pending.is_empty() && over.is_none() =>
                 {
-                    over = hear(client, sealing, heard);
+                    over = on_message(client, sealing, heard);
                 }
                 typed = self.inputs.typed.recv(), if has_room && client.wants_input() => {
-                    type_in(client, typed);
+                    send_input(client, typed);
                 }
-                // Where nobody can do anything any more, it is still watched.
+                // If the [`Input`] is dropped, the session's events are still delivered.
                 Some(done) = self.inputs.done.recv(), if has_room => {
-                    do_beside(client, writer, done);
+                    run_action(client, writer, done);
                 }
                 () = at(deadline) => {
                     let now = Instant::now();
@@ -304,8 +304,8 @@ impl Driver {
         }
     }
 
-    /// Does what the state machine wants.
-    fn obey(
+    /// Runs the commands of the state machine.
+    fn run_commands(
         &mut self,
         client: &mut Client,
         connection: &mut Connection,
@@ -353,8 +353,8 @@ impl Driver {
         None
     }
 
-    /// Makes another connection while the server keeps the command. What is typed is kept, too.
-    /// `None`: nobody wants it any more.
+    /// Reconnects while the server keeps the command. Input is kept meanwhile. Returns `None` if
+    /// the receiver of the events is gone.
     async fn come_back(
         &mut self,
         client: &mut Client,
@@ -383,7 +383,7 @@ impl Driver {
                             Err(_gone) => return Ok(None),
                         },
                         typed = self.inputs.typed.recv(), if client.wants_input() => {
-                            type_in(client, typed);
+                            send_input(client, typed);
                         }
                         Some(done) = self.inputs.done.recv() => if let Done::Resize(size) = done {
                             client.on_resize(size);
@@ -400,7 +400,7 @@ impl Driver {
         }
     }
 
-    /// Tells what waits, and then how it ended.
+    /// Delivers the waiting events and the end.
     async fn tell_last(&mut self, ended: Result<CommandEnd, SessionError>) {
         self.pending.push_back(Event::Ended(ended));
         let stop = self.stop.clone();
@@ -411,12 +411,12 @@ impl Driver {
                 }
             }
         };
-        // Who left needs to be told nothing.
+        // A client that has left needs no event.
         stop.run_until_cancelled(telling).await;
     }
 }
 
-/// A connection, with its keys where it is sealed.
+/// A connection, with its encryption state.
 type Link = (Connection, Sealing);
 
 async fn attach(endpoint: &Endpoint, seal: Option<&Seal>) -> Result<Link, SessionError> {
@@ -428,7 +428,7 @@ async fn attach(endpoint: &Endpoint, seal: Option<&Seal>) -> Result<Link, Sessio
     Ok((connection, sealing))
 }
 
-fn hear(
+fn on_message(
     client: &mut Client,
     sealing: &mut Sealing,
     heard: Result<Option<Kind>, ConnectionError>,
@@ -450,27 +450,27 @@ fn hear(
     }
 }
 
-fn type_in(client: &mut Client, typed: Option<InputEvent>) {
+fn send_input(client: &mut Client, typed: Option<InputEvent>) {
     match typed {
         Some(InputEvent::Bytes(bytes)) => client.on_input(bytes),
-        // Whoever typed is gone.
+        // The sender of input is gone.
         Some(InputEvent::End) | None => client.on_input_end(),
     }
 }
 
-fn do_beside(client: &mut Client, writer: &mut super::connection::Writer, done: Done) {
+fn run_action(client: &mut Client, writer: &mut super::connection::Writer, done: Done) {
     match done {
         Done::Resize(size) => client.on_resize(size),
-        // Where it cannot be sent, nothing else can be done about it.
+        // A signal that cannot be sent is dropped.
         Done::Signal(signal) => drop(client.signal(signal)),
-        // An id that is too long was never asked with.
+        // An id that is too long cannot belong to a request.
         Done::Decide(answer) => drop(writer.queue(&decision(answer))),
     }
 }
 
-/// Who says why it goes is not waited for: the command ends.
+/// Sends an error to the server, which then ends the command instead of waiting for the client.
 async fn leave((mut connection, _sealing): Link) {
-    // Whoever cannot be told finds out.
+    // A server that does not get this message detects the lost connection.
     drop(connection.writer.queue(&Kind::error("the client left")));
     connection.close().await;
 }
@@ -495,15 +495,15 @@ impl From<Close> for CommandEnd {
     }
 }
 
-/// Events that wait for who is shown them: a message each, so some megabytes at most, and more than
-/// a terminal draws between two looks.
-const EVENTS: usize = 8;
+/// Maximum of undelivered events. Each is a message, so they take at most some megabytes, and they
+/// are more than a terminal draws between two frames.
+const EVENT_QUEUE: usize = 8;
 
-/// Bytes that wait to go out before more is taken from the person: one of the largest messages.
-const QUEUED: usize = 256 * 1024;
+/// Queued bytes above which no further input is read: one of the largest messages.
+const MAX_QUEUED: usize = 256 * 1024;
 
-/// The first wait before coming back: what was a hiccup is over.
+/// The first wait before reconnecting: short interruptions are then over.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// The longest: a person sits there.
+/// The longest wait: a person is waiting.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);

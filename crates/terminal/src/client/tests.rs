@@ -1,4 +1,4 @@
-//! Sessions over real sockets, against the other side's state machine.
+//! Sessions over real sockets, against the state machine of a server.
 
 mod fake;
 mod participants;
@@ -49,7 +49,7 @@ fn addresses_are_read_and_written() {
 }
 
 #[test]
-fn a_server_is_what_its_labels_say() {
+fn a_server_is_described_by_its_labels() {
     let tunnel = json!({
         "id": "tun_1", "name": "build", "status": "online", "protocol": "http", "publish": true,
         "host": "build.t.engine.localhost", "token_auth": true, "type": "bytestream",
@@ -107,9 +107,10 @@ fn a_server_is_what_its_labels_say() {
     }
 }
 
-/// Whoever may open a tunnel writes its labels, and is not to get somebody's token by that.
+/// Any client that may open a tunnel writes its labels. It must not obtain another user's token by
+/// that.
 #[test]
-fn the_token_goes_to_the_engine_of_a_server_and_nobody_else() {
+fn the_token_is_only_sent_to_the_engine_of_a_server() {
     let config = || Config::new("127.0.0.1:1".parse().unwrap(), Token::new("svc_engine"));
     let shown = |tunnel: &Value, given: Option<&str>| {
         let server = Server::of_tunnel(tunnel).unwrap();
@@ -142,7 +143,7 @@ fn the_token_goes_to_the_engine_of_a_server_and_nobody_else() {
         let bearer = bearer.map(str::to_owned);
         assert_eq!(shown(&tunnel, given), Ok((url.clone(), bearer)), "{tunnel}");
     }
-    // The host would go on: `wss://a.example.evil.example/`.
+    // The path would continue the host: `wss://a.example.evil.example/`.
     for path in [".evil.example/", "x", ":8443/", "@evil.example/"] {
         let address = format!("wss://a.example{path}");
         let refused = shown(&tunnel("http", true, path), None);
@@ -151,7 +152,7 @@ fn the_token_goes_to_the_engine_of_a_server_and_nobody_else() {
 }
 
 #[test]
-fn a_name_means_one_server_that_is_there() {
+fn a_name_selects_one_server_that_is_online() {
     let tunnel = |id: &str, name: &str, status: &str| {
         json!({
             "id": id, "name": name, "status": status,
@@ -169,7 +170,7 @@ fn a_name_means_one_server_that_is_there() {
     ]);
     let id = |wanted: &str| find(&all, wanted).map(|server| server.tunnel_id.as_str());
     assert_eq!(id("tun_2"), Ok("tun_2"));
-    // An id is not taken for a name that somebody chose to look like it.
+    // An id is not confused with a name that was chosen to look like it.
     assert_eq!(id("tun_1"), Ok("tun_1"));
     assert_eq!(
         id("wsv_01kdvdna00e00800000000000f").ok(),

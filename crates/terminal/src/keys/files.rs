@@ -1,4 +1,4 @@
-//! Files for their owner alone.
+//! Files that only their owner can access.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::KeyError;
 
-/// The text of a file that nobody else can read or write.
+/// Reads a file, which other users must not be able to access.
 pub(super) fn read(path: &Path) -> Result<String, KeyError> {
     let failed = |source| KeyError::File {
         path: path.to_owned(),
@@ -29,13 +29,13 @@ pub(super) fn read(path: &Path) -> Result<String, KeyError> {
     Ok(text)
 }
 
-/// The lines that say something, with their numbers from 1.
+/// The non-empty lines without comments, with their numbers from 1.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = (1..).zip(text.lines().map(str::trim));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Writes a file that must not be there yet.
+/// Writes a file that must not exist yet.
 pub(super) fn create(path: &Path, bytes: &[u8]) -> Result<(), KeyError> {
     let _lock = lock(path)?;
     if path.symlink_metadata().is_ok() {
@@ -46,11 +46,12 @@ pub(super) fn create(path: &Path, bytes: &[u8]) -> Result<(), KeyError> {
     replace(path, bytes)
 }
 
-/// Writes a file whole or not at all.
+/// Replaces a file atomically.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), KeyError> {
     let unfinished = beside(path, &format!("{}.new", std::process::id()));
     let write = || {
-        // A leftover of a process that had this number; a new file has its mode from the first byte.
+        // A previous process with the same id may have left this file. A new file has the right
+        // mode from its first byte.
         match fs::remove_file(&unfinished) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -66,7 +67,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), KeyError> {
     })
 }
 
-/// Keeps other programs from changing the file while this is held. Makes the folder.
+/// Locks a file against changes by other programs until the result is dropped. Creates the folder.
 pub(super) fn lock(path: &Path) -> Result<File, KeyError> {
     let locked = beside(path, "lock");
     let lock = || {
@@ -82,8 +83,8 @@ pub(super) fn lock(path: &Path) -> Result<File, KeyError> {
     })
 }
 
-/// A new file is its owner's from the first byte on. Where files have no mode, the home directory keeps
-/// others out.
+/// Options for files that only their owner can access from the first byte on. On systems without
+/// file modes, the home directory is protected.
 fn private() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
     options.write(true);
@@ -100,7 +101,7 @@ fn private_folder() -> fs::DirBuilder {
     builder
 }
 
-/// Whether others than the owner can read or write the file.
+/// True if users other than the owner can read or write the file.
 #[cfg(unix)]
 fn is_open(metadata: &fs::Metadata) -> bool {
     std::os::unix::fs::MetadataExt::mode(metadata) & OTHERS != 0
@@ -111,7 +112,7 @@ fn is_open(_metadata: &fs::Metadata) -> bool {
     false
 }
 
-/// A hidden file beside another: lists of what is in a folder leave it out.
+/// A hidden file in the same folder: listings of the folder omit it.
 fn beside(path: &Path, what: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{what}"))
@@ -121,5 +122,5 @@ fn beside(path: &Path, what: &str) -> PathBuf {
 #[cfg(unix)]
 const OTHERS: u32 = 0o077;
 
-/// Some ten thousand keys.
+/// Maximum size: some ten thousand keys.
 const MAX_FILE: u64 = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! Public keys of others, each with a name.
+//! Lists of foreign public keys, each with a name.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use super::{KeyError, files, is_name, key_text, parse_key};
 pub struct Entry {
     /// The key.
     pub key: PublicKey,
-    /// What its owner is called here.
+    /// Local name of its owner.
     pub name: String,
 }
 
-/// The list in one file. It is read anew each time, so that a key that was taken out counts from the
-/// next session on.
+/// The list in one file. It is read again for each session, so that a removed key is rejected from
+/// the next session on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyList {
     path: PathBuf,
@@ -24,10 +24,10 @@ pub struct KeyList {
 }
 
 impl KeyList {
-    /// Reads the file. One that is not there is an empty list.
+    /// Reads the file. A missing file is an empty list.
     ///
     /// # Errors
-    /// The file is open to others, or has a line that is no key with a name.
+    /// The file is accessible to other users, or has an invalid line.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let text = match files::read(path) {
             Err(KeyError::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -53,21 +53,21 @@ impl KeyList {
         &self.entries
     }
 
-    /// Whether this key is in the list.
+    /// True if this key is in the list.
     pub fn contains(&self, key: &PublicKey) -> bool {
         self.entries.iter().any(|entry| entry.key == *key)
     }
 
-    /// The keys of this name: several while one replaces the other.
+    /// The keys with this name: several while one replaces another.
     pub fn of_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a PublicKey> {
         let entries = self.entries.iter().filter(move |entry| entry.name == name);
         entries.map(|entry| &entry.key)
     }
 
-    /// Adds a key to the file. The same one under the same name changes nothing.
+    /// Adds a key to the file. Adding the same key with the same name again changes nothing.
     ///
     /// # Errors
-    /// The name is none, or has another key: that one is removed first, on purpose.
+    /// The name is invalid, or has another key, which has to be removed first.
     pub fn add(path: &Path, entry: Entry) -> Result<(), KeyError> {
         if !is_name(&entry.name) {
             return Err(KeyError::NotAName);
@@ -87,10 +87,10 @@ impl KeyList {
         list.write()
     }
 
-    /// Removes what has this name, or is this key, from the file.
+    /// Removes the entries with this name or this key from the file.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] where there is none.
+    /// [`KeyError::Unknown`] if there are none.
     pub fn remove(path: &Path, name_or_key: &str) -> Result<Vec<Entry>, KeyError> {
         let key = parse_key(name_or_key).ok();
         let _lock = files::lock(path)?;

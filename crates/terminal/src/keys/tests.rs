@@ -20,7 +20,7 @@ fn entry(byte: u8, name: &str) -> Entry {
 }
 
 #[test]
-fn an_identity_comes_back_as_it_was_made_and_is_not_written_over() {
+fn an_identity_is_read_back_and_never_overwritten() {
     let (_home, folder) = folder();
     assert_eq!(folder.identities().unwrap(), [""; 0]);
     let path = folder.identity("laptop").unwrap();
@@ -38,7 +38,7 @@ fn an_identity_comes_back_as_it_was_made_and_is_not_written_over() {
 }
 
 #[test]
-fn a_file_that_others_can_read_is_refused() {
+fn a_file_that_other_users_can_read_is_refused() {
     let (_home, folder) = folder();
     let path = folder.identity("a").unwrap();
     create_identity(&path).unwrap();
@@ -49,7 +49,7 @@ fn a_file_that_others_can_read_is_refused() {
 }
 
 #[test]
-fn halves_that_do_not_belong_together_are_refused() {
+fn a_private_key_must_match_its_public_key() {
     let (_home, folder) = folder();
     let [one, two] = ["one", "two"].map(|name| folder.identity(name).unwrap());
     create_identity(&one).unwrap();
@@ -75,7 +75,7 @@ fn halves_that_do_not_belong_together_are_refused() {
 }
 
 #[test]
-fn a_list_is_read_added_to_and_taken_from() {
+fn keys_are_read_added_and_removed() {
     let (_home, folder) = folder();
     let path = folder.known_servers();
     assert_eq!(KeyList::read(&path).unwrap().entries(), []);
@@ -105,9 +105,9 @@ fn a_list_is_read_added_to_and_taken_from() {
     assert_eq!(KeyList::read(&path).unwrap().entries(), []);
 }
 
-/// Half a list would let in or keep out the wrong ones.
+/// An incomplete list would admit or reject the wrong clients.
 #[test]
-fn one_bad_line_makes_the_list_wrong() {
+fn one_invalid_line_invalidates_the_list() {
     let (_home, folder) = folder();
     let path = folder.authorized_clients();
     KeyList::add(&path, entry(1, "a")).unwrap();
@@ -122,7 +122,7 @@ fn one_bad_line_makes_the_list_wrong() {
 }
 
 #[test]
-fn two_who_add_at_the_same_time_both_do() {
+fn concurrent_additions_both_succeed() {
     let (_home, folder) = folder();
     let path = folder.authorized_clients();
     std::thread::scope(|scope| {
@@ -135,7 +135,7 @@ fn two_who_add_at_the_same_time_both_do() {
 }
 
 #[test]
-fn keys_and_names_are_judged_at_the_border() {
+fn keys_and_names_are_validated() {
     assert_eq!(parse_key(&key_text(&key(7))).unwrap(), key(7));
     for text in [
         "",

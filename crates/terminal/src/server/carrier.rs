@@ -1,4 +1,4 @@
-//! What carries messages: a WebSocket, or a stream with a length before each message.
+//! Message connections: a WebSocket, or a stream with a length before each message.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,9 +22,9 @@ use tty::session::CLOSE_DEADLINE;
 /// A connection that carries messages in both directions, polled by one task.
 pub(crate) struct Carrier {
     wire: Wire,
-    /// Something was given to be sent and is not out yet.
+    /// Bytes that were queued but not sent yet.
     waiting: usize,
-    /// Bounds how many there are.
+    /// Permit that limits the number of connections.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -43,17 +43,17 @@ struct PlainCarrier {
     is_flushed: bool,
 }
 
-/// Why nothing more comes.
+/// Reasons for which no message follows.
 #[derive(Debug)]
 pub(crate) enum CarrierError {
-    /// The connection is gone, or was closed.
+    /// The connection is lost, or was closed.
     Lost,
-    /// What came is no message; the peer is told.
+    /// The data is not a valid message; the text is for the peer.
     Bad(String),
 }
 
 impl Carrier {
-    /// Messages with their length before them.
+    /// A connection with messages that are prefixed with their length.
     pub(crate) fn plain(io: Io, permit: OwnedSemaphorePermit) -> Self {
         Self::new(
             Wire::Plain(Box::new(PlainCarrier {
@@ -66,13 +66,13 @@ impl Carrier {
         )
     }
 
-    /// A WebSocket whose handshake is over.
+    /// A WebSocket after its handshake.
     pub(crate) async fn websocket(io: Io, permit: OwnedSemaphorePermit) -> Self {
         let config = WebSocketConfig::default()
-            .read_buffer_size(READ)
-            // What is sent goes out with the next flush, and that comes at once.
+            .read_buffer_size(READ_BUFFER)
+            // Messages are sent with the next flush, which follows immediately.
             .write_buffer_size(0)
-            .max_write_buffer_size(MAX_WAITING + 2 * MAX_MESSAGE)
+            .max_write_buffer_size(MAX_QUEUED + 2 * MAX_MESSAGE)
             .max_message_size(Some(MAX_MESSAGE))
             .max_frame_size(Some(MAX_MESSAGE));
         let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
@@ -87,12 +87,12 @@ impl Carrier {
         }
     }
 
-    /// Whether everything that was to be sent is out.
+    /// True if everything was sent.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Takes a message to be sent; [`poll_flush`](Self::poll_flush) sends it.
+    /// Queues a message; [`poll_flush`](Self::poll_flush) sends it.
     pub(crate) fn send(&mut self, kind: &Kind) -> Result<(), CarrierError> {
         let payload = match message::encode(kind) {
             Ok(payload) => payload,
@@ -102,7 +102,7 @@ impl Carrier {
             }
         };
         self.waiting += payload.len();
-        if self.waiting > MAX_WAITING {
+        if self.waiting > MAX_QUEUED {
             return Err(CarrierError::Lost);
         }
         match &mut self.wire {
@@ -117,7 +117,7 @@ impl Carrier {
         }
     }
 
-    /// Sends what waits.
+    /// Sends the queued messages.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CarrierError>> {
         if self.waiting == 0 {
             return Poll::Ready(Ok(()));
@@ -143,8 +143,9 @@ impl Carrier {
         }
     }
 
-    /// Hangs up as the transport has it: what waits is sent, then the peer may hang up, then this
-    /// side does. Takes at most [`CLOSE_DEADLINE`]. `true` where the peer hung up after all that.
+    /// Closes the connection as its transport requires: sends the queue, lets the peer close, then
+    /// closes this side. Takes at most [`CLOSE_DEADLINE`]. Returns `true` if the peer closed after
+    /// it had received everything.
     pub(crate) async fn finish(mut self) -> bool {
         let deadline = Instant::now() + CLOSE_DEADLINE;
         let finish = async {
@@ -171,7 +172,7 @@ impl Carrier {
                 }
             }
         };
-        // Who does not hang up in time is hung up on.
+        // A peer that does not close in time is disconnected.
         timeout_at(deadline, finish).await.unwrap_or_default()
     }
 }
@@ -196,7 +197,7 @@ impl PlainCarrier {
     }
 
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Kind, CarrierError>> {
-        let mut space = [MaybeUninit::uninit(); READ];
+        let mut space = [MaybeUninit::uninit(); READ_BUFFER];
         loop {
             match self.decoder.next() {
                 Ok(Some(kind)) => return Poll::Ready(Ok(kind)),
@@ -212,7 +213,7 @@ impl PlainCarrier {
     }
 
     async fn finish(mut self) -> bool {
-        let mut ignored = vec![0; READ];
+        let mut ignored = vec![0; READ_BUFFER];
         let is_closed = loop {
             match self.io.read(&mut ignored).await {
                 Ok(0) => break true,
@@ -238,7 +239,7 @@ fn poll_websocket(
                 return Poll::Ready(read.map_err(|error| CarrierError::Bad(error.to_string())));
             }
             Some(Ok(Message::Text(_))) => return bad("a text message"),
-            // The library answers pings, and a close.
+            // The library answers pings and closes.
             Some(Ok(_)) => {}
             Some(Err(WsError::Capacity(CapacityError::MessageTooLong { .. }))) => {
                 return bad("message is too large");
@@ -248,9 +249,9 @@ fn poll_websocket(
     }
 }
 
-/// What is read at once: a screen of text, and far more than anybody types.
-const READ: usize = 16 * 1024;
+/// Size of the read buffer: a screen of text, and far more than anyone types.
+const READ_BUFFER: usize = 16 * 1024;
 
-/// Bytes that may wait to be sent. The output of a command is one message at a time; a client that
-/// comes back gets what it missed, which is a quarter of this.
-const MAX_WAITING: usize = 1024 * 1024 + 64 * 1024;
+/// Maximum of queued bytes. Output of the command is sent one message at a time; a client that
+/// resumes gets its missing output, which is a quarter of this.
+const MAX_QUEUED: usize = 1024 * 1024 + 64 * 1024;

@@ -1,8 +1,8 @@
-//! Files beside the terminals: a folder over WebDAV, below `/fs`.
+//! Files of a terminal server: a folder over WebDAV, below `/fs`.
 //!
-//! They are read and written as the account of this program, so what is allowed is what that account
-//! may, inside of the folder. Links that lead out of it are not followed. Who can make links in the
-//! folder at the moment when it is read has that account already.
+//! The files are read and written as the account of this program, so its permissions inside the
+//! folder apply. Links out of the folder are not followed. A user that can create links in the
+//! folder during an access already has the permissions of that account.
 
 use std::fmt;
 use std::io;
@@ -33,22 +33,22 @@ pub struct Files {
     max_upload: u64,
 }
 
-/// Why a folder cannot be served.
+/// Reasons for which a folder cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// It is not there, or cannot be entered.
+    /// The folder does not exist, or cannot be entered.
     #[error("{0}: {1}")]
     Root(PathBuf, #[source] io::Error),
-    /// It is something else.
+    /// The path is not a folder.
     #[error("{0} is no folder")]
     NoFolder(PathBuf),
 }
 
 impl Files {
-    /// Serves a folder; uploads have at most so many bytes.
+    /// Serves a folder; an upload may have at most `max_upload` bytes.
     ///
     /// # Errors
-    /// It cannot be entered, or is none.
+    /// The path cannot be entered, or is not a folder.
     pub fn new(root: &Path, read_only: bool, max_upload: u64) -> Result<Self, FilesError> {
         let unfit = |error| FilesError::Root(root.to_owned(), error);
         let folder = root.canonicalize().map_err(unfit)?;
@@ -64,12 +64,13 @@ impl Files {
         } else {
             DavMethodSet::WEBDAV_RW
         };
-        // A part of a file can be anywhere in it, so its length says nothing about the file's.
+        // A partial write can start anywhere in a file, so its length does not limit the size of
+        // the file.
         methods.remove(DavMethod::Patch);
         let handler = DavHandler::builder()
             .strip_prefix(FILES_PATH)
             .filesystem(Box::new(files))
-            // It keeps nothing, so nobody can make it keep much.
+            // This lock system stores nothing, so clients cannot exhaust its memory.
             .locksystem(FakeLs::new())
             .methods(methods)
             .hide_symlinks(true)
@@ -81,7 +82,7 @@ impl Files {
         })
     }
 
-    /// Whether files can be changed.
+    /// True if files cannot be changed.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -100,11 +101,12 @@ impl Files {
             _ if self.read_only && !is_reading(request.method()) => {
                 (StatusCode::FORBIDDEN, "these files can only be read")
             }
-            // A whole tree in one answer has no bound (RFC 4918 section 9.1 allows to refuse it).
+            // The size of a response with a whole tree is unlimited (RFC 4918 section 9.1 permits
+            // to refuse it).
             _ if request.method().as_str() == "PROPFIND" && !is_shallow(request) => {
                 (StatusCode::FORBIDDEN, "a depth of 0 or 1 is answered")
             }
-            // What is written is bounded before anything of the file is lost.
+            // The size is checked before the existing file is truncated.
             Method::PUT if request.headers().contains_key(header::CONTENT_RANGE) => (
                 StatusCode::BAD_REQUEST,
                 "a file is written whole, not in parts",
@@ -122,7 +124,7 @@ impl Files {
     }
 }
 
-/// Whether a path is one of files.
+/// True if a path is one of the files.
 pub(super) fn serves(path: &str) -> bool {
     path.strip_prefix(FILES_PATH)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -136,20 +138,20 @@ impl fmt::Debug for Files {
     }
 }
 
-/// Reads what is not wanted, for a while: who closes a connection that is written to resets it, and the
-/// answer with it.
+/// Reads an unwanted body for a while. Closing a connection with unread data resets it, and the
+/// client may lose the response.
 async fn discard(body: Incoming) {
     let mut body = Limited::new(body, MAX_DISCARDED);
     let reading = async { while let Some(Ok(_)) = body.frame().await {} };
-    timeout(DISCARDING, reading).await.ok();
+    timeout(DISCARD_TIMEOUT, reading).await.ok();
 }
 
-/// Bytes of a refused file that are read all the same: most files, and no more than a second of a fast
+/// Maximum bytes of a refused body that are read: most files, and no more than a second of a fast
 /// connection.
 const MAX_DISCARDED: usize = 16 * 1024 * 1024;
 
-/// How long they are waited for.
-const DISCARDING: Duration = Duration::from_secs(5);
+/// Maximum time for reading them.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn is_shallow(request: &Request<Incoming>) -> bool {
     let depth = request.headers().get("depth");
@@ -160,7 +162,7 @@ fn is_reading(method: &Method) -> bool {
     matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PROPFIND")
 }
 
-/// The files of a folder, and none that links in it lead to outside.
+/// The files of a folder, without files that its links lead to outside.
 #[derive(Clone)]
 struct ConfinedFolder {
     local: Box<LocalFs>,
@@ -168,7 +170,7 @@ struct ConfinedFolder {
 }
 
 impl ConfinedFolder {
-    /// Whether what a path leads to, or would lead to, is in the folder.
+    /// Checks that the existing or future target of a path is in the folder.
     async fn check(&self, path: &DavPath) -> FsResult<()> {
         let (root, path) = (self.root.clone(), self.path(path));
         blocking(move || {
@@ -177,7 +179,7 @@ impl ConfinedFolder {
             }
             is_inside(&root, &path)?;
             let kind = std::fs::metadata(&path)?.file_type();
-            // To open a pipe or a device waits, or does something.
+            // Opening a pipe or a device may block, or have side effects.
             if kind.is_file() || kind.is_dir() {
                 Ok(())
             } else {
@@ -187,7 +189,7 @@ impl ConfinedFolder {
         .await
     }
 
-    /// The same for what is done to the name itself and not to what it leads to.
+    /// The same check for operations on the name itself, not on its target.
     async fn check_name(&self, path: &DavPath) -> FsResult<()> {
         let (root, path) = (self.root.clone(), self.path(path));
         blocking(move || match path.parent() {

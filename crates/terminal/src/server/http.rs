@@ -1,4 +1,4 @@
-//! HTTP before a WebSocket: who may come, and what they get.
+//! HTTP before a WebSocket: access checks and responses.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -24,13 +24,14 @@ use zeroize::Zeroizing;
 
 use super::carrier::{Carrier, Io};
 use super::session::Session;
-use super::{GOES_DOWN, ServerState, files};
+use super::{SHUTTING_DOWN, ServerState, files};
 
-/// What visitors of a server that nobody stands before have to show: `Authorization: Bearer …`.
+/// Token that clients must present if no other component authenticates them: `Authorization: Bearer
+/// …`.
 pub struct AuthToken(Zeroizing<String>);
 
 impl AuthToken {
-    /// A token as it was given; white space around it is cut. `None` where nothing is left.
+    /// A token without surrounding white space; `None` if it is empty.
     pub fn new(token: &str) -> Option<Self> {
         let token = token.trim();
         (!token.is_empty()).then(|| Self(Zeroizing::new(token.to_owned())))
@@ -55,15 +56,15 @@ impl fmt::Debug for AuthToken {
     }
 }
 
-/// The pages whose scripts may open a terminal. A program that is no browser names no page.
+/// Web pages whose scripts may open a terminal. Programs other than browsers state no page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origins {
-    /// Somebody else has asked already.
+    /// All pages, because another component has checked them.
     Any,
-    /// Pages of the address that was visited, where a token is asked for, and these: a whole
-    /// origin (`https://example.com`) or a host.
+    /// These pages: a whole origin (`https://example.com`) or a host. If a token is required, pages
+    /// of the requested address are also allowed.
     These(Vec<String>),
-    /// None of them.
+    /// No pages.
     #[default]
     None,
 }
@@ -105,10 +106,10 @@ impl Origins {
     }
 }
 
-/// The body of every answer.
+/// Body of all responses.
 pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// Serves one connection until it is over, and the session that it becomes.
+/// Serves one connection, and the session that it may be upgraded to.
 pub(crate) async fn serve(
     shared: Arc<ServerState>,
     io: Io,
@@ -133,7 +134,7 @@ pub(crate) async fn serve(
     let mut is_draining = false;
     loop {
         tokio::select! {
-            // What ended it, the visitor knows as well as we do.
+            // The client has received the error as well.
             _ended = connection.as_mut() => break,
             () = shared.drain.cancelled(), if !is_draining => {
                 is_draining = true;
@@ -152,14 +153,14 @@ pub(crate) async fn serve(
     session.of_account(account).run().await;
 }
 
-/// A request that becomes a session.
+/// A request that is upgraded to a session.
 struct Upgrade {
     upgrade: OnUpgrade,
     account: Option<String>,
 }
 
-/// The account for which an engine vouches. Who comes without an engine may say anything: all that
-/// follows is who is kept from a session.
+/// The account that an engine has authenticated. A client that connects without an engine can send
+/// any account, but this can only keep it from resuming a session.
 fn account(headers: &HeaderMap) -> Option<String> {
     let mut given = headers.get_all(ACCOUNT).iter();
     let (Some(account), None) = (given.next(), given.next()) else {
@@ -189,7 +190,7 @@ async fn answer(
         );
     }
     if shared.drain.is_cancelled() {
-        return text(StatusCode::SERVICE_UNAVAILABLE, GOES_DOWN);
+        return text(StatusCode::SERVICE_UNAVAILABLE, SHUTTING_DOWN);
     }
     if let Some(files) = &web.files
         && files::serves(request.uri().path())
@@ -220,7 +221,8 @@ async fn answer(
     switching
 }
 
-/// The answer to a WebSocket handshake (RFC 6455 section 4.2.1), where this is one.
+/// The response key of a WebSocket handshake (RFC 6455 section 4.2.1); `None` if the request is
+/// none.
 fn websocket_key<B>(request: &Request<B>) -> Option<HeaderValue> {
     let headers = request.headers();
     let lists = |name: HeaderName, wanted: &str| {
@@ -242,7 +244,7 @@ fn websocket_key<B>(request: &Request<B>) -> Option<HeaderValue> {
     HeaderValue::from_str(&derive_accept_key(key.as_bytes())).ok()
 }
 
-/// An answer that says something.
+/// A response with a text.
 pub(crate) fn text(status: StatusCode, text: &'static str) -> Response<Body> {
     let body = Full::new(Bytes::from_static(text.as_bytes()));
     let mut response = Response::new(body.map_err(|never| match never {}).boxed_unsync());
@@ -259,14 +261,15 @@ fn empty() -> Body {
 
 const BEARER: &[u8] = b"Bearer ";
 
-/// What the edge of an engine says of who it let in; visitors cannot say it there.
+/// Header in which the edge of an engine sends the visitor's account; the edge removes it from
+/// visitors' requests.
 const ACCOUNT: &str = "svc-user-id";
 
-/// How long a visitor may take to say what it wants, and how long a connection may wait for its next
-/// request: as long as the edge keeps one.
+/// Time for a request to arrive, and time for which a connection may wait for its next request: as
+/// in the edge.
 const HEAD_DEADLINE: Duration = Duration::from_mins(1);
 
-/// A head, with the cookies of any page.
+/// Maximum size of a request head: room for the cookies of any page.
 const MAX_HEAD: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_shown_once_and_whole() {
+    fn a_token_is_accepted_once_and_complete() {
         let token = AuthToken::new(" secret\n").unwrap();
         assert!(AuthToken::new(" \n").is_none());
         for (value, is_shown) in [
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_may_come_that_is_allowed() {
+    fn only_allowed_pages_are_accepted() {
         let these = |list: &[&str]| Origins::These(list.iter().map(|&it| it.into()).collect());
         let of = |origin: &str| headers(&[("origin", origin), ("host", "127.0.0.1:8080")]);
         let page = of("https://evil.example");
@@ -320,8 +323,8 @@ mod tests {
         assert!(!these(&["http://evil.example"]).allow(&page, false));
         assert!(!these(&["example"]).allow(&page, false));
         assert!(!these(&[]).allow(&of("null"), true));
-        // The page that this address itself serves: worth nothing without a token, because any name
-        // can be made to lead here.
+        // The page that this address itself serves. It is only accepted with a token, because any
+        // name can be made to resolve to this address.
         assert!(these(&[]).allow(&of("http://127.0.0.1:8080"), true));
         assert!(!these(&[]).allow(&of("http://127.0.0.1:8080"), false));
     }

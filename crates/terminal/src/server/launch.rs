@@ -1,4 +1,4 @@
-//! From what a client wants to what is started: as whom, where, with which environment.
+//! Start of a client's command: its account, directory and environment.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -7,33 +7,34 @@ use pty::{Account, AccountError, Directory, Spec};
 use tty::message::{Config, User};
 use tty::session::Start;
 
-/// What clients may start.
+/// Commands that clients may start.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// As whom.
+    /// Account of the commands.
     pub execution: Execution,
-    /// What is started where a client names no command; `None` is the account's login shell.
+    /// Command if the client names none; `None` is the account's login shell.
     pub shell: Option<PathBuf>,
-    /// The environment of this program. Commands of [`Execution::Spawn`] get it, those of
-    /// [`Execution::Login`] the language and the time zone of it.
+    /// The environment of this program. Commands of [`Execution::Spawn`] inherit it, those of
+    /// [`Execution::Login`] only its language and time zone.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// As whom commands run.
+/// Account as which commands run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// As this program, and with its environment.
+    /// The account of this program, with its environment.
     Spawn,
-    /// As an account that logged in: its home, its shell, its groups, and nothing of this program's.
+    /// An account that logged in: its home, shell and groups, without the environment of this
+    /// program.
     Login {
-        /// The account where a client names none.
+        /// The account if the client names none.
         account: Option<Account>,
-        /// Whether a client may name another.
+        /// True if a client may name another account.
         client_chooses: bool,
     },
 }
 
-/// Why nothing is started. The text is for the client.
+/// Reasons for which a command cannot start. The text is for the client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaunchError {
     #[error("{0}")]
@@ -45,7 +46,7 @@ pub(crate) enum LaunchError {
 }
 
 impl Policy {
-    /// What the client of `start` gets.
+    /// The process to start for the client's request.
     pub(crate) fn spec(&self, start: &Start) -> Result<Spec, LaunchError> {
         let config = &start.config;
         let who = self.who(config)?;
@@ -94,7 +95,7 @@ impl Policy {
         });
         match &self.execution {
             Execution::Spawn => {
-                // A container may run as a number that no account has.
+                // A container may run with a user id that has no account.
                 let own = Account::own().ok();
                 match (wanted.transpose()?, &own) {
                     (Some(wanted), own) if own.as_ref() != Some(&wanted) => {
@@ -150,7 +151,7 @@ impl Policy {
         }
     }
 
-    /// Later ones replace earlier ones of the same name.
+    /// Later variables replace earlier ones of the same name.
     fn environment(
         &self,
         config: &Config,
@@ -186,11 +187,11 @@ impl Policy {
         all
     }
 
-    /// What of this program's environment a command sees.
+    /// True if a command inherits this variable of the program.
     fn hands_on(&self, name: &OsStr) -> bool {
         let name = name.to_string_lossy();
         match self.execution {
-            // The token of this program is in these, and its terminal is not theirs.
+            // These variables contain the token of this program, and describe its own terminal.
             Execution::Spawn => !name.starts_with("SVC_") && name != "TERM",
             Execution::Login { .. } => {
                 matches!(name.as_ref(), "LANG" | "TZ") || name.starts_with("LC_")
@@ -199,21 +200,21 @@ impl Policy {
     }
 }
 
-/// As whom a command runs.
+/// Account as which a command runs.
 struct RunAs {
     account: Option<Account>,
     home: PathBuf,
     shell: PathBuf,
 }
 
-/// The name by which a shell knows that somebody logged in.
+/// The `argv[0]` that tells a shell that it is a login shell.
 fn login_name(shell: &Path) -> OsString {
     let mut name = OsString::from("-");
     name.push(shell.file_name().unwrap_or(OsStr::new("sh")));
     name
 }
 
-/// What login(1) sets.
+/// The values of login(1).
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_has_what_its_account_has_and_nothing_of_this_programs() {
+    fn a_login_has_the_environment_of_its_account_only() {
         let own = Account::own().unwrap();
         let spec = login(Some(own.name()), false);
         let spec = spec.spec(&start(Config::default())).unwrap();
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_be_whom() {
+    fn accounts_are_limited_by_the_policy() {
         let own = Account::own().unwrap();
         let refused =
             |policy: &Policy, config| policy.spec(&start(config)).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The sessions that a client can come back to.
+//! Sessions that clients can resume.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 use super::random;
 use super::session::Reconnect;
 
-/// Bytes of a token that find its session. They are no secret: the session compares the rest.
+/// Length of the part of a token that identifies its session. It is not secret: the session
+/// compares the rest.
 pub(crate) const KEY_LEN: usize = 8;
 
 type Sender = mpsc::Sender<Box<Reconnect>>;
@@ -18,17 +19,17 @@ type Sender = mpsc::Sender<Box<Reconnect>>;
 #[derive(Default)]
 pub(crate) struct Registry(Arc<Mutex<HashMap<[u8; KEY_LEN], Sender>>>);
 
-/// One of them, until this is dropped.
+/// Entry of a session. Dropping it removes the session.
 pub(crate) struct RegistryEntry {
     key: [u8; KEY_LEN],
     all: Weak<Mutex<HashMap<[u8; KEY_LEN], Sender>>>,
 }
 
 impl Registry {
-    /// Adds a session, and gives what those who come back arrive at.
+    /// Adds a session, and returns the receiver of its reconnecting clients.
     pub(crate) fn register(&self) -> Option<(RegistryEntry, mpsc::Receiver<Box<Reconnect>>)> {
         let key = random()?;
-        // One comes back at a time; a second one is another attempt of the same client.
+        // One client reconnects at a time; a second entry is another attempt of the same client.
         let (sender, returns) = mpsc::channel(2);
         self.0.lock().insert(key, sender);
         let registered = RegistryEntry {

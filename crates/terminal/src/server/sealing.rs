@@ -13,14 +13,14 @@ use tty::seal::{
 
 use super::random;
 
-/// What a server that seals its sessions is, and whom it knows.
+/// Keys and authorized clients of a server that seals its sessions.
 #[derive(Clone)]
 pub struct Seal {
-    /// Its keys.
+    /// The key pair of the server.
     pub identity: Arc<Identity>,
-    /// What both ends bind a session to.
+    /// Context to which both ends bind a session.
     pub context: Vec<u8>,
-    /// Whether a client may come in, asked at each handshake.
+    /// Returns true if a client is authorized; called at each handshake.
     pub authorized: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
 }
 
@@ -30,13 +30,13 @@ impl fmt::Debug for Seal {
     }
 }
 
-/// How far a connection has come.
+/// State of a connection's encryption.
 pub(crate) enum Sealing {
     /// Sessions of this server are not sealed.
     Off,
-    /// The client has to say hello.
+    /// The server expects the client's hello.
     Hello(Seal),
-    /// It was answered, and has to show that it is who it said.
+    /// The server has answered the hello, and expects the client's confirmation.
     Answered(Box<ServerHandshake>),
     /// Everything is sealed.
     Sealed {
@@ -45,23 +45,23 @@ pub(crate) enum Sealing {
     },
 }
 
-/// What became of a message that came.
+/// Result of opening a received message.
 pub(crate) enum OpenedMessage {
-    /// The session hears it.
+    /// The message is for the session.
     Hear(Kind),
-    /// It was about the encryption; this is the answer.
+    /// The message belonged to the handshake; this is the answer.
     Answer(Kind),
-    /// It ends the connection, after this.
+    /// The connection is closed after this message.
     Refuse(Kind),
 }
 
 impl Sealing {
-    /// For a new connection.
+    /// State of a new connection.
     pub(crate) fn new(seal: Option<&Seal>) -> Self {
         seal.map_or(Self::Off, |seal| Self::Hello(seal.clone()))
     }
 
-    /// The client that has proved itself.
+    /// The authenticated client.
     pub(crate) fn client(&self) -> Option<PublicKey> {
         match self {
             Self::Sealed { client, .. } => Some(*client),
@@ -69,12 +69,12 @@ impl Sealing {
         }
     }
 
-    /// Opens what came.
+    /// Opens a received message.
     pub(crate) fn open(&mut self, kind: Kind) -> OpenedMessage {
         match std::mem::replace(self, Self::Off) {
             Self::Off => OpenedMessage::Hear(kind),
-            Self::Hello(seal) => self.hello(&seal, kind),
-            Self::Answered(handshake) => self.confirm(*handshake, kind),
+            Self::Hello(seal) => self.handle_hello(&seal, kind),
+            Self::Answered(handshake) => self.handle_confirm(*handshake, kind),
             Self::Sealed {
                 mut channel,
                 client,
@@ -86,7 +86,7 @@ impl Sealing {
         }
     }
 
-    /// Seals what goes out: one message, or two.
+    /// Seals an outgoing message, which results in one or two messages.
     pub(crate) fn seal(&mut self, kind: Kind) -> Result<Vec<Kind>, SealError> {
         let Self::Sealed { channel, .. } = self else {
             return Ok(vec![kind]);
@@ -128,7 +128,7 @@ impl Sealing {
         }
     }
 
-    fn hello(&mut self, seal: &Seal, kind: Kind) -> OpenedMessage {
+    fn handle_hello(&mut self, seal: &Seal, kind: Kind) -> OpenedMessage {
         let hello = match kind {
             Kind::ClientHello(hello) => hello.seal,
             Kind::Heartbeat(heartbeat) => {
@@ -167,7 +167,7 @@ impl Sealing {
         }
     }
 
-    fn confirm(&mut self, handshake: ServerHandshake, kind: Kind) -> OpenedMessage {
+    fn handle_confirm(&mut self, handshake: ServerHandshake, kind: Kind) -> OpenedMessage {
         let Kind::Open(open) = kind else {
             if matches!(kind, Kind::Heartbeat(_)) {
                 *self = Self::Answered(Box::new(handshake));
@@ -192,7 +192,7 @@ impl Sealing {
     }
 }
 
-/// Bytes of a stream are sealed, and nothing else is.
+/// Opens sealed bytes of a stream; other messages are not sealed.
 fn open_data(channel: &mut Channel, kind: Kind) -> OpenedMessage {
     let Kind::Data(data) = kind else {
         return OpenedMessage::Hear(kind);
@@ -211,7 +211,7 @@ fn open_data(channel: &mut Channel, kind: Kind) -> OpenedMessage {
     }
 }
 
-/// What an ack says that nobody between may change.
+/// The data of an ack that must be protected from changes.
 fn mark(session: &AckSession) -> Option<Mark> {
     Some(Mark {
         token: session.resume_token.as_slice().try_into().ok()?,

@@ -1,5 +1,5 @@
-//! One session: its machine, its process, and the connection that it has just now. One task owns
-//! all three, and waits for whichever has something to say.
+//! One session: its state machine, its process, and its current connection. One task owns all
+//! three, and waits for their events.
 
 mod back;
 #[cfg(test)]
@@ -36,48 +36,49 @@ pub(crate) struct Session {
     source: Option<IpAddr>,
     machine: session::Server,
     carrier: Option<Carrier>,
-    /// The connection that was hung up: whether its client heard everything.
+    /// Result of closing the previous connection: true if its client received everything.
     leaving: Option<oneshot::Receiver<bool>>,
     sealing: Sealing,
-    /// Whose session it is, where sessions are sealed.
+    /// Client to which a sealed session belongs.
     owner: Option<PublicKey>,
-    /// Whose it is, where an engine says so.
+    /// Account to which the session belongs, if an engine has stated one.
     account: Option<String>,
     process: Option<Process>,
-    /// What waits to be written to the process.
+    /// Input that waits to be written to the process.
     input: VecDeque<Bytes>,
     input_len: usize,
     input_ends: bool,
-    /// How much input the client was told to have arrived, over this connection.
+    /// Input bytes that were acknowledged to the client over this connection.
     told_received: Option<u64>,
-    /// The machine does not want output now.
+    /// True while the state machine does not accept output.
     held: bool,
-    /// It waited since the last event: for the machine, or for the client to take what it was sent.
+    /// True if reading output was paused since the last event, by the state machine or because the
+    /// client did not take sent data.
     unread: bool,
-    /// The outputs that have not ended.
+    /// The output streams that have not ended.
     outputs: Vec<Output>,
     exited: bool,
     buffer: Vec<u8>,
     size: Size,
-    /// The size that the program is to have again, after it was made to draw anew.
+    /// Time at which the terminal gets its real size again, after a forced redraw.
     restore: Option<Instant>,
     secret: bool,
-    /// When to look again whether input is hidden, and how long to wait after that.
+    /// Time of the next check for hidden input, and the following interval.
     look: Option<(Instant, Duration)>,
     timer: Pin<Box<Sleep>>,
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
     is_draining: bool,
     kill: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Those that come back, once there is something to come back to.
+    /// Clients that resume this session, once it can be resumed.
     returns: Option<mpsc::Receiver<Box<Reconnect>>>,
     registered: Option<RegistryEntry>,
-    /// One of the sessions that there may be.
+    /// Permit that limits the number of sessions.
     permit: Option<OwnedSemaphorePermit>,
     began: Instant,
     exit: Option<Exit>,
 }
 
-/// What happened.
+/// Events of a session.
 enum SessionEvent {
     Message(Kind),
     Broken(CarrierError),
@@ -92,7 +93,7 @@ enum SessionEvent {
     Time,
 }
 
-/// Whether the session goes on.
+/// State of the session after an event.
 #[derive(PartialEq, Eq)]
 enum AfterEvent {
     On,
@@ -141,17 +142,17 @@ impl Session {
         }
     }
 
-    /// Says for whom an engine vouches: nobody else comes back to the session.
+    /// Sets the account that an engine has stated: other accounts cannot resume the session.
     pub(crate) fn of_account(mut self, account: Option<String>) -> Self {
         self.account = account;
         self
     }
 
-    /// Serves it until it is over.
+    /// Serves the session until it is over.
     pub(crate) async fn run(mut self) {
         loop {
-            let happened = self.happens().await;
-            if self.handle(happened).await == AfterEvent::Over {
+            let event = self.next_event().await;
+            if self.handle(event).await == AfterEvent::Over {
                 break;
             }
         }
@@ -161,8 +162,8 @@ impl Session {
         }
     }
 
-    /// Waits for what happens next, and meanwhile sends and writes what waits.
-    async fn happens(&mut self) -> SessionEvent {
+    /// Waits for the next event, and meanwhile sends and writes queued data.
+    async fn next_event(&mut self) -> SessionEvent {
         let mut deadline = self.machine.deadline();
         let looks = [self.look.map(|(at, _)| at), self.restore];
         for at in looks.into_iter().flatten() {
@@ -181,7 +182,7 @@ impl Session {
         if !self.is_draining && self.draining.as_mut().poll(cx).is_ready() {
             return Poll::Ready(SessionEvent::Drain);
         }
-        // Before everything that may go on without end.
+        // The timer comes first: the following sources may be ready without end.
         if timed && self.timer.as_mut().poll(cx).is_ready() {
             return Poll::Ready(SessionEvent::Time);
         }
@@ -206,8 +207,8 @@ impl Session {
             self.leaving = None;
             return Poll::Ready(SessionEvent::Left(left.unwrap_or_default()));
         }
-        // What a command does not read is not taken from the client either.
-        if self.hears()
+        // If the command does not read, the client's messages are not read either.
+        if self.reads_messages()
             && let Some(carrier) = &mut self.carrier
             && let Poll::Ready(read) = carrier.poll_message(cx)
         {
@@ -220,16 +221,16 @@ impl Session {
             if !self.exited
                 && let Poll::Ready(exit) = process.poll_exit(cx)
             {
-                let exit = exit.unwrap_or(pty::Exit::Code(LOST_EXIT));
+                let exit = exit.unwrap_or(pty::Exit::Code(UNKNOWN_EXIT));
                 return Poll::Ready(SessionEvent::Exit(exit));
             }
-            // Nor is taken from the command what the client does not.
+            // If the client does not read, the command's output is not read either.
             if !is_idle || self.held {
                 self.unread = true;
             } else {
                 for output in self.outputs.iter().copied() {
                     if self.buffer.is_empty() {
-                        self.buffer = vec![0; CHUNK];
+                        self.buffer = vec![0; READ_BUFFER];
                     }
                     match process.poll_read(cx, output, &mut self.buffer) {
                         Poll::Ready(Ok(read @ 1..)) => {
@@ -239,21 +240,22 @@ impl Session {
                         Poll::Pending => {}
                     }
                 }
-                // Nobody keeps a buffer while there is nothing to read.
+                // The buffer is freed while there is nothing to read.
                 self.buffer = Vec::new();
             }
         }
         Poll::Pending
     }
 
-    /// Whether messages are read. While output is held, more than else: what lets go of it is behind
-    /// all that the client sent before.
-    fn hears(&self) -> bool {
+    /// True if messages are read. While output is paused, more input may be queued, because the
+    /// acknowledgement that ends the pause follows all input that the client sent before it.
+    fn reads_messages(&self) -> bool {
         let beside = if self.held { 2 * REPLAY } else { 0 };
         self.input_len < MAX_INPUT + beside
     }
 
-    /// Writes to the command; ready with how much it took, or when the end of input is told.
+    /// Writes to the command; ready with the number of written bytes, or when the end of input is
+    /// reached.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         let Some(process) = &mut self.process else {
             return Poll::Pending;
@@ -276,7 +278,7 @@ impl Session {
                         self.input.pop_front();
                     }
                 }
-                // It does not read any more: what is typed goes nowhere, as in a pipe of a shell.
+                // The command does not read any more: input is dropped, as in a pipe of a shell.
                 Poll::Ready(_) => {
                     self.input.clear();
                     self.input_len = 0;
@@ -295,16 +297,16 @@ impl Session {
         Poll::Ready(0)
     }
 
-    async fn handle(&mut self, happened: SessionEvent) -> AfterEvent {
+    async fn handle(&mut self, event: SessionEvent) -> AfterEvent {
         let now = Instant::now();
         if std::mem::take(&mut self.unread) {
             self.machine.on_unread(now);
         }
-        match happened {
+        match event {
             SessionEvent::Message(kind) => match self.sealing.open(kind) {
                 OpenedMessage::Hear(kind) => match self.leads_back(kind) {
                     Some(kind) => self.machine.on_message(kind, now),
-                    // The connection is another session's now.
+                    // The connection now belongs to another session.
                     None => return AfterEvent::Over,
                 },
                 OpenedMessage::Answer(kind) => self.send(&kind, now),
@@ -322,9 +324,10 @@ impl Session {
                 let bytes = self.buffer.get(..len).unwrap_or_default();
                 let bytes = Bytes::copy_from_slice(bytes);
                 self.machine.on_output(stream(output), bytes, now);
-                // The other one is next, so that neither waits for the other's end.
+                // The next read starts with the other output, so that neither has to wait for the
+                // other's end.
                 self.outputs.rotate_left(1);
-                self.look_soon(now);
+                self.schedule_checks(now);
             }
             SessionEvent::OutputEnd(output) => {
                 self.outputs.retain(|open| *open != output);
@@ -337,13 +340,13 @@ impl Session {
                     pty::Exit::Signal(number, name) => Exit::Signal(number, name),
                 };
                 self.exit = Some(exit);
-                // Another may begin while the client of this one hears how it ended.
+                // Another session may start while the client of this one receives its end.
                 self.permit = None;
                 self.machine.on_exit(exit, now);
             }
             SessionEvent::Wrote(taken) => {
                 self.machine.on_input_taken(taken);
-                self.look_soon(now);
+                self.schedule_checks(now);
             }
             SessionEvent::Return(back) => self.come_back(*back, now),
             SessionEvent::Left(true) => self.machine.on_told(),
@@ -353,15 +356,15 @@ impl Session {
                 let reason = TerminationReason::Drain;
                 self.machine.terminate(reason, "the server goes down", now);
             }
-            // Dropping the process ends it.
+            // Dropping the process kills it.
             SessionEvent::Kill => return AfterEvent::Over,
             SessionEvent::Time => self.on_time(now),
         }
-        self.obey().await
+        self.run_commands().await
     }
 
     fn on_time(&mut self, now: Instant) {
-        if !self.hears() {
+        if !self.reads_messages() {
             self.machine.on_unheard(now);
         }
         if self.restore.is_some_and(|at| at <= now) {
@@ -371,14 +374,14 @@ impl Session {
         if let Some((at, wait)) = self.look
             && at <= now
         {
-            self.look = (wait < LAST_LOOK).then(|| (now + wait * 4, wait * 4));
-            self.look_now();
+            self.look = (wait < LAST_CHECK).then(|| (now + wait * 4, wait * 4));
+            self.check_hidden_input();
         }
         self.machine.on_time(now);
     }
 
-    /// Does what the machine wants done.
-    async fn obey(&mut self) -> AfterEvent {
+    /// Runs the commands of the state machine.
+    async fn run_commands(&mut self) -> AfterEvent {
         while let Some(command) = self.machine.command() {
             let now = Instant::now();
             match command {
@@ -421,7 +424,7 @@ impl Session {
         if let Some(size) = start.terminal {
             self.size = size;
         }
-        // Who is who may be asked of a directory in the network, and a fork takes its time.
+        // Account lookups may use a directory in the network, and a fork takes time.
         let shared = Arc::clone(&self.shared);
         let started = tokio::task::spawn_blocking(move || {
             let spec = shared.policy.spec(&start).map_err(|why| why.to_string())?;
@@ -467,8 +470,9 @@ impl Session {
             return;
         };
         if let Kind::Heartbeat(beat) = kind {
-            // One that waits says as much as two: who does not read gets no more of them, unless
-            // they say that more has arrived, for which the client waits before it sends more.
+            // A waiting heartbeat is as good as two, so a peer that does not read gets no more of
+            // them. Exceptions are a change of hidden input, and an acknowledgement of more input,
+            // for which the client waits before it sends more.
             let is_news = beat.secret_input.is_some() || beat.received > self.told_received;
             if !is_news && !carrier.is_idle() {
                 return;
@@ -488,7 +492,7 @@ impl Session {
         }
     }
 
-    /// Lets the connection end by itself, and is done with it.
+    /// Closes the connection in the background, and detaches it from the session.
     fn hang_up(&mut self, now: Instant) {
         if let Some(carrier) = self.carrier.take() {
             self.leaving = Some(self.shared.finish(carrier));
@@ -508,39 +512,39 @@ impl Session {
         }
     }
 
-    /// A program draws anew when its terminal has another size, so it gets one for a moment.
+    /// Makes a program redraw its screen: the terminal gets another size for a moment.
     fn redraw(&mut self, now: Instant) {
         let other = Size {
             rows: self.size.rows.saturating_sub(1).max(1),
             cols: self.size.cols.saturating_add(1),
         };
         self.resize(other);
-        self.restore = Some(now + REDRAW);
+        self.restore = Some(now + REDRAW_TIME);
     }
 
-    /// Programs say what they want and then hide what is typed, or the other way round. So it is
-    /// looked at now, and some more times soon.
-    fn look_soon(&mut self, now: Instant) {
+    /// Schedules checks for hidden input, now and several times soon. Programs write a prompt and
+    /// then hide input, or in the reverse order.
+    fn schedule_checks(&mut self, now: Instant) {
         if self.process.as_ref().is_some_and(Process::has_terminal) {
-            self.look = Some((now + FIRST_LOOK, FIRST_LOOK));
-            self.look_now();
+            self.look = Some((now + FIRST_CHECK, FIRST_CHECK));
+            self.check_hidden_input();
         }
     }
 
-    fn look_now(&mut self) {
+    fn check_hidden_input(&mut self) {
         let secret = self.process.as_ref().is_some_and(Process::hides_input);
         if std::mem::replace(&mut self.secret, secret) != secret {
             self.machine.on_secret_input(secret);
         }
     }
 
-    /// The command is over, whoever has yet to hear of it.
+    /// Records that the command is over, even if its client has not received this yet.
     fn end(&mut self) {
         let Some(process) = self.process.take() else {
             return;
         };
         if self.machine.ended().is_some() {
-            // It was asked to end, so what it left behind ends, too.
+            // The command was stopped, so the processes that it left behind are killed as well.
             process.signal_all(pty::Signal::SIGKILL);
         }
         let (exit_code, reason) = match self.exit {
@@ -566,7 +570,7 @@ fn stream(output: Output) -> Stream {
     }
 }
 
-/// The numbers of a message are those of Linux; here they may be others.
+/// Converts a signal: messages use the numbers of Linux, which may differ on this host.
 fn host_signal(signal: Signal) -> Option<pty::Signal> {
     Some(match signal {
         Signal::Unspecified => return None,
@@ -582,19 +586,20 @@ fn host_signal(signal: Signal) -> Option<pty::Signal> {
     })
 }
 
-/// What is read from a command at once: enough that a message's cost is small beside its bytes.
-const CHUNK: usize = 64 * 1024;
+/// Size of a read from a command: large enough that the overhead of a message is small.
+const READ_BUFFER: usize = 64 * 1024;
 
-/// What may wait for a command that does not read, beside one message: as much as a pipe and a
-/// terminal hold, some times over.
+/// Maximum of queued input for a command that does not read, in addition to one message: several
+/// times the capacity of a pipe and a terminal.
 const MAX_INPUT: usize = 256 * 1024;
 
-/// How long a program has another size, so that it sees the change.
-const REDRAW: Duration = Duration::from_millis(50);
+/// Duration of the temporary size, so that a program notices the change.
+const REDRAW_TIME: Duration = Duration::from_millis(50);
 
-/// After something was written or typed: first so soon, then after four times as long, and so on.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-const LAST_LOOK: Duration = Duration::from_millis(500);
+/// Intervals of checks for hidden input, after output or input: the first one, which is then
+/// multiplied by four each time, and the last one.
+const FIRST_CHECK: Duration = Duration::from_millis(2);
+const LAST_CHECK: Duration = Duration::from_millis(500);
 
-/// The exit code where the system does not tell one.
-const LOST_EXIT: i32 = 255;
+/// The exit code if the system provides none.
+const UNKNOWN_EXIT: i32 = 255;

@@ -1,4 +1,4 @@
-//! A server for a test, and a client that says what it is told to.
+//! A server for a test, and a client whose messages the test chooses.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use tty::message::{
 };
 use tty::size::Size;
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
 
-/// A server, and what it is told.
+/// A server, and its options.
 pub(crate) struct Host {
     pub(crate) server: Server,
 }
@@ -42,7 +42,7 @@ impl Host {
             },
             limits: Limits {
                 sessions: 8,
-                // What does not wait for it is over long before.
+                // Sessions that do not wait for it end long before.
                 grace: Duration::from_mins(10),
                 idle: None,
                 duration: None,
@@ -78,7 +78,7 @@ impl Host {
         })
     }
 
-    /// A stream to it.
+    /// Opens a stream to it.
     pub(crate) fn stream(&self, speaks: Transport) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         self.server.spawn(theirs, speaks, None);
@@ -93,7 +93,7 @@ impl Host {
         self.websocket_with(&[]).await
     }
 
-    /// One with these heads beside what a WebSocket has.
+    /// Opens a WebSocket with these additional headers.
     pub(crate) async fn websocket_with(&self, heads: &[(&'static str, &str)]) -> Client {
         let stream = self.stream(Transport::WebSocket);
         let mut request = "ws://host/".into_client_request().unwrap();
@@ -105,7 +105,7 @@ impl Host {
         Client::WebSocket(Box::new(socket))
     }
 
-    /// All sessions are over, soon.
+    /// Waits until all sessions are over.
     pub(crate) async fn empty(&self) {
         let wait = async {
             while self.server.sessions() > 0 {
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// The next message; `None` is the end.
+    /// The next message, or `None` at the end.
     pub(crate) async fn receive(&mut self) -> Option<Kind> {
         timeout(SOON, self.next()).await.expect("a message in time")
     }
@@ -166,7 +166,7 @@ impl Client {
         }
     }
 
-    /// The next that is no heartbeat.
+    /// The next message that is not a heartbeat.
     pub(crate) async fn said(&mut self) -> Option<Kind> {
         loop {
             match self.receive().await {
@@ -176,7 +176,7 @@ impl Client {
         }
     }
 
-    /// Opens, and takes the ack.
+    /// Sends an open message, and receives the ack.
     pub(crate) async fn open(&mut self, open: Open) -> message::Ack {
         self.send(&Kind::Open(Box::new(open))).await;
         match self.said().await {
@@ -189,7 +189,7 @@ impl Client {
         self.send(&Kind::data(Stream::Stdin, text.to_owned())).await;
     }
 
-    /// Output until it holds a text.
+    /// Output up to a text.
     pub(crate) async fn until(&mut self, text: &str) -> String {
         let mut seen = String::new();
         while !seen.contains(text) {
@@ -204,7 +204,7 @@ impl Client {
         seen
     }
 
-    /// Everything up to the close: both streams, and the close.
+    /// Everything up to the close: both streams, and the close message.
     pub(crate) async fn finish(&mut self) -> (String, String, message::Close) {
         let mut all = [Vec::new(), Vec::new()];
         let mut ended = 0;
@@ -228,7 +228,7 @@ impl Client {
         }
     }
 
-    /// What it is told, and that it is hung up on.
+    /// The error message, after which the server disconnects.
     pub(crate) async fn refused(&mut self) -> String {
         let said = self.said().await;
         match said {
@@ -239,7 +239,7 @@ impl Client {
     }
 }
 
-/// What a published client sends.
+/// An open message like that of a published client.
 pub(crate) fn published(args: &[&str], terminal: bool) -> Open {
     Open {
         config: Some(Config {
@@ -260,7 +260,7 @@ pub(crate) fn script(script: &str, terminal: bool) -> Open {
     published(&["sh", "-c", script], terminal)
 }
 
-/// The same of a client of this project.
+/// The same from a client of this project.
 pub(crate) fn ours(text: &str, terminal: bool) -> Open {
     Open {
         session: Some(OpenSession {

@@ -1,4 +1,4 @@
-//! The server over real streams, with real shells.
+//! Tests of the server over real streams, with real shells.
 #![cfg(unix)]
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a published client sends, and what it gets: nothing of ours is in it.
+//! Sessions of published clients, which do not use the extensions of this project.
 
 use tty::message::{Ack, Heartbeat, Kind, Parameter, Stream, TerminalSize, User, Username};
 
@@ -9,7 +9,7 @@ async fn both(host: &Host) -> [Client; 2] {
 }
 
 #[tokio::test]
-async fn a_command_in_pipes_has_its_streams_apart_and_its_exit_code() {
+async fn a_command_with_pipes_has_separate_streams_and_an_exit_code() {
     let host = Host::new();
     for mut client in both(&host).await {
         let ack = client
@@ -26,7 +26,7 @@ async fn a_command_in_pipes_has_its_streams_apart_and_its_exit_code() {
 }
 
 #[tokio::test]
-async fn a_terminal_has_its_size_and_another_when_told() {
+async fn a_terminal_has_its_initial_size_and_can_be_resized() {
     let host = Host::new();
     for mut client in both(&host).await {
         client.open(published(&[], true)).await;
@@ -49,7 +49,7 @@ async fn a_terminal_has_its_size_and_another_when_told() {
 }
 
 #[tokio::test]
-async fn keys_signal_and_a_signal_is_an_exit_code() {
+async fn keys_send_signals_and_signals_become_exit_codes() {
     let host = Host::new();
     let mut client = host.websocket().await;
     client
@@ -94,7 +94,7 @@ async fn environment_directory_and_account() {
 }
 
 #[tokio::test]
-async fn much_output_is_whole_and_does_not_pile_up() {
+async fn much_output_is_complete_and_does_not_pile_up() {
     let host = Host::new();
     for mut client in both(&host).await {
         client
@@ -105,9 +105,9 @@ async fn much_output_is_whole_and_does_not_pile_up() {
     }
 }
 
-/// The command does not outlive a client that cannot come back.
+/// The command does not outlive a client that cannot reconnect.
 #[tokio::test]
-async fn a_lost_client_takes_its_command_along() {
+async fn a_lost_client_ends_its_command() {
     let host = Host::new();
     for mut client in both(&host).await {
         client.open(published(&[], true)).await;
@@ -119,7 +119,7 @@ async fn a_lost_client_takes_its_command_along() {
 }
 
 #[tokio::test]
-async fn heartbeats_are_taken() {
+async fn heartbeats_are_accepted() {
     let host = Host::new();
     let mut client = host.plain();
     client.send(&Kind::Heartbeat(Heartbeat::default())).await;

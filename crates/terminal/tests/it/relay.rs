@@ -1,4 +1,4 @@
-//! A client of this project, with somebody between it and the server.
+//! A client of this project, with an interceptor between it and the server.
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use terminal::client::{CommandEnd, Endpoint, Event, Session, SessionError};
@@ -11,22 +11,22 @@ use tty::message::{self, Kind};
 
 use crate::ends::{Host, SOON};
 
-/// Who says something.
+/// Sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     Client,
     Server,
 }
 
-/// Who is between. Gone when this is dropped.
+/// The interceptor, which stops when dropped.
 pub(crate) struct Relay {
     pub(crate) endpoint: Endpoint,
     task: JoinHandle<()>,
 }
 
 impl Relay {
-    /// `change` is told the number of the connection, who says something and what, and says what
-    /// goes on instead; `None` breaks the connection.
+    /// `change` gets the number of the connection, the sender and the message, and returns the
+    /// messages that are forwarded instead. `None` breaks the connection.
     pub(crate) async fn start(
         host: Host,
         mut change: impl FnMut(usize, From, Kind) -> Option<Vec<Kind>> + Send + 'static,
@@ -53,7 +53,7 @@ impl Drop for Relay {
     }
 }
 
-/// A way to a server without anybody between. As long as the task runs.
+/// A direct connection to a server, for as long as the task runs.
 pub(crate) async fn listen(host: &Host) -> (Endpoint, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());
@@ -68,7 +68,7 @@ pub(crate) async fn listen(host: &Host) -> (Endpoint, JoinHandle<()>) {
     (endpoint.unwrap(), task)
 }
 
-/// One connection after the other: a client has one at a time.
+/// Serves one connection after the other, since a client has one at a time.
 async fn serve(
     host: &Host,
     stream: TcpStream,
@@ -110,7 +110,7 @@ async fn serve(
     }
 }
 
-/// All that is shown, and the end.
+/// All output, and the end.
 pub(crate) async fn rest(session: &mut Session) -> (Vec<u8>, Result<CommandEnd, SessionError>) {
     let mut shown = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! What our own client can do: come back, signal, and hear why it ended.
+//! Extensions of our own client: reconnecting, signals, and the reason of the end.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn back(ack: &Ack, received: u64) -> Open {
 }
 
 #[tokio::test]
-async fn a_shell_outlives_its_connection_and_what_was_shown_comes_again() {
+async fn a_shell_outlives_its_connection_and_its_output_is_repeated() {
     let host = Host::new();
     let mut client = host.websocket().await;
     let first = client
@@ -53,7 +53,7 @@ async fn a_shell_outlives_its_connection_and_what_was_shown_comes_again() {
     client.until("two x\r\n").await;
     assert_eq!(host.server.sessions(), 1);
 
-    // A connection that is still there gives way, and its token is good no more.
+    // A connection that is still open is replaced, and its token is not valid any more.
     let mut thief = host.plain();
     thief.send(&Kind::Open(Box::new(back(&first, 0)))).await;
     assert!(thief.refused().await.contains("no session"));
@@ -67,7 +67,7 @@ async fn a_shell_outlives_its_connection_and_what_was_shown_comes_again() {
 }
 
 #[tokio::test]
-async fn a_forged_token_opens_nothing() {
+async fn a_forged_token_is_refused() {
     let host = Host::new();
     let mut client = host.plain();
     let ack = client.open(ours("read x", true)).await;
@@ -94,7 +94,7 @@ async fn a_forged_token_opens_nothing() {
 
 /// A browser keeps a token, and another account may sign in there.
 #[tokio::test]
-async fn who_comes_back_is_the_account_that_opened() {
+async fn only_the_account_that_opened_a_session_can_resume_it() {
     const ACCOUNT: &str = "svc-user-id";
     let host = Host::new();
     let mut ann = host.websocket_with(&[(ACCOUNT, "usr_ann")]).await;
@@ -117,7 +117,7 @@ async fn who_comes_back_is_the_account_that_opened() {
 }
 
 #[tokio::test]
-async fn a_client_that_stays_away_loses_its_shell() {
+async fn a_client_that_does_not_reconnect_loses_its_shell() {
     let host = Host::with(|settings| settings.limits.grace = Duration::from_millis(50));
     let mut client = host.plain();
     let ack = client.open(ours("sleep 600", true)).await;
@@ -129,7 +129,7 @@ async fn a_client_that_stays_away_loses_its_shell() {
 }
 
 #[tokio::test]
-async fn signals_arrive_and_how_it_ended_is_told() {
+async fn signals_are_delivered_and_the_exit_status_is_reported() {
     let host = Host::new();
     for (signal, name) in [(Signal::User1, "USR1"), (Signal::Kill, "KILL")] {
         let mut client = host.plain();
@@ -150,7 +150,7 @@ async fn signals_arrive_and_how_it_ended_is_told() {
 }
 
 #[tokio::test]
-async fn hidden_input_is_told_before_it_is_typed() {
+async fn hidden_input_is_announced_before_it_is_typed() {
     let host = Host::new();
     let mut client = host.plain();
     client
@@ -199,7 +199,7 @@ async fn limits_end_a_session_with_their_reason() {
             ))
             .await;
         if idle {
-            // What is shown is no idleness, so this one shows nothing.
+            // Output counts as activity, so this one prints nothing.
             drop(client);
             client = host.plain();
             client.open(ours("sleep 600", true)).await;
@@ -210,7 +210,7 @@ async fn limits_end_a_session_with_their_reason() {
     }
 }
 
-/// A limit holds for a command that never stops to write, too.
+/// A limit also applies to a command that never stops writing.
 #[tokio::test]
 async fn a_flood_does_not_outlast_its_limit() {
     let host = Host::with(|settings| {
@@ -224,7 +224,7 @@ async fn a_flood_does_not_outlast_its_limit() {
 }
 
 #[tokio::test]
-async fn there_are_as_many_sessions_as_there_may_be() {
+async fn sessions_have_a_limit() {
     let host = Host::with(|settings| settings.limits.sessions = 2);
     let mut clients = [host.plain(), host.plain()];
     for client in &mut clients {
@@ -246,10 +246,10 @@ async fn there_are_as_many_sessions_as_there_may_be() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_down_says_so_and_leaves_nothing_behind() {
+async fn a_server_that_stops_notifies_its_clients_and_leaves_no_process() {
     let host = Host::new();
     let mut shell = host.plain();
-    // An interactive shell does not listen to TERM.
+    // An interactive shell ignores TERM.
     shell
         .open(ours("trap '' TERM; echo ready; read x", true))
         .await;
@@ -270,7 +270,7 @@ async fn a_server_that_goes_down_says_so_and_leaves_nothing_behind() {
     assert!(late.refused().await.contains("goes down"));
     drop((shell, pipe, late));
     tokio::time::timeout(SOON, drained).await.unwrap().unwrap();
-    // A signal that was sent takes its moment.
+    // A signal takes a moment to take effect.
     let stat = format!("/proc/{child}/stat");
     let gone = async {
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
@@ -280,14 +280,14 @@ async fn a_server_that_goes_down_says_so_and_leaves_nothing_behind() {
     tokio::time::timeout(SOON, gone).await.expect("it is gone");
 }
 
-/// A close that did not arrive is said again; what has ended meanwhile takes nobody's place.
+/// A close that did not arrive is sent again. An ended session takes no slot.
 #[tokio::test]
-async fn who_loses_the_connection_at_the_end_hears_how_it_ended() {
+async fn a_client_that_loses_the_connection_at_the_end_gets_the_exit_status() {
     let host = Host::with(|settings| settings.limits.sessions = 1);
     let mut client = host.websocket().await;
     let ack = client.open(ours("echo bye; exit 3", false)).await;
     client.finish().await;
-    // Without a good-bye.
+    // Without a goodbye.
     drop(client);
     let mut other = host.websocket().await;
     other.open(ours("read x", false)).await;
@@ -296,7 +296,7 @@ async fn who_loses_the_connection_at_the_end_hears_how_it_ended() {
     let (output, _, close) = client.finish().await;
     assert_eq!((output.as_str(), close.return_code), ("bye\n", 3));
 
-    // The same for a client of ours, and who is between.
+    // The same for a client of this project with an interceptor.
     let host = Host::new();
     let relay = Relay::start(host, |connection, _, kind| {
         let is_cut = connection == 0 && matches!(kind, Kind::Close(_));
@@ -309,7 +309,7 @@ async fn who_loses_the_connection_at_the_end_hears_how_it_ended() {
     assert_eq!((shown.as_slice(), ended.unwrap().code), (&b"bye\n"[..], 3));
 }
 
-/// What is written waits for what is read, and the other way round; neither waits for itself.
+/// Writing waits for reading and the other way round, and neither waits for itself.
 #[tokio::test]
 async fn pipes_that_write_more_than_they_read_end() {
     let host = Host::new();
@@ -330,15 +330,15 @@ async fn pipes_that_write_more_than_they_read_end() {
     listening.abort();
 }
 
-/// A client that does not read makes its command wait, not the server's memory grow.
+/// A client that does not read blocks its command, and the server's memory does not grow.
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_its_command() {
+async fn a_client_that_does_not_read_blocks_its_command() {
     let host = Host::new();
     let mut client = host.plain();
     client
         .open(script("head -c 3000000 /dev/zero; echo done >&2", false))
         .await;
-    // Somebody else is served meanwhile.
+    // Another client is served in the meantime.
     let mut other = host.plain();
     other.open(script("echo other", false)).await;
     assert_eq!(other.finish().await.0, "other\n");
@@ -358,14 +358,14 @@ async fn a_client_that_does_not_read_holds_its_command() {
     drop(host.stream(Transport::Plain));
 }
 
-/// A command that does not read holds its client: what waits for it is bounded.
+/// A command that does not read blocks its client, because the waiting input is limited.
 #[tokio::test]
-async fn a_command_that_does_not_read_holds_its_client() {
+async fn a_command_that_does_not_read_blocks_its_client() {
     const PIECE: usize = 16 * 1024;
     let host = Host::new();
     let mut client = host.plain();
     client.open(script("sleep 600", false)).await;
-    // From here on time passes only when nobody has anything to do.
+    // From here on time passes only when no task is runnable.
     tokio::time::pause();
     let mut taken = 0;
     let typing = async {
@@ -375,8 +375,9 @@ async fn a_command_that_does_not_read_holds_its_client() {
         }
     };
     let held = tokio::time::timeout(Duration::from_secs(1), typing).await;
-    held.expect_err("it is held");
-    // Beside what waits: a message, the pipe of the command, and the stream with its reader.
+    held.expect_err("it is blocked");
+    // In addition to the waiting input: a message, the pipe of the command, and the stream with its
+    // reader.
     let beside = PIECE + 3 * 64 * 1024;
     let most = 256 * 1024;
     assert!((most..=most + beside).contains(&taken), "{taken}");

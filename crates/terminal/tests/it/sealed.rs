@@ -1,4 +1,4 @@
-//! Sessions that are sealed from end to end.
+//! Sessions with end-to-end encryption.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn host(server: &Arc<Identity>, client: &Identity) -> Host {
     })
 }
 
-/// Says hello and opens; what is told where the server refuses.
+/// Sends hello and open. Returns the error if the server refuses.
 async fn open(
     client: &mut Client,
     me: &Identity,
@@ -32,7 +32,7 @@ async fn open(
     open_through(client, me, server, open, |_| {}).await
 }
 
-/// The same through somebody who changes the open.
+/// The same through an interceptor that changes the open message.
 async fn open_through(
     client: &mut Client,
     me: &Identity,
@@ -91,7 +91,7 @@ async fn seal(client: &mut Client, channel: &mut Channel, content: &Content) {
         .await;
 }
 
-/// Everything that comes, opened, and the exit code that was sealed.
+/// The decrypted output, and the encrypted exit code.
 async fn finish(client: &mut Client, channel: &mut Channel) -> (String, i32) {
     let (mut output, mut exit) = (Vec::new(), None);
     loop {
@@ -118,7 +118,7 @@ async fn finish(client: &mut Client, channel: &mut Channel) -> (String, i32) {
 }
 
 #[tokio::test]
-async fn what_is_typed_and_shown_is_sealed_and_so_is_the_exit_code() {
+async fn input_output_and_exit_code_are_encrypted() {
     let (server, me) = (
         Arc::new(Identity::generate().unwrap()),
         Identity::generate().unwrap(),
@@ -135,7 +135,7 @@ async fn what_is_typed_and_shown_is_sealed_and_so_is_the_exit_code() {
 }
 
 #[tokio::test]
-async fn strangers_and_what_is_not_sealed_are_refused_before_anything_starts() {
+async fn unknown_or_unencrypted_clients_are_refused_before_anything_starts() {
     let (server, me) = (
         Arc::new(Identity::generate().unwrap()),
         Identity::generate().unwrap(),
@@ -158,14 +158,14 @@ async fn strangers_and_what_is_not_sealed_are_refused_before_anything_starts() {
     };
     client.send(&Kind::ClientHello(hello)).await;
     assert!(client.refused().await.contains("sealed sessions alone"));
-    // In the clear, within a sealed session.
+    // Unencrypted, within an encrypted session.
     let mut client = host.plain();
     open(&mut client, &me, &server, script("cat", false))
         .await
         .unwrap();
     client.input("in the clear").await;
     assert!(client.refused().await.contains("not sealed"));
-    // Played again.
+    // A replayed message.
     let mut client = host.plain();
     let (_, mut channel) = open(&mut client, &me, &server, script("cat", false))
         .await
@@ -192,9 +192,9 @@ async fn strangers_and_what_is_not_sealed_are_refused_before_anything_starts() {
     host.empty().await;
 }
 
-/// A token is seen by who is between, so it is worth nothing without its client's key.
+/// An interceptor sees a token, so the token is worthless without its client's key.
 #[tokio::test]
-async fn only_its_client_comes_back_to_a_sealed_session() {
+async fn only_its_client_can_resume_an_encrypted_session() {
     let (server, me) = (
         Arc::new(Identity::generate().unwrap()),
         Identity::generate().unwrap(),
@@ -217,8 +217,8 @@ async fn only_its_client_comes_back_to_a_sealed_session() {
         token: ack.session.unwrap().resume_token,
         received: 0,
     });
-    // Who is between has the client's command typed into another session of its own, and the other
-    // way round.
+    // The interceptor tries to redirect the client's input into its own session, and the other way
+    // round.
     let mut again = host.plain();
     let refused = open_through(&mut again, &me, &server, back.clone(), |open| {
         open.session = None;
@@ -247,8 +247,8 @@ async fn only_its_client_comes_back_to_a_sealed_session() {
     assert!(output.contains("got it"), "{output}");
 }
 
-/// The client and the server that come back to each other through a relay, which breaks the first
-/// connection when the command has written and has its hands on what is said over the second.
+/// A client and a server that resume a session through an interceptor. It breaks the first
+/// connection after the command's output, and can change the messages of the second.
 async fn through(
     mut change: impl FnMut(From, Kind) -> Option<Kind> + Send + 'static,
 ) -> (String, Result<CommandEnd, SessionError>) {
@@ -261,7 +261,7 @@ async fn through(
         if from == From::Server && matches!(kind, Kind::Data(_)) {
             said += 1;
         }
-        // The mark is the first.
+        // The mark is the first message.
         (said < 2).then_some(vec![kind])
     });
     let relay = relay.await;
@@ -275,7 +275,7 @@ async fn through(
     };
     let (mut session, input) = Session::start(relay.endpoint.clone(), request);
     input.typed("one\ntwo\n".into()).await;
-    // The command ends after that, not while its client is away.
+    // The command ends after that, not while its client is disconnected.
     loop {
         match session.event().await {
             Some(Event::Opened { .. } | Event::Lost { .. }) => {}
@@ -290,12 +290,12 @@ async fn through(
 }
 
 #[tokio::test]
-async fn what_is_between_does_not_say_where_a_session_goes_on() {
+async fn an_interceptor_cannot_choose_the_resume_position() {
     let whole = |(shown, ended): (String, Result<CommandEnd, SessionError>)| {
         assert_eq!((shown.as_str(), ended.unwrap().code), ("one\ntwo\n", 0));
     };
     whole(through(|_, kind| Some(kind)).await);
-    // The counts and the token of an ack say nothing in the clear.
+    // Counts and token of an ack have no effect unencrypted.
     whole(
         through(|_, mut kind| {
             if let Kind::Ack(ack) = &mut kind {
@@ -308,7 +308,7 @@ async fn what_is_between_does_not_say_where_a_session_goes_on() {
         })
         .await,
     );
-    // Nor is a return one without them.
+    // A reconnection without them is not a resumption.
     let mut marks = 0;
     let (shown, ended) = through(move |from, kind| {
         let is_mark = from == From::Server && matches!(kind, Kind::Data(_)) && marks == 0;
@@ -318,7 +318,7 @@ async fn what_is_between_does_not_say_where_a_session_goes_on() {
     .await;
     assert_eq!(shown, "");
     assert!(matches!(ended, Err(SessionError::NotSealed)), "{ended:?}");
-    // A return that is made an open starts nothing that is typed into.
+    // If a reconnection is changed into an open, the new command gets no input.
     let (shown, ended) = through(|_, mut kind| {
         if let Kind::Open(open) = &mut kind {
             open.session.as_mut().unwrap().resume = None;

@@ -1,4 +1,4 @@
-//! HTTP before a WebSocket: who may come; and the files beside the terminals.
+//! HTTP before a WebSocket: authentication, limits, and file transfers next to the terminals.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::ends::Host;
 const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
-/// The status of the answer to a request with these heads.
+/// The status of the answer to a request with these headers.
 async fn status(host: &Host, heads: &str) -> String {
     let mut stream = host.stream(Transport::WebSocket);
     let request = format!("GET / HTTP/1.1\r\nHost: host\r\n{heads}\r\n");
@@ -28,7 +28,7 @@ async fn status(host: &Host, heads: &str) -> String {
 }
 
 #[tokio::test]
-async fn who_shows_nothing_gets_nothing() {
+async fn a_client_without_a_token_is_refused() {
     let host = Host::guarded("secret", &["https://page.example"]);
     let good = "Authorization: Bearer secret\r\n";
     for (heads, expected) in [
@@ -49,7 +49,7 @@ async fn who_shows_nothing_gets_nothing() {
     ] {
         assert_eq!(status(&host, &heads).await, expected, "{heads}");
     }
-    // Without a token a page of any name could be made to lead here.
+    // Without a token, a page with any host name could be directed here.
     let host = Host::guarded("", &[]);
     assert_eq!(status(&host, UPGRADE).await, "101");
     let page = format!("{UPGRADE}Origin: http://host\r\n");
@@ -57,10 +57,10 @@ async fn who_shows_nothing_gets_nothing() {
 }
 
 #[tokio::test]
-async fn nobody_new_is_let_in_while_it_goes_down() {
+async fn no_new_client_is_accepted_during_a_stop() {
     let host = Host::new();
     let mut stream = host.stream(Transport::WebSocket);
-    // The connection is there, and its head half said, before the server goes down.
+    // The connection is open, and half of its head sent, before the server stops.
     stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
     tokio::task::yield_now().await;
     let server = host.server.clone();
@@ -74,9 +74,9 @@ async fn nobody_new_is_let_in_while_it_goes_down() {
     drained.await.unwrap();
 }
 
-/// Nothing, half of a head, and a head that is too large.
+/// No request, half of a head, and a head that is too large.
 #[tokio::test(start_paused = true)]
-async fn a_head_has_a_time_and_a_size() {
+async fn a_head_has_a_time_limit_and_a_maximum_size() {
     let host = Host::new();
     for sent in ["", "GET / HTTP/1.1\r\nX: "] {
         let mut stream = host.stream(Transport::WebSocket);
@@ -93,7 +93,8 @@ async fn a_head_has_a_time_and_a_size() {
     }
 }
 
-/// Beside its sessions a server has room for some more connections, such as those that are refused.
+/// In addition to its sessions a server has capacity for some more connections, such as refused
+/// ones.
 #[tokio::test(start_paused = true)]
 async fn connections_have_a_limit() {
     let host = Host::with(|settings| settings.limits.sessions = 8);
@@ -106,10 +107,10 @@ async fn connections_have_a_limit() {
     assert_eq!(began.elapsed().as_secs(), 0, "it is dropped at once");
     let mut held = all.pop().unwrap();
     assert_eq!(held.read(&mut [0; 64]).await.unwrap(), 0);
-    assert_eq!(began.elapsed().as_secs(), 60, "it had its time for a head");
+    assert_eq!(began.elapsed().as_secs(), 60, "it had the time of a head");
 }
 
-/// curl, against a server on a port.
+/// Runs curl with a server on a port.
 async fn curl(host: &Host, args: &[&str], path: &str) -> (u16, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -164,7 +165,7 @@ async fn files_are_listed_read_and_written() {
         let args = ["-X", "PROPFIND", "-H", depth];
         assert_eq!(curl(&host, &args, "/fs/").await.0, 403);
     }
-    // Links are not shown.
+    // Links are not listed.
     assert!(
         !listing.contains("leak") && !listing.contains("/up"),
         "{listing}"
@@ -179,7 +180,7 @@ async fn files_are_listed_read_and_written() {
     assert_eq!(curl(&host, &[], "/fs/more/c").await.1, "new");
     assert_eq!(curl(&host, &["-X", "DELETE"], "/fs/more").await.0, 204);
     assert!(!root.join("more").exists());
-    // Terminals are where they were.
+    // Terminals are still at their path.
     assert_eq!(curl(&host, &[], "/").await.0, 426);
     assert_eq!(curl(&host, &[], "/fsx").await.0, 426);
 }
@@ -226,7 +227,7 @@ async fn nothing_outside_of_the_folder_is_read_or_written() {
 }
 
 #[tokio::test]
-async fn what_can_only_be_read_is_not_written_and_uploads_are_bounded() {
+async fn read_only_folders_are_not_written_and_uploads_are_limited() {
     let dir = folder();
     let host = Host::files(root(&dir), true);
     assert_eq!(curl(&host, &[], "/fs/a.txt").await.0, 200);
@@ -274,9 +275,10 @@ async fn what_can_only_be_read_is_not_written_and_uploads_are_bounded() {
     assert_eq!(text, "hello");
 }
 
-/// Of a refused file 16 MiB are read, for five seconds, so that its sender hears the refusal.
+/// Of a refused upload at most 16 MiB are read, for five seconds, so that its sender gets the
+/// refusal.
 #[tokio::test(start_paused = true)]
-async fn the_rest_of_a_refused_upload_has_a_time_and_a_size() {
+async fn the_rest_of_a_refused_upload_has_limits_of_time_and_size() {
     let dir = folder();
     let host = Host::files(root(&dir), true);
     let most = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! What nobody should send.
+//! Invalid messages.
 
 use futures_util::SinkExt as _;
 use terminal::server::Transport;
@@ -22,7 +22,7 @@ async fn messages_out_of_order_are_refused_and_the_command_ends() {
         ),
     ];
     for (kind, told) in before {
-        // On a plain stream the client is the first to hang up.
+        // On a plain stream the client disconnects first.
         let mut client = host.plain();
         client.send(&kind).await;
         let refused = client.refused().await;
@@ -56,7 +56,7 @@ async fn messages_out_of_order_are_refused_and_the_command_ends() {
 }
 
 #[tokio::test]
-async fn garbage_and_oversized_frames_end_their_connection_alone() {
+async fn garbage_and_oversized_frames_end_only_their_connection() {
     let host = Host::new();
     let mut other = host.plain();
     other.open(published(&[], true)).await;
@@ -73,7 +73,7 @@ async fn garbage_and_oversized_frames_end_their_connection_alone() {
         let refused = client.refused().await;
         assert!(refused.contains(told), "{refused}");
     }
-    // A frame that breaks off is a lost connection.
+    // A truncated frame is a lost connection.
     let mut stream = host.stream(Transport::Plain);
     stream.write_all(&[0, 0, 1, 0, 10]).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -83,7 +83,7 @@ async fn garbage_and_oversized_frames_end_their_connection_alone() {
 }
 
 #[tokio::test]
-async fn a_websocket_has_binary_messages_of_a_bounded_size() {
+async fn a_websocket_has_binary_messages_of_a_maximum_size() {
     let host = Host::new();
     let large = vec![0; tty::message::limits::MAX_MESSAGE + 1];
     for (message, told) in [
@@ -96,7 +96,7 @@ async fn a_websocket_has_binary_messages_of_a_bounded_size() {
         let Client::WebSocket(socket) = &mut client else {
             unreachable!()
         };
-        // A server that has seen enough may hang up before all of it is sent.
+        // The server may disconnect before everything is sent.
         drop(socket.send(message).await);
         let refused = client.refused().await;
         assert!(refused.contains(told), "{refused}");
@@ -104,7 +104,7 @@ async fn a_websocket_has_binary_messages_of_a_bounded_size() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_says_nothing_is_hung_up_on() {
+async fn silent_clients_are_disconnected() {
     let host = Host::new();
     let mut client = host.plain();
     assert!(client.refused().await.contains("in time"));

@@ -1,4 +1,4 @@
-//! The upstreams and visitors, put together without anything between them.
+//! The test upstreams and visitors, connected directly.
 
 #[cfg(test)]
 mod upstreams;

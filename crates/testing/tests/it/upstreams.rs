@@ -17,7 +17,7 @@ async fn plain(addr: SocketAddr) -> RawVisitor {
 }
 
 #[tokio::test]
-async fn the_http_server_tells_what_it_saw() {
+async fn the_http_server_returns_the_received_request() {
     let upstream = Upstream::http1().await;
     let mut visitor = plain(upstream.addr()).await;
     visitor.get("/first", "a").await;
@@ -59,7 +59,7 @@ async fn the_http_server_tells_what_it_saw() {
 }
 
 #[tokio::test]
-async fn a_mirror_answers_while_the_request_goes_on() {
+async fn a_mirror_answers_while_the_request_continues() {
     let upstream = Upstream::http1().await;
     let mut visitor = plain(upstream.addr()).await;
     visitor
@@ -102,7 +102,7 @@ async fn alpn_chooses_the_version_over_tls() {
 }
 
 #[tokio::test]
-async fn events_come_when_they_are_sent() {
+async fn events_arrive_when_they_are_sent() {
     let source = EventSource::start().await;
     let mut visitor = plain(source.upstream.addr()).await;
     visitor.request("GET", "/", "a", "").await;
@@ -119,7 +119,7 @@ async fn events_come_when_they_are_sent() {
 }
 
 #[tokio::test]
-async fn bodies_that_break_off_are_not_whole() {
+async fn truncated_bodies_are_not_complete() {
     let gate = Gate::new();
     gate.open();
     for upstream in [
@@ -150,7 +150,7 @@ async fn a_connection_is_closed_when_it_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_visitor_who_gives_up_is_reported() {
+async fn a_visitor_that_disconnects_is_reported() {
     let upstream = ScriptedUpstream::never_answers().await;
     let mut visitor = plain(upstream.addr()).await;
     visitor.request("GET", "/", "a", "").await;
@@ -161,7 +161,7 @@ async fn a_visitor_who_gives_up_is_reported() {
 }
 
 #[tokio::test]
-async fn websocket_messages_are_repeated() {
+async fn websocket_messages_are_echoed() {
     let upstream = Upstream::websocket().await;
     let stream = TcpStream::connect(upstream.addr()).await.unwrap();
     let (mut socket, _) = tokio_tungstenite::client_async("ws://a/", stream)

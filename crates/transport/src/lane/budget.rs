@@ -1,28 +1,29 @@
-//! How much a stream may say before a connection of its own costs less.
+//! Limit of the bytes of a stream on a lane, above which its own connection is cheaper.
 
-/// What a stream may have on its lane beyond what its peer answers.
+/// The bytes that a stream may send on its lane in addition to those that the peer's responses
+/// allow.
 ///
-/// On a lane a byte is copied once more than on a connection, and others wait behind it; what many
-/// small streams save is system calls. So a stream stays as long as it takes turns with its peer
-/// and says little in each, and leaves when it says much: a download, an upload, and also one that
-/// is asked for piece by piece.
+/// On a lane a byte is copied once more than on a connection, and other streams wait behind it;
+/// many small streams save system calls. So a stream stays while it alternates with its peer and
+/// sends little in each turn. It leaves when it sends much: a download, an upload, and also one
+/// that is requested piece by piece.
 ///
-/// That is a judgement of each end about what it sends, not a rule of the protocol.
+/// Each end decides this for the bytes that it sends. It is not a rule of the protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Bytes, at most.
+    /// Maximum number of bytes.
     most: usize,
-    /// Bytes that an answer of the peer gives back.
+    /// Bytes that a response of the peer gives back.
     a_turn: usize,
-    /// Whether what the peer says is counted too.
+    /// True if the peer's bytes are counted as well.
     both: bool,
     spent: usize,
-    /// Something was said since the peer was heard.
+    /// Bytes were sent since the last bytes of the peer.
     spoke: bool,
 }
 
 impl Budget {
-    /// For requests and answers in turns, ours of at most so many bytes each.
+    /// For alternating requests and responses, ours of at most `most` bytes each.
     pub fn exchanges(most: usize) -> Self {
         Self {
             most,
@@ -33,8 +34,9 @@ impl Budget {
         }
     }
 
-    /// For a stream of which nothing is known. Most of what protocols of databases, shells and
-    /// messages say in a turn is below [`BYTES_PER_TURN`], and bulk that is asked for in pieces is above.
+    /// For a stream of an unknown protocol. Most protocols of databases, shells and messages send
+    /// less than [`BYTES_PER_TURN`] in a turn, and bulk data that is requested in pieces sends
+    /// more.
     pub fn bytes() -> Self {
         Self {
             most: MAX_BYTES,
@@ -49,13 +51,13 @@ impl Budget {
         self.most - self.spent
     }
 
-    /// Says so many bytes, of those that are [`left`](Self::left).
+    /// Records that so many bytes were sent, of those that are [`left`](Self::left).
     pub(super) fn spend(&mut self, bytes: usize) {
         self.spent = (self.spent + bytes).min(self.most);
         self.spoke = true;
     }
 
-    /// So many bytes of the peer were heard.
+    /// Records that so many bytes of the peer were received.
     pub(super) fn hear(&mut self, bytes: usize) {
         if std::mem::take(&mut self.spoke) {
             self.spent = self.spent.saturating_sub(self.a_turn);
@@ -66,9 +68,9 @@ impl Budget {
     }
 }
 
-/// Bytes of a stream of which nothing is known: a large record of most protocols, or some hundred
+/// Bytes of a stream of an unknown protocol: a large record of most protocols, or some hundred
 /// small ones.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Bytes in a turn from which on a connection is as cheap as a lane.
+/// Bytes per turn above which a connection is as cheap as a lane.
 const BYTES_PER_TURN: usize = 8 * 1024;

@@ -11,21 +11,21 @@ use wire::lane::{Decoder, Event, FrameEffect, FrameStep, MAX_STREAMS, Side, Stre
 use super::{Entry, Lane, LaneStream, State};
 use crate::{Scratch, Stream};
 
-/// Serves a lane: reads, hands on, and writes what the streams have queued. Dropping it breaks
-/// them.
+/// Serves a lane: it reads, delivers to the streams, and writes the frames that they have queued.
+/// Dropping it breaks the streams.
 #[derive(Debug)]
 pub struct Driver<T> {
     io: T,
     lane: Lane,
     decoder: Decoder,
-    /// Frames on their way out, from `sent` on.
+    /// Frames that are being written, from `sent` on.
     writing: Vec<u8>,
     sent: usize,
     unflushed: bool,
-    /// Streams that the engine has begun and that nobody has taken (agent's side). No more than
-    /// the lane may have.
+    /// Streams that the engine has opened and that were not accepted yet (agent's side). The limit
+    /// of streams of the lane applies.
     accepted: VecDeque<(StreamOpen, LaneStream)>,
-    /// Whom the bytes of one read wake, when the lock is released.
+    /// Tasks that the bytes of one read wake, after the lock is released.
     woken: Vec<Waker>,
 }
 
@@ -43,11 +43,11 @@ impl<T: Stream> Driver<T> {
         }
     }
 
-    /// Serves the lane until the next stream begins (agent's side); `None` at its proper end. The
-    /// engine's side calls it too, and gets nothing but the end. Cancel safe.
+    /// Serves the lane until the next stream starts (agent's side); `None` at its regular end. The
+    /// engine's side calls it as well, and only gets the end. Cancel safe.
     ///
     /// # Errors
-    /// When the connection fails or the peer breaks the rules; the streams are broken then.
+    /// If the connection fails or the peer breaks the rules; the streams are broken then.
     pub fn poll_accept(
         &mut self,
         cx: &mut Context<'_>,
@@ -63,19 +63,19 @@ impl<T: Stream> Driver<T> {
         served.map_ok(|()| None)
     }
 
-    /// Moves what can be moved; ready at the end of the lane. Pending with streams in `accepted`
-    /// it has not registered everything, which is why they are handed out first.
+    /// Reads and writes as much as possible; ready at the end of the lane. While there are streams
+    /// in `accepted` it has not registered all wake-ups, so these are returned first.
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // First what comes, which makes others write; then what they have written.
+        // Input first, because it makes streams write; then their output.
         let open = self.poll_incoming(cx)?;
         if self.poll_outgoing(cx)?.is_ready() && self.is_over() {
             return Pin::new(&mut self.io).poll_shutdown(cx);
         }
         match open {
             Poll::Pending => Poll::Pending,
-            // The peer has closed; nothing is owed to it.
+            // The peer has closed; nothing has to be sent to it.
             Poll::Ready(false) => Poll::Ready(Ok(())),
-            // There is more: others have their turn first.
+            // There is more: other tasks run first.
             Poll::Ready(true) => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -83,7 +83,7 @@ impl<T: Stream> Driver<T> {
         }
     }
 
-    /// Reads until there is nothing; ready with `false` at the end, which breaks no stream.
+    /// Reads until nothing is available; ready with `false` at the end, which breaks no stream.
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<bool>> {
         let mut bytes = Scratch::take(Scratch::SMALL);
         let mut buf = ReadBuf::new(&mut bytes);
@@ -113,7 +113,7 @@ impl<T: Stream> Driver<T> {
         Ok(Poll::Ready(true))
     }
 
-    /// Hands what has arrived to the streams.
+    /// Delivers received bytes to the streams.
     fn take_in(&mut self, mut input: &[u8]) -> io::Result<()> {
         let mut state = self.lane.0.lock();
         while let Some(event) = self.decoder.next(&mut input).map_err(violation)? {
@@ -138,7 +138,7 @@ impl<T: Stream> Driver<T> {
         Ok(())
     }
 
-    /// Writes what is queued; ready when all of it is.
+    /// Writes the queued frames; ready when all are written.
     fn poll_outgoing(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
         loop {
             while self.sent < self.writing.len() {
@@ -155,7 +155,7 @@ impl<T: Stream> Driver<T> {
             self.writing.clear();
             self.sent = 0;
             if self.writing.capacity() > Scratch::MEDIUM {
-                // After a burst.
+                // Frees the buffer after a burst.
                 self.writing = Vec::new();
             }
             let mut state = self.lane.0.lock();
@@ -181,7 +181,7 @@ impl<T: Stream> Driver<T> {
         Ok(Poll::Ready(()))
     }
 
-    /// Whether the last stream has ended, of a lane that was to end with it.
+    /// Returns true if the lane is retiring and its last stream has ended.
     fn is_over(&self) -> bool {
         let state = self.lane.0.lock();
         state.retiring && state.streams.is_empty() && state.out.is_empty()
@@ -194,12 +194,12 @@ impl<T> Drop for Driver<T> {
     }
 }
 
-/// Reads in a row before what is queued is written: a peer that never stops must not keep the
-/// answers back.
+/// Consecutive reads before queued frames are written: a peer that sends continuously must not
+/// delay the responses.
 const READS: usize = 8;
 
 impl Lane {
-    /// Ends every stream: the connection is gone.
+    /// Breaks every stream, because the connection is gone.
     fn break_off(&self, why: io::ErrorKind) {
         let mut state = self.0.lock();
         state.broken.get_or_insert(why);
@@ -212,14 +212,14 @@ impl Lane {
 }
 
 impl State {
-    /// The engine begins a stream. `false` where it is given up at once.
+    /// The engine opens a stream. Returns `false` if it is aborted immediately.
     fn begin(&mut self, number: u32, open: &StreamOpen) -> io::Result<bool> {
         if self.side != Side::Agent || number <= self.last {
             return Err(violation("an opening that may not be"));
         }
         self.last = number;
         let mut entry = Entry::new(Side::Agent, open);
-        // Of those that are over the engine knows nothing, whoever still holds them here.
+        // The engine does not count streams that are over, even if this end still reads them.
         let is_full = self.streams.len() >= MAX_STREAMS && {
             let is_open = |entry: &&Entry| !entry.state.is_over();
             if self.streams.values().filter(is_open).count() >= MAX_STREAMS {
@@ -237,7 +237,7 @@ impl State {
         Ok(!is_full)
     }
 
-    /// Something about a stream, and whom it wakes.
+    /// Handles a frame about a stream; returns the tasks to wake.
     fn step(
         &mut self,
         number: u32,
@@ -270,7 +270,7 @@ impl State {
             }
             FrameEffect::Reset => {
                 entry.refusal = error;
-                // Our direction ends as well; what we had to say is not heard.
+                // Our direction ends as well; the peer would not read further data.
                 if entry.state.on_send(FrameStep::End).is_ok() {
                     let end = wire::lane::FrameType::End;
                     wire::lane::encode_empty(end, number, &mut self.out);
@@ -290,8 +290,8 @@ impl State {
     }
 }
 
-/// Streams of which something is held, those that are over among them: as many as there may be, and
-/// once more as many of which somebody still reads what had come.
+/// Limit of streams with state, including those that are over: the maximum number of open ones, and
+/// as many again whose received bytes are still being read.
 const MOST_HELD: usize = 2 * MAX_STREAMS;
 
 fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {

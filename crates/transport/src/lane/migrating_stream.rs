@@ -1,4 +1,4 @@
-//! A stream that begins on a lane and moves to a connection of its own when it has much to say.
+//! A stream that starts on a lane and moves to its own connection when it has much data.
 
 use std::io;
 use std::pin::Pin;
@@ -12,45 +12,45 @@ use super::stream::{ReadOutcome, WriteOutcome};
 use super::{Budget, LaneStream};
 use crate::Stream;
 
-/// Brings the connection that a stream moves to.
+/// Provides the connection that a stream moves to.
 pub trait MigrationTarget: Unpin + Send {
-    /// What it brings.
+    /// Type of the connection.
     type Connection: Stream;
 
-    /// Whether the connection is chosen at this end. The other one says that it leaves the lane, and
-    /// waits. This one has the connection first: without it the stream stays where it is.
+    /// True if this end chooses the connection. It gets the connection first; without one the
+    /// stream stays on the lane. The other end announces that it leaves the lane, and waits.
     const CHOOSES: bool;
 
-    /// Begins to bring it. Whoever drops the future does not need it any more.
+    /// Starts to establish the connection. Dropping the future cancels it.
     fn connect(&self) -> ConnectFuture<Self::Connection>;
 }
 
-/// A connection that is being brought.
+/// A connection that is being established.
 pub type ConnectFuture<C> = Pin<Box<dyn Future<Output = io::Result<C>> + Send>>;
 
-/// A byte stream that is carried by a lane first.
+/// A byte stream that starts on a lane.
 ///
-/// Reading ends with the peer's end; [`io::ErrorKind::ConnectionReset`] says that the peer gave
-/// the stream up. Dropping it gives it up, if it has not ended.
+/// Reading ends at the peer's end. [`io::ErrorKind::ConnectionReset`] means that the peer aborted
+/// the stream. Dropping it aborts it, if it has not ended.
 pub struct MigratingStream<M: MigrationTarget> {
     lane: LaneStream,
     mover: M,
     place: StreamLocation<M::Connection>,
-    /// What came on the lane has been read.
+    /// All bytes on the lane have been read.
     behind: bool,
 }
 
 enum StreamLocation<C> {
     Lane,
-    /// Our direction leaves the lane, and has nowhere to go yet.
+    /// Our direction leaves the lane, and its connection is not established yet.
     Moving(Migration<C>),
     Moved(C),
-    /// The connection did not come, for this reason.
+    /// The connection failed, for this reason.
     Failed(io::ErrorKind),
 }
 
-/// A stream on its way. Its halves may be two tasks' (`tokio::io::split`), and both go on when it
-/// has arrived.
+/// A stream that is moving. Its halves may belong to two tasks (`tokio::io::split`), and both
+/// continue when it has arrived.
 struct Migration<C> {
     connecting: ConnectFuture<C>,
     halves: Arc<HalfWakers>,
@@ -94,7 +94,7 @@ impl<C> Migration<C> {
         }
     }
 
-    /// Ready with the connection, or with why it will not come.
+    /// Ready with the connection, or with the reason why there is none.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -108,14 +108,14 @@ impl<C> Migration<C> {
             Poll::Pending => Err(ready!(lane.poll_abandoned(&mut cx))),
             Poll::Ready(moved) => moved,
         };
-        // Whoever waits beside was woken by what made it ready.
+        // The other half was woken by the event that made this ready.
         self.halves.set(half, None);
         Poll::Ready(moved)
     }
 }
 
 impl<M: MigrationTarget> MigratingStream<M> {
-    /// A stream that has begun, and what it may say on its lane.
+    /// A stream that has been opened, and its budget on the lane.
     pub fn new(mut lane: LaneStream, mover: M, budget: Budget) -> Self {
         lane.set_budget(budget);
         Self {
@@ -126,7 +126,7 @@ impl<M: MigrationTarget> MigratingStream<M> {
         }
     }
 
-    /// Whether it has left the lane.
+    /// Returns true if it has left the lane.
     pub fn is_moved(&self) -> bool {
         !matches!(self.place, StreamLocation::Lane)
     }
@@ -136,7 +136,7 @@ impl<M: MigrationTarget> MigratingStream<M> {
         &mut self.lane
     }
 
-    /// Where it has moved to, once it has arrived there.
+    /// The connection that it has moved to, once it has arrived there.
     pub fn connection(&self) -> Option<&M::Connection> {
         match &self.place {
             StreamLocation::Moved(connection) => Some(connection),
@@ -144,7 +144,7 @@ impl<M: MigrationTarget> MigratingStream<M> {
         }
     }
 
-    /// The same, to change it.
+    /// The same connection, mutable.
     pub fn connection_mut(&mut self) -> Option<&mut M::Connection> {
         match &mut self.place {
             StreamLocation::Moved(connection) => Some(connection),
@@ -152,13 +152,13 @@ impl<M: MigrationTarget> MigratingStream<M> {
         }
     }
 
-    /// Why the peer gave it up on the lane, if it said.
+    /// The reason why the peer aborted it on the lane, if the peer sent one.
     pub fn lane_refusal(&self) -> Option<wire::Error> {
         self.lane.refusal()
     }
 
-    /// Leaves the lane, if it is there, and waits for the connection. `None`: there is none to be had,
-    /// and the stream stays.
+    /// Leaves the lane, if it is there, and waits for the connection. `None`: there is none, and
+    /// the stream stays.
     fn poll_moved(
         &mut self,
         cx: &mut Context<'_>,
@@ -198,7 +198,8 @@ impl<M: MigrationTarget> MigratingStream<M> {
         }
     }
 
-    /// What has arrived elsewhere, and has been read here, takes no place on the lane.
+    /// Releases the stream's resources on the lane once it has arrived elsewhere and its bytes on
+    /// the lane have been read.
     fn settle(&mut self) {
         if self.behind && matches!(self.place, StreamLocation::Moved(_)) {
             self.lane.leave();
@@ -267,7 +268,7 @@ impl<M: MigrationTarget> AsyncWrite for MigratingStream<M> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().place {
-            // What a lane has taken is sent without being asked for.
+            // A lane sends its bytes without a flush.
             StreamLocation::Lane | StreamLocation::Moving(_) => Poll::Ready(Ok(())),
             StreamLocation::Moved(connection) => Pin::new(connection).poll_flush(cx),
             StreamLocation::Failed(why) => Poll::Ready(Err((*why).into())),

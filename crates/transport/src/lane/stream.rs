@@ -1,4 +1,4 @@
-//! One stream of a lane, as long as it is on the lane.
+//! One stream of a lane, while it is on the lane.
 
 use std::io;
 use std::task::{Context, Poll, Waker};
@@ -8,31 +8,31 @@ use wire::lane::{FrameStep, FrameType, encode_data, encode_empty};
 
 use super::{Budget, Entry, Lane, OUT, State, wake};
 
-/// One stream of a lane. Dropping it gives it up, if it has not ended.
+/// One stream of a lane. Dropping it aborts it, if it has not ended.
 #[derive(Debug)]
 pub struct LaneStream {
     lane: Lane,
     number: u32,
     budget: Budget,
-    /// It does not leave any more.
+    /// It may not leave the lane any more.
     stays: bool,
 }
 
-/// What came of reading.
+/// Result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadOutcome {
-    /// Bytes, or the end of the stream where there are none.
+    /// Bytes, or none at the end of the stream.
     Bytes,
-    /// Everything that came on the lane has been read; it goes on elsewhere.
+    /// All bytes on the lane have been read; the stream continues on another connection.
     Moved,
 }
 
-/// What came of writing.
+/// Result of a write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
-    /// So many bytes were taken.
+    /// Number of bytes that were accepted.
     Bytes(usize),
-    /// It has said enough, or too much of it is unread.
+    /// Its budget is used up, or too many bytes are unread.
     Full,
 }
 
@@ -46,7 +46,7 @@ impl LaneStream {
         }
     }
 
-    /// Why the peer gave the stream up, if it said.
+    /// The reason why the peer aborted the stream, if the peer sent one.
     pub fn refusal(&self) -> Option<wire::Error> {
         let state = self.lane.0.lock();
         state.streams.get(&self.number)?.refusal.clone()
@@ -58,12 +58,12 @@ impl LaneStream {
         &self.lane
     }
 
-    /// What it may say here, from now on.
+    /// Sets the budget for bytes on the lane from now on.
     pub(super) fn set_budget(&mut self, budget: Budget) {
         self.budget = budget;
     }
 
-    /// Gives up both directions, with a reason.
+    /// Aborts both directions, with a reason.
     pub fn reset(&mut self, reason: Option<&wire::Error>) {
         let driver = self.with(|state, number| state.reset(number, reason));
         wake(driver.flatten());
@@ -88,7 +88,7 @@ impl LaneStream {
             entry.turn = state.turn;
             state.unread -= taken;
             if entry.unread() == 0 {
-                // What waits holds no buffer.
+                // A waiting stream keeps no buffer.
                 entry.clear();
             }
             self.budget.hear(taken);
@@ -149,7 +149,7 @@ impl LaneStream {
             if !stays {
                 return Poll::Ready(Ok(WriteOutcome::Full));
             }
-            // The peer tells when it has taken some.
+            // The peer notifies us when it has read some.
             remember(&mut entry.writer, cx);
             return Poll::Pending;
         }
@@ -167,17 +167,17 @@ impl LaneStream {
         self.finish(FrameStep::End, FrameType::End)
     }
 
-    /// Marks that our direction goes on elsewhere, if it is not finished.
+    /// Marks that our direction continues on another connection, if it is not finished.
     pub(super) fn move_on(&mut self) -> io::Result<()> {
         self.finish(FrameStep::Move, FrameType::Move)
     }
 
-    /// Stays on the lane from now on, unless the peer leaves it.
+    /// Keeps it on the lane from now on, unless the peer leaves it.
     pub(super) fn stay(&mut self) {
         self.stays = true;
     }
 
-    /// Whether it can go on here: the peer has not left either.
+    /// Returns true if it can stay on the lane: the peer has not left either.
     pub(super) fn may_stay(&self) -> bool {
         let state = self.lane.0.lock();
         let entry = state.streams.get(&self.number);
@@ -185,7 +185,7 @@ impl LaneStream {
         state.broken.is_none() && entry.is_some_and(on_lane)
     }
 
-    /// Ready when the connection will not come that the stream moves to.
+    /// Ready when the connection that the stream moves to will not arrive.
     pub(super) fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let mut state = self.lane.0.lock();
         let broken = state.broken;
@@ -202,7 +202,7 @@ impl LaneStream {
         Poll::Pending
     }
 
-    /// The connection is there that the stream moves to.
+    /// Records that the connection that the stream moves to has arrived.
     pub(super) fn arrive(&mut self) {
         self.with(|state, number| {
             if let Some(entry) = state.streams.get_mut(&number) {
@@ -211,7 +211,7 @@ impl LaneStream {
         });
     }
 
-    /// Lets go of the lane: nothing more of the stream is said or read on it.
+    /// Leaves the lane: no more bytes of the stream are sent or read on it.
     pub(super) fn leave(&mut self) {
         let woken = self.with(|state, number| {
             let entry = state.streams.get_mut(&number);
@@ -219,7 +219,7 @@ impl LaneStream {
             (waiting.unwrap_or_default(), state.let_go(number))
         });
         let (waiting, driver) = woken.unwrap_or_default();
-        // The other half goes on elsewhere.
+        // The other half continues on the new connection.
         waiting.into_iter().for_each(Waker::wake);
         wake(driver);
     }
@@ -240,7 +240,7 @@ impl LaneStream {
         Ok(())
     }
 
-    /// Does something with the lane, as long as it knows the stream.
+    /// Applies a function to the lane's state, while it contains the stream.
     fn with<R>(&self, act: impl FnOnce(&mut State, u32) -> R) -> Option<R> {
         let mut state = self.lane.0.lock();
         let known = state.streams.contains_key(&self.number);
@@ -249,14 +249,14 @@ impl LaneStream {
 }
 
 impl State {
-    /// Gives a stream up, if it has not been; the driver to wake.
+    /// Aborts a stream, if it was not aborted; returns the driver to wake.
     fn reset(&mut self, number: u32, reason: Option<&wire::Error>) -> Option<Waker> {
         let entry = self.streams.get_mut(&number)?;
         let goes_on = entry.state.goes_on() && !entry.arrived;
         if entry.state.on_send(FrameStep::Reset).is_err() && !goes_on {
             return None;
         }
-        // A peer that waits for the connection is told once.
+        // A peer that waits for the connection is notified once.
         entry.abandoned = true;
         entry.arrived = true;
         self.unread -= entry.clear();
@@ -265,7 +265,7 @@ impl State {
         self.driver.take()
     }
 
-    /// Nobody holds a stream any more; the driver to wake.
+    /// Releases a stream that is not used any more; returns the driver to wake.
     fn let_go(&mut self, number: u32) -> Option<Waker> {
         if let Some(entry) = self.streams.get_mut(&number) {
             entry.dropped = true;
@@ -274,7 +274,7 @@ impl State {
             self.count_unread();
         }
         self.forget_if_over(number);
-        // A lane that retires ends with its last stream.
+        // A retiring lane ends with its last stream.
         let last = self.retiring && self.streams.is_empty();
         last.then(|| self.driver.take()).flatten()
     }
@@ -291,7 +291,7 @@ impl Drop for LaneStream {
     }
 }
 
-/// Keeps the waker of a task, which is mostly the one that is there.
+/// Stores the waker of a task, which usually is the stored one already.
 fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
     match slot {
         Some(waker) => waker.clone_from(cx.waker()),
@@ -300,7 +300,7 @@ fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
 }
 
 impl Entry {
-    /// Takes in what has arrived; the reader to wake.
+    /// Adds received bytes; returns the reader to wake.
     pub(super) fn deliver(&mut self, bytes: &[u8], turn: u64) -> Option<Waker> {
         if self.unread() == 0 {
             self.turn = turn;

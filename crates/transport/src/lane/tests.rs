@@ -17,7 +17,7 @@ use wire::lane::{
 use super::*;
 use crate::standing::{AcceptedStream, StandingConnection};
 
-/// Where a stream goes that leaves the lane: a pipe whose other end the test gets.
+/// The destination of a stream that leaves the lane: a pipe whose other end the test gets.
 struct ToPipe(mpsc::UnboundedSender<DuplexStream>);
 
 impl MigrationTarget for ToPipe {
@@ -34,10 +34,10 @@ impl MigrationTarget for ToPipe {
 
 type Ours = MigratingStream<ToPipe>;
 
-/// Both ends of a lane over a pipe, each with its driver at work.
+/// Both ends of a lane over a pipe, each with its driver running.
 struct Pair {
     lane: Lane,
-    /// Streams as they come to the agent.
+    /// Accepted streams at the agent's end.
     agent: mpsc::UnboundedReceiver<LaneStream>,
     drivers: [tokio::task::JoinHandle<io::Result<()>>; 2],
 }
@@ -85,7 +85,7 @@ async fn pair(capacity: usize) -> Pair {
 }
 
 impl Pair {
-    /// One stream, from both ends; and where each of them has moved to.
+    /// One stream, from both ends, and the connections that each of them has moved to.
     async fn stream(&mut self) -> [(Ours, mpsc::UnboundedReceiver<DuplexStream>); 2] {
         let near = self.lane.open(&opening("s")).unwrap();
         let mut near = carrying(near, UP_LIMIT);
@@ -96,14 +96,14 @@ impl Pair {
     }
 }
 
-/// An end that may say `most` in a turn.
+/// An end that may send `most` bytes in a turn.
 fn carrying(stream: LaneStream, most: usize) -> (Ours, mpsc::UnboundedReceiver<DuplexStream>) {
     let (to, moved) = mpsc::unbounded_channel();
     let budget = Budget::exchanges(most);
     (MigratingStream::new(stream, ToPipe(to), budget), moved)
 }
 
-/// One of which that does not matter.
+/// An end with a limit that does not matter.
 fn carried(stream: LaneStream) -> (Ours, mpsc::UnboundedReceiver<DuplexStream>) {
     carrying(stream, UP_LIMIT)
 }
@@ -115,7 +115,7 @@ fn body(len: usize, seed: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn many_streams_keep_their_bytes_apart() {
+async fn many_streams_keep_their_bytes_separate() {
     let mut pair = pair(1000).await;
     let mut visitors = Vec::new();
     for seed in 0..200_usize {
@@ -151,7 +151,7 @@ async fn many_streams_keep_their_bytes_apart() {
 }
 
 #[tokio::test]
-async fn a_direction_leaves_the_lane_above_its_limit_and_not_at_it() {
+async fn a_direction_leaves_the_lane_only_above_its_limit() {
     for (limit, down) in [(DOWN_LIMIT, true), (UP_LIMIT - 1, false)] {
         for (len, moves) in [(limit - 1, false), (limit, false), (limit + 1, true)] {
             let mut pair = pair(64 * 1024).await;
@@ -165,7 +165,7 @@ async fn a_direction_leaves_the_lane_above_its_limit_and_not_at_it() {
                 from.flush().await.unwrap();
                 from
             });
-            // Where both ends have moved, the test joins their pipes.
+            // If both ends have moved, the test joins their pipes.
             let joining = tokio::spawn(async move {
                 let (Some(mut a), Some(mut b)) = (from_moved.recv().await, to_moved.recv().await)
                 else {
@@ -202,7 +202,7 @@ async fn the_next_exchange_has_the_whole_limit_again() {
 async fn bytes_of_the_connection_are_not_read_before_those_of_the_lane() {
     let mut pair = pair(64 * 1024).await;
     let [(mut near, mut near_moved), (mut far, mut far_moved)] = pair.stream().await;
-    // Not one byte more than the limit is on the lane; it is unread when the rest has come.
+    // No more bytes than the limit are on the lane; they are unread when the rest has arrived.
     let sent = body(DOWN_LIMIT + 1000, 3);
     let expected = sent.clone();
     let writing = tokio::spawn(async move {
@@ -236,7 +236,7 @@ async fn an_end_that_has_moved_reads_the_lane_first() {
     assert!(near.is_moved());
     let mut engines_end = near_moved.recv().await.unwrap();
     engines_end.write_all(b"behind").await.unwrap();
-    // It reads what is on the lane, up to the mark, and answers that with its own.
+    // It reads the bytes on the lane, up to the mark, and responds with a mark.
     far.read_exact(&mut vec![0; UP_LIMIT - 1]).await.unwrap();
     poll_fn(|cx| {
         let mut byte = [0; 1];
@@ -254,7 +254,7 @@ async fn an_end_that_has_moved_reads_the_lane_first() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_dropped_breaks_off_and_the_others_go_on() {
+async fn a_dropped_stream_does_not_affect_other_streams() {
     let mut pair = pair(64 * 1024).await;
     let [(mut near, _), (mut far, _)] = pair.stream().await;
     let [(gone, _), (mut left, _)] = pair.stream().await;
@@ -270,15 +270,15 @@ async fn a_stream_that_is_dropped_breaks_off_and_the_others_go_on() {
     assert_eq!(pair.lane.streams(), 1);
 }
 
-/// A service answers, closes, and takes no more of the request: its answer is whole.
+/// A service responds, closes, and reads no more of the request: its response is complete.
 #[tokio::test]
-async fn an_answer_is_whole_though_its_stream_is_given_up_behind_it() {
+async fn a_response_is_complete_if_its_stream_is_aborted_after_it() {
     let mut pair = pair(64 * 1024).await;
     let [(mut near, _), (mut far, _)] = pair.stream().await;
     far.write_all(b"answer").await.unwrap();
     far.shutdown().await.unwrap();
     drop(far);
-    // Everything of it has come before it is read.
+    // All of it has arrived before it is read.
     let mut other = carried(pair.lane.open(&opening("s")).unwrap()).0;
     let mut echo = carried(pair.agent.recv().await.unwrap()).0;
     echo.write_all(b"!").await.unwrap();
@@ -290,7 +290,7 @@ async fn an_answer_is_whole_though_its_stream_is_given_up_behind_it() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_heard() {
+async fn a_refusal_is_received() {
     let mut pair = pair(64 * 1024).await;
     let [(mut near, _), (mut far, _)] = pair.stream().await;
     let why = wire::Error::service_unavailable("nobody is there");
@@ -300,9 +300,9 @@ async fn a_refusal_is_heard() {
     assert_eq!(near.lane_refusal(), Some(why));
 }
 
-/// A stream whose bytes nobody reads holds what it holds; the lane goes on for the others.
+/// A stream that is not read keeps its bytes in memory, and the lane continues for the others.
 #[tokio::test]
-async fn a_stream_that_is_not_read_keeps_nobody_waiting() {
+async fn an_unread_stream_does_not_delay_others() {
     let mut pair = pair(16 * 1024).await;
     let [(slow, _), (mut from, _)] = pair.stream().await;
     from.write_all(&body(DOWN_LIMIT, 4)).await.unwrap();
@@ -315,14 +315,14 @@ async fn a_stream_that_is_not_read_keeps_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn a_lane_that_breaks_breaks_every_stream() {
+async fn a_broken_lane_breaks_every_stream() {
     let mut pair = pair(64 * 1024).await;
     let [(mut near, _), (mut far, _)] = pair.stream().await;
     far.write_all(b"before").await.unwrap();
     let mut before = [0; 5];
     near.read_exact(&mut before).await.unwrap();
     pair.drivers[1].abort();
-    // What had come is still there.
+    // Bytes that had arrived are still available.
     assert_eq!(near.read_u8().await.unwrap(), b'e');
     assert!(near.read_u8().await.is_err());
     assert!(near.write_all(b"x").await.is_err());
@@ -331,9 +331,9 @@ async fn a_lane_that_breaks_breaks_every_stream() {
     assert!(pair.lane.is_over());
 }
 
-/// What no peer that keeps the rules sends ends the lane, and with it the connection.
+/// Input that violates the rules ends the lane, and with it the connection.
 #[tokio::test]
-async fn whoever_breaks_the_rules_is_cut() {
+async fn protocol_errors_end_the_lane() {
     use FrameType::{Data, End, Move, Open, Reset, Taken};
     let open = |bytes: &mut Vec<u8>, number| encode_open(number, &opening("s"), bytes).unwrap();
     let too_long = [&[2_u8, 0, 0x40, 0, 0, 0, 0, 1][..], &[0; 100]].concat();
@@ -398,7 +398,7 @@ async fn whoever_breaks_the_rules_is_cut() {
 }
 
 #[tokio::test]
-async fn an_agent_cannot_begin_a_stream() {
+async fn an_agent_cannot_open_a_stream() {
     let (engine, mut agent) = duplex(1024);
     let (lane, driver) = StandingConnection::new(engine, Side::Engine)
         .into_lane()
@@ -412,10 +412,10 @@ async fn an_agent_cannot_begin_a_stream() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }
 
-/// Whoever asks and answers in small pieces stays, however long; whoever is asked for much does
-/// not, though it comes in pieces too.
+/// A stream with small pieces in alternating directions stays for any time. A stream with many
+/// bytes from one end does not, even if they are requested in pieces.
 #[tokio::test]
-async fn a_stream_of_which_nothing_is_known_stays_as_long_as_it_says_little_in_a_turn() {
+async fn a_stream_of_an_unknown_protocol_stays_while_its_turns_are_small() {
     for (piece, turns, moves) in [(100, 10_000, false), (32 * 1024, 10, true)] {
         let mut pair = pair(64 * 1024).await;
         let [(mut near, mut near_moved), (mut far, mut far_moved)] = pair.stream().await;
@@ -447,10 +447,10 @@ async fn a_stream_of_which_nothing_is_known_stays_as_long_as_it_says_little_in_a
     }
 }
 
-/// A stream whose reader takes nothing leaves at the window, whatever its budget; and what was
-/// taken is room again.
+/// A stream whose reader reads nothing leaves at the window, regardless of its budget; read bytes
+/// free the window again.
 #[tokio::test]
-async fn a_stream_leaves_where_too_much_of_it_is_unread() {
+async fn a_stream_with_too_many_unread_bytes_leaves() {
     let mut pair = pair(64 * 1024).await;
     let [(mut near, mut near_moved), (mut far, _)] = pair.stream().await;
     near.lane().set_budget(Budget::exchanges(usize::MAX));
@@ -461,7 +461,7 @@ async fn a_stream_leaves_where_too_much_of_it_is_unread() {
         far.read_exact(&mut vec![0; round.len()]).await.unwrap();
     }
     assert!(!near.is_moved());
-    // The last `TAKEN` comes before this.
+    // The last `TAKEN` arrives before this.
     far.write_all(b"!").await.unwrap();
     assert_eq!(near.read_u8().await.unwrap(), b'!');
     let all = vec![0; window];
@@ -470,9 +470,10 @@ async fn a_stream_leaves_where_too_much_of_it_is_unread() {
     assert!(near.is_moved());
 }
 
-/// The engine counts streams that are not over; those that this end still reads are not among them.
+/// The engine counts streams that are not over; streams that this end still reads are not among
+/// them.
 #[tokio::test]
-async fn streams_that_are_over_and_held_leave_room_for_others() {
+async fn finished_streams_do_not_count_against_the_limit() {
     let (mut engine, agent) = duplex(1024 * 1024);
     let (lane, driver) = Lane::agent(agent);
     let (streams, mut taken) = mpsc::unbounded_channel();
@@ -494,7 +495,7 @@ async fn streams_that_are_over_and_held_leave_room_for_others() {
         }
     }
     assert_eq!(lane.streams(), 2 * MAX_STREAMS);
-    // No more are held than that: the next one is refused, and nothing else.
+    // No more can be open than that: only the next one is refused.
     let mut bytes = Vec::new();
     encode_open(2 * most + 1, &opening("s"), &mut bytes).unwrap();
     encode_empty(FrameType::End, 2 * most + 1, &mut bytes);
@@ -510,18 +511,18 @@ async fn streams_that_are_over_and_held_leave_room_for_others() {
     served.abort();
 }
 
-/// A peer that takes nothing: its streams wait, and what waits for it does not grow.
+/// A peer that reads nothing: its streams wait, and the queue for it does not grow.
 #[tokio::test]
-async fn a_peer_that_never_reads_holds_a_bounded_queue() {
+async fn the_queue_for_a_peer_that_never_reads_is_bounded() {
     let (engine, _agent) = duplex(1024);
     let (lane, mut driver) = StandingConnection::new(engine, Side::Engine)
         .into_lane()
         .unwrap();
-    // As many as there may be before anything is written.
+    // The maximum number of streams, before anything is written.
     let opened = std::iter::from_fn(|| lane.open(&opening("s")));
     let mut streams: Vec<_> = opened.map(carried).collect();
     assert_eq!(streams.len(), MAX_STREAMS);
-    // As far as it goes without the peer.
+    // As much as is possible without the peer.
     poll_fn(|cx| {
         assert!(driver.poll_accept(cx).is_pending());
         for (stream, _moved) in &mut streams {
@@ -530,15 +531,15 @@ async fn a_peer_that_never_reads_holds_a_bounded_queue() {
         Poll::Ready(())
     })
     .await;
-    // What is written already is a queue of the same size.
+    // The bytes in `writing` have the same limit.
     assert!(lane.0.lock().out.len() < OUT + HEAD_LEN + MAX_DATA);
-    // A lane without room is not over: those who come take another way.
+    // A lane without capacity is not over: further streams use other connections.
     assert!(!lane.is_over());
 }
 
-/// A service that speaks first is told of its visitor, who has nothing to say.
+/// A service that sends first is notified of its visitor, who sends nothing.
 #[tokio::test]
-async fn an_opening_waits_for_nothing() {
+async fn an_opening_is_sent_without_data() {
     let mut pair = pair(64 * 1024).await;
     let mut near = carried(pair.lane.open(&opening("s")).unwrap()).0;
     let mut far = carried(pair.agent.recv().await.unwrap()).0;
@@ -549,9 +550,9 @@ async fn an_opening_waits_for_nothing() {
     assert_eq!(said, b"220 ready");
 }
 
-/// What is written by many streams in one turn of the runtime goes out as one write.
+/// Bytes that many streams write in one turn of the runtime are sent in one write.
 #[tokio::test]
-async fn one_write_carries_what_many_streams_have_said() {
+async fn one_write_contains_frames_of_many_streams() {
     let (engine, mut agent) = duplex(1024 * 1024);
     let (lane, driver) = StandingConnection::new(engine, Side::Engine)
         .into_lane()

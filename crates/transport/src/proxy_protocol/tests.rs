@@ -166,7 +166,7 @@ fn blocks_that_are_refused() {
     }
     let longest = v2(0x21, 0x11, &[0; MAX_HEADER - 16]);
     assert_eq!(parse(&longest), header(Some("0.0.0.0:0"), MAX_HEADER));
-    // Refused before its block has come, and before its head has.
+    // Refused before its block has arrived, and before its head has.
     assert_eq!(
         parse(&v2(0x21, 0x11, &[0; 4096])[..16]),
         ParsedHeader::Malformed
@@ -175,7 +175,7 @@ fn blocks_that_are_refused() {
 }
 
 #[test]
-fn other_protocols_are_no_headers() {
+fn other_protocols_are_not_headers() {
     for bytes in [
         &b"\x16\x03\x01\x02\x00\x01"[..],
         b"GET / HTTP/1.1\r\n",
@@ -201,7 +201,7 @@ fn other_protocols_are_no_headers() {
 }
 
 #[test]
-fn headers_are_written_as_the_specification_shows_them() {
+fn headers_are_written_as_in_the_specification() {
     let written = |version: fn(Option<SocketAddr>, SocketAddr, &mut Vec<u8>), source| {
         let mut out = Vec::new();
         version(source, addr("198.51.100.1:443"), &mut out);
@@ -239,7 +239,7 @@ fn any_addr() -> impl Strategy<Value = SocketAddr> {
     (prop_oneof![v4, v6], any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
 }
 
-/// Bytes that look like a header as often as not.
+/// Bytes of which about half look like a header.
 fn near_header() -> impl Strategy<Value = Vec<u8>> {
     let rest = proptest::collection::vec(any::<u8>(), 0..600);
     let words = "[PROXYTCUNKW46 0-9a-f.:\r\n]{0,110}".prop_map(String::into_bytes);
@@ -254,7 +254,7 @@ fn near_header() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_headers_are_read_back(
         source in proptest::option::of(any_addr()),
         destination in any_addr(),
         binary in any::<bool>(),
@@ -275,9 +275,9 @@ proptest! {
         prop_assert_eq!(parse(&bytes), ParsedHeader::Header { source, len });
     }
 
-    /// Reading as the bytes come and reading all at once agree, and a verdict is final.
+    /// Parsing in pieces and parsing everything together agree, and a result is final.
     #[test]
-    fn a_verdict_does_not_depend_on_how_bytes_come(bytes in near_header()) {
+    fn the_result_does_not_depend_on_the_split(bytes in near_header()) {
         let verdicts = (0..=bytes.len()).map(|len| parse(&bytes[..len]));
         let first = verdicts.clone().find(|verdict| *verdict != ParsedHeader::Partial);
         prop_assert_eq!(first.unwrap_or(ParsedHeader::Partial), parse(&bytes));

@@ -25,7 +25,7 @@ fn ends(
     )
 }
 
-/// The next stream, at the agent.
+/// The next stream, at the agent's end.
 async fn accept(
     agent: StandingConnection<DuplexStream>,
 ) -> (StreamOpen, FramedStream<DuplexStream>) {
@@ -61,7 +61,7 @@ async fn one_connection_carries_one_stream_after_another() {
 }
 
 #[tokio::test]
-async fn the_opening_waits_for_the_first_bytes_and_travels_with_them() {
+async fn the_opening_is_sent_with_the_first_bytes() {
     let (engine, mut agent) = duplex(1024);
     let mut near = StandingConnection::new(engine, Side::Engine)
         .open(&opening("tun_1"))
@@ -77,7 +77,7 @@ async fn the_opening_waits_for_the_first_bytes_and_travels_with_them() {
 }
 
 #[tokio::test]
-async fn a_reset_is_seen_with_its_reason_and_the_connection_lives_on() {
+async fn a_reset_has_a_reason_and_keeps_the_connection() {
     let (engine, agent) = ends(4096);
     let mut near = engine.open(&opening("tun_1")).unwrap();
     near.write_all(b"hello").await.unwrap();
@@ -100,14 +100,14 @@ async fn a_reset_is_seen_with_its_reason_and_the_connection_lives_on() {
 }
 
 #[tokio::test]
-async fn what_a_peer_still_sends_after_a_reset_is_discarded_within_a_limit() {
+async fn bytes_after_a_reset_are_discarded_up_to_a_limit() {
     let (engine, agent) = ends(4096);
     let mut near = engine.open(&opening("tun_1")).unwrap();
     near.flush().await.unwrap();
     let agent_side = tokio::spawn(async move {
         let (_, mut far) = accept(agent).await;
         let body = vec![7; DISCARD_LIMIT + MAX_CHUNK];
-        // The engine hangs up in the middle of this.
+        // The engine closes in the middle of this.
         drop(far.write_all(&body).await);
     });
     assert!(near.recycle().await.is_none());
@@ -133,7 +133,7 @@ async fn a_closed_connection_is_no_longer_alive() {
 }
 
 #[tokio::test]
-async fn frames_that_have_no_place_end_the_connection() {
+async fn unexpected_frames_end_the_connection() {
     for (kind, len) in [(FrameType::Data, 1), (FrameType::End, 0)] {
         let (mut engine, agent) = duplex(64);
         engine
@@ -151,7 +151,7 @@ async fn frames_that_have_no_place_end_the_connection() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn any_body_arrives_whole_through_any_pipe(
+    fn any_body_arrives_complete_through_any_pipe(
         body in proptest::collection::vec(any::<u8>(), 0..20_000),
         capacity in 1_usize..5_000,
     ) {
@@ -189,7 +189,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_closed_connection_is_not_taken_by_a_task_that_has_used_up_its_turn() {
+async fn a_closed_connection_is_detected_without_coop_budget() {
     let (mut engine, agent) = ends(64);
     assert!(engine.is_alive());
     drop(agent);
@@ -206,9 +206,9 @@ async fn a_closed_connection_is_not_taken_by_a_task_that_has_used_up_its_turn() 
 }
 
 /// A connection that was closed while it waited is noticed by the worker that it was handed to, at
-/// the first look: the runtime there has heard nothing of it yet.
+/// the first check, although the runtime there has no event of it yet.
 #[tokio::test]
-async fn a_connection_that_was_closed_on_its_way_to_another_runtime_is_not_alive() {
+async fn a_connection_closed_while_it_changes_runtimes_is_not_alive() {
     use std::os::fd::AsFd as _;
     use std::time::Duration;
 
@@ -220,7 +220,7 @@ async fn a_connection_that_was_closed_on_its_way_to_another_runtime_is_not_alive
         Not,
         Fin,
         Rst,
-        /// What a TLS session says before it closes, or any other byte.
+        /// The alert that a TLS session sends before it closes, or any other byte.
         Alert,
     }
     for (close, alive) in [
@@ -254,7 +254,7 @@ async fn a_connection_that_was_closed_on_its_way_to_another_runtime_is_not_alive
                 Some(far)
             }
         };
-        // Until the system knows of it; no runtime is asked.
+        // Waits until the operating system has it, without using a runtime.
         loop {
             let mut byte = [std::mem::MaybeUninit::uninit()];
             match socket2::SockRef::from(&watch).peek(&mut byte) {

@@ -1,10 +1,10 @@
-//! What must hold for any bytes of a peer. `fuzz/` feeds this function with what it invents, the
-//! tests with what is kept in `tests/corpus`.
+//! Properties that apply to any bytes of a peer. `fuzz/` calls this function with generated input,
+//! the tests with the files in `tests/corpus`.
 
 use transport::proxy_protocol::{MAX_HEADER, ParsedHeader, parse, write_v1, write_v2};
 
-/// The beginning of a connection: no header beyond its bound, no verdict that more bytes would
-/// change, and what is read is what would be written.
+/// The start of a connection: no header is longer than its limit, more bytes do not change a
+/// result, and a parsed header equals a written one.
 pub(crate) fn proxy_protocol(bytes: &[u8]) {
     let whole = parse(bytes);
     let first = (0..=bytes.len())

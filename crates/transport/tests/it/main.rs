@@ -1,4 +1,4 @@
-//! The crate from outside: what its reader of PROXY headers makes of kept inputs.
+//! Integration tests: the results of the PROXY header parser for stored inputs.
 
 #[cfg(test)]
 mod corpus;

@@ -24,10 +24,10 @@ fn now() -> Timestamp {
     "2026-01-02T03:04:05Z".parse().unwrap()
 }
 
-/// CP-12: the proof of a server holds for its tunnel, and the label itself does not change what is
-/// signed.
+/// CP-12: the proof of a server is valid for its tunnel, and the label itself does not change the
+/// signed data.
 #[test]
-fn cp_12_a_proof_holds_for_its_tunnel() {
+fn cp_12_a_proof_is_valid_for_its_tunnel() {
     let key = SigningKey::generate().unwrap();
     let mut labels = labels();
     let proof = sign(&key, "work_1", subject(&labels), NONCE, now()).unwrap();
@@ -42,38 +42,38 @@ fn cp_12_a_proof_holds_for_its_tunnel() {
     assert!(types::client::check_labels(&labels).is_ok());
 }
 
-/// CP-12: nothing of it can be had for another tunnel, another server or another key.
+/// CP-12: a proof cannot be used for another tunnel, another server or another key.
 #[test]
-fn cp_12_a_proof_is_for_nothing_else() {
+fn cp_12_a_proof_is_invalid_for_anything_else() {
     let key = SigningKey::generate().unwrap();
     let labels = labels();
     let is = subject(&labels);
     let proof = sign(&key, "work_1", is, NONCE, now()).unwrap();
-    let judged = |subject| verify(&proof, key.public(), subject, now());
+    let verify_error = |subject| verify(&proof, key.public(), subject, now());
     let other = |what| Err(AdmissionError::OtherSubject(what));
     assert_eq!(
-        judged(Subject {
+        verify_error(Subject {
             project_id: "proj_2",
             ..is
         }),
         other("project")
     );
     assert_eq!(
-        judged(Subject {
+        verify_error(Subject {
             server_id: "wtty_2",
             ..is
         }),
         other("server")
     );
     assert_eq!(
-        judged(Subject {
+        verify_error(Subject {
             tunnel_protocol: "tcp",
             ..is
         }),
         other("protocol")
     );
     assert_eq!(
-        judged(Subject {
+        verify_error(Subject {
             tunnel_type: "datagram",
             ..is
         }),
@@ -81,13 +81,13 @@ fn cp_12_a_proof_is_for_nothing_else() {
     );
     let mut more = labels.clone();
     more.insert("a".to_owned(), "b".to_owned());
-    assert_eq!(judged(subject(&more)), other("labels"));
+    assert_eq!(verify_error(subject(&more)), other("labels"));
     let stranger = SigningKey::generate().unwrap();
     assert_eq!(
         verify(&proof, stranger.public(), is, now()),
         Err(AdmissionError::OtherKey)
     );
-    // A key that is another's by name alone.
+    // Another key with the id of the right one.
     let changed = with(&proof, |proof| {
         proof.signing_key_id = stranger.public().id();
     });
@@ -97,10 +97,10 @@ fn cp_12_a_proof_is_for_nothing_else() {
     );
 }
 
-/// CP-12: a proof is good from 30 seconds before it was made until 90 after, and one that says more
-/// is refused.
+/// CP-12: a proof is valid from 30 seconds before it was made until 90 seconds after. A proof with
+/// a longer validity is rejected.
 #[test]
-fn cp_12_a_proof_has_its_time() {
+fn cp_12_a_proof_has_a_limited_validity() {
     let key = SigningKey::generate().unwrap();
     let labels = labels();
     let is = subject(&labels);
@@ -129,33 +129,33 @@ fn cp_12_a_proof_has_its_time() {
 }
 
 #[test]
-fn what_is_no_proof_is_refused() {
+fn malformed_proofs_are_rejected() {
     let key = SigningKey::generate().unwrap();
     let labels = labels();
     let is = subject(&labels);
     let proof = sign(&key, "work_1", is, NONCE, now()).unwrap();
-    let judged = |proof: &str| verify(proof, key.public(), is, now()).unwrap_err();
-    assert_eq!(judged(""), AdmissionError::Malformed);
-    assert_eq!(judged("e30"), AdmissionError::Malformed);
-    assert_eq!(judged(&format!("{proof}=")), AdmissionError::Malformed);
+    let verify_error = |proof: &str| verify(proof, key.public(), is, now()).unwrap_err();
+    assert_eq!(verify_error(""), AdmissionError::Malformed);
+    assert_eq!(verify_error("e30"), AdmissionError::Malformed);
+    assert_eq!(verify_error(&format!("{proof}=")), AdmissionError::Malformed);
     assert_eq!(
-        judged(&"A".repeat(MAX_PROOF + 1)),
+        verify_error(&"A".repeat(MAX_PROOF + 1)),
         AdmissionError::Malformed
     );
     let changed = with(&proof, |proof| proof.version = 2);
-    assert_eq!(judged(&changed), AdmissionError::Version);
+    assert_eq!(verify_error(&changed), AdmissionError::Version);
     let changed = resigned(&key, &proof, |proof| proof.nonce = "AAAA".to_owned());
-    assert_eq!(judged(&changed), AdmissionError::Malformed);
+    assert_eq!(verify_error(&changed), AdmissionError::Malformed);
     let changed = resigned(&key, &proof, |proof| proof.issued_at = "now".to_owned());
-    assert_eq!(judged(&changed), AdmissionError::Malformed);
+    assert_eq!(verify_error(&changed), AdmissionError::Malformed);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// CP-12: whatever is changed in a proof, it no longer holds.
+    /// CP-12: a changed proof is invalid.
     #[test]
-    fn cp_12_a_changed_proof_does_not_hold(at in any::<prop::sample::Index>(), to in "[ -~]") {
+    fn cp_12_a_changed_proof_is_invalid(at in any::<prop::sample::Index>(), to in "[ -~]") {
         let key = SigningKey::generate().unwrap();
         let labels = labels();
         let is = subject(&labels);
@@ -167,9 +167,9 @@ proptest! {
         prop_assert_eq!(changed.is_ok(), before == to.as_bytes()[0]);
     }
 
-    /// CP-12: labels that differ are not signed by the same proof.
+    /// CP-12: different labels need different proofs.
     #[test]
-    fn cp_12_labels_are_told_apart(
+    fn cp_12_different_labels_have_different_signatures(
         one in prop::collection::btree_map("[ab]{1,2}", "[ab]{0,2}", 0..3),
         other in prop::collection::btree_map("[ab]{1,2}", "[ab]{0,2}", 0..3),
     ) {

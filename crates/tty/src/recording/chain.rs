@@ -1,4 +1,4 @@
-//! The chain of hashes, and who looks at it.
+//! The hash chain and its verification.
 
 use std::cmp::Ordering;
 
@@ -9,20 +9,21 @@ use serde::Serialize;
 
 use super::{ContentHash, Entry, Record, Salt};
 
-/// The end of a recording: how many records there are, and the hash of the last.
+/// The end of a recording: the number of its records, and the hash of the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
-    /// How many records there are.
+    /// Number of records.
     #[serde(with = "decimal")]
     pub seq: u64,
-    /// The hash of the last; of an empty recording, of the session's id.
+    /// Hash of the last record; for an empty recording, of the session's id.
     #[serde(with = "hex")]
     pub hash: [u8; 32],
 }
 
 impl Head {
-    /// The head of an empty recording: two sessions never have the same chain.
+    /// The head of an empty recording. It depends on the session, so two sessions never have the
+    /// same chain.
     pub fn begin(session_id: &str) -> Self {
         let mut hasher = Hasher::new(BEGIN);
         hasher.part(session_id.as_bytes());
@@ -32,7 +33,7 @@ impl Head {
         }
     }
 
-    /// The record that comes next.
+    /// The next record.
     pub(super) fn record(&self, entry: Entry, at: Timestamp, salt: Salt) -> Record {
         let mut record = Record {
             seq: self.seq + 1,
@@ -59,7 +60,7 @@ impl Head {
 }
 
 impl Record {
-    /// The head of a recording that ends here.
+    /// The head of a recording that ends with this record.
     pub fn head(&self) -> Head {
         Head {
             seq: self.seq,
@@ -67,9 +68,9 @@ impl Record {
         }
     }
 
-    /// The record without payload, detail and salt: its place in the chain can be verified, and
-    /// nothing about its content follows from it. `None` for an older record, whose place can be
-    /// verified only together with its content.
+    /// The record without payload, detail and salt. Its place in the chain can be verified, but it
+    /// discloses nothing about its content. `None` for an older record, which can only be verified
+    /// with its content.
     #[must_use]
     pub fn withhold_content(self) -> Option<Self> {
         self.content_hash?;
@@ -81,12 +82,12 @@ impl Record {
         })
     }
 
-    /// Whether the content was taken out by [`withhold_content`](Self::withhold_content).
+    /// True if [`withhold_content`](Self::withhold_content) removed the content.
     pub fn is_withheld(&self) -> bool {
         self.content_hash.is_some() && self.salt.is_none()
     }
 
-    /// Whether what the record shows of its content is what the content's hash says.
+    /// True if the content matches its hash.
     fn has_its_content(&self) -> bool {
         match (self.content_hash, self.salt) {
             (Some(hash), Some(salt)) => hash == self.computed_content_hash(salt),
@@ -95,7 +96,7 @@ impl Record {
         }
     }
 
-    /// SHA-256 over salt, payload and detail, each with its length before it.
+    /// SHA-256 over salt, payload and detail, each prefixed with its length.
     fn computed_content_hash(&self, salt: Salt) -> ContentHash {
         let mut hasher = Hasher::new(CONTENT);
         hasher.part(&salt.0);
@@ -104,9 +105,9 @@ impl Record {
         ContentHash(hasher.finish())
     }
 
-    /// SHA-256 over every field but the hash, each with its length before it, so that no two records
-    /// are the same bytes. The content is in it through its own hash; older records have the content
-    /// itself in that place.
+    /// SHA-256 over every field except the hash, each prefixed with its length, so that different
+    /// records have different bytes. The content is included through its own hash; in older records
+    /// it is included directly.
     fn computed_hash(&self) -> [u8; 32] {
         let content = self.content_hash;
         let mut hasher = match (&content, &self.salt) {
@@ -146,22 +147,21 @@ impl Record {
     }
 }
 
-/// Looks at records as they pass, and finds the first that is not what was recorded.
+/// Verifies records one by one, and finds the first invalid one.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     head: Head,
 }
 
 impl Verifier {
-    /// For the recording of this session.
+    /// Verifies the recording of this session from its start.
     pub fn new(session_id: &str) -> Self {
         Self {
             head: Head::begin(session_id),
         }
     }
 
-    /// For the part of a recording that begins with this record. What comes before it is taken on
-    /// its word.
+    /// Verifies the part of a recording that starts with this record. Its predecessor is trusted.
     pub fn from(first: &Record) -> Self {
         Self {
             head: Head {
@@ -171,15 +171,15 @@ impl Verifier {
         }
     }
 
-    /// The end of what was looked at.
+    /// The last verified record.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// The next record.
+    /// Verifies the next record.
     ///
     /// # Errors
-    /// It does not follow the one before it, or it is not what its hash says.
+    /// The record does not follow its predecessor, or does not match its hash.
     pub fn check(&mut self, record: &Record) -> Result<(), BrokenChain> {
         let seq = self.head.seq + 1;
         let fault = if record.seq != seq {
@@ -195,10 +195,10 @@ impl Verifier {
         Err(BrokenChain { seq, fault })
     }
 
-    /// There are no more records; `head` is what was kept apart.
+    /// Verifies the end; `head` is the separately stored one.
     ///
     /// # Errors
-    /// The end is missing, or there is more than was recorded.
+    /// The end is missing, or records were added.
     pub fn finish(self, head: &Head) -> Result<(), BrokenChain> {
         if self.head == *head {
             return Ok(());
@@ -212,10 +212,10 @@ impl Verifier {
     }
 }
 
-/// Looks at a whole recording.
+/// Verifies a whole recording.
 ///
 /// # Errors
-/// The first record that is not what was recorded. Without a `head`, a missing end is not found.
+/// The first invalid record. Without a `head`, a missing end is not detected.
 pub fn verify<'r>(
     session_id: &str,
     records: impl IntoIterator<Item = &'r Record>,
@@ -232,35 +232,35 @@ pub fn verify<'r>(
     }
 }
 
-/// The first place at which a recording is not what was recorded.
+/// The first invalid place in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {seq}: {fault}")]
 pub struct BrokenChain {
-    /// The number of the record that should be there.
+    /// Number of the expected record.
     pub seq: u64,
-    /// What is wrong with it.
+    /// The fault of the record.
     pub fault: Fault,
 }
 
-/// What is wrong with a record.
+/// Faults of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Another number is in its place.
+    /// The record has another number.
     #[error("record {found} is in its place")]
     Sequence {
         /// That number.
         found: u64,
     },
-    /// It does not follow the record before it.
+    /// The record does not follow its predecessor.
     #[error("it does not follow the record before it")]
     Link,
-    /// It was changed.
+    /// The record was changed.
     #[error("it was changed")]
     Content,
-    /// It is not there.
+    /// The record is missing.
     #[error("it and all after it are missing")]
     Missing,
-    /// It was never recorded.
+    /// The record was never recorded.
     #[error("it was added")]
     Added,
 }
@@ -280,7 +280,7 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    /// Absent is not the same as empty.
+    /// Distinguishes an absent part from an empty one.
     fn optional(&mut self, bytes: Option<&[u8]>) {
         self.part(&[u8::from(bytes.is_some())]);
         self.part(bytes.unwrap_or_default());
@@ -293,7 +293,7 @@ impl Hasher {
     }
 }
 
-/// Times of records have microseconds, so that one that was written and read is the same.
+/// Truncates a time to microseconds, so that it does not change when it is stored and read.
 fn micros(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
@@ -304,7 +304,7 @@ const SALTED_RECORD: &[u8] = b"svc-webtty-record-v2";
 const RECORD_OF_CONTENT_HASH: &[u8] = b"svc-webtty-record-v3";
 const CONTENT: &[u8] = b"svc-webtty-content-v1";
 
-/// A number as decimal text: it may be larger than what JavaScript counts.
+/// A number as decimal text, because it may exceed the integers of JavaScript.
 pub(super) mod decimal {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 

@@ -1,10 +1,10 @@
-//! What people and other programs read of a recording. All of it is written as the records come, so
-//! a recording of any size takes the same memory.
+//! Export of recordings for people and other programs. All formats are written while records are
+//! read, so a recording of any size needs the same memory.
 //!
-//! A transcript is text for terminals, editors and logs, and what a command wrote is somebody else's:
-//! nothing in it moves a cursor, sets a title or turns the direction of writing ([`harmless`]). A
-//! cast is for players, which are terminals, and holds what was written as it was; JSON has it in
-//! base64.
+//! A transcript is text for terminals, editors and logs, and output of a command is untrusted. A
+//! transcript therefore contains nothing that moves a cursor, sets a title or changes the writing
+//! direction ([`harmless`]). A cast is for players, which are terminals, and contains the output
+//! unchanged. JSON contains it in base64.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -18,31 +18,31 @@ use super::Record;
 use crate::screen::{NEW_LINES, Utf8};
 use crate::size::Size;
 
-/// What a transcript has beside what was shown.
+/// Optional parts of a transcript.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextOptions {
-    /// Lines that say what was typed, and by whom.
+    /// Adds lines with the input and its author.
     pub input: bool,
-    /// Lines that say who came, who got control, and when the size changed.
+    /// Adds lines for joins, changes of control and changes of size.
     pub markers: bool,
-    /// Before each line the time at which it was complete: when it scrolled away, or the recording
-    /// ended.
+    /// Prefixes each line with the time at which it was complete: when it scrolled off the screen,
+    /// or the recording ended.
     pub timestamps: bool,
-    /// The command had pipes ([`had_pipes`]).
+    /// True if the command had pipes ([`had_pipes`]).
     pub pipes: bool,
 }
 
-/// Whether a session had pipes instead of a terminal, by its first record. Nothing put carriage
-/// returns before the ends of its lines then.
+/// True if a session had pipes instead of a terminal, according to its first record. Its lines then
+/// end without carriage returns.
 pub fn had_pipes(first: &Record) -> bool {
     first.record_type == RecordType::Open && first.terminal_size.is_none()
 }
 
-/// Writes what was shown as lines of text: what was overwritten is gone, what scrolled away is there,
-/// and what full-screen programs drew is left out.
+/// Writes the shown output as lines of text. It omits overwritten text and the screens of
+/// full-screen programs, and includes lines that scrolled off the screen.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn text(
     records: impl IntoIterator<Item = Record>,
     options: TextOptions,
@@ -105,9 +105,8 @@ pub fn text(
     write_lines(&mut out, at, &transcript.finish(&terminal))
 }
 
-/// The text without anything that a terminal or an editor acts on: each such character becomes
-/// U+FFFD. That is the control characters of both sets, and those that turn the direction of what
-/// follows.
+/// Replaces each character that affects a terminal or an editor with U+FFFD: control characters of
+/// both sets, and characters that change the writing direction.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     if text.contains(acts) {
         let replaced = text.chars().map(|c| {
@@ -123,7 +122,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a terminal or an editor does something else with it than to show it.
+/// True if a terminal or an editor does more with this character than show it.
 pub(crate) fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
@@ -144,17 +143,18 @@ fn marker(out: &mut impl Write, record: &Record, what: &str) -> io::Result<()> {
     writeln!(out, "{}", harmless(&line))
 }
 
-/// Whether records of an export show their hashes. Where what was typed is left out, a hash of before
-/// there were salts would tell it, as would each that comes later in its chain.
+/// Hashes in an export. If input is omitted, an unsalted hash would disclose it, as would each
+/// later hash of its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hashes {
     /// All of them.
     All,
-    /// Those of records whose hash does not tell their content: with a salt, or without their content.
+    /// Only those of records whose hash does not disclose their content: with a salt, or without
+    /// their content.
     Salted,
 }
 
-/// Writes a record as an export has it.
+/// Writes a record in the format of an export.
 fn write_record(record: &Record, hashes: Hashes, out: &mut impl Write) -> io::Result<()> {
     if hashes == Hashes::All || record.salt.is_some() || record.is_withheld() {
         return Ok(serde_json::to_writer(out, record)?);
@@ -167,11 +167,11 @@ fn write_record(record: &Record, hashes: Hashes, out: &mut impl Write) -> io::Re
     Ok(serde_json::to_writer(out, &fields)?)
 }
 
-/// Writes one JSON object: `export_version` 1, when it was made, the session as its API shows it, and
-/// all records.
+/// Writes one JSON object: `export_version` 1, the time of the export, the session as in its API,
+/// and all records.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn json(
     session: &impl Serialize,
     generated_at: Timestamp,
@@ -195,10 +195,11 @@ pub fn json(
     out.write_all(b"\n]}\n")
 }
 
-/// Writes one JSON object a line: first what [`json()`] has beside the records, then each record.
+/// Writes one JSON object per line: first the fields of [`json()`] other than the records, then
+/// each record.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn ndjson(
     session: &impl Serialize,
     generated_at: Timestamp,
@@ -222,26 +223,27 @@ pub fn ndjson(
 /// The versions of asciicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cast {
-    /// Times count from the begin. <https://docs.asciinema.org/manual/asciicast/v2/>
+    /// Times are relative to the start. <https://docs.asciinema.org/manual/asciicast/v2/>
     V2,
-    /// Times count from the event before, and the exit code is there.
+    /// Times are relative to the previous event, and the exit code is included.
     /// <https://docs.asciinema.org/manual/asciicast/v3/>
     V3,
 }
 
-/// What a cast has beside what was shown.
+/// Optional parts of a cast.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CastOptions {
-    /// What was typed; masked input never.
+    /// Adds the input, except masked input.
     pub input: bool,
-    /// The command had pipes ([`had_pipes`]): players, which are terminals, get carriage returns.
+    /// True if the command had pipes ([`had_pipes`]). Players are terminals and need carriage
+    /// returns.
     pub pipes: bool,
 }
 
-/// Writes an asciicast, one line an event.
+/// Writes an asciicast, one event per line.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn cast(
     version: Cast,
     title: Option<&str>,
@@ -250,7 +252,7 @@ pub fn cast(
     mut out: impl Write,
 ) -> io::Result<()> {
     let mut records = records.into_iter().peekable();
-    // The first record of a session is its open, with the size.
+    // The first record of a session is its open, which contains the size.
     let begin = records
         .peek()
         .map_or(Timestamp::UNIX_EPOCH, |first| first.created_at);
@@ -309,12 +311,12 @@ pub fn cast(
 struct CastClock {
     version: Cast,
     begin: Timestamp,
-    /// Microseconds from the begin to the last event.
+    /// Microseconds from the start to the last event.
     last: i64,
 }
 
 impl CastClock {
-    /// Seconds, as the version counts them. Time does not run backwards in a cast.
+    /// Time in seconds, as the version counts them. Time never decreases in a cast.
     fn at(&mut self, at: Timestamp) -> f64 {
         let since = at.as_microsecond() - self.begin.as_microsecond();
         let since = since.max(self.last);

@@ -1,7 +1,8 @@
-//! Finds text in what a command showed.
+//! Text search in the shown output of a command.
 //!
-//! What was written goes through a terminal, as for a transcript: a word that was coloured, or typed
-//! with corrections, is found as a person saw it. A line is found where it was shown first, and once.
+//! The output goes through a terminal, as for a transcript. A word that was coloured, or typed with
+//! corrections, is thus found in the form that a person saw. Each line is found once, where it was
+//! first shown.
 
 use std::collections::VecDeque;
 
@@ -14,35 +15,35 @@ use super::export::{had_pipes, harmless};
 use crate::screen::{NEW_LINES, Utf8};
 use crate::size::Size;
 
-/// A line of an answer, in characters: what a wide display shows.
+/// Maximum characters of a matching line: the width of a wide display.
 pub const MAX_LINE: usize = 512;
 
-/// A text that is looked for, in bytes.
+/// Maximum bytes of a query.
 pub const MAX_QUERY: usize = 256;
 
-/// Looks for a text in one recording. Case does not count.
+/// Searches one recording for a text, ignoring case.
 pub struct Searcher {
     query: String,
     terminal: avt::Terminal,
     observers: (DirtyRows, Transcript),
     text: Utf8,
-    /// What was found last, so that a line that scrolls is found once.
+    /// The latest matches, so that a line that scrolls is found once.
     recent: VecDeque<String>,
 }
 
-/// A line that was found.
+/// A matching line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchedLine {
     /// The record that showed it.
     pub seq: u64,
-    /// When.
+    /// Time of the record.
     pub created_at: Timestamp,
-    /// The line, as a transcript has it.
+    /// The line, as in a transcript.
     pub line: String,
 }
 
 impl Searcher {
-    /// `None` for a text that is empty or longer than [`MAX_QUERY`].
+    /// Creates a searcher; `None` if the text is empty or longer than [`MAX_QUERY`].
     pub fn new(query: &str) -> Option<Self> {
         let terminal =
             avt::Terminal::new(Size::DEFAULT.cols.into(), Size::DEFAULT.rows.into()).ok()?;
@@ -55,7 +56,7 @@ impl Searcher {
         })
     }
 
-    /// Takes the next record. At most `room` lines are the answer.
+    /// Adds the next record, and returns at most `room` lines.
     pub fn push(&mut self, record: &Record, room: usize) -> Vec<MatchedLine> {
         let lines = match (record.record_type, record.stream_type) {
             (RecordType::Data, Some(StreamType::Stdout | StreamType::Stderr)) => {
@@ -96,7 +97,7 @@ impl Searcher {
         found
     }
 
-    /// What scrolled away, and what is now on the rows that changed.
+    /// Lines that scrolled off the screen, and the current text of the changed rows.
     fn lines(&self, gone: Vec<String>, rows: &[usize]) -> Vec<String> {
         let screen = self.terminal.screen();
         let shown = rows.iter().filter_map(|row| screen.line(*row));
@@ -104,8 +105,8 @@ impl Searcher {
         gone.into_iter().chain(shown).collect()
     }
 
-    /// Remembers a line. One that is still being written was found when it began: then the shorter
-    /// one is on no row any more.
+    /// Remembers a line. A line that is still being written was found in its shorter form, which is
+    /// then no longer on any row.
     fn was_found(&mut self, line: &str, shown: &[String]) -> bool {
         if self.recent.iter().any(|known| known == line) {
             return true;
@@ -124,7 +125,7 @@ impl Searcher {
             line.clone_into(last);
             return true;
         }
-        if self.recent.len() >= RECENT {
+        if self.recent.len() >= MAX_RECENT {
             self.recent.pop_front();
         }
         self.recent.push_back(line.to_owned());
@@ -138,8 +139,8 @@ impl std::fmt::Debug for Searcher {
     }
 }
 
-/// As many as are on the largest screens, so that a screen that is drawn again finds nothing new.
-const RECENT: usize = 300;
+/// Number of lines on the largest screens, so that a redrawn screen adds no matches.
+const MAX_RECENT: usize = 300;
 
 #[cfg(test)]
 mod tests {
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_found_as_it_was_seen_and_once() {
+    fn a_line_is_found_once_in_its_visible_form() {
         let outputs = [
             "$ ls\r\n",
             "fi\x1b[31mle one\x1b[0m\r\n",
@@ -178,7 +179,7 @@ mod tests {
             hits,
             [(2, "file one".to_owned()), (4, "FILE two".to_owned())]
         );
-        // Typed letter by letter, and scrolled.
+        // Written letter by letter, and scrolled.
         let hits = found("cat", &["$ c", "a", "t", " x", "\r\n", &"\r\n".repeat(80)]);
         assert_eq!(hits, [(3, "$ cat".to_owned())]);
         let hits = found(
@@ -187,13 +188,13 @@ mod tests {
         );
         let lines: Vec<_> = hits.iter().map(|(_, line)| line.as_str()).collect();
         assert_eq!(lines, ["disk", "disk full"]);
-        // More in one piece than a screen holds.
+        // More lines in one piece than a screen has.
         let many = numbered(200);
         assert_eq!(found("line 7;", &[&many]), [(1, "line 7;".to_owned())]);
     }
 
     #[test]
-    fn what_was_never_shown_is_not_found_and_nothing_found_acts() {
+    fn hidden_text_is_not_found_and_matches_are_harmless() {
         assert_eq!(found("title", &["\x1b]0;title\x07$ "]), []);
         for attack in [
             "find \x1b]52;c;eA==\x07me",
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_no_larger_than_was_asked() {
+    fn a_result_has_at_most_the_requested_lines() {
         let many = numbered(200);
         let mut recorder = Recorder::new("wts_x", u64::MAX);
         let entry = Entry::output(StreamType::Stdout, many.into());
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_cut_at_512_characters() {
+    fn a_line_is_truncated_at_512_characters() {
         let mut recorder = Recorder::new("wts_x", u64::MAX);
         let mut searcher = Searcher::new("e").unwrap();
         let line = "\u{e9}".repeat(590) + "e";

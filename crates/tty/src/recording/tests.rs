@@ -36,7 +36,7 @@ fn sample() -> Vec<Entry> {
         Entry::output(StreamType::Stdout, "$ ".into()),
         Entry::input("p1", "ls\r".into(), false),
         Entry::output(StreamType::Stdout, "ls\r\n\x1b[31mred\x1b[0m caf".into()),
-        // A character in two pieces.
+        // A character that is split into two pieces.
         Entry::output(StreamType::Stdout, Bytes::from_static(b"\xc3")),
         Entry::output(StreamType::Stdout, Bytes::from_static(b"\xa9\r\n")),
         Entry::internal(RecordType::Control, Some("p2"), "granted"),
@@ -74,7 +74,7 @@ fn a_whole_chain_is_verified_and_survives_json() {
 }
 
 #[test]
-fn the_first_record_that_was_touched_is_named() {
+fn the_first_changed_record_is_reported() {
     type Change = fn(&mut Vec<Record>);
     let changes: &[(&str, Change, u64, Fault)] = &[
         (
@@ -152,7 +152,7 @@ fn the_first_record_that_was_touched_is_named() {
         });
         assert_eq!(verify(SESSION, &changed, Some(&head)), expected, "{name}");
     }
-    // Somebody who can compute hashes changes a record and all after it: the head tells.
+    // An attacker that can compute hashes changes a record and all later ones: the head detects it.
     let mut entries = sample();
     entries[3].payload = "other".into();
     let (forged, _) = record_all(entries);
@@ -164,7 +164,7 @@ fn the_first_record_that_was_touched_is_named() {
             fault: Fault::Link
         })
     );
-    // And who adds to it.
+    // An attacker adds records.
     let (longer, _) = record_all([sample(), sample()].concat());
     assert_eq!(
         verify(SESSION, &longer, Some(&head)),
@@ -176,7 +176,7 @@ fn the_first_record_that_was_touched_is_named() {
 }
 
 #[test]
-fn what_is_typed_without_an_echo_is_not_kept() {
+fn input_without_an_echo_is_not_kept() {
     let (records, _) = record_all(sample());
     let everything = serde_json::to_string(&records).unwrap();
     let password = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, "hunter2");
@@ -185,7 +185,7 @@ fn what_is_typed_without_an_echo_is_not_kept() {
 }
 
 #[test]
-fn a_full_recording_says_so_and_ends() {
+fn a_full_recording_reports_it_and_ends() {
     let mut recorder = Recorder::new(SESSION, 4000);
     let mut records = Vec::new();
     let entry = Entry::output(StreamType::Stdout, vec![b'x'; 1000].into());
@@ -202,12 +202,12 @@ fn a_full_recording_says_so_and_ends() {
 }
 
 #[test]
-fn what_could_not_be_stored_is_a_gap_in_a_whole_chain() {
+fn entries_that_were_not_stored_are_a_gap_in_a_valid_chain() {
     let mut recorder = Recorder::new(SESSION, u64::MAX);
     let entry = |text: &'static str| Entry::output(StreamType::Stdout, text.into());
     let first = recorder.next(entry("a"), at(0), SALT).unwrap();
     assert!(!recorder.commit(&first));
-    // The disk is full for two.
+    // The disk is full for two entries.
     assert!(recorder.next(entry("b"), at(1), SALT).is_some());
     recorder.lose();
     recorder.lose();
@@ -219,7 +219,7 @@ fn what_could_not_be_stored_is_a_gap_in_a_whole_chain() {
     assert!(verify(SESSION, &[first, gap, after], Some(recorder.head())).is_ok());
 }
 
-/// Of before there were salts: somebody pressed a key, and it was shown.
+/// A record without a salt, of a key that was pressed and echoed.
 const UNSALTED: &str = r#"{"seq":"1","created_at":"2023-11-14T22:13:20.250Z","type":"data","direction":"client_to_server","stream_type":"stdin","participant_id":"p1","payload_length":1,"payload":"eA==","prev_hash":"551390e1edf08455ab01fbd7a643b87c2189c26f54a6da4b0a3ce3873b3a37f1","hash":"b285c7bd6c69379cd44bfa65da65bb2fb94275de57f2eb927b9a85e82922dec2"}
 {"seq":"2","created_at":"2023-11-14T22:13:20.500Z","type":"data","direction":"server_to_client","stream_type":"stdout","payload_length":1,"payload":"eA==","prev_hash":"b285c7bd6c69379cd44bfa65da65bb2fb94275de57f2eb927b9a85e82922dec2","hash":"45b7b498ec5b84bb87b2b4ef554d2fb69baf74776cbe9f591e5e3458d0deee1f"}"#;
 
@@ -230,7 +230,7 @@ fn unsalted() -> Vec<Record> {
         .collect()
 }
 
-/// The keys that a record could be of, by its hash alone.
+/// Keys that match the hash of a record.
 fn guessed(record: &Record) -> Vec<u8> {
     let fits = |key: &u8| {
         let guess = Record {
@@ -245,7 +245,7 @@ fn guessed(record: &Record) -> Vec<u8> {
 }
 
 #[test]
-fn recordings_of_before_there_were_salts_are_verified() {
+fn recordings_without_salts_are_verified() {
     assert!(verify(SESSION, &unsalted(), None).is_ok());
     let mut changed = unsalted();
     changed[0].salt = Some(Salt(SALT));
@@ -253,9 +253,9 @@ fn recordings_of_before_there_were_salts_are_verified() {
     assert_eq!((broken.seq, broken.fault), (1, Fault::Content));
 }
 
-/// WT-4: what a record holds does not follow from its hash.
+/// WT-4: the hash of a record does not disclose its content.
 #[test]
-fn wt_4_a_hash_does_not_tell_what_was_typed() {
+fn wt_4_a_hash_does_not_disclose_the_input() {
     assert_eq!(guessed(&unsalted()[0]), b"x", "the guess is a good one");
     let (records, _) = record_all(vec![Entry::input("p1", "x".into(), false)]);
     assert!(guessed(&records[0]).is_empty());
@@ -265,10 +265,10 @@ fn wt_4_a_hash_does_not_tell_what_was_typed() {
     assert_eq!(broken.fault, Fault::Content);
 }
 
-/// WT-4: nor does it from an export without what was typed: there is no hash of before there were
-/// salts in it, and no salt of what is left out.
+/// WT-4: an export without input does not disclose it either. It contains no unsalted hashes, and
+/// no salts of omitted contents.
 #[test]
-fn wt_4_an_export_without_input_has_no_hash_that_tells_it() {
+fn wt_4_an_export_without_input_has_no_hash_that_discloses_it() {
     for write in [
         |records: Vec<Record>| exported(|out| json(&(), at(0), Hashes::Salted, records, out)),
         |records: Vec<Record>| exported(|out| ndjson(&(), at(0), Hashes::Salted, records, out)),
@@ -288,7 +288,7 @@ fn exported(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
 }
 
 #[test]
-fn a_transcript_has_what_was_shown() {
+fn a_transcript_contains_the_shown_text() {
     let (records, _) = record_all(sample());
     let shown = exported(|out| text(records.clone(), TextOptions::default(), out));
     assert_eq!(shown, "$ ls\nred café\n");
@@ -322,7 +322,7 @@ fn a_transcript_has_what_was_shown() {
 }
 
 #[test]
-fn what_full_screen_programs_draw_is_not_in_a_transcript() {
+fn a_transcript_omits_the_screens_of_full_screen_programs() {
     let (records, _) = record_all(vec![Entry::output(
         StreamType::Stdout,
         "before\r\n\x1b[?1049hvim\x1b[?1049lafter".into(),
@@ -332,7 +332,7 @@ fn what_full_screen_programs_draw_is_not_in_a_transcript() {
 }
 
 #[test]
-fn nothing_in_a_transcript_acts_on_a_terminal() {
+fn a_transcript_is_harmless_for_a_terminal() {
     let attacks = [
         "\x1b]0;title\x07",
         "\x1b]52;c;cm0gLXJm\x07",
@@ -384,9 +384,9 @@ const WITH_INPUT: CastOptions = CastOptions {
     pipes: false,
 };
 
-/// Pipes have lines without carriage returns, which nobody who reads them has to know.
+/// Lines of pipes have no carriage returns, and readers need not handle this.
 #[test]
-fn lines_of_pipes_begin_at_the_left() {
+fn lines_of_pipes_start_at_the_left() {
     let mut open = Entry::new(RecordType::Open, RecordDirection::ClientToServer);
     open.detail = Some("ls".to_owned());
     let shown = |text: &str| Entry::output(StreamType::Stdout, text.to_owned().into());
@@ -545,14 +545,14 @@ proptest! {
     }
 
     #[test]
-    fn any_cut_of_a_vault_is_found(at in any::<prop::sample::Index>()) {
+    fn any_truncation_of_a_vault_is_found(at in any::<prop::sample::Index>()) {
         let file = vault(&[b"some clear text", b"more of it"]).concat();
         let cut = &file[..at.index(file.len())];
         prop_assert!(unvault(cut, 1, SESSION).is_err());
         prop_assert!(cut.len() < HEADER_LEN || Opener::new(cut, &VaultKey::new([1; 32]), SESSION).is_ok());
     }
 
-    /// Whatever a command wrote: a transcript has nothing that acts, and every export is written.
+    /// For any output of a command, a transcript is harmless and every export succeeds.
     #[test]
     fn any_output_is_exported_harmlessly(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..12)) {
         let entries = pieces.iter().map(|piece| Entry::output(StreamType::Stdout, piece.clone().into()));

@@ -1,10 +1,10 @@
-//! Recordings at rest: chunks that only the key opens, and only in their order.
+//! Encryption of stored recordings: chunks that only the key can open, in their order.
 //!
-//! A file is a header (8 bytes that say what it is, 16 random ones) and chunks, each a 4-byte
-//! big-endian length and that many bytes of AES-256-GCM. Its key comes from the platform's key, the
-//! random bytes and the session's id by HKDF-SHA256, so that no two files share a key and the number
-//! of a chunk can be its nonce. The nonce also says whether the chunk is the last: a file that was
-//! cut cannot look whole. (The construction is known as STREAM.)
+//! A file is a header (8 bytes of magic, 16 random bytes) and chunks, each a 4-byte big-endian
+//! length and that many bytes of AES-256-GCM. The key of a file is derived from the platform's key,
+//! the random bytes and the session's id by HKDF-SHA256. Two files therefore never share a key, and
+//! the number of a chunk can be its nonce. The nonce also marks the last chunk, so that a truncated
+//! file cannot look complete. (The construction is known as STREAM.)
 
 use std::fmt;
 use std::io::{self, Read};
@@ -13,16 +13,16 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use zeroize::Zeroizing;
 
-/// Length of the random bytes of a file.
+/// Length of the random bytes in a file's header.
 pub const SALT_LEN: usize = 16;
 
-/// Clear bytes of one chunk, at most: what is held in memory to read one.
+/// Maximum plaintext bytes of one chunk, which a reader needs in memory.
 pub const MAX_CHUNK: usize = 1024 * 1024;
 
 /// Length of the header.
 pub const HEADER_LEN: usize = MAGIC.len() + SALT_LEN;
 
-/// The platform's key for recordings. It does not print.
+/// The platform's key for recordings. `Debug` does not print it.
 #[derive(Clone)]
 pub struct VaultKey(Zeroizing<[u8; 32]>);
 
@@ -39,7 +39,7 @@ impl fmt::Debug for VaultKey {
     }
 }
 
-/// Writes a file.
+/// Encrypts a file.
 pub struct Sealer {
     key: LessSafeKey,
     header: [u8; HEADER_LEN],
@@ -47,8 +47,8 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// A file of its own for this session; `salt` is fresh random bytes. `None` only where the
-    /// library refuses the key.
+    /// Starts a new file for this session; `salt` is fresh random bytes. `None` only if the library
+    /// rejects the key.
     pub fn new(key: &VaultKey, session_id: &str, salt: [u8; SALT_LEN]) -> Option<Self> {
         let header = header(salt);
         Some(Self {
@@ -58,12 +58,12 @@ impl Sealer {
         })
     }
 
-    /// What the file begins with.
+    /// The header of the file.
     pub fn header(&self) -> &[u8; HEADER_LEN] {
         &self.header
     }
 
-    /// One chunk, with its length. There are more to come.
+    /// Encrypts one chunk, with its length. More chunks must follow.
     ///
     /// # Errors
     /// See [`VaultError`].
@@ -71,7 +71,7 @@ impl Sealer {
         self.seal(clear, false)
     }
 
-    /// The last chunk, with its length; it may be empty.
+    /// Encrypts the last chunk, with its length. It may be empty.
     ///
     /// # Errors
     /// See [`VaultError`].
@@ -91,14 +91,14 @@ impl Sealer {
                 &mut sealed,
             )
             .map_err(|_| VaultError::Broken)?;
-        // A nonce never comes twice; this many chunks of one record each would be years.
+        // A nonce is never used twice. This many chunks of one record each would take years.
         self.number = self.number.checked_add(1).ok_or(VaultError::TooLarge)?;
         let len = u32::try_from(sealed.len()).map_err(|_| VaultError::TooLarge)?;
         Ok([len.to_be_bytes().as_slice(), &sealed].concat())
     }
 }
 
-/// Reads a file.
+/// Decrypts a file.
 pub struct Opener<R> {
     from: R,
     key: LessSafeKey,
@@ -111,7 +111,7 @@ impl<R: Read> Opener<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// See [`VaultError`]. A wrong key is found with the first chunk.
+    /// See [`VaultError`]. A wrong key is only detected with the first chunk.
     pub fn new(mut from: R, key: &VaultKey, session_id: &str) -> Result<Self, VaultError> {
         let mut header = [0; HEADER_LEN];
         from.read_exact(&mut header).map_err(truncated)?;
@@ -127,10 +127,10 @@ impl<R: Read> Opener<R> {
         })
     }
 
-    /// The next chunk in clear; `None` after the last.
+    /// The next decrypted chunk; `None` after the last one.
     ///
     /// # Errors
-    /// See [`VaultError`]. What was read before is what was written.
+    /// See [`VaultError`]. Chunks before the error are authentic.
     pub fn chunk(&mut self) -> Result<Option<Vec<u8>>, VaultError> {
         if self.ended {
             let mut more = [0];
@@ -165,22 +165,22 @@ impl<R: Read> Opener<R> {
     }
 }
 
-/// Why a file could not be written or read.
+/// Errors of encryption and decryption.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
-    /// Another kind of file.
+    /// The file is of another kind.
     #[error("this is not a recording")]
     NotARecording,
-    /// A chunk was changed, moved or added, or the key is another one.
+    /// A chunk was changed, moved or added, or the key is wrong.
     #[error("the recording was changed, or the key is another one")]
     Broken,
-    /// The end is missing: it was cut, or its writer did not come to the end.
+    /// The end is missing: the file was truncated, or its writer did not finish.
     #[error("the end of the recording is missing")]
     Truncated,
-    /// A chunk of more than [`MAX_CHUNK`], or too many of them.
+    /// A chunk exceeds [`MAX_CHUNK`], or there are too many chunks.
     #[error("the recording is too large")]
     TooLarge,
-    /// It could not be read.
+    /// The file could not be read.
     #[error("the recording could not be read")]
     Io(#[from] io::Error),
 }

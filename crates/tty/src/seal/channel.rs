@@ -1,4 +1,4 @@
-//! Sealed messages, one after the other.
+//! Sealed messages in sequence.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use crate::session::TOKEN_LEN;
 /// The two directions of one end.
 #[derive(Debug)]
 pub struct Channel {
-    /// What this end says.
+    /// Seals messages of this end.
     pub sealer: Sealer,
-    /// What the other end says.
+    /// Opens messages of the peer.
     pub opener: Opener,
 }
 
@@ -34,34 +34,34 @@ impl Channel {
     }
 }
 
-/// Which end this is.
+/// Identifies the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Client,
     Server,
 }
 
-/// What a sealed message says.
+/// Content of a sealed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Bytes of the stream, at most [`MAX_CLEAR`].
     Data(Bytes),
-    /// The stream is over.
+    /// The stream has ended.
     End,
     /// The command has ended with this code.
     Exit(i32),
-    /// The session can be come back to, or was.
+    /// The session can be resumed, or was resumed.
     Mark(Mark),
 }
 
-/// What the server says with an ack, where only the client can read it and nobody can change it.
+/// Data that the server sends with an ack. Sealing prevents others from reading or changing it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// What the client comes back with next time.
+    /// Token with which the client resumes next time.
     pub token: [u8; TOKEN_LEN],
-    /// The number of the first byte of output that follows.
+    /// Number of the first following byte of output.
     pub output_from: u64,
-    /// How many bytes of input have arrived.
+    /// Number of input bytes that have arrived.
     pub input_received: u64,
 }
 
@@ -94,17 +94,17 @@ impl fmt::Debug for Mark {
     }
 }
 
-/// Clear bytes of one message, at most: what fits into one with its head and tag.
+/// Maximum plaintext bytes of one message: as much as fits into one with its header and tag.
 pub const MAX_CLEAR: usize = limits::MAX_DATA - 64;
 
-/// Seals what this end says.
+/// Seals messages of this end.
 pub struct Sealer(Direction);
 
 impl Sealer {
-    /// One message.
+    /// Seals one message.
     ///
     /// # Errors
-    /// More than [`MAX_CLEAR`], or the library refused.
+    /// More than [`MAX_CLEAR`], or the library failed.
     pub fn seal(
         &mut self,
         stream: Stream,
@@ -134,17 +134,17 @@ impl Sealer {
     }
 }
 
-/// Opens what the other end says, in its order.
+/// Opens messages of the peer, in their order.
 pub struct Opener {
     direction: Direction,
     failed: bool,
 }
 
 impl Opener {
-    /// The next message.
+    /// Opens the next message.
     ///
     /// # Errors
-    /// It is not the next, or not what was sealed. Then this and all that follow are refused.
+    /// It is not the next message, or was changed. This and all later messages are then rejected.
     pub fn open(
         &mut self,
         stream: Stream,

@@ -1,4 +1,4 @@
-//! Three messages from which both ends have the same keys.
+//! Handshake of three messages, which gives both ends the same keys.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub struct ClientHandshake {
     context: Vec<u8>,
 }
 
-/// A client that has the keys and knows that the server has them.
+/// A client that has the keys and has verified that the server has them.
 pub struct ClientReady(Keys);
 
 /// A server that has answered.
@@ -31,8 +31,8 @@ pub struct ServerHandshake {
 }
 
 impl ClientHandshake {
-    /// Begins. `context` says what the session is, so that it can be no other: the server's id.
-    /// `secret` is fresh random bytes.
+    /// Starts a handshake. `context` binds it to one purpose: it is the server's id. `secret` is
+    /// fresh random bytes.
     ///
     /// # Errors
     /// [`SealError::Crypto`].
@@ -68,10 +68,10 @@ impl ClientHandshake {
         Ok((handshake, hello))
     }
 
-    /// Takes the server's answer.
+    /// Verifies the server's answer.
     ///
     /// # Errors
-    /// It is not from the server that the client knows, or was changed.
+    /// The answer is not from the expected server, or was changed.
     pub fn answer(
         self,
         identity: &Identity,
@@ -105,7 +105,8 @@ impl ClientHandshake {
 }
 
 impl ClientReady {
-    /// Shows that the client has the keys, and what it opens; and the two directions.
+    /// Makes the proof that the client has the keys and sent `open`, and the channel of the
+    /// session.
     ///
     /// # Errors
     /// [`SealError::Crypto`].
@@ -117,11 +118,11 @@ impl ClientReady {
 }
 
 impl ServerHandshake {
-    /// Takes a client's hello, and answers it if the client is one that `authorized` knows.
-    /// `secrets` are fresh random bytes.
+    /// Verifies a client's hello, and answers it if `authorized` accepts the client. `secrets` are
+    /// fresh random bytes.
     ///
     /// # Errors
-    /// It is for another server, or from a client that may not.
+    /// The hello is for another server, or from an unauthorized client.
     pub fn accept(
         identity: &Identity,
         context: &[u8],
@@ -176,16 +177,16 @@ impl ServerHandshake {
         Ok((Self { client, keys }, answer))
     }
 
-    /// Who the client says that it is. It is true once it has confirmed.
+    /// The claimed identity of the client. It is proved once `confirm` has succeeded.
     pub fn client(&self) -> PublicKey {
         self.client
     }
 
-    /// Takes the client's open with its confirmation. Nothing is started before, and no session is
-    /// looked for.
+    /// Verifies the client's `Open` with its confirmation. No command may be started, and no
+    /// session looked up, before this succeeds.
     ///
     /// # Errors
-    /// [`SealError::Unconfirmed`]: it is not this client, or not what it opens.
+    /// [`SealError::Unconfirmed`]: it is another client, or another `Open`.
     pub fn confirm(self, open: &Open) -> Result<Channel, SealError> {
         let confirm = open.seal.as_ref().ok_or(SealError::Unconfirmed)?;
         self.keys
@@ -206,7 +207,7 @@ macro_rules! silent {
 
 silent! { ClientHandshake ClientReady ServerHandshake }
 
-/// What all keys of a session come from.
+/// The secret from which all keys of a session are derived.
 struct Keys(Prk);
 
 impl Keys {
@@ -267,8 +268,8 @@ fn hello_digest(hello: &SealHello, context: &[u8]) -> [u8; 32] {
     digest(DOMAIN, &parts)
 }
 
-/// What of an open only its client may say: the command, or the session that it comes back to with
-/// what it has of that. The rest is what an engine that manages sessions may change.
+/// Digest of the parts of an `Open` that only its client may set: the command, or the session to
+/// resume with its counts. An engine that manages sessions may change the other parts.
 fn opened(open: &Open) -> [u8; 32] {
     let config = open.config.as_ref();
     let config = config

@@ -51,7 +51,7 @@ fn back(token: u8, received: u64) -> Open {
     }
 }
 
-/// A whole handshake, with what is done to its messages on the way.
+/// A whole handshake, with manipulations of its messages on the way.
 fn handshake(
     ends: &Ends,
     on_hello: impl FnOnce(&mut SealHello),
@@ -117,7 +117,7 @@ fn an_identity_is_kept_and_its_halves_belong_together() {
 }
 
 #[test]
-fn a_message_that_is_missing_twice_or_out_of_order_ends_the_session() {
+fn a_missing_repeated_or_reordered_message_ends_the_session() {
     let sealed = |client: &mut Channel| -> Vec<EncryptedPayload> {
         let texts = ["one", "two", "three"];
         texts
@@ -185,7 +185,7 @@ fn a_message_that_is_missing_twice_or_out_of_order_ends_the_session() {
         let opened: Vec<_> = messages.iter().map(open).collect();
         assert_eq!(opened[0], Ok(data("one")), "{name}");
         assert_eq!(opened[1], Err(*error), "{name}");
-        // Nothing is opened after it, not even what would be right.
+        // Nothing is opened after an error, not even valid messages.
         let rest = &opened[2..];
         assert!(
             rest.iter().all(|opened| *opened == Err(SealError::Failed)),
@@ -195,7 +195,7 @@ fn a_message_that_is_missing_twice_or_out_of_order_ends_the_session() {
 }
 
 #[test]
-fn a_message_holds_for_its_stream_its_direction_and_its_session() {
+fn a_message_is_bound_to_its_stream_direction_and_session() {
     let (mut client, mut server) = channels();
     let sealed = server.sealer.seal(Stream::Stderr, &data("x")).unwrap();
     assert_eq!(
@@ -204,7 +204,7 @@ fn a_message_holds_for_its_stream_its_direction_and_its_session() {
     );
     let (mut client, mut server) = channels();
     let sealed = client.sealer.seal(Stream::Stdin, &data("x")).unwrap();
-    // Sent back to who sealed it.
+    // The message is sent back to its sender.
     assert_eq!(
         client.opener.open(Stream::Stdin, &sealed),
         Err(SealError::Changed)
@@ -218,7 +218,7 @@ fn a_message_holds_for_its_stream_its_direction_and_its_session() {
 }
 
 #[test]
-fn a_handshake_that_was_touched_fails() {
+fn a_manipulated_handshake_fails() {
     let ends = ends();
     let hellos: &[(&str, OnHello, SealError)] = &[
         ("version", |h| h.version = 1, SealError::Version),
@@ -267,9 +267,9 @@ fn a_handshake_that_was_touched_fails() {
     }
 }
 
-/// Whoever is between wants another command run, or the client in another of its sessions.
+/// An attacker in between wants another command, or another session of the client.
 #[test]
-fn an_open_that_was_touched_fails() {
+fn a_manipulated_open_fails() {
     let ends = ends();
     let opens: &[(&str, Open, OnOpen)] = &[
         ("command", command("sh"), |o| {
@@ -299,7 +299,7 @@ fn an_open_that_was_touched_fails() {
         let failed = handshake(&ends, |_| {}, |_| {}, open.clone(), change).map(drop);
         assert_eq!(failed, Err(SealError::Unconfirmed), "{name}");
     }
-    // An engine that manages sessions takes out what it does not let through.
+    // An engine that manages sessions removes features that it does not support.
     for open in [command("sh"), back(1, 7)] {
         let changed = handshake(
             &ends,
@@ -317,7 +317,7 @@ fn an_open_that_was_touched_fails() {
 }
 
 #[test]
-fn only_who_is_known_gets_in_and_only_the_known_server_answers() {
+fn only_authorized_clients_and_the_known_server_succeed() {
     let ends = ends();
     let stranger = Identity::generate().unwrap();
     let begin = |identity: &Identity, server: PublicKey| {
@@ -336,7 +336,7 @@ fn only_who_is_known_gets_in_and_only_the_known_server_answers() {
     let (_, hello) = begin(&stranger, ends.server.public());
     let refused = accept(&ends.server, CONTEXT, &hello).map(drop);
     assert_eq!(refused, Err(SealError::Unauthorized));
-    // Another server that says it is this one, and this one for another record.
+    // Another server that pretends to be this one, and this one for another record.
     let (client, hello) = begin(&ends.client, ends.server.public());
     assert_eq!(
         accept(&stranger, CONTEXT, &hello).map(drop),
@@ -351,7 +351,7 @@ fn only_who_is_known_gets_in_and_only_the_known_server_answers() {
         client.answer(&stranger, &answer).map(drop),
         Err(SealError::NotForUs)
     );
-    // The whole of an earlier session, played again: the server's secrets are new.
+    // A complete earlier session is replayed: the server's secrets are new.
     let (client, hello) = begin(&ends.client, ends.server.public());
     let (_, answer) = accept(&ends.server, CONTEXT, &hello).unwrap();
     let ready = client.answer(&ends.client, &answer).unwrap();

@@ -1,5 +1,5 @@
-//! What must hold for any bytes of a peer. `fuzz/` feeds these functions with what it invents, the
-//! tests with what is kept in `tests/corpus`.
+//! Properties that must hold for any bytes of a peer. `fuzz/` calls these functions with generated
+//! inputs, the tests with those in `tests/corpus`.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use tty::recording::{Record, verify};
 use tty::screen::{MAX_SNAPSHOT, Screen};
 use tty::size::Size;
 
-/// Frames of the plain transport; the first byte is the size of the pieces. The decoder answers the
-/// same in any cut, and what it accepts survives being written and read again.
+/// Frames of the plain transport; the first byte is the size of the pieces. The result of the
+/// decoder does not depend on the split, and accepted messages survive encoding and decoding.
 pub(crate) fn webtty_message(data: &[u8]) {
     let Some((size, bytes)) = data.split_first() else {
         return;
@@ -34,8 +34,8 @@ pub(crate) fn webtty_message(data: &[u8]) {
 }
 
 fn again(kind: &Kind) {
-    // A message may be longer when written than it was when read: varints have one spelling here
-    // and many on the wire.
+    // A message may be longer after encoding than before: varints have one encoding here and many
+    // on the wire.
     if let Ok(frame) = frame::encode(kind) {
         assert_eq!(read(&frame, frame.len()), (vec![kind.clone()], None));
     }
@@ -57,8 +57,8 @@ fn read(bytes: &[u8], piece: usize) -> (Vec<Kind>, Option<BadMessage>) {
     (kinds, None)
 }
 
-/// What a command writes, to a screen whose size the first two bytes choose, cut and resized where
-/// the third says. The snapshot draws the same screen.
+/// Output of a command, for a screen whose size is in the first two bytes. The third byte decides
+/// the position of splits and resizes. The snapshot draws the same screen.
 pub(crate) fn webtty_screen(data: &[u8]) {
     let [rows, cols, cut, output @ ..] = data else {
         return;
@@ -84,14 +84,14 @@ pub(crate) fn webtty_screen(data: &[u8]) {
     assert_eq!(late.rows(), screen.rows());
 }
 
-/// Stored records, one a line: reading, verifying and exporting end, and nothing in a transcript
-/// acts on a terminal.
+/// Stored records, one per line: reading, verifying and exporting terminate, and a transcript is
+/// harmless for a terminal.
 pub(crate) fn webtty_recording(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n');
     let records: Vec<Record> = lines
         .filter_map(|line| serde_json::from_slice(line).ok())
         .collect();
-    // A fuzzer does not find hashes: that the chain holds is not asked, that it is judged is.
+    // A fuzzer does not find hashes, so only the execution of the check is tested, not its success.
     assert!(verify("s", &records, None).is_ok() || !records.is_empty());
     let options = TextOptions {
         input: true,
@@ -117,10 +117,10 @@ pub(crate) fn webtty_recording(data: &[u8]) {
     }
 }
 
-/// The proof of a server, and the texts of identities. Nobody has the private key, so nothing is
-/// admitted; a text of an endpoint has one spelling.
+/// The proof of a server, and the texts of identities. The private key does not exist, so no proof
+/// is accepted. The text of an endpoint has one spelling.
 pub(crate) fn webtty_admission(data: &[u8]) {
-    let key = SigningPublicKey::parse(NOBODYS_KEY).unwrap();
+    let key = SigningPublicKey::parse(KEY_WITHOUT_PRIVATE_KEY).unwrap();
     let labels = BTreeMap::new();
     let subject = Subject {
         project_id: "proj_1",
@@ -130,7 +130,7 @@ pub(crate) fn webtty_admission(data: &[u8]) {
         labels: &labels,
     };
     let now = Timestamp::UNIX_EPOCH;
-    // As the label, and as the JSON in it.
+    // The label itself, and the JSON in it.
     let texts = [
         String::from_utf8_lossy(data),
         URL_SAFE_NO_PAD.encode(data).into(),
@@ -147,5 +147,5 @@ pub(crate) fn webtty_admission(data: &[u8]) {
     }
 }
 
-/// A key on P-256 whose private half was not kept.
-const NOBODYS_KEY: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEwfwhhfiL6dNdhypCNgmCNdcQ4HlzoSH-m4H6J8P17fxFXSXSWdndUtGPcGXvWsyrjWcXlJ7pit0JL9uAlQy7KQ";
+/// A P-256 key whose private key was not kept.
+const KEY_WITHOUT_PRIVATE_KEY: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEwfwhhfiL6dNdhypCNgmCNdcQ4HlzoSH-m4H6J8P17fxFXSXSWdndUtGPcGXvWsyrjWcXlJ7pit0JL9uAlQy7KQ";

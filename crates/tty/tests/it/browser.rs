@@ -1,5 +1,5 @@
-//! The messages of the platform's pages have bytes of their own making (`control`'s `webtty.mjs`,
-//! tested by `tests/node/webtty_codec.mjs`): here they are what this crate writes and reads.
+//! The web pages of the platform have their own encoder (`control`'s `webtty.mjs`, tested by
+//! `tests/node/webtty_codec.mjs`). These tests compare its bytes with this crate.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use tty::message::{
     TerminationReason, decode, encode,
 };
 
-/// What pages say and hear are messages of this protocol, byte for byte.
+/// Messages of the pages are messages of this protocol, byte for byte.
 #[test]
 fn the_pages_and_this_crate_have_the_same_bytes() {
     let vectors: Vec<Value> = serde_json::from_str(include_str!("../browser.json")).unwrap();

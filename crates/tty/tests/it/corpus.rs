@@ -1,4 +1,4 @@
-//! The kept inputs of the fuzz targets.
+//! Replay of the stored inputs of the fuzz targets.
 
 use crate::replay::replay;
 use crate::targets;

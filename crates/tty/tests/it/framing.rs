@@ -1,4 +1,4 @@
-//! Frames of the plain transport, in any cut.
+//! Frames of the plain transport, split at any byte.
 
 use proptest::prelude::*;
 use tty::frame::{Decoder, encode, wrap};
@@ -14,7 +14,7 @@ fn a_frame_is_a_length_and_a_message() {
 }
 
 #[test]
-fn a_length_is_judged_before_its_content_is_waited_for() {
+fn a_length_is_checked_before_its_content_is_awaited() {
     for (head, error) in [
         ([0, 0, 0, 0], BadMessage::Malformed),
         ([0, 0x10, 0, 1], BadMessage::TooLarge("message")),
@@ -39,7 +39,7 @@ fn a_frame_with_nonsense_is_an_error() {
 
 proptest! {
     #[test]
-    fn messages_survive_any_cut(
+    fn messages_survive_any_split(
         kinds in prop::collection::vec(kind(), 0..8),
         cuts in prop::collection::vec(1..40_usize, 1..20),
     ) {
@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_the_same_in_any_cut(
+    fn decoding_is_independent_of_splits(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
     ) {
         crate::targets::webtty_message(&bytes);

@@ -1,4 +1,4 @@
-//! What a peer can send, and what it may not cause.
+//! Tests with messages of a peer, valid and malicious.
 
 #[cfg(test)]
 mod browser;

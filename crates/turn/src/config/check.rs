@@ -1,4 +1,4 @@
-//! From what was written to what the relay runs with: each value, then what they say together.
+//! Conversion of the file into checked values: each value first, then their combinations.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ use crate::core::{Bandwidth, Limits, Quota};
 
 type CheckResult<T> = Result<T, ConfigError>;
 
-/// The conversion; the first thing that is wrong is the error.
+/// Converts the file, and returns the first error.
 pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> CheckResult<TurnConfig> {
     let section = file.turn;
     let listen = addresses("turn.listen_addr", &section.listen_addr)?;
@@ -87,8 +87,8 @@ fn certificate(files: [Option<String>; 2], is_needed: bool) -> CheckResult<Optio
     }))
 }
 
-/// RFC 8489 section 14.9: fewer than 128 characters. It goes into quoted and hashed texts, so it is
-/// a name and nothing else.
+/// RFC 8489 section 14.9: fewer than 128 characters. It is part of quoted and hashed texts, so it
+/// may only be a name.
 fn realm(value: Option<&str>) -> CheckResult<String> {
     let key = "turn.realm";
     let value = value.ok_or_else(|| ConfigError::new(key, "this key is required"))?;
@@ -143,7 +143,7 @@ fn relay(section: &TurnSection, listen: &[SocketAddr]) -> CheckResult<RelayConfi
     })
 }
 
-/// At most one address of each family: IPv4, IPv6.
+/// Parses at most one address of each family: IPv4, IPv6.
 fn one_of_each(key: &str, values: &[String]) -> CheckResult<[Option<IpAddr>; 2]> {
     let [mut v4, mut v6] = [None, None];
     for (index, value) in values.iter().enumerate() {
@@ -167,7 +167,7 @@ fn limits(section: &LimitsSection) -> CheckResult<(Quota, Limits)> {
         per_user: count("allocations_per_user", section.allocations_per_user)?,
         per_source: count("allocations_per_source", section.allocations_per_source)?,
     };
-    // They are looked through with each packet.
+    // These lists are searched for each packet.
     let few = |name: &str, value| {
         let value = within(&format!("turn.limits.{name}"), value, 1..=4096)?;
         Ok::<_, ConfigError>(usize::try_from(value).unwrap_or(usize::MAX))
@@ -186,7 +186,7 @@ fn limits(section: &LimitsSection) -> CheckResult<(Quota, Limits)> {
     Ok((quota, limits))
 }
 
-/// Less than a voice takes is a slip.
+/// A value below the rate of a voice call is a mistake.
 const MIN_BYTES_PER_SECOND: u32 = 1_000;
 
 fn bandwidth(section: &LimitsSection) -> CheckResult<Bandwidth> {
@@ -289,7 +289,7 @@ fn optional_path(key: &str, value: Option<String>) -> CheckResult<Option<PathBuf
     value.map(|value| path(key, value)).transpose()
 }
 
-/// More than any machine holds; a larger number is a slip.
+/// More than any machine can hold: a larger number is a mistake.
 const MAX_COUNT: u32 = 10_000_000;
 
 fn count(key: &str, value: u32) -> CheckResult<usize> {
@@ -306,7 +306,7 @@ fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<u32>
     Err(ConfigError::new(key, message))
 }
 
-/// A listener among the ports of relays would be bound by chance, or not.
+/// Rejects listeners in the port range of relayed addresses, where their ports might be taken.
 fn ports_do_not_collide(config: &TurnConfig) -> CheckResult<()> {
     let plain = config
         .listen

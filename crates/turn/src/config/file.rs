@@ -1,5 +1,5 @@
-//! The shape of the file: strings and numbers as they are written. The doc of a field is its
-//! description in the JSON Schema and in `docs/configuration.md`; its default comes from `Default`.
+//! The format of the file, with unchecked strings and numbers. The doc of a field is its
+//! description in the JSON Schema and in `docs/configuration.md`; its default is from `Default`.
 
 use daemon::logs::Level;
 use daemon::metrics::MetricsSection;
@@ -13,15 +13,15 @@ use serde::Deserialize;
 pub(super) struct TurnFile {
     /// The relay.
     pub(super) turn: TurnSection,
-    /// What the relay tells about itself.
+    /// The relay's metrics.
     pub(super) metrics: MetricsSection,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TurnSection {
-    /// Addresses and ports where clients come in, over UDP and TCP. With several addresses of one
-    /// machine, name each: answers leave from where the request came in.
+    /// Addresses and ports that accept clients over UDP and TCP. List each address of a machine
+    /// with several, so that responses leave from the address that received the request.
     #[schemars(example = ["203.0.113.7:3478", "[2001:db8::7]:3478"])]
     pub(super) listen_addr: Vec<String>,
     /// Addresses and ports where clients come in over TLS on TCP; they need
@@ -30,15 +30,15 @@ pub(super) struct TurnSection {
     pub(super) tls_listen_addr: Vec<String>,
     /// The certificate for TLS.
     pub(super) tls: TlsSection,
-    /// The realm of credentials: the cluster's domain, unless the platform says otherwise
+    /// The realm of credentials: the cluster's domain, unless the platform has another one
     /// (`turn.realm` there). Required.
     #[schemars(example = "engine.example.com")]
     pub(super) realm: Option<String>,
-    /// The ports of relayed addresses, as `low-high`. Peers send to them, so a firewall lets them
-    /// in over UDP.
+    /// The ports of relayed addresses, as `low-high`. Peers send to them, so a firewall must open
+    /// them for UDP.
     pub(super) relay_ports: String,
-    /// The addresses, one of each family, that sockets of relayed addresses are bound to; without
-    /// this key, those of `listen_addr`.
+    /// The addresses to which sockets of relayed addresses are bound, one per family; by default
+    /// those of `listen_addr`.
     #[schemars(example = ["10.0.0.7"])]
     pub(super) relay_addr: Vec<String>,
     /// The addresses, one of each family, under which peers reach relayed addresses: behind a NAT
@@ -47,22 +47,22 @@ pub(super) struct TurnSection {
     #[schemars(example = ["203.0.113.7"])]
     pub(super) external_ip: Vec<String>,
     /// The file of the secret that the platform shares with its relays (`turn.secret_file` there),
-    /// of at least 32 bytes. Without this key the platform tells it over the link.
+    /// of at least 32 bytes. Without this key the platform sends the secret over the link.
     #[schemars(example = "/etc/svc/turn-secret")]
     pub(super) secret_file: Option<String>,
-    /// Networks that may be peers though they are not of the public internet: loopback, private,
-    /// link-local and all others of IANA's special-purpose registries are refused unless they are
-    /// listed here.
+    /// Networks that may be peers although they are not part of the public internet. Loopback,
+    /// private, link-local and all other networks of IANA's special-purpose registries are refused
+    /// unless they are listed here.
     #[schemars(example = ["10.1.0.0/16"])]
     pub(super) allowed_peers: Vec<String>,
-    /// What is held at most. Beyond these limits connections are refused.
+    /// Maximum numbers of objects. Requests and connections beyond these limits are refused.
     pub(super) limits: LimitsSection,
-    /// The platform that the relay follows. Without this section the relay serves what it can
-    /// check with `secret_file` alone: credentials that the platform issued.
+    /// The platform that the relay follows. Without this section the relay only accepts credentials
+    /// that it can check with `secret_file`: those that the platform issued.
     pub(super) control_plane: Option<ControlPlaneSection>,
-    /// How much is logged to standard error: `error`, `warn`, `info` or `debug`.
+    /// Level of the log on standard error: `error`, `warn`, `info` or `debug`.
     pub(super) log_level: Level,
-    /// How long allocations may go on when the relay is told to stop.
+    /// Time in seconds for which allocations may continue when the relay stops.
     pub(super) drain_seconds: u32,
 }
 
@@ -90,8 +90,8 @@ impl Default for TurnSection {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TlsSection {
-    /// The certificate chain, PEM. It is looked at again when a handshake comes, at most once a
-    /// second, so replacing it needs no restart.
+    /// The certificate chain, PEM. The file is checked for changes during handshakes, at most once
+    /// a second, so replacing it needs no restart.
     #[schemars(example = "/etc/svc/tls/fullchain.pem")]
     pub(super) cert_file: Option<String>,
     /// The private key, PEM.
@@ -102,34 +102,34 @@ pub(super) struct TlsSection {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct LimitsSection {
-    /// Allocations at once.
+    /// Maximum of concurrent allocations.
     pub(super) allocations: u32,
-    /// Allocations of one project.
+    /// Maximum of allocations of one project.
     pub(super) allocations_per_project: u32,
-    /// Allocations of one user, token or application in one project.
+    /// Maximum of allocations of one user, token or application in one project.
     pub(super) allocations_per_user: u32,
-    /// Allocations from one IPv4 address, or one IPv6 network of 64 bits.
+    /// Maximum of allocations from one IPv4 address, or one IPv6 network of 64 bits.
     pub(super) allocations_per_source: u32,
-    /// Permissions of one allocation: peers that it may exchange data with.
+    /// Maximum of permissions of one allocation: peers with which it may exchange data.
     pub(super) permissions_per_allocation: u32,
-    /// Channels of one allocation.
+    /// Maximum of channels of one allocation.
     pub(super) channels_per_allocation: u32,
-    /// Connections with peers of one allocation of TCP (RFC 6062).
+    /// Maximum of connections with peers of one TCP allocation (RFC 6062).
     pub(super) peer_connections_per_allocation: u32,
-    /// Bytes a second that one allocation relays, both ways together. Packets beyond it are
-    /// dropped, connections with peers slowed down; a second's worth may come at once. Without
-    /// this key there is no limit.
+    /// Bytes per second that one allocation may relay, in both directions together. Packets beyond
+    /// the limit are dropped, and connections with peers are slowed down. Bursts of one second's
+    /// bytes are allowed. Without this key there is no limit.
     #[schemars(example = 1_000_000)]
     pub(super) bytes_per_second_per_allocation: Option<u32>,
-    /// The same, of all allocations of one user, token or application in one project.
+    /// The same limit for all allocations of one user, token or application in one project.
     #[schemars(example = 5_000_000)]
     pub(super) bytes_per_second_per_user: Option<u32>,
-    /// The same, of all allocations of one project.
+    /// The same limit for all allocations of one project.
     #[schemars(example = 50_000_000)]
     pub(super) bytes_per_second_per_project: Option<u32>,
-    /// Connections (TCP and TLS) at once.
+    /// Maximum of concurrent connections (TCP and TLS).
     pub(super) connections: u32,
-    /// Connections from one IPv4 address, or one IPv6 network of 64 bits.
+    /// Maximum of connections from one IPv4 address, or one IPv6 network of 64 bits.
     pub(super) connections_per_source: u32,
 }
 
@@ -139,7 +139,7 @@ impl Default for LimitsSection {
             allocations: 10_000,
             allocations_per_project: 5_000,
             allocations_per_user: 1_000,
-            // Many people can be behind one NAT.
+            // A NAT may have many people behind it.
             allocations_per_source: 2_000,
             permissions_per_allocation: 128,
             channels_per_allocation: 128,
@@ -156,21 +156,20 @@ impl Default for LimitsSection {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ControlPlaneSection {
-    /// The address of the platform: https, or http on loopback. Required in this section.
+    /// The URL of the platform: https, or http on loopback. Required in this section.
     #[schemars(example = "https://platform.example.com")]
     pub(super) url: Option<String>,
-    /// The file that holds the secret of the cluster's relays (`engines[].relay_secret_file` of
-    /// the platform). It is read whenever the relay connects. Required in this section.
+    /// The file with the secret of the cluster's relays (`engines[].relay_secret_file` of the
+    /// platform). It is read each time the relay connects. Required in this section.
     #[schemars(example = "/etc/svc/relay-token")]
     pub(super) token_file: Option<String>,
-    /// A PEM file of authorities that the platform's certificate is checked against, instead of
-    /// the system's.
+    /// A PEM file with the authorities for the platform's certificate, instead of those of the
+    /// system.
     #[schemars(example = "/etc/svc/platform-ca.pem")]
     pub(super) ca_file: Option<String>,
-    /// The directory in which the relay keeps what the platform told, its keys among it, and what
-    /// it has to report: readable for the relay alone. Without this key it is the first of
-    /// `$STATE_DIRECTORY` (as systemd sets it), else `svc/turn/<realm>` in `$XDG_STATE_HOME` or
-    /// `~/.local/state`.
+    /// The directory for data of the platform, including its keys, and for unsent reports. Only the
+    /// relay may read it. By default it is the first of `$STATE_DIRECTORY` (set by systemd), else
+    /// `svc/turn/<realm>` in `$XDG_STATE_HOME` or `~/.local/state`.
     #[schemars(example = "/var/lib/svc/turn")]
     pub(super) data_dir: Option<String>,
 }

@@ -1,11 +1,11 @@
-//! What is allowed and yet probably a mistake.
+//! Warnings about valid settings that are probably mistakes.
 
 use daemon::config::ConfigError;
 use daemon::tls::{ReloadingCert, TlsError, provider};
 
 use super::{TurnConfig, Warning};
 
-/// As for engines: a renewal that works replaces a certificate days before.
+/// Same value as for engines: a working renewal replaces a certificate days before.
 const EXPIRY_NOTICE_SECONDS: i64 = 24 * 60 * 60;
 
 pub(super) fn turn(config: &TurnConfig, now: i64) -> Result<Vec<Warning>, ConfigError> {

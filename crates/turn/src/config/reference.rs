@@ -1,5 +1,5 @@
-//! Keeps `docs/configuration.md` and `docs/turn.schema.json` true: both are made from the file's
-//! type. `BLESS=1 cargo test -p turn config` writes them anew.
+//! Tests that `docs/configuration.md` and `docs/turn.schema.json` are current: both are generated
+//! from the file's type. `BLESS=1 cargo test -p turn config` writes them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn the_examples_of_the_documentation_are_accepted() {
         let text = fs::read_to_string(docs(name)).unwrap();
         for rest in text.split("```yaml\n").skip(1) {
             let example = rest.split("```").next().unwrap();
-            // Others are the engine's and the platform's, or pieces.
+            // Other examples are for the engine and the platform, or are fragments.
             if example.contains("realm:") {
                 parse(example);
                 seen += 1;

@@ -1,4 +1,4 @@
-//! What the file may say, and what is refused by its key.
+//! Accepted configurations, and rejected ones with their keys.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn load(section: &str) -> Result<TurnConfig, String> {
     TurnConfig::load(Some(file.path()), [home]).map_err(|error| error.to_string())
 }
 
-/// The least that a relay needs, with more behind it.
+/// The minimal configuration, with additional lines.
 fn with(more: &str) -> Result<TurnConfig, String> {
     let least = "  realm: Engine.Example.com\n  secret_file: /s\n";
     load(&format!(
@@ -18,7 +18,7 @@ fn with(more: &str) -> Result<TurnConfig, String> {
 }
 
 #[test]
-fn little_is_enough() {
+fn a_minimal_configuration_is_accepted() {
     let config = with("").unwrap();
     assert_eq!(config.realm, "engine.example.com");
     assert_eq!(
@@ -46,7 +46,7 @@ fn a_relay_behind_nat_has_two_addresses() {
 }
 
 #[test]
-fn state_is_kept_where_it_belongs() {
+fn the_state_directory_depends_on_the_environment() {
     let platform = "  control_plane: {url: 'https://p.example', token_file: /t}\n";
     let config = with(platform).unwrap();
     let path = Path::new("/relay/.local/state/svc/turn/engine.example.com");
@@ -54,7 +54,7 @@ fn state_is_kept_where_it_belongs() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_its_key() {
+fn invalid_values_are_rejected_with_their_keys() {
     for (more, key) in [
         ("  realm: 'a b'\n", "turn.realm"),
         ("  listen_addr: []\n", "turn.listen_addr"),
@@ -110,7 +110,7 @@ fn what_cannot_be_is_refused_by_its_key() {
 }
 
 #[test]
-fn a_secret_is_read_as_the_platform_reads_it() {
+fn a_secret_is_read_like_in_the_platform() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().display();
     let config = || {

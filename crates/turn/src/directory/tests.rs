@@ -1,4 +1,4 @@
-//! Who may allocate, by what was told.
+//! Decisions about credentials with data of the platform.
 
 use api::link::{Credential as Told, Membership, Person, Project as ToldProject};
 use aws_lc_rs::agreement::{ECDH_P521, PrivateKey};
@@ -60,7 +60,7 @@ fn token(more: &Value) -> Item {
     )
 }
 
-/// An application's key, and the relay's.
+/// An application's key and the relay's key.
 struct Keys {
     application: PrivateKey,
     relay: PrivateKey,
@@ -121,9 +121,9 @@ fn knows(directory: &Directory, username: &str) -> bool {
         .is_some()
 }
 
-/// TU-5: token and application, while the platform stands behind them.
+/// TU-5: a token and an application are valid while the platform lists all that they depend on.
 #[test]
-fn tu_5_derived_credentials_are_good_while_all_of_it_holds() {
+fn tu_5_derived_credentials_are_valid_while_all_their_conditions_hold() {
     let keys = Keys::draw();
     let whole = || {
         vec![
@@ -217,7 +217,7 @@ fn tu_5_derived_credentials_are_good_while_all_of_it_holds() {
 }
 
 #[test]
-fn both_sides_of_an_application_make_one_password() {
+fn relay_and_application_derive_the_same_password() {
     let keys = Keys::draw();
     let directory = told(vec![keys.told(), keys.application()]);
     let relay = directory
@@ -227,7 +227,7 @@ fn both_sides_of_an_application_make_one_password() {
     let public = ApplicationKey::from_pem(&Keys::pem(&keys.relay)).unwrap();
     let application = PasswordKey::app(&own, &public, REALM).unwrap();
     assert_eq!(relay.password(APP), application.password(APP));
-    // With another key of the relay passwords are others.
+    // Another key of the relay results in other passwords.
     directory.apply(vec![Keys::draw().told()]);
     let relay = directory
         .password_key(&Username::parse(APP).unwrap())
@@ -235,9 +235,9 @@ fn both_sides_of_an_application_make_one_password() {
     assert_ne!(relay.password(APP), application.password(APP));
 }
 
-/// Without a platform, what it issued is taken at its word, and nothing else.
+/// Without a platform, only credentials that it issued are trusted.
 #[test]
-fn who_was_told_nothing_refuses_what_cannot_be_checked() {
+fn a_directory_without_updates_refuses_unverifiable_credentials() {
     let secret = Secret::new(*b"0123456789abcdef0123456789abcdef");
     let directory = Directory::new(REALM, Some(&secret));
     assert!(knows(&directory, API) && admits(&directory, API));

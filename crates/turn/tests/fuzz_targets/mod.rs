@@ -1,5 +1,5 @@
-//! What must hold for whatever strangers send to a relay. `fuzz/` feeds these functions with what
-//! it invents, the tests with packets of real clients that were changed.
+//! Properties that hold for any input of a relay. `fuzz/` feeds these functions with generated
+//! input, the tests with changed packets of real clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use turn::core::{
     Millis, Nonces, NotAllowedError, Now, Opened, Peers, Quota, Quotas, Shared,
 };
 
-/// A stream of a client: frames end where they say, and more bytes change no verdict.
+/// A stream of a client: frames have their stated length, and further bytes change no result.
 pub(crate) fn frames(data: &[u8]) {
     let verdict = frame(data);
     for end in 0..data.len().min(64) {
@@ -34,7 +34,7 @@ pub(crate) fn frames(data: &[u8]) {
         buffer[HEADROOM..HEADROOM + payload.len()].copy_from_slice(payload);
         for wrap in [Wrap::Channel(0x4000), indication()] {
             let range = wrap.apply(&mut buffer, payload.len(), true);
-            // A datagram of 65,535 bytes leaves no room for an indication's attributes.
+            // A datagram of 65,535 bytes leaves no space for an indication's attributes.
             assert!(range.is_some() || payload.len() > 65_000);
         }
     }
@@ -47,7 +47,7 @@ fn indication() -> Wrap {
     }
 }
 
-/// A username: what is read is what was written.
+/// A username: parsing a formatted name returns the same values.
 pub(crate) fn username(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -67,9 +67,9 @@ pub(crate) fn username(data: &[u8]) {
     }
 }
 
-/// Packets of a client, one after the other: each two bytes of length, a byte that says whether it
-/// is signed and which method it has, and the bytes of it or of its attributes. Once as datagrams,
-/// and once on a connection, where the allocation is one of TCP.
+/// Packets of a client in sequence. Each has two bytes of length, a byte for its method and its
+/// signature, and its bytes or those of its attributes. They are sent once as datagrams, and once
+/// on a connection, where the allocation is a TCP one.
 pub(crate) fn packets(data: &[u8]) {
     for connection in [0, 1] {
         packets_on(connection, data);
@@ -84,7 +84,7 @@ fn packets_on(connection: u32, data: &[u8]) {
         connection,
     };
     let transport = if connection == 0 { 17 } else { 6 };
-    // Of a connection the port does not count.
+    // On a connection the port does not matter.
     let port = if connection == 0 { 5000 } else { 0 };
     let source = SocketAddr::new(client.address.ip(), port);
     let nonce = Nonces::new(&[7; 32]).mint(NOW, source);
@@ -96,7 +96,7 @@ fn packets_on(connection: u32, data: &[u8]) {
         rest = others;
         let packet = match kind {
             0x80.. => signed(kind & 0x0f, bytes, &nonce),
-            // An allocation that what follows can be about.
+            // An allocation for the packets that follow.
             0x40.. if first => signed(3, &[0, 0x19, 0, 4, transport, 0, 0, 0], &nonce),
             _ => bytes.to_vec(),
         };
@@ -110,7 +110,7 @@ fn packets_on(connection: u32, data: &[u8]) {
     });
     assert!(
         core.is_empty() && core.connections() == 0,
-        "everything ends"
+        "every allocation ends"
     );
 }
 
@@ -141,14 +141,14 @@ fn give(core: &mut Core<()>, client: Client, packet: &[u8]) {
         }
         Action::Dial { number, peer, .. } => {
             assert!(peer.port() != 0);
-            let (_, answer) = core.dialled(NOW, number, Ok(())).expect("who has asked");
+            let (_, answer) = core.dialled(NOW, number, Ok(())).expect("the request is known");
             check(&answer);
         }
         Action::Join(join) => check(&join.answer),
     }
 }
 
-/// Every answer is a message.
+/// Every answer is a valid message.
 fn check(answer: &[u8]) {
     let message = Message::from_bytes(answer).expect("an answer that is a message");
     assert!(message.is_response() && answer.len() <= 1024);
@@ -210,13 +210,13 @@ fn shared() -> Arc<Shared> {
     })
 }
 
-/// A request with these attributes, as far as they are some, and a good signature.
+/// A request with these attributes, as far as they are valid, and a valid signature.
 fn signed(method: u8, attributes: &[u8], nonce: &str) -> Vec<u8> {
     let kind = MessageType::from_class_method(MessageClass::Request, Method::new(method.into()));
     let mut out = Message::builder(kind, 5.into(), MessageWriteVec::new());
     let mut rest = attributes;
     while let Ok(raw) = RawAttribute::from_bytes(rest) {
-        // What ends a message is put by the writer alone.
+        // Only the writer adds the attributes at the end of a message.
         if ![0x0008, 0x001c, 0x8028].contains(&raw.get_type().value()) {
             out.add_attribute(&raw).ok();
         }

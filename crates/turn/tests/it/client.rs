@@ -18,10 +18,10 @@ use turn::core::{Integrity, Key, KeyAlgorithm};
 
 pub(crate) const REALM: &str = "engine.example.com";
 pub(crate) const SECRET: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
-/// For what happens at once, on a machine that is busy.
+/// Time limit for immediate events on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How a client reaches its relay.
+/// Transport between a client and its relay.
 enum Line {
     Udp(UdpSocket),
     Tcp(TcpStream, Vec<u8>),
@@ -70,8 +70,8 @@ impl Client {
         self.transaction + 1
     }
 
-    /// Sends a request and returns the code of its answer, 0 for success, and the answer. A stale
-    /// nonce is no matter of the caller.
+    /// Sends a request. Returns the code of its answer, 0 for success, and the answer. A stale
+    /// nonce is handled here.
     pub(crate) async fn ask(
         &mut self,
         method: Method,
@@ -111,7 +111,7 @@ impl Client {
         match &mut self.line {
             Line::Udp(socket) => assert_eq!(socket.send(bytes).await.unwrap(), bytes.len()),
             Line::Tcp(stream, _) => {
-                // In pieces, as a network may.
+                // In pieces, as a network may deliver them.
                 for piece in bytes.chunks(7) {
                     stream.write_all(piece).await.unwrap();
                     stream.flush().await.unwrap();
@@ -131,7 +131,8 @@ impl Client {
         }
     }
 
-    /// The connection itself, when it carries no messages any more, and what came on it already.
+    /// The connection itself, once it carries no more messages, and the bytes that were already
+    /// received.
     pub(crate) fn into_stream(self) -> (TcpStream, Vec<u8>) {
         match self.line {
             Line::Tcp(stream, rest) => (stream, rest),
@@ -139,7 +140,7 @@ impl Client {
         }
     }
 
-    /// The next message, whole and without what pads it.
+    /// The next message, without its padding.
     pub(crate) async fn receive(&mut self) -> Vec<u8> {
         timeout(PATIENCE, self.next())
             .await

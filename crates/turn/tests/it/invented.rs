@@ -1,4 +1,4 @@
-//! What fuzzers are fed with, in small: everything near what real clients send.
+//! A small version of the fuzz targets, with input close to packets of real clients.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ proptest! {
         username(text.as_bytes());
     }
 
-    /// Attributes that there are, of lengths that are right or nearly so.
+    /// Existing attributes with valid or nearly valid lengths.
     #[test]
     fn any_packets_of_a_client(given in prop::collection::vec(
         (any::<u8>(), prop::collection::vec((0_u8..0x30, 0_u8..24, any::<[u8; 24]>()), 0..6)), 0..8,

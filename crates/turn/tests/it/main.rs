@@ -1,4 +1,4 @@
-//! The relay from outside its crate.
+//! Tests of the relay's public interface.
 
 #[cfg(test)]
 mod client;

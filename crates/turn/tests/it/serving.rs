@@ -24,12 +24,12 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// On both loopback addresses, with peers there.
+    /// Starts one on both loopback addresses, which peers may use.
     pub(crate) async fn start() -> Self {
         Self::with(json!({})).await
     }
 
-    /// With these limits.
+    /// Starts one with these limits.
     pub(crate) async fn with(limits: serde_json::Value) -> Self {
         Self::launch(limits, json!(["127.0.0.0/8", "::1/128"])).await
     }
@@ -42,7 +42,7 @@ impl Relay {
             "listen_addr": ["127.0.0.1:0", "[::1]:0"],
             "realm": REALM,
             "secret_file": secret,
-            // Above those that systems give to programs that ask for any.
+            // Above the ports that systems assign automatically.
             "relay_ports": "61000-65535",
             "allowed_peers": allowed_peers,
             "limits": limits,
@@ -75,7 +75,7 @@ pub(crate) fn relayed(answer: &[u8]) -> Vec<SocketAddr> {
     addresses.collect()
 }
 
-/// Binds a channel to a peer that echoes, and sends through it.
+/// Binds a channel to an echo peer, and sends through it.
 async fn echoes(client: &mut Client, ip: IpAddr) {
     let peer = UdpSocket::bind(SocketAddr::new(ip, 0)).await.unwrap();
     let address = XorPeerAddress::new(peer.local_addr().unwrap(), client.transaction().into());
@@ -97,7 +97,8 @@ async fn echoes(client: &mut Client, ip: IpAddr) {
     }
 }
 
-/// A program of the relay's machine that has a port of the relay's range, and is no allocation.
+/// Another program on the relay's machine with a port of the relay's range, which is not an
+/// allocation.
 async fn neighbour() -> UdpSocket {
     for port in 61_000..=65_535 {
         if let Ok(socket) = UdpSocket::bind(("127.0.0.1", port)).await {
@@ -107,10 +108,10 @@ async fn neighbour() -> UdpSocket {
     panic!("no port of the range is free");
 }
 
-/// Of its own addresses a relay reaches other allocations, and no other program that has a port of
-/// the range; nor does such a program reach a client.
+/// Through the relay, a client reaches other allocations on the relay's own addresses, and no other
+/// program with a port of the range. Such a program does not reach a client either.
 #[tokio::test]
-async fn of_the_relays_own_addresses_only_relayed_ones_are_peers() {
+async fn only_allocations_are_peers_on_the_relays_own_addresses() {
     let relay = Relay::launch(json!({}), json!([])).await;
     let neighbour = neighbour().await;
     let mut clients = Vec::new();
@@ -121,7 +122,7 @@ async fn of_the_relays_own_addresses_only_relayed_ones_are_peers() {
         clients.push((client, relayed(&answer)[0]));
     }
     let [(mut a, at_a), (mut b, at_b)]: [_; 2] = clients.try_into().ok().unwrap();
-    // Both have a channel to the other and one to the neighbour, whose port is of the range.
+    // Both have a channel to the other one and one to the neighbour, whose port is in the range.
     let (to_other, to_neighbour) = (0x4000_u16, 0x4001);
     for (client, other) in [(&mut a, at_b), (&mut b, at_a)] {
         for (number, peer) in [
@@ -136,8 +137,7 @@ async fn of_the_relays_own_addresses_only_relayed_ones_are_peers() {
         }
     }
     let frame = |number: u16, data: &[u8; 4]| [&number.to_be_bytes()[..], &[0, 4], data].concat();
-    // In the order in which they were sent: what is sent behind arrives, so what was sent before
-    // is lost.
+    // The second message arrives, so the first, sent before it, was dropped.
     a.send(&frame(to_neighbour, b"to n")).await;
     neighbour.send_to(b"of n", at_b).await.unwrap();
     a.send(&frame(to_other, b"to b")).await;
@@ -181,9 +181,9 @@ async fn echoes_still(client: &mut Client) {
     assert_eq!(client.ask(REFRESH, &[&Lifetime::new(600)]).await.0, 0);
 }
 
-/// RFC 8656 section 7.2: the port after an even one, for the same user and for nobody else.
+/// RFC 8656 section 7.2: the port after an even one is reserved for the same user.
 #[tokio::test]
-async fn a_port_is_kept_for_whoever_asked_for_it() {
+async fn a_reserved_port_is_kept_for_its_user() {
     let relay = Relay::start().await;
     let udp = RequestedTransport::new(UDP);
     let mut first = Client::udp(relay.v4(), "a").await;
@@ -205,12 +205,12 @@ async fn a_port_is_kept_for_whoever_asked_for_it() {
     assert_eq!(
         third.ask(ALLOCATE, &[&udp, &token]).await.0,
         508,
-        "it is given once"
+        "it is assigned once"
     );
 }
 
 #[tokio::test]
-async fn connections_have_a_limit_in_total_and_of_a_source() {
+async fn connections_are_limited_in_total_and_per_source() {
     for limit in ["connections", "connections_per_source"] {
         let relay = Relay::with(json!({ limit: 1 })).await;
         let udp = RequestedTransport::new(UDP);
@@ -218,7 +218,7 @@ async fn connections_have_a_limit_in_total_and_of_a_source() {
         assert_eq!(first.ask(ALLOCATE, &[&udp]).await.0, 0);
         let mut second = Client::tcp(relay.v4(), "b").await;
         second.closed().await;
-        // Those of another source count for the total alone.
+        // Connections of another source only count for the total.
         let mut third = Client::tcp(relay.v6(), "c").await;
         if limit == "connections" {
             third.closed().await;
@@ -229,7 +229,7 @@ async fn connections_have_a_limit_in_total_and_of_a_source() {
 }
 
 #[tokio::test]
-async fn what_is_no_frame_ends_a_connection() {
+async fn an_invalid_frame_ends_a_connection() {
     let relay = Relay::start().await;
     let mut client = Client::tcp(relay.v4(), "a").await;
     client.send(&[0x16, 3, 1, 0, 4, 0, 0, 0]).await;
@@ -244,7 +244,7 @@ async fn a_relay_that_stops_lets_its_clients_finish() {
     assert_eq!(client.ask(ALLOCATE, &[&udp]).await.0, 0);
     relay.shutdown.request();
     let mut late = Client::udp(relay.v4(), "a").await;
-    // The workers hear of it a moment later.
+    // The workers are notified a moment later.
     loop {
         match late.ask(ALLOCATE, &[&udp]).await.0 {
             0 => assert_eq!(late.ask(REFRESH, &[&Lifetime::new(0)]).await.0, 0),
@@ -257,10 +257,10 @@ async fn a_relay_that_stops_lets_its_clients_finish() {
     stopped.await.expect("nothing is left to wait for");
 }
 
-/// Who has shown nothing gets one answer to a request at most, which is not much longer; and what
-/// is no request of theirs gets none. So a source that is not theirs gains them nothing.
+/// A client without credentials gets at most one answer per request, not much longer than the
+/// request, and none to other packets. A spoofed source therefore gains nothing.
 #[tokio::test]
-async fn strangers_get_little_over_the_wire() {
+async fn unauthenticated_clients_cause_little_traffic() {
     const HEADERS: usize = 28;
     let relay = Relay::start().await;
     let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -279,7 +279,8 @@ async fn strangers_get_little_over_the_wire() {
         answered += length + HEADERS;
     }
     assert!(answered <= 4 * sent, "{answered} bytes for {sent}");
-    // A Send indication, channel data, a response, a request of no method, half a request.
+    // A Send indication, channel data, a response, a request with an unknown method, half a
+    // request.
     let data = [&[0x40, 0, 4, 176][..], &[7; 1200]].concat();
     let silent = [
         head(0x0016, 0),
@@ -291,7 +292,7 @@ async fn strangers_get_little_over_the_wire() {
     for packet in &silent {
         stranger.send(packet).await.unwrap();
     }
-    // What comes next is the answer to this, and to nothing before it.
+    // The next packet is the answer to this, so there was no earlier answer.
     stranger.send(&head(0x0001, 0)).await.unwrap();
     let mut answer = [0; 2048];
     let length = stranger.recv(&mut answer).await.unwrap();

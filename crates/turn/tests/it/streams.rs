@@ -16,7 +16,7 @@ use turn_types::message::{
 use crate::client::Client;
 use crate::serving::{Relay, relayed};
 
-/// For what happens at once, on a machine that is busy.
+/// Time limit for immediate events on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn allocate(relay: SocketAddr) -> (Client, SocketAddr) {
@@ -40,7 +40,7 @@ fn number(message: &[u8]) -> u32 {
     message.attribute::<ConnectionId>().unwrap().id()
 }
 
-/// A second connection that is joined with a peer's; what the peer said at once.
+/// A second connection that is joined with a peer's, and the first bytes of the peer.
 async fn claim(client: &Client, relay: SocketAddr, number: u32) -> (TcpStream, Vec<u8>) {
     let mut data = client.second(relay).await;
     let (code, _) = data
@@ -67,13 +67,13 @@ async fn joined(relay: &Relay) -> (Client, TcpStream, TcpStream) {
 async fn is_over(stream: &mut TcpStream) {
     let mut rest = Vec::new();
     let read = timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
-    // A reset is an end as well.
+    // A reset counts as an end.
     assert!(read.expect("it stays open").is_err() || rest.is_empty());
 }
 
-/// Several, since the second connection may come in at any worker.
+/// Several rounds, since any worker may accept the second connection.
 #[tokio::test]
-async fn a_client_and_a_service_exchange_bytes_each_way_to_its_end() {
+async fn a_client_and_a_service_exchange_bytes_until_each_direction_ends() {
     let relay = Relay::start().await;
     for _ in 0..8 {
         let (_client, mut data, mut peer) = joined(&relay).await;
@@ -96,7 +96,7 @@ async fn a_client_and_a_service_exchange_bytes_each_way_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_peer_comes_in_where_it_has_a_permission() {
+async fn a_peer_can_connect_with_a_permission() {
     let relay = Relay::start().await;
     for at in [relay.v4(), relay.v6()] {
         let mut client = Client::tcp(at, "a").await;
@@ -114,7 +114,7 @@ async fn a_peer_comes_in_where_it_has_a_permission() {
         let permitted = XorPeerAddress::new(at, client.transaction().into());
         assert_eq!(client.ask(CREATE_PERMISSION, &[&permitted]).await.0, 0);
         let mut peer = TcpStream::connect(address).await.unwrap();
-        // What it says at once waits for the client.
+        // Its first bytes wait for the client.
         peer.write_all(b"good day").await.unwrap();
         let told = client.receive().await;
         let read = Message::from_bytes(&told).unwrap();
@@ -135,10 +135,10 @@ async fn a_peer_comes_in_where_it_has_a_permission() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_and_the_relay_itself_are_not_reached() {
+async fn unreachable_peers_and_the_relay_itself_are_refused() {
     let relay = Relay::start().await;
     let (mut client, own) = allocate(relay.v4()).await;
-    // A port that is held and does not listen.
+    // A port that is bound but does not listen.
     let nobody = TcpSocket::new_v4().unwrap();
     nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let closed = nobody.local_addr().unwrap();
@@ -153,7 +153,7 @@ async fn what_is_not_there_and_the_relay_itself_are_not_reached() {
     assert_eq!(connect(&mut client, private).await, Err(403));
 }
 
-/// Two clients of one relay meet on it.
+/// Two clients of one relay connect to each other.
 #[tokio::test]
 async fn two_allocations_reach_each_other() {
     let relay = Relay::start().await;
@@ -185,22 +185,22 @@ async fn an_allocation_that_ends_closes_both_sides() {
     is_over(&mut peer).await;
 }
 
-/// A peer that does not read holds its client up; nothing piles up in between.
+/// A peer that does not read blocks its client, and nothing piles up in between.
 #[tokio::test]
-async fn who_does_not_read_is_waited_for() {
+async fn a_slow_reader_applies_back_pressure() {
     const MOST: usize = 64 * 1024 * 1024;
     let relay = Relay::start().await;
     let (_client, mut data, mut peer) = joined(&relay).await;
     let piece = vec![7; 256 * 1024];
     let mut sent = 0;
     while sent < MOST {
-        // Long enough for a machine that is busy to move what it can.
+        // Long enough for a busy machine to transfer the rest.
         match timeout(Duration::from_secs(1), data.write(&piece)).await {
             Ok(written) => sent += written.unwrap(),
             Err(_) => break,
         }
     }
-    assert!(sent < MOST, "it never waited");
+    assert!(sent < MOST, "it never blocked");
     data.shutdown().await.unwrap();
     let (mut got, mut buffer) = (0, vec![0; 1024 * 1024]);
     loop {

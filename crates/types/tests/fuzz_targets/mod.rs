@@ -1,5 +1,5 @@
-//! What must hold for any input of the parsers that strangers reach. `fuzz/` feeds these functions
-//! with what it invents, the tests with what is kept in `tests/corpus`.
+//! Properties that hold for any input of parsers that unauthenticated clients reach. `fuzz/` feeds
+//! these functions with generated input, the tests with the inputs kept in `tests/corpus`.
 
 use types::boundary::{Boundary, ListScope};
 use types::callback::Callback;
@@ -89,13 +89,13 @@ pub(crate) fn boundary(data: &[u8]) {
         assert_eq!(
             planned,
             TunnelProperties::default(),
-            "a refusal changes nothing"
+            "a refused value changes nothing"
         );
     }
     assert!(boundary.may_list("p1", Some("w1")) || listed == ListScope::Hidden);
     assert!(
         !boundary.watch_only_shape() || (!connects && !created),
-        "watching is not doing"
+        "watching needs no other permission"
     );
     assert!(boundary.has_tunnel_resource());
     let nowhere = boundary.and(&Boundary::refuse_everything());
@@ -117,7 +117,7 @@ pub(crate) fn query_credential(data: &[u8]) {
         Ok(Some(extracted)) => {
             assert!(
                 !is_present(&extracted.rest, COMPAT_NAMES),
-                "the credential is gone"
+                "the credential is removed"
             );
             assert_eq!(extracted.token.split('.').count(), 3);
             let kept = |query: &str| query.bytes().filter(|byte| *byte == b'&').count();
@@ -125,7 +125,7 @@ pub(crate) fn query_credential(data: &[u8]) {
             assert_eq!(
                 kept(text),
                 kept(&extracted.rest) + lost,
-                "one separator went with it"
+                "one separator is removed with it"
             );
         }
     }
@@ -186,12 +186,12 @@ pub(crate) fn form(data: &[u8]) {
         };
         let again = types::form::encode([(name, value.as_str())]);
         let read = Form::parse(&again).unwrap().take(name);
-        assert_eq!(read, Some(value), "what is written is read back");
-        assert_eq!(form.take(name), None, "a name is there once");
+        assert_eq!(read, Some(value), "the written value is parsed again");
+        assert_eq!(form.take(name), None, "a name appears once");
     }
 }
 
-/// A callback, and an answer that is sent there.
+/// A callback, and an answer to it.
 pub(crate) fn callback(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -208,7 +208,7 @@ pub(crate) fn callback(data: &[u8]) {
     let address = callback.with([("state", text), ("code", "c")]);
     assert!(
         address.starts_with(text),
-        "the browser goes where it was registered"
+        "the browser is sent to the registered address"
     );
     assert!(
         address

@@ -4,7 +4,7 @@ use proptest::sample::Index;
 use crate::replay::{kept, replay};
 use crate::targets;
 
-/// A kept input with pieces of itself and of its kind put in at other places.
+/// A stored input with pieces of itself and of similar inputs inserted.
 fn altered(target: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
     let inputs = kept(target);
     let pieces = [

@@ -1,7 +1,7 @@
-//! The table of JSON texts: what RFC 8259 allows, what it forbids, and what it leaves open, each
-//! with what the one strict reader makes of it. `params`, claims and the link are read by it.
+//! The table of JSON texts that RFC 8259 allows, forbids or leaves open, each with the result of
+//! our strict parser. It parses `params`, claims and the link.
 //!
-//! Its kinds are those of `JSONTestSuite` (`y_`, `n_`, `i_`).
+//! The kinds of rows are those of `JSONTestSuite` (`y_`, `n_`, `i_`).
 
 use types::json::{self, Limits};
 
@@ -25,10 +25,10 @@ fn all(rows: &[&[u8]], expected: bool) {
 }
 
 #[test]
-fn what_the_grammar_allows_is_read() {
+fn texts_that_the_grammar_allows_are_parsed() {
     all(
         &[
-            // Values at the top.
+            // Top-level values.
             b"null",
             b"true",
             b"false",
@@ -88,7 +88,7 @@ fn what_the_grammar_allows_is_read() {
             b"{\"title\":\"\\u041f\\u043e\\u043b\" }",
             b"{\n\"a\": \"b\"\n}",
             b"{\"a\":{\"a\":{\"a\":1}}}",
-            // Texts.
+            // Strings.
             b"[\"\\u0060\\u012a\\u12AB\"]",
             b"[\"\\uD801\\udc37\"]",
             b"[\"\\ud83d\\ude39\\ud83d\\udc8d\"]",
@@ -137,7 +137,7 @@ fn what_the_grammar_allows_is_read() {
 }
 
 #[test]
-fn what_the_grammar_forbids_is_refused() {
+fn texts_that_the_grammar_forbids_are_refused() {
     all(
         &[
             // Arrays.
@@ -171,7 +171,7 @@ fn what_the_grammar_forbids_is_refused() {
             b"[}",
             b"[1 2]",
             b"[a",
-            // Words.
+            // Literals.
             b"[fals]",
             b"[nul]",
             b"[tru]",
@@ -281,7 +281,7 @@ fn what_the_grammar_forbids_is_refused() {
             b"{\"a\":1,\n//c\n\"b\":2}",
             b"{ = }",
             b"{a}",
-            // Texts.
+            // Strings.
             b"[\"\\uD800\\\"]",
             b"[\"\\uD800\\u\"]",
             b"[\"\\uD800\\u1\"]",
@@ -367,11 +367,11 @@ fn what_the_grammar_forbids_is_refused() {
     );
 }
 
-/// What the RFC leaves to each reader (sections 4, 6, 8 and 9), as this one decides it.
+/// The decisions of this parser where the RFC leaves them open (sections 4, 6, 8 and 9).
 #[test]
-fn what_the_grammar_leaves_open_is_decided() {
-    // Numbers that no `f64` holds are refused; those that it holds badly are read, and are no
-    // integers.
+fn texts_that_the_grammar_leaves_open_are_decided() {
+    // Numbers outside the range of `f64` are refused. Numbers that it represents inexactly are
+    // parsed, but not as integers.
     all(
         &[
             b"[0.4e00669999999999999999999999999999999999999999999999]",
@@ -380,7 +380,7 @@ fn what_the_grammar_leaves_open_is_decided() {
             b"[1.5e+9999]",
             b"[123123e100000]",
             b"[-123123e100000]",
-            // Texts that are no Unicode.
+            // Strings that are not Unicode.
             b"[\"\\uDADA\"]",
             b"[\"\\uD888\\u1234\"]",
             b"[\"\\uD800\\n\"]",
@@ -391,7 +391,7 @@ fn what_the_grammar_leaves_open_is_decided() {
             b"[\"\\uDd1e\\uD834\"]",
             b"[\"\\uDFAA\"]",
             b"{\"\\uDFAA\":0}",
-            // Bytes that are no UTF-8.
+            // Bytes that are not UTF-8.
             b"[\"\xff\"]",
             b"[\"\xe0\xff\"]",
             b"[\"\xed\xa0\x80\"]",
@@ -405,7 +405,7 @@ fn what_the_grammar_leaves_open_is_decided() {
             b"\xff\xfe[\x00\"\x00\xe9\x00\"\x00]\x00",
             b"\x00[\x00\"\x00\xe9\x00\"\x00]",
             b"{\"\xff\":0}",
-            // Members twice: whoever takes the first and whoever takes the last read two documents.
+            // Duplicate members, of which parsers may use the first or the last.
             b"{\"a\":\"b\",\"a\":\"c\"}",
             b"{\"a\":\"b\",\"a\":\"b\"}",
             b"{\"a\":1,\"\\u0061\":1}",
@@ -449,7 +449,7 @@ fn what_the_grammar_leaves_open_is_decided() {
 }
 
 #[test]
-fn what_is_deep_or_long_is_refused_before_it_is_held() {
+fn deep_or_long_texts_are_refused_before_they_are_stored() {
     let nested = |open: &str, close: &str, levels: usize| {
         [open.repeat(levels), close.repeat(levels)].concat()
     };
@@ -480,7 +480,7 @@ fn what_is_deep_or_long_is_refused_before_it_is_held() {
             "{open}{close}"
         );
     }
-    // Above what a recursive reader has a stack for: by the depth, not by the size.
+    // Larger than the stack of a recursive parser. The depth is limited, not only the size.
     let roomy = Limits {
         bytes: 64 * 1024 * 1024,
         depth: 32,

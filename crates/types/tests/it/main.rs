@@ -1,5 +1,4 @@
-//! The crate from outside: what it says of itself in a document, and what its parsers make of
-//! kept inputs.
+//! Tests of the public interface: the schemas of its types, and its parsers with stored inputs.
 
 #[cfg(test)]
 mod corpus;

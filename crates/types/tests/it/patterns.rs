@@ -1,6 +1,6 @@
-//! Patterns that cost other engines a day: what is taken is bounded in size, and judges a path in
-//! one pass over it. What is counted is what does not depend on the machine: what is refused, and
-//! how long the longest text and the largest pattern together can be.
+//! Patterns that exhausted other regex engines. The size of accepted patterns is limited, and
+//! matching a path takes one pass. The tests check results that do not depend on the machine: the
+//! refusals, and that the longest text with the largest pattern terminates.
 
 use types::pattern::{BadPattern, Pattern};
 
@@ -49,10 +49,10 @@ fn ed_7_a_pattern_is_refused_by_its_size_before_it_is_built() {
     }
 }
 
-/// The classics of catastrophic backtracking, on texts for which a backtracking engine needs 2^n or
-/// n^k steps: n is the longest target of a request, so this test ends or it does not.
+/// Classic cases of catastrophic backtracking, on texts for which a backtracking engine needs 2^n
+/// or n^k steps. n is the longest target of a request, so this test either ends or hangs.
 #[test]
-fn ed_7_a_pattern_judges_in_one_pass() {
+fn ed_7_a_pattern_is_matched_in_one_pass() {
     let longest = 8 * 1024;
     let of = |piece: &str| format!("/{}!", piece.repeat((longest - 2) / piece.len()));
     for (pattern, piece) in [

@@ -5,7 +5,7 @@ use types::problem::ProblemBody;
 use types::tunnel::Tunnel;
 use utoipa::OpenApi;
 
-/// EN-6: the schemas of the Engine API under the names that the public document has.
+/// EN-6: the schemas of the Engine API, named as in the public document.
 #[test]
 fn en_6_schemas_of_the_engine_document() {
     #[derive(OpenApi)]

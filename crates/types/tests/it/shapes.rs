@@ -1,5 +1,5 @@
-//! Every place of a boundary and of `params` with every wrong kind of value: a boundary with a
-//! wrong shape anywhere allows nothing, and `params` with one are refused by name.
+//! Every position of a boundary and of `params` with every wrong kind of value. A boundary with any
+//! wrong value allows nothing, and `params` with one are refused by name.
 
 use serde_json::{Value, json};
 use types::boundary::{Boundary, ListScope};
@@ -8,7 +8,7 @@ use types::id::{ClientId, TunnelId};
 use types::path::NormalPath;
 use types::tunnel::{Tunnel, TunnelProperties};
 
-/// What is put in each place.
+/// The values for each position.
 fn values() -> Vec<Value> {
     vec![
         json!(null),
@@ -39,9 +39,9 @@ fn values() -> Vec<Value> {
     ]
 }
 
-/// EN-7, ED-7. A boundary that has everything, and what may stand in each of its places.
+/// EN-7, ED-7. A boundary with every member, and the kinds of values that each position allows.
 #[test]
-fn en_7_each_place_of_a_boundary_has_its_kind() {
+fn en_7_each_position_of_a_boundary_has_its_kind() {
     let boundary = json!({"tunnels": {
         "projects": ["p1"],
         "scopes": {"tunnels": {
@@ -65,7 +65,7 @@ fn en_7_each_place_of_a_boundary_has_its_kind() {
     let flag = || vec![json!(true), json!(false)];
     let text = || vec![json!(""), json!("x"), json!("\u{0}")];
     let port = || vec![json!(0), json!(1)];
-    // Conditions that are none: every tunnel.
+    // Empty conditions match every tunnel.
     let object = || vec![json!({})];
     let rows: &[(&str, Vec<Value>)] = &[
         ("", vec![]),
@@ -166,7 +166,7 @@ fn en_7_each_place_of_a_boundary_has_its_kind() {
                 allows_nothing(&bent);
             }
         }
-        // A member that is not of the grammar, beside those that are.
+        // An unknown member next to the known ones.
         let mut bent = boundary.clone();
         if let Some(members) = bent.pointer_mut(place).unwrap().as_object_mut() {
             members.insert("unknown".to_owned(), json!(true));
@@ -205,13 +205,13 @@ fn allows_nothing(resources: &Value) {
     }
     assert!(
         boundary.has_tunnel_resource(),
-        "it is a boundary, of nothing"
+        "it is a boundary that allows nothing"
     );
 }
 
 /// EN-2, EN-3. The same of `params`.
 #[test]
-fn en_2_each_place_of_params_has_its_kind() {
+fn en_2_each_position_of_params_has_its_kind() {
     type Read = fn(&str) -> Result<(), String>;
     let of_list: Read = |text| {
         let read = ListTunnelsParams::parse(text, false);
@@ -279,7 +279,7 @@ fn en_2_each_place_of_params_has_its_kind() {
                 (Err(field), true) => {
                     wrong.push(format!("{place} = {value} is refused at {field}"));
                 }
-                // The message says where: at the place, or below it.
+                // The message names the position, or one below it.
                 (Err(field), false) => {
                     let dotted = place.trim_start_matches('/').replace('/', ".");
                     if !(dotted.is_empty() || field.starts_with(&dotted)) {

@@ -1,5 +1,5 @@
-//! An authenticator made of software, and the browser before it. Every part of what it sends can be
-//! bent before it is signed.
+//! A software authenticator, with the browser in front of it. Tests can change every part of its
+//! output before it is signed.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
@@ -14,7 +14,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 pub(crate) const UP: u8 = 1;
 pub(crate) const UV: u8 = 4;
 
-/// A key pair of each kind that is taken.
+/// A key pair of each supported kind.
 pub(crate) enum Key {
     Es256(EcdsaKeyPair),
     EdDsa(Ed25519KeyPair),
@@ -31,7 +31,7 @@ pub(crate) struct Authenticator {
     pub(crate) sign_count: u32,
 }
 
-/// What the browser sends when a passkey is shown.
+/// The browser's response when a passkey is used.
 #[derive(Clone)]
 pub(crate) struct Shown {
     pub(crate) client_data: Vec<u8>,
@@ -65,8 +65,8 @@ impl Key {
                 [&head, pair.public_key().as_ref()].concat()
             }
             Self::Rs256(pair) => {
-                // RFC 8017 appendix A.1.1 in DER: for 2048 bits, the modulus stands from byte 9 on
-                // and the exponent is the last three bytes.
+                // RFC 8017 appendix A.1.1 in DER: for 2048 bits, the modulus starts at byte 9 and
+                // the exponent is the last three bytes.
                 let der = pair.public_key().as_ref();
                 let (modulus, exponent) = (&der[9..265], &der[der.len() - 3..]);
                 let head = [0xa4, 0x01, 0x03, 0x03, 0x39, 0x01, 0x00, 0x20];
@@ -91,7 +91,7 @@ impl Key {
 }
 
 impl Authenticator {
-    /// One at a page of `origin`, for the host in it.
+    /// An authenticator for a page of `origin`, and its host.
     pub(crate) fn at(origin: &str, key: Key) -> Self {
         let host = origin.split("://").nth(1).unwrap();
         Self {

@@ -1,10 +1,10 @@
-//! What must hold for any input: a response is read or refused, and one that nobody signed is never
-//! taken. `fuzz/` feeds this function with what it invents, the test below with bent pieces of what
-//! an authenticator sends.
+//! Properties that hold for any input: a response is parsed or refused, and one without a valid
+//! signature is never accepted. `fuzz/` feeds this function with generated input, the test below
+//! with changed pieces of an authenticator's output.
 
 use webauthn::{Assertion, Registration, RelyingParty};
 
-/// A response of a browser: the three pieces stand behind their lengths.
+/// A response of a browser in three length-prefixed pieces.
 pub(crate) fn webauthn(data: &[u8]) {
     let party = RelyingParty::at("https://svc.example").unwrap();
     let (client_data, rest) = piece(data);
@@ -15,7 +15,7 @@ pub(crate) fn webauthn(data: &[u8]) {
     };
     if let Ok(made) = party.register(registration, |_| true) {
         assert!((1..=webauthn::MAX_CREDENTIAL_ID).contains(&made.credential_id.len()));
-        // What was registered can be read again: the signature is looked at, and is nobody's.
+        // A registered key can be parsed again. The signature is checked, and never valid.
         let assertion = Assertion {
             client_data:
                 br#"{"type":"webauthn.get","challenge":"","origin":"https://svc.example"}"#,
@@ -49,7 +49,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bent_registrations_are_read_or_refused(at in any::<prop::sample::Index>(), byte: u8) {
+        fn changed_registrations_are_parsed_or_refused(at in any::<prop::sample::Index>(), byte: u8) {
             let device = Authenticator::at("https://svc.example", Key::es256());
             let client_data = device.client_data("webauthn.create", b"challenge");
             let attestation = device.attestation();

@@ -1,4 +1,4 @@
-//! Registering and showing passkeys, honestly and otherwise.
+//! Registration and use of passkeys, valid and malicious.
 
 use webauthn::{Assertion, CeremonyError, NewPasskey, Registration, RelyingParty};
 
@@ -32,13 +32,13 @@ fn verify(key: &[u8], shown: &Shown) -> Result<webauthn::PasskeyAssertion, Cerem
     party().verify(key, sent, is_ours)
 }
 
-/// Why a registration is refused.
+/// The reason for refusing a registration.
 fn refused(client_data: &[u8], attestation: &[u8]) -> &'static str {
     register(client_data, attestation).unwrap_err().0
 }
 
 #[test]
-fn a_key_of_each_kind_is_registered_and_shown() {
+fn a_key_of_each_kind_is_registered_and_used() {
     for key in Key::all() {
         let mut device = Authenticator::at(ORIGIN, key);
         let client_data = device.client_data("webauthn.create", CHALLENGE);
@@ -54,7 +54,7 @@ fn a_key_of_each_kind_is_registered_and_shown() {
 }
 
 #[test]
-fn what_was_asked_elsewhere_or_for_something_else_is_refused() {
+fn a_response_for_another_origin_or_purpose_is_refused() {
     let device = Authenticator::at(ORIGIN, Key::es256());
     let key = device.key.cose();
     let why = |shown: &Shown| verify(&key, shown).unwrap_err().0;
@@ -93,7 +93,7 @@ fn what_was_asked_elsewhere_or_for_something_else_is_refused() {
 }
 
 #[test]
-fn nobody_present_and_flags_that_contradict_are_refused() {
+fn absent_users_and_contradicting_flags_are_refused() {
     let device = Authenticator::at(ORIGIN, Key::es256());
     let key = device.key.cose();
     let client_data = device.client_data("webauthn.get", CHALLENGE);
@@ -112,7 +112,7 @@ fn nobody_present_and_flags_that_contradict_are_refused() {
 }
 
 #[test]
-fn a_signature_of_another_key_or_over_something_else_is_refused() {
+fn a_signature_of_another_key_or_over_other_data_is_refused() {
     for key in Key::all() {
         let device = Authenticator::at(ORIGIN, key);
         let key = device.key.cose();
@@ -137,7 +137,7 @@ fn a_signature_of_another_key_or_over_something_else_is_refused() {
 }
 
 #[test]
-fn client_data_is_read_strictly() {
+fn client_data_is_parsed_strictly() {
     let device = Authenticator::at(ORIGIN, Key::es256());
     let attestation = device.attestation();
     let good = device.client_data("webauthn.create", CHALLENGE);
@@ -168,7 +168,7 @@ fn client_data_is_read_strictly() {
 }
 
 #[test]
-fn an_attestation_object_is_whole_and_nothing_more() {
+fn an_attestation_object_is_complete_and_has_no_extra_bytes() {
     let device = Authenticator::at(ORIGIN, Key::es256());
     let client_data = device.client_data("webauthn.create", CHALLENGE);
     let good = device.attestation();
@@ -186,11 +186,11 @@ fn an_attestation_object_is_whole_and_nothing_more() {
         refused(&client_data, &twice),
         "the attestation object is malformed"
     );
-    // Without a credential there is nothing to register.
+    // An attestation without a credential cannot be registered.
     let mut bare = b"\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58\x25".to_vec();
     bare.extend(device.authenticator_data(UP));
     assert_eq!(refused(&client_data, &bare), "there is no credential");
-    // A statement that nobody asked for is passed over.
+    // An unrequested attestation statement is ignored.
     let stated = good
         .windows(9)
         .position(|window| window == b"\x67attStmt\xa0")
@@ -203,7 +203,7 @@ fn an_attestation_object_is_whole_and_nothing_more() {
 }
 
 #[test]
-fn keys_that_are_not_taken_are_refused() {
+fn unsupported_keys_are_refused() {
     let mut device = Authenticator::at(ORIGIN, Key::es256());
     let client_data = device.client_data("webauthn.create", CHALLENGE);
     let good = device.attestation();
@@ -227,14 +227,14 @@ fn keys_that_are_not_taken_are_refused() {
     assert!(register(&client_data, &device.attestation()).is_err());
     device.credential_id.pop();
     assert!(register(&client_data, &device.attestation()).is_ok());
-    // A point that is not on the curve verifies nothing.
+    // A key with a point that is not on the curve verifies no signature.
     let mut off = key;
     off[20] ^= 1;
     assert!(verify(&off, &device.show(CHALLENGE)).is_err());
 }
 
 #[test]
-fn passkeys_are_bound_to_names_that_browsers_trust() {
+fn passkeys_are_bound_to_hosts_that_browsers_trust() {
     for (base_url, id) in [
         ("https://svc.example", Some("svc.example")),
         ("https://svc.example:8443", Some("svc.example")),

@@ -1,4 +1,4 @@
-//! The two ceremonies with an authenticator of our own, and what a dishonest one would send.
+//! Both ceremonies with our own test authenticator, and with the output of a malicious one.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

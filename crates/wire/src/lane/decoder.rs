@@ -5,67 +5,68 @@ use super::state::FrameStep;
 use crate::Error;
 use crate::pool::{PayloadError, StreamOpen};
 
-/// Reads the frames of a lane out of bytes that come in any pieces.
+/// Decodes the frames of a lane from bytes in pieces of any size.
 ///
-/// Of `DATA` nothing is kept: its bytes are handed on as they come, in as many pieces. Of other
-/// frames at most one payload is held, 1 KiB.
+/// The bytes of `DATA` are not buffered: they are passed on as they arrive, in as many pieces. Of
+/// other frames at most one payload of 1 KiB is buffered.
 #[derive(Debug, Default)]
 pub struct Decoder {
     head: [u8; HEAD_LEN],
     head_read: usize,
-    /// The frame whose payload is being read.
+    /// The frame whose payload is being received.
     frame: Option<Head>,
-    /// Bytes of a `DATA` payload that have not come.
+    /// Bytes of a `DATA` payload that have not arrived.
     due: usize,
-    /// The payload of a small frame, as far as it has come.
+    /// The received part of the payload of a small frame.
     small: Vec<u8>,
 }
 
-/// What a lane says.
+/// A decoded frame, or a piece of one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'b> {
-    /// A stream begins.
+    /// A stream starts.
     Open {
         /// Its number.
         stream: u32,
-        /// What it is.
+        /// Description of the stream.
         open: StreamOpen,
     },
-    /// Something about a stream; for [`FrameStep::Data`] a piece of it, for [`FrameStep::Reset`] the reason.
+    /// A step of a stream. For [`FrameStep::Data`] it has a piece of the payload, for
+    /// [`FrameStep::Reset`] the reason.
     Step {
         /// Its number.
         stream: u32,
-        /// What happens.
+        /// The step.
         step: FrameStep,
         /// The bytes of `DATA`: at least one; empty otherwise.
         bytes: &'b [u8],
-        /// The reason of `RESET`, where there is one.
+        /// The reason of `RESET`, if there is one.
         error: Option<Error>,
     },
 }
 
-/// Bytes that no lane has.
+/// An error in the bytes of a lane.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaneError {
-    /// No head.
+    /// An invalid head.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// A payload that is not what its frame's type says.
+    /// A payload that does not match its frame's type.
     #[error(transparent)]
     Payload(#[from] PayloadError),
 }
 
 impl Decoder {
-    /// One at the beginning of a lane.
+    /// A decoder for the start of a lane.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next event off the front of `input`; `None` when all of it is taken and more is
-    /// needed.
+    /// Decodes the next event from the front of `input`; `None` if all of it was consumed and more
+    /// is needed.
     ///
     /// # Errors
-    /// What no lane has: it is to be closed, and nothing further to be read of it.
+    /// The bytes are invalid: the lane must be closed, and no further bytes of it may be read.
     pub fn next<'b>(&mut self, input: &mut &'b [u8]) -> Result<Option<Event<'b>>, LaneError> {
         let Some(frame) = self.frame(input)? else {
             return Ok(None);
@@ -121,12 +122,12 @@ impl Decoder {
         }))
     }
 
-    /// Whether the last byte was the last of its frame.
+    /// Returns true if the last byte was the last one of its frame.
     pub fn is_between_frames(&self) -> bool {
         self.frame.is_none() && self.head_read == 0
     }
 
-    /// The frame that is being read, once its head has come.
+    /// The current frame, once its head is complete.
     fn frame(&mut self, input: &mut &[u8]) -> Result<Option<Head>, HeadError> {
         if self.frame.is_some() {
             return Ok(self.frame);
@@ -148,7 +149,7 @@ impl Decoder {
     }
 }
 
-/// Takes at most `count` bytes off the front.
+/// Takes at most `count` bytes from the front.
 fn take<'b>(input: &mut &'b [u8], count: usize) -> &'b [u8] {
     let (front, rest) = input.split_at(count.min(input.len()));
     *input = rest;

@@ -1,14 +1,14 @@
 use super::{DOWN_LIMIT, UP_LIMIT};
 use crate::pool::Side;
 
-/// Bytes of one direction of a stream that may be on a lane before `TAKEN` has told of them: an
-/// exchange of the largest kind, and what is left of the one before.
+/// Bytes of one direction of a stream that may be on a lane without being acknowledged by `TAKEN`:
+/// the largest exchange, and the rest of the previous one.
 pub const fn window(from: Side) -> usize {
     2 * limit(from)
 }
 
-/// Bytes of which one `TAKEN` tells that they have been read. A quarter of the window: whoever
-/// reads tells of it seldom, and well before the window is full.
+/// Bytes that one `TAKEN` acknowledges as read. It is a quarter of the window, so that a reader
+/// sends it rarely, and well before the window is full.
 pub const fn unit(from: Side) -> usize {
     limit(from) / 2
 }
@@ -20,16 +20,16 @@ const fn limit(from: Side) -> usize {
     }
 }
 
-/// One direction of a stream on a lane, as its sender keeps it.
+/// One direction of a stream on a lane, at its sender.
 #[derive(Clone, Copy, Debug)]
 pub struct SendWindow {
     from: Side,
-    /// Sent, and not told to be read.
+    /// Bytes that were sent and not acknowledged as read.
     waiting: usize,
 }
 
 impl SendWindow {
-    /// The direction that begins at `side`.
+    /// The direction whose sender is `side`.
     pub fn new(side: Side) -> Self {
         Self {
             from: side,
@@ -42,15 +42,15 @@ impl SendWindow {
         window(self.from) - self.waiting
     }
 
-    /// Notes that bytes are sent, at most as many as there is [`room`](Self::room) for.
+    /// Records that bytes are sent, at most [`room`](Self::room).
     pub fn on_send(&mut self, len: usize) {
         self.waiting = (self.waiting + len).min(window(self.from));
     }
 
-    /// Notes a `TAKEN` of the peer.
+    /// Records a `TAKEN` of the peer.
     ///
     /// # Errors
-    /// It tells of more than was sent: the lane is to be closed.
+    /// It acknowledges more than was sent: the lane must be closed.
     pub fn on_taken(&mut self) -> Result<(), InvalidWindowUpdateError> {
         let left = self.waiting.checked_sub(unit(self.from));
         self.waiting = left.ok_or(InvalidWindowUpdateError)?;
@@ -58,18 +58,18 @@ impl SendWindow {
     }
 }
 
-/// One direction of a stream on a lane, as its reader keeps it.
+/// One direction of a stream on a lane, at its receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveWindow {
     from: Side,
-    /// Arrived, and not told to be read.
+    /// Bytes that arrived and were not acknowledged.
     waiting: usize,
-    /// Read of these.
+    /// Part of them that has been read.
     read: usize,
 }
 
 impl ReceiveWindow {
-    /// The direction that ends at `side`.
+    /// The direction whose receiver is `side`.
     pub fn new(side: Side) -> Self {
         let from = match side {
             Side::Engine => Side::Agent,
@@ -82,10 +82,10 @@ impl ReceiveWindow {
         }
     }
 
-    /// Notes bytes that have arrived.
+    /// Records bytes that have arrived.
     ///
     /// # Errors
-    /// They are more than the window has room for: the lane is to be closed.
+    /// They exceed the window: the lane must be closed.
     pub fn on_data(&mut self, len: usize) -> Result<(), WindowExceededError> {
         let waiting = self.waiting.saturating_add(len);
         if waiting > window(self.from) {
@@ -95,7 +95,7 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// Notes that bytes which arrived have been read; how many `TAKEN` are due.
+    /// Records that bytes have been read; returns the number of `TAKEN` frames to send.
     pub fn on_read(&mut self, len: usize) -> usize {
         self.read = (self.read + len).min(self.waiting);
         let told = self.read / unit(self.from);
@@ -105,12 +105,12 @@ impl ReceiveWindow {
     }
 }
 
-/// More of one stream than a lane takes.
+/// More unread bytes of one stream than a lane allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more of one stream than a lane takes")]
 pub struct WindowExceededError;
 
-/// A `TAKEN` of what was not sent.
+/// A `TAKEN` for bytes that were not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more was taken than was sent")]
 pub struct InvalidWindowUpdateError;

@@ -1,7 +1,7 @@
 /// Bytes of a frame's head.
 pub const HEAD_LEN: usize = 8;
 
-/// Largest payload of `DATA`, with its head one TLS record: what waits behind it does not wait
+/// Largest payload of `DATA`: with its head one TLS record, so that frames behind it do not wait
 /// long.
 pub const MAX_DATA: usize = 16 * 1024 - HEAD_LEN;
 
@@ -11,10 +11,10 @@ pub const MAX_OPEN: usize = crate::pool::MAX_OPEN;
 /// Largest payload of `RESET`: a code and a sentence.
 pub const MAX_RESET: usize = 1024;
 
-/// The head of a frame: type, length of what follows, and the stream it is about.
+/// The head of a frame: its type, the length of its payload, and its stream.
 ///
-/// A value of this type keeps the limits of its type: it is made by [`new`](Self::new) or
-/// [`decode`](Self::decode), which check them before anybody allocates.
+/// A value of this type is within the limits of its frame type: [`new`](Self::new) and
+/// [`decode`](Self::decode) check them before anything is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     kind: FrameType,
@@ -26,7 +26,7 @@ impl Head {
     /// A head for a payload of `len` bytes.
     ///
     /// # Errors
-    /// When this type has no payload of that length, or for stream 0, which there is not.
+    /// If this type has no payload of that length, or for stream 0, which does not exist.
     pub fn new(kind: FrameType, stream: u32, len: usize) -> Result<Self, HeadError> {
         if stream == 0 {
             return Err(HeadError::Stream);
@@ -42,14 +42,14 @@ impl Head {
         }
     }
 
-    /// The eight bytes.
+    /// Encodes the eight bytes.
     pub fn encode(self) -> [u8; HEAD_LEN] {
         let [_, high, middle, low] = self.len.to_be_bytes();
         let [a, b, c, d] = self.stream.to_be_bytes();
         [self.kind as u8, high, middle, low, a, b, c, d]
     }
 
-    /// Reads the eight bytes.
+    /// Decodes the eight bytes.
     ///
     /// # Errors
     /// An unknown type, a length that the type does not have, or stream 0.
@@ -61,36 +61,36 @@ impl Head {
         Self::new(kind, stream, usize::try_from(len).unwrap_or(usize::MAX))
     }
 
-    /// What the frame is.
+    /// Type of the frame.
     pub fn kind(self) -> FrameType {
         self.kind
     }
 
-    /// The stream it is about, at least 1.
+    /// Number of its stream, at least 1.
     pub fn stream(self) -> u32 {
         self.stream
     }
 
     /// Bytes of the payload that follows, within the limits of the type.
     pub fn payload_len(self) -> usize {
-        // At most `MAX_DATA`, which fits wherever this runs.
+        // At most `MAX_DATA`, which fits on all platforms.
         self.len as usize
     }
 }
 
-/// The six frames.
+/// The six types of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FrameType {
-    /// The engine begins a stream.
+    /// The engine opens a stream.
     Open = 1,
     /// Bytes of a stream.
     Data = 2,
     /// The sender's direction is complete.
     End = 3,
-    /// The sender gives up the stream.
+    /// The sender aborts the stream.
     Reset = 4,
-    /// The sender's direction goes on at a standing connection.
+    /// The sender's direction continues on a standing connection.
     Move = 5,
     /// The sender has read a further unit of the stream.
     Taken = 6,
@@ -121,18 +121,18 @@ impl FrameType {
     }
 }
 
-/// Why eight bytes are no head.
+/// Reasons why eight bytes are not a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// A type of no frame.
+    /// An unknown type.
     #[error("frame type {0} is unknown on a lane")]
     Type(u8),
-    /// A length that frames of this type do not have.
+    /// A length that frames of this type cannot have.
     #[error("a {kind:?} frame cannot have {len} bytes")]
     Length {
-        /// What the frame is.
+        /// Type of the frame.
         kind: FrameType,
-        /// The bytes it would have.
+        /// Its length.
         len: usize,
     },
     /// Streams are numbered from 1.

@@ -1,43 +1,45 @@
 use super::head::FrameType;
 
-/// A frame about a stream that has begun, without its payload.
+/// A frame about an open stream, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameStep {
     /// Bytes of the stream.
     Data,
     /// The sender's direction is complete.
     End,
-    /// The sender gives up both directions.
+    /// The sender aborts both directions.
     Reset,
-    /// The sender's direction goes on elsewhere.
+    /// The sender's direction continues on another connection.
     Move,
     /// The sender has read a further unit of the stream.
     Taken,
 }
 
-/// What one end knows about one stream of a lane, from its `OPEN` on.
+/// State of one stream of a lane at one end, from its `OPEN` on.
 ///
-/// The rules, which both ends keep:
-/// - Each side finishes its direction once, with `END`, `MOVE` or `RESET`; no `DATA`
-///   follows. The stream is over on the lane when both sides have.
-/// - A side that gives up sends `RESET`, also after its own `END` or `MOVE`, and throws away what
-///   still arrives until the peer has finished its direction. A side that receives `RESET` sends
-///   no further `DATA`; if it has not finished its direction, it does so now. What came before an
-///   `END` is complete, though a `RESET` follows.
-/// - `TAKEN` tells of the peer's direction, also when our own is finished; not when the peer's is, or
-///   when we have given up. It means nothing where it crossed the end of what it tells of.
-/// - A `TAKEN` for a stream that is over means nothing: it crossed the peer's last frame. So does a
-///   `RESET`, except to a side that still waits for the standing connection: its peer has gone.
-/// - Whoever receives `MOVE` sends `MOVE` too, unless its direction is finished. The engine brings
-///   the standing connection. What comes there is read after the `MOVE` on the lane.
+/// The rules for both ends:
+/// - Each side finishes its direction once, with `END`, `MOVE` or `RESET`; no `DATA` follows. The
+///   stream is over on the lane when both sides have.
+/// - A side that aborts sends `RESET`, also after its own `END` or `MOVE`, and discards the bytes
+///   that arrive until the peer has finished its direction. A side that receives `RESET` sends no
+///   further `DATA`; if it has not finished its direction, it does so now. The data before an `END`
+///   is complete, even if a `RESET` follows.
+/// - `TAKEN` refers to the peer's direction. A side may send it after its own direction is
+///   finished, but not after the peer's is, nor after it has aborted. A `TAKEN` that crossed the
+///   end of the direction that it refers to is ignored.
+/// - A `TAKEN` for a stream that is over is ignored: it crossed the peer's last frame. The same
+///   applies to a `RESET`, except at a side that still waits for the standing connection: its peer
+///   has gone.
+/// - A side that receives `MOVE` sends `MOVE` as well, unless its direction is finished. The engine
+///   provides the standing connection. Its bytes are read after the `MOVE` on the lane.
 ///
 /// [`on_send`](Self::on_send) is called before a frame is sent, [`on_receive`](Self::on_receive)
-/// when one arrives.
+/// when one has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamState {
     ours: Direction,
     theirs: Direction,
-    /// The peer gave up both directions. Behind its `END` what it had said is complete all the same.
+    /// The peer aborted both directions. The data before its `END` is complete nevertheless.
     gave_up: bool,
 }
 
@@ -49,21 +51,21 @@ enum Direction {
     GivenUp,
 }
 
-/// What a frame that arrived means.
+/// The meaning of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameEffect {
     /// Bytes of the stream.
     Data,
-    /// Bytes of a stream that we gave up: to be thrown away.
+    /// Bytes of a stream that we aborted: must be discarded.
     Discard,
     /// The peer's direction is complete.
     End,
-    /// The peer gave the stream up: send nothing more, finish our direction.
+    /// The peer aborted the stream: send nothing more, and finish our direction.
     Reset,
-    /// A `RESET` of a stream that is over: nothing, or the connection that is waited for will not
-    /// come.
+    /// A `RESET` of a stream that is over: it has no effect, except that a pending connection will
+    /// not arrive.
     Late,
-    /// The peer's direction goes on elsewhere.
+    /// The peer's direction continues on another connection.
     Move,
     /// The peer has read a further unit of our direction.
     Taken,
@@ -85,7 +87,7 @@ impl StreamState {
         }
     }
 
-    /// Notes that this frame is about to be sent.
+    /// Records that this frame is about to be sent.
     ///
     /// # Errors
     /// A frame that may not be sent now; the state is unchanged.
@@ -103,10 +105,10 @@ impl StreamState {
         Ok(())
     }
 
-    /// Notes that this frame has arrived.
+    /// Records that this frame has arrived.
     ///
     /// # Errors
-    /// A frame that the peer may not send now: the lane is to be closed.
+    /// A frame that the peer may not send now: the lane must be closed.
     pub fn on_receive(&mut self, step: FrameStep) -> Result<FrameEffect, ProtocolError> {
         let open = self.theirs == Direction::Open;
         let given_up = self.ours == Direction::GivenUp;
@@ -135,52 +137,53 @@ impl StreamState {
         }
     }
 
-    /// Whether both directions are finished on the lane.
+    /// Returns true if both directions are finished on the lane.
     pub fn is_over(&self) -> bool {
         self.ours != Direction::Open && self.theirs != Direction::Open
     }
 
-    /// Whether `DATA` may be sent.
+    /// Returns true if `DATA` may be sent.
     pub fn may_send(&self) -> bool {
         self.ours == Direction::Open && !self.gave_up
     }
 
-    /// Whether our direction is not finished on the lane.
+    /// Returns true if our direction is not finished on the lane.
     pub fn is_sending(&self) -> bool {
         self.ours == Direction::Open
     }
 
-    /// Whether the peer's direction is not finished on the lane.
+    /// Returns true if the peer's direction is not finished on the lane.
     pub fn is_receiving(&self) -> bool {
         self.theirs == Direction::Open
     }
 
-    /// Whether the peer has given the stream up before its direction was complete.
+    /// Returns true if the peer aborted the stream before its direction was complete.
     pub fn is_reset(&self) -> bool {
         self.theirs == Direction::GivenUp
     }
 
-    /// Whether the peer has given the stream up, before its end or behind it: it hears no more.
+    /// Returns true if the peer aborted the stream, before or after its end: it reads no more.
     pub fn is_deaf(&self) -> bool {
         self.gave_up
     }
 
-    /// Whether we have given the stream up.
+    /// Returns true if we have aborted the stream.
     pub fn is_given_up(&self) -> bool {
         self.ours == Direction::GivenUp
     }
 
-    /// Whether the peer's direction is complete.
+    /// Returns true if the peer's direction is complete.
     pub fn is_ended(&self) -> bool {
         self.theirs == Direction::Ended
     }
 
-    /// Whether the peer's direction goes on elsewhere.
+    /// Returns true if the peer's direction continues on another connection.
     pub fn is_moved(&self) -> bool {
         self.theirs == Direction::Moved
     }
 
-    /// Whether it is over on the lane, and goes on elsewhere in one direction or both.
+    /// Returns true if the stream is over on the lane and continues on another connection in one or
+    /// both directions.
     pub fn goes_on(&self) -> bool {
         use Direction::{Ended, Moved};
         matches!(
@@ -202,7 +205,7 @@ impl FrameStep {
     }
 }
 
-/// A frame at a moment that does not allow it.
+/// A frame that is not allowed in the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {0:?} frame is not allowed here")]
 pub struct ProtocolError(pub FrameType);

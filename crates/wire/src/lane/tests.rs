@@ -1,7 +1,7 @@
 use super::*;
 use crate::Error;
 
-/// What a direction of ours, and one of theirs, can come to.
+/// The frames that both directions of a stream can send.
 const STEPS: [FrameStep; 5] = [
     FrameStep::Data,
     FrameStep::End,
@@ -31,11 +31,11 @@ fn a_direction_is_finished_once() {
 }
 
 #[test]
-fn what_is_read_is_told_as_long_as_there_is_more_to_come() {
+fn taken_is_sent_until_the_direction_ends() {
     let mut state = StreamState::new();
     state.on_send(FrameStep::End).unwrap();
     state.on_send(FrameStep::Taken).unwrap();
-    // It tells of what we sent before our end.
+    // It refers to bytes that we sent before our end.
     assert_eq!(state.on_receive(FrameStep::Taken), Ok(FrameEffect::Taken));
     state.on_receive(FrameStep::End).unwrap();
     assert!(state.on_send(FrameStep::Taken).is_err());
@@ -48,10 +48,11 @@ fn what_is_read_is_told_as_long_as_there_is_more_to_come() {
     assert!(given_up.on_send(FrameStep::Taken).is_err());
 }
 
-/// What a sender believes to be waiting is never less than what its reader holds; so a sender that
-/// keeps to its room never brings too much, and what is read becomes room again.
+/// The number of bytes that a sender counts as waiting is never less than the number that its
+/// reader has. So a sender that stays within its window never sends too much, and read bytes free
+/// the window again.
 #[test]
-fn a_window_is_kept_by_both_ends() {
+fn both_ends_keep_the_same_window() {
     for side in [Side::Engine, Side::Agent] {
         let mut random = 7_usize;
         let mut draw = |below: usize| {
@@ -75,7 +76,7 @@ fn a_window_is_kept_by_both_ends() {
             let read = draw(unread + 1);
             unread -= read;
             told += reading.on_read(read);
-            // They come later, and sometimes several at once.
+            // They arrive later, and sometimes several together.
             if draw(3) == 0 {
                 for _ in 0..std::mem::take(&mut told) {
                     sending.on_taken().unwrap();
@@ -84,7 +85,7 @@ fn a_window_is_kept_by_both_ends() {
             assert!(unread <= window(side));
         }
         assert!(total > 100 * window(side), "{total} bytes in all");
-        // Whoever reads everything has told of all but the last of it.
+        // A reader of everything has reported all but the last part of it.
         told += reading.on_read(unread);
         for _ in 0..told {
             sending.on_taken().unwrap();
@@ -98,7 +99,7 @@ fn a_window_is_kept_by_both_ends() {
 }
 
 #[test]
-fn what_is_given_up_is_discarded_until_the_peer_has_finished() {
+fn bytes_of_an_aborted_stream_are_discarded() {
     let mut state = StreamState::new();
     state.on_send(FrameStep::End).unwrap();
     state.on_send(FrameStep::Reset).unwrap();
@@ -106,14 +107,14 @@ fn what_is_given_up_is_discarded_until_the_peer_has_finished() {
     assert!(!state.is_over());
     assert_eq!(state.on_receive(FrameStep::End), Ok(FrameEffect::End));
     assert!(state.is_over());
-    // It crossed our own.
+    // It crossed our own frame.
     assert_eq!(state.on_receive(FrameStep::Reset), Ok(FrameEffect::Late));
     assert!(state.on_receive(FrameStep::Data).is_err());
 }
 
-/// What was complete stays so, and whoever gave up is told nothing more.
+/// A complete direction stays complete, and the side that aborted receives nothing more.
 #[test]
-fn what_has_ended_is_whole_though_a_reset_follows() {
+fn a_reset_after_the_end_keeps_the_stream_complete() {
     let mut state = StreamState::new();
     state.on_receive(FrameStep::Data).unwrap();
     state.on_receive(FrameStep::End).unwrap();
@@ -126,10 +127,10 @@ fn what_has_ended_is_whole_though_a_reset_follows() {
     assert!(state.is_over());
 }
 
-/// Two ends that keep the rules never break them for each other, whatever they say in which order.
+/// Two ends that follow the rules never cause errors for each other, in any order of frames.
 #[test]
-fn ends_that_keep_the_rules_agree() {
-    // Each byte of the script is one move: who says what, or who hears the next.
+fn ends_that_follow_the_rules_agree() {
+    // Each random byte is one action: one end sends a frame, or receives the next one.
     let mut random = 1_u64;
     for _ in 0..20_000 {
         let mut ends = [StreamState::new(); 2];
@@ -154,7 +155,7 @@ fn ends_that_keep_the_rules_agree() {
 }
 
 #[test]
-fn a_reset_carries_its_reason_and_a_long_one_its_code() {
+fn a_reset_has_its_reason_or_only_its_code() {
     for (error, arrives) in [
         (None, None),
         (

@@ -4,13 +4,13 @@ use super::{DEFAULT_INTERVAL, MAX_TIMEOUT, millis};
 use crate::error::Error;
 use crate::message::{ControlChannelLiveness, Heartbeat};
 
-/// The agent's view of its engine.
+/// The heartbeat state of the engine at an agent.
 ///
 /// Calling order: [`propose`](Self::propose) for the hello, [`accept`](Self::accept) with the
-/// answer, then [`next_heartbeat`](Self::next_heartbeat) whenever
-/// [`heartbeat_at`](Self::heartbeat_at) has come (at once for the first),
+/// response, then [`next_heartbeat`](Self::next_heartbeat) whenever
+/// [`heartbeat_at`](Self::heartbeat_at) has passed (immediately for the first one),
 /// [`on_frame`](Self::on_frame) for each frame that arrives and
-/// [`on_heartbeat`](Self::on_heartbeat) for each heartbeat among them; the channel is over when
+/// [`on_heartbeat`](Self::on_heartbeat) for each heartbeat among them. The channel is over when
 /// [`deadline`](Self::deadline) has passed.
 #[derive(Debug)]
 pub struct AgentLiveness {
@@ -31,7 +31,7 @@ enum Mode {
 }
 
 impl AgentLiveness {
-    /// What a hello carries to ask for heartbeats every `interval`.
+    /// The proposal in a hello for heartbeats every `interval`.
     pub fn propose(interval: Duration) -> ControlChannelLiveness {
         ControlChannelLiveness {
             heartbeat_interval_ms: millis(interval),
@@ -39,13 +39,13 @@ impl AgentLiveness {
         }
     }
 
-    /// Starts with what was proposed and what the engine answered.
+    /// Starts with the proposal and the engine's response.
     ///
-    /// A proposal without an answer is an engine of the old mode: it gets empty heartbeats at the
-    /// proposed interval, sends none, and there is no deadline.
+    /// If there is no response to a proposal, the engine uses the old mode: it gets empty
+    /// heartbeats at the proposed interval, sends none, and there is no deadline.
     ///
     /// # Errors
-    /// 2000 when the engine answered without being asked, with another interval, or with a timeout
+    /// 2000 if the engine responded without a proposal, with another interval, or with a timeout
     /// outside the interval..=[`MAX_TIMEOUT`].
     pub fn accept(
         proposal: Option<ControlChannelLiveness>,
@@ -87,13 +87,13 @@ impl AgentLiveness {
         })
     }
 
-    /// When the next heartbeat is due.
+    /// The time at which the next heartbeat is due.
     pub fn heartbeat_at(&self) -> Instant {
         self.heartbeat_at
     }
 
-    /// The heartbeat to send, if it is due. One that was missed is not made up for: the next is due
-    /// an interval from `now`.
+    /// The heartbeat to send, if it is due. A missed one is not repeated: the next is due an
+    /// interval from `now`.
     pub fn next_heartbeat(&mut self, now: Instant) -> Option<Heartbeat> {
         if now < self.heartbeat_at {
             return None;
@@ -122,11 +122,11 @@ impl AgentLiveness {
         }
     }
 
-    /// Takes the engine's heartbeat. Also a sign of life.
+    /// Handles the engine's heartbeat. It is also a sign of life.
     ///
     /// # Errors
-    /// 2000 when an acknowledgement carries a sequence, does not rise, or is ahead of what was
-    /// sent; in the old mode, when it is not empty.
+    /// 2000 if an acknowledgement has a sequence, does not increase, or is ahead of the last sent
+    /// sequence; in the old mode, if it is not empty.
     pub fn on_heartbeat(&mut self, heartbeat: Heartbeat, now: Instant) -> Result<(), Error> {
         if heartbeat.sequence != 0 {
             return Err(Error::invalid_request(
@@ -153,8 +153,8 @@ impl AgentLiveness {
         Ok(())
     }
 
-    /// The moment at which the engine counts as gone; `None` in the old mode, where an engine is
-    /// silent by nature and only the connection itself can tell.
+    /// The time at which the engine counts as gone; `None` in the old mode, in which an engine
+    /// sends nothing and only the connection itself can fail.
     pub fn deadline(&self) -> Option<Instant> {
         match &self.mode {
             Mode::Old => None,

@@ -7,7 +7,7 @@ use super::{
 use crate::error::Error;
 use crate::message::{ControlChannelLiveness, Heartbeat};
 
-/// The engine's view of one client.
+/// The heartbeat state of one client at the engine.
 ///
 /// Calling order: [`negotiate`](Self::negotiate) at the hello, then
 /// [`on_frame`](Self::on_frame) for each frame that arrives and
@@ -27,11 +27,11 @@ enum Mode {
 }
 
 impl EngineLiveness {
-    /// Answers what the client proposed. The answer goes into the response to the hello; it is
-    /// there exactly when there was a proposal.
+    /// Responds to the client's proposal. The result is part of the response to the hello; it is
+    /// `Some` if and only if there was a proposal.
     ///
     /// # Errors
-    /// 2000 when the interval is outside [`MIN_INTERVAL`]..=[`MAX_INTERVAL`].
+    /// 2000 if the interval is outside [`MIN_INTERVAL`]..=[`MAX_INTERVAL`].
     pub fn negotiate(
         proposal: Option<ControlChannelLiveness>,
         now: Instant,
@@ -66,11 +66,11 @@ impl EngineLiveness {
         self.deadline = now + self.timeout;
     }
 
-    /// Takes a heartbeat and gives the one to answer with, if any. Also a sign of life.
+    /// Handles a heartbeat and returns the one to respond with, if any. It is also a sign of life.
     ///
     /// # Errors
-    /// 2000 when a negotiated heartbeat does not rise or acknowledges something. In the old mode
-    /// numbers mean nothing and are not looked at.
+    /// 2000 if a negotiated heartbeat does not increase or contains an acknowledgement. In the old
+    /// mode the numbers are ignored.
     pub fn on_heartbeat(
         &mut self,
         heartbeat: Heartbeat,
@@ -101,12 +101,12 @@ impl EngineLiveness {
         Ok(answer)
     }
 
-    /// The moment at which the client counts as gone.
+    /// The time at which the client counts as gone.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// The silence that is allowed at present.
+    /// The currently allowed silence.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }

@@ -58,7 +58,7 @@ fn an_interval_out_of_range_is_refused() {
 }
 
 #[test]
-fn the_engine_acknowledges_what_rises() {
+fn the_engine_acknowledges_increasing_sequences() {
     let now = Instant::now();
     let (_, mut engine) = EngineLiveness::negotiate(Some(proposal(1_000)), now).unwrap();
     assert_eq!(
@@ -100,7 +100,7 @@ fn any_frame_moves_the_engines_deadline() {
 }
 
 #[test]
-fn an_old_client_is_never_answered_and_has_longer() {
+fn an_old_client_gets_no_heartbeats_and_a_longer_timeout() {
     let now = Instant::now();
     let (answer, mut engine) = EngineLiveness::negotiate(None, now).unwrap();
     assert_eq!(answer, None);
@@ -111,7 +111,7 @@ fn an_old_client_is_never_answered_and_has_longer() {
 }
 
 #[test]
-fn the_agent_starts_at_once_and_keeps_the_interval() {
+fn the_agent_starts_immediately_and_keeps_the_interval() {
     let start = Instant::now();
     let mut agent =
         AgentLiveness::accept(Some(proposal(1_000)), Some(terms(1_000, 10_000)), start).unwrap();
@@ -121,7 +121,7 @@ fn the_agent_starts_at_once_and_keeps_the_interval() {
         None
     );
     assert_eq!(agent.heartbeat_at(), start + Duration::from_secs(1));
-    // Late by much: one heartbeat, not four.
+    // Very late: one heartbeat, not four.
     let late = start + Duration::from_secs(5);
     assert_eq!(agent.next_heartbeat(late), Some(sequence(2)));
     assert_eq!(agent.next_heartbeat(late), None);
@@ -129,7 +129,7 @@ fn the_agent_starts_at_once_and_keeps_the_interval() {
 }
 
 #[test]
-fn the_agent_refuses_terms_that_it_did_not_ask_for() {
+fn the_agent_refuses_parameters_that_it_did_not_propose() {
     let now = Instant::now();
     for (asked, answer) in [
         (None, Some(terms(1_000, 10_000))),
@@ -148,7 +148,7 @@ fn the_agent_refuses_terms_that_it_did_not_ask_for() {
 }
 
 #[test]
-fn an_acknowledgement_rises_and_is_not_ahead() {
+fn an_acknowledgement_increases_and_is_not_ahead() {
     let now = Instant::now();
     let mut agent =
         AgentLiveness::accept(Some(proposal(1_000)), Some(terms(1_000, 10_000)), now).unwrap();
@@ -189,7 +189,7 @@ fn any_frame_moves_the_agents_deadline() {
 }
 
 #[test]
-fn with_an_old_engine_heartbeats_are_empty_and_nothing_is_due_back() {
+fn with_an_old_engine_heartbeats_are_empty_and_unanswered() {
     let now = Instant::now();
     let mut agent = AgentLiveness::accept(Some(proposal(1_000)), None, now).unwrap();
     assert_eq!(agent.next_heartbeat(now), Some(Heartbeat::default()));

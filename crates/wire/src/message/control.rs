@@ -8,7 +8,7 @@ use crate::error::Error;
 /// The hello of a control channel.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OpenControlChannelReq {
-    /// Who asks, with its token.
+    /// The client and its token.
     #[prost(message, optional, tag = "1")]
     pub client_details: Option<ClientDetails>,
     /// The heartbeat that the client proposes; absent in the old mode.
@@ -16,7 +16,7 @@ pub struct OpenControlChannelReq {
     pub liveness: Option<ControlChannelLiveness>,
 }
 
-/// The answer to the hello.
+/// The response to the hello.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OpenControlChannelRsp {
     /// Accepted or refused.
@@ -24,7 +24,7 @@ pub struct OpenControlChannelRsp {
     pub outcome: Option<ControlChannelOutcome>,
 }
 
-/// How a hello ended.
+/// Result of a hello.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum ControlChannelOutcome {
     /// The channel is open.
@@ -35,32 +35,32 @@ pub enum ControlChannelOutcome {
     Error(Error),
 }
 
-/// What an accepted client learns.
+/// Information for an accepted client.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ControlChannelOk {
-    /// The id that the engine gave this client.
+    /// The id that the engine assigned to this client.
     #[prost(string, tag = "1")]
     pub client_id: String,
-    /// Who answers.
+    /// Information about the engine.
     #[prost(message, optional, tag = "2")]
     pub server_details: Option<ServerDetails>,
-    /// The agreed heartbeat; present exactly when the client proposed one.
+    /// The agreed heartbeat; present if and only if the client proposed one.
     #[prost(message, optional, tag = "3")]
     pub liveness: Option<ControlChannelLiveness>,
 }
 
-/// The terms of the heartbeat, in milliseconds.
+/// The parameters of the heartbeat, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ControlChannelLiveness {
     /// Time between two heartbeats of the client.
     #[prost(uint32, tag = "1")]
     pub heartbeat_interval_ms: u32,
-    /// Silence after which either end takes the other for gone; 0 in a proposal.
+    /// Silence after which either end treats the other one as gone; 0 in a proposal.
     #[prost(uint32, tag = "2")]
     pub heartbeat_timeout_ms: u32,
 }
 
-/// Asks to end the control channel.
+/// Requests the end of the control channel.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CloseControlChannelReq {}
 
@@ -71,15 +71,15 @@ pub struct CloseControlChannelRsp {}
 /// A sign of life, see [`liveness`](crate::liveness).
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Heartbeat {
-    /// The client's running number; 0 from an engine and in the old mode.
+    /// The client's sequence number; 0 from an engine and in the old mode.
     #[prost(uint64, tag = "1")]
     pub sequence: u64,
-    /// The number that the engine has seen; 0 from a client and in the old mode.
+    /// The last sequence number that the engine received; 0 from a client and in the old mode.
     #[prost(uint64, tag = "2")]
     pub acknowledgement: u64,
 }
 
-/// A line for the person who runs the agent.
+/// A line for the user of the agent.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ServerMessage {
     /// The line.
@@ -88,19 +88,19 @@ pub struct ServerMessage {
 }
 
 impl ServerMessage {
-    /// Another channel of the same identity has taken a name over: the agent that reads this does
-    /// not ask for that tunnel again.
+    /// Another channel of the same identity has taken over a name: the agent that receives this
+    /// does not request that tunnel again.
     pub const TAKEN_OVER: &'static str = "taken_over";
 }
 
-/// Ours, extension `pool/1`: the engine asks for `count` further standing connections.
+/// Our extension `pool/1`: the engine requests `count` further standing connections.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 #[prost(skip_debug)]
 pub struct PoolReq {
-    /// The proof to be shown in the hello of each of them; stays valid as long as the channel.
+    /// The secret for the hello of each of them; valid for the lifetime of the channel.
     #[prost(string, tag = "1")]
     pub secret: String,
-    /// How many more to open.
+    /// Number of connections to open.
     #[prost(uint32, tag = "2")]
     pub count: u32,
     /// Time without a stream after which the agent may close one.

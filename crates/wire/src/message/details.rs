@@ -1,10 +1,10 @@
-//! Who is at each end.
+//! Descriptions of both ends.
 
 use std::collections::BTreeMap;
 
 use super::wrappers::{Secret, StringValue};
 
-/// What a client says about itself in its first message, with its proof.
+/// Description of a client in its first message, with its authentication.
 ///
 /// On a data connection `token` is the one-time secret of the stream, or the pool secret.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -24,21 +24,21 @@ pub struct ClientDetails {
     /// Processor architecture.
     #[prost(message, optional, tag = "5")]
     pub arch: Option<StringValue>,
-    /// The proof of identity.
+    /// The token that authenticates the client.
     #[prost(message, optional, tag = "6")]
     pub token: Option<Secret>,
-    /// The protocol spoken, see [`handshake`](crate::handshake).
+    /// The protocol version, see [`handshake`](crate::handshake).
     #[prost(message, optional, tag = "7")]
     pub protocol_version: Option<StringValue>,
-    /// Ours: labels of the client, found again in client filters (EN-2b).
+    /// Our addition: labels of the client, used by client filters (EN-2b).
     #[prost(btree_map = "string, string", tag = "100")]
     pub labels: BTreeMap<String, String>,
-    /// Ours: names of the extensions that the client understands.
+    /// Our addition: names of the extensions that the client supports.
     #[prost(string, repeated, tag = "101")]
     pub extensions: Vec<String>,
 }
 
-/// What an engine says about itself.
+/// Description of an engine.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ServerDetails {
     /// Name of the program.
@@ -59,10 +59,10 @@ pub struct ServerDetails {
     /// Region of the machine.
     #[prost(message, optional, tag = "6")]
     pub region: Option<StringValue>,
-    /// A newer version of the client, where one is known.
+    /// A newer version of the client, if one is known.
     #[prost(message, optional, tag = "7")]
     pub update: Option<StringValue>,
-    /// Ours: the extensions in use on this channel: named by the client and offered by the engine.
+    /// Our addition: the extensions in use on this channel, which both ends support.
     #[prost(string, repeated, tag = "101")]
     pub extensions: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Messages about streams: one visitor's bytes.
+//! Messages about streams: the bytes of one visitor.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,37 +6,37 @@ use super::details::ClientDetails;
 use super::wrappers::{BoolValue, Secret, StringValue};
 use crate::error::Error;
 
-/// A visitor waits: the agent dials back and shows `secret`.
+/// A visitor waits: the agent opens a data connection and authenticates with `secret`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProxyConnReq {
-    /// The tunnel that the visitor asked for.
+    /// Id of the visitor's tunnel.
     #[prost(string, tag = "1")]
     pub tunnel_id: String,
     /// 24 hex characters.
     #[prost(string, tag = "2")]
     pub stream_id: String,
-    /// Valid once, for this client, for a short time.
+    /// Valid once, for this client and for a short time.
     #[prost(message, optional, tag = "3")]
     pub secret: Option<Secret>,
     /// The visitor's address.
     #[prost(message, optional, tag = "4")]
     pub source_ip: Option<IpAddress>,
-    /// Where to dial instead of the engine that the control channel leads to.
+    /// Address to dial instead of the engine of the control channel.
     #[prost(message, optional, tag = "5")]
     pub proxy_endpoint: Option<StringValue>,
 }
 
 impl ProxyConnReq {
-    /// Most requests that an engine leaves open with one agent at a time; the rest wait. The
-    /// published clients dial for 64 at a time, queue 256 more (some 1,024), and give up their
-    /// control channel beyond that.
+    /// Limit of open requests of an engine to one agent; further ones wait. The published clients
+    /// dial for 64 at a time, queue 256 more (some 1,024), and abort their control channel beyond
+    /// that.
     pub const MAX_PENDING: usize = 64;
 }
 
-/// The agent takes or refuses a visitor.
+/// The agent accepts or refuses a visitor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProxyConnRsp {
-    /// That of the [`ProxyConnReq`].
+    /// Id of the [`ProxyConnReq`].
     #[prost(string, tag = "1")]
     pub stream_id: String,
     /// Present when the agent refuses.
@@ -45,21 +45,21 @@ pub struct ProxyConnRsp {
 }
 
 /// The hello of a data connection. An empty `stream_id` is the hello of a standing connection
-/// ([`pool`](crate::pool)), whose proof is the pool secret.
+/// ([`pool`](crate::pool)), which authenticates with the pool secret.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProxyReq {
-    /// Who dials; `token` is the secret.
+    /// The client; `token` is the secret.
     #[prost(message, optional, tag = "1")]
     pub client_details: Option<ClientDetails>,
-    /// The stream that this connection will carry.
+    /// The stream of this connection.
     #[prost(string, tag = "2")]
     pub stream_id: String,
-    /// Whether bytes follow at once, without a [`ProxyRsp`].
+    /// True if bytes follow immediately, without a [`ProxyRsp`].
     #[prost(message, optional, tag = "3")]
     pub zero_rtt: Option<BoolValue>,
 }
 
-/// The answer to a [`ProxyReq`] without zero-RTT.
+/// The response to a [`ProxyReq`] without zero-RTT.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProxyRsp {
     /// Present when the engine refuses.
@@ -70,29 +70,29 @@ pub struct ProxyRsp {
 /// The hello of a connection to a private tunnel.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StreamReq {
-    /// Who dials, with its token.
+    /// The dialler and its token.
     #[prost(message, optional, tag = "1")]
     pub client_details: Option<ClientDetails>,
     /// Id or name of the tunnel.
     #[prost(string, tag = "2")]
     pub tunnel_id_name: String,
-    /// Whether bytes follow at once, without a [`StreamRsp`].
+    /// True if bytes follow immediately, without a [`StreamRsp`].
     #[prost(message, optional, tag = "3")]
     pub zero_rtt: Option<BoolValue>,
-    /// Whether this opens a datagram channel.
+    /// True if this opens a datagram channel.
     #[prost(message, optional, tag = "4")]
     pub datagram_channel: Option<BoolValue>,
 }
 
-/// The answer to a [`StreamReq`] without zero-RTT.
+/// The response to a [`StreamReq`] without zero-RTT.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StreamRsp {
-    /// The stream, or why there is none.
+    /// The stream, or an error.
     #[prost(oneof = "StreamOutcome", tags = "1, 2")]
     pub outcome: Option<StreamOutcome>,
 }
 
-/// How a private dial ended.
+/// Result of a dial.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum StreamOutcome {
     /// The stream's id, 24 hex characters.
@@ -103,18 +103,18 @@ pub enum StreamOutcome {
     Error(Error),
 }
 
-/// A datagram channel is over.
+/// A datagram channel has ended.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DatagramChannelClose {
     /// The channel.
     #[prost(string, tag = "1")]
     pub stream_id: String,
-    /// Why, where something went wrong.
+    /// The reason, if there was an error.
     #[prost(message, optional, tag = "2")]
     pub error: Option<Error>,
 }
 
-/// A visitor's address as the wire has it.
+/// A visitor's address in its wire format.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct IpAddress {
     /// One of the two families.
@@ -146,7 +146,7 @@ impl From<IpAddr> for IpAddress {
 }
 
 impl IpAddress {
-    /// The address, or `None` where the peer sent none or one of a wrong length.
+    /// The address, or `None` if the peer sent none or one with a wrong length.
     pub fn to_ip(&self) -> Option<IpAddr> {
         match self.address.as_ref()? {
             Address::V4(bits) => Some(IpAddr::V4(Ipv4Addr::from_bits(*bits))),

@@ -5,32 +5,32 @@ use std::collections::BTreeMap;
 use super::wrappers::{BoolValue, StringValue, Timestamp, UInt32Value};
 use crate::error::Error;
 
-/// Asks for a tunnel.
+/// Requests a tunnel.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OpenTunnelReq {
-    /// Chosen by the client, found again in the answer.
+    /// Chosen by the client and repeated in the response.
     #[prost(string, tag = "1")]
     pub request_id: String,
-    /// What the client wants; what it leaves out is the engine's choice.
+    /// The requested properties; the engine chooses the ones that are missing.
     #[prost(message, optional, tag = "2")]
     pub tunnel_properties: Option<TunnelProperties>,
 }
 
-/// The answer to an [`OpenTunnelReq`].
+/// The response to an [`OpenTunnelReq`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OpenTunnelRsp {
-    /// That of the request.
+    /// Id of the request.
     #[prost(string, tag = "1")]
     pub request_id: String,
-    /// The tunnel, or why there is none.
+    /// The tunnel, or an error.
     #[prost(oneof = "TunnelOutcome", tags = "2, 3")]
     pub outcome: Option<TunnelOutcome>,
 }
 
-/// How the request for a tunnel ended.
+/// Result of the request for a tunnel.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum TunnelOutcome {
-    /// The tunnel with its effective properties: id, address and defaults are filled in.
+    /// The tunnel with its effective properties: id, address and defaults are set.
     #[prost(message, boxed, tag = "2")]
     TunnelProperties(Box<TunnelProperties>),
     /// No tunnel.
@@ -38,7 +38,7 @@ pub enum TunnelOutcome {
     Error(Error),
 }
 
-/// Asks to end a tunnel.
+/// Requests the end of a tunnel.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CloseTunnelReq {
     /// The tunnel.
@@ -46,7 +46,7 @@ pub struct CloseTunnelReq {
     pub tunnel_id: String,
 }
 
-/// Says that a tunnel is over.
+/// Reports that a tunnel has ended.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CloseTunnelRsp {
     /// The tunnel.
@@ -54,7 +54,7 @@ pub struct CloseTunnelRsp {
     pub tunnel_id: String,
 }
 
-/// A tunnel as the wire has it, unchecked; [`properties`](crate::properties) checks it.
+/// A tunnel in its wire format, unchecked; [`properties`](crate::properties) checks it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TunnelProperties {
     /// Set by the engine.
@@ -63,13 +63,13 @@ pub struct TunnelProperties {
     /// Set by the engine.
     #[prost(message, optional, tag = "2")]
     pub creation_date: Option<Timestamp>,
-    /// The name under which a private tunnel is dialled.
+    /// The name for dialling a private tunnel.
     #[prost(message, optional, tag = "3")]
     pub name: Option<StringValue>,
     /// `bytestream` or `datagram`.
     #[prost(message, optional, tag = "4")]
     pub r#type: Option<StringValue>,
-    /// Whether visitors reach it at a public address.
+    /// True if visitors reach it at a public address.
     #[prost(message, optional, tag = "5")]
     pub publish: Option<BoolValue>,
     /// `http`, `tls`, `tcp`, `dtls`, `quic`, `webtty`; absent on a raw private tunnel.
@@ -99,7 +99,7 @@ pub struct TunnelProperties {
     /// Cipher suites offered to visitors.
     #[prost(string, repeated, tag = "14")]
     pub tls_ciphers: Vec<String>,
-    /// Whether visitors show a client certificate.
+    /// True if visitors need a client certificate.
     #[prost(message, optional, tag = "15")]
     pub mtls_auth: Option<BoolValue>,
     /// Deprecated.
@@ -111,37 +111,39 @@ pub struct TunnelProperties {
     /// Deprecated name of `upstream_tls`.
     #[prost(message, optional, tag = "18")]
     pub http_use_tls: Option<BoolValue>,
-    /// Whether visitors show a token (ED-1).
+    /// True if visitors need a token (ED-1).
     #[prost(message, optional, tag = "19")]
     pub token_auth: Option<BoolValue>,
-    /// Whether visitors sign in with a browser; `svc_auth` in JSON (ED-2).
+    /// True if visitors sign in with a browser; `svc_auth` in JSON (ED-2).
     #[prost(message, optional, tag = "20")]
     pub svc_auth: Option<BoolValue>,
-    /// Whether visitors solve a challenge first (ED-6).
+    /// True if browsers solve a challenge first (ED-6).
     #[prost(message, optional, tag = "21")]
     pub challenge_mode: Option<BoolValue>,
-    /// Public host name: asked for, or given by the engine.
+    /// Public host name: requested, or assigned by the engine.
     #[prost(message, optional, tag = "22")]
     pub hostname: Option<StringValue>,
-    /// Public port: asked for, or given by the engine.
+    /// Public port: requested, or assigned by the engine.
     #[prost(message, optional, tag = "23")]
     pub port: Option<UInt32Value>,
-    /// Whether the service is spoken to with TLS.
+    /// True if the service uses TLS.
     #[prost(message, optional, tag = "24")]
     pub upstream_tls: Option<BoolValue>,
-    /// Whether datagrams ride a byte stream.
+    /// True if datagrams are sent over a byte stream.
     #[prost(message, optional, tag = "25")]
     pub datagram_guaranteed_delivery: Option<BoolValue>,
-    /// Whether visitors of other regions are carried over.
+    /// True if visitors of other regions are forwarded.
     #[prost(message, optional, tag = "26")]
     pub allow_cross_region_routing: Option<BoolValue>,
-    /// Whether agents of one identity may serve the name together. Ours: others ignore it.
+    /// True if agents of one identity may serve the name together. Our addition: other
+    /// implementations ignore it.
     #[prost(message, optional, tag = "100")]
     pub share: Option<BoolValue>,
-    /// Headers of proxies that visitors may send. Ours: others ignore it.
+    /// Proxy headers that visitors may send. Our addition: other implementations ignore it.
     #[prost(string, repeated, tag = "101")]
     pub pass_headers: Vec<String>,
-    /// Origins of pages that may use a person's session. Ours: others ignore it.
+    /// Origins of pages that may use a user's session. Our addition: other implementations ignore
+    /// it.
     #[prost(string, repeated, tag = "102")]
     pub allowed_origins: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! The wrapper types of Protocol Buffers (`google/protobuf/wrappers.proto`, `timestamp.proto`):
-//! a value in a message of its own, so that absent and empty are different things.
+//! The wrapper types of Protocol Buffers (`google/protobuf/wrappers.proto`, `timestamp.proto`): a
+//! value in a separate message, so that absent and empty can be distinguished.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ pub struct StringValue {
     pub value: String,
 }
 
-/// A truth value that can be absent.
+/// A boolean that can be absent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct BoolValue {
-    /// The truth value.
+    /// The boolean.
     #[prost(bool, tag = "1")]
     pub value: bool,
 }
@@ -93,7 +93,7 @@ impl From<u32> for UInt32Value {
     }
 }
 
-/// The text in a wrapper, if the wrapper is there.
+/// The text in a wrapper, if the wrapper is present.
 pub fn text(wrapper: Option<&StringValue>) -> Option<&str> {
     wrapper.map(|wrapper| wrapper.value.as_str())
 }

@@ -1,20 +1,20 @@
 /// Bytes of a frame's head.
 pub const HEAD_LEN: usize = 4;
 
-/// Largest payload of `DATA`, 256 KiB: from there on larger chunks no longer save CPU time, and a
-/// reader may have to hold one.
+/// Largest payload of `DATA`, 256 KiB: larger chunks do not save CPU time, and a reader may have to
+/// buffer one.
 pub const MAX_CHUNK: usize = 256 * 1024;
 
-/// Largest payload of `OPEN`: two ids and an address, with room for fields to come.
+/// Largest payload of `OPEN`: two ids and an address, with space for future fields.
 pub const MAX_OPEN: usize = 1024;
 
 /// Largest payload of `RESET`: a number, a code and a sentence.
 pub const MAX_RESET: usize = 1024;
 
-/// The head of a frame: type and length of what follows.
+/// The head of a frame: its type and the length of its payload.
 ///
-/// A value of this type keeps the limits of its type: it is made by [`new`](Self::new) or
-/// [`decode`](Self::decode), which check them before anybody allocates.
+/// A value of this type is within the limits of its frame type: [`new`](Self::new) and
+/// [`decode`](Self::decode) check them before anything is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     kind: FrameType,
@@ -25,7 +25,7 @@ impl Head {
     /// A head for a payload of `len` bytes.
     ///
     /// # Errors
-    /// [`HeadError::Length`] when this type has no payload of that length.
+    /// [`HeadError::Length`] if this type has no payload of that length.
     pub fn new(kind: FrameType, len: usize) -> Result<Self, HeadError> {
         let (least, most) = kind.limits();
         match u32::try_from(len) {
@@ -34,13 +34,13 @@ impl Head {
         }
     }
 
-    /// The four bytes.
+    /// Encodes the four bytes.
     pub fn encode(self) -> [u8; HEAD_LEN] {
         let [_, high, middle, low] = self.len.to_be_bytes();
         [self.kind as u8, high, middle, low]
     }
 
-    /// Reads the four bytes.
+    /// Decodes the four bytes.
     ///
     /// # Errors
     /// An unknown type, or a length that the type does not have.
@@ -51,31 +51,31 @@ impl Head {
         Self::new(kind, usize::try_from(len).unwrap_or(usize::MAX))
     }
 
-    /// What the frame is.
+    /// Type of the frame.
     pub fn kind(self) -> FrameType {
         self.kind
     }
 
     /// Bytes of the payload that follows, within the limits of the type.
     pub fn payload_len(self) -> usize {
-        // At most `MAX_CHUNK`, which fits wherever this runs.
+        // At most `MAX_CHUNK`, which fits on all platforms.
         self.len as usize
     }
 }
 
-/// The six frames.
+/// The six types of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FrameType {
-    /// The engine begins a stream.
+    /// The engine opens a stream.
     Open = 1,
     /// Bytes of the stream.
     Data = 2,
     /// The sender's direction is complete.
     End = 3,
-    /// The sender gives up the stream.
+    /// The sender aborts the stream.
     Reset = 4,
-    /// The sender wants no further stream on this connection.
+    /// The sender accepts no further stream on this connection.
     Retire = 5,
     /// The engine turns the connection into a [`lane`](crate::lane).
     Lane = 6,
@@ -106,18 +106,18 @@ impl FrameType {
     }
 }
 
-/// Why four bytes are no head.
+/// Reasons why four bytes are not a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// A type of no frame.
+    /// An unknown type.
     #[error("frame type {0} is unknown")]
     Type(u8),
-    /// A length that frames of this type do not have.
+    /// A length that frames of this type cannot have.
     #[error("a {kind:?} frame cannot have {len} bytes")]
     Length {
-        /// What the frame is.
+        /// Type of the frame.
         kind: FrameType,
-        /// The bytes it would have.
+        /// Its length.
         len: usize,
     },
 }

@@ -5,8 +5,8 @@ use crate::error::Error;
 use crate::message::{ClientDetails, IpAddress, Kind, Message, ProxyReq};
 
 /// The first frame of a standing connection, in the framing of the control channel: a [`ProxyReq`]
-/// without a stream id. The engine does not answer it; it closes the connection when the secret is
-/// not good.
+/// without a stream id. The engine does not respond to it; it closes the connection if the secret
+/// is invalid.
 pub fn hello(details: ClientDetails) -> Message {
     Kind::ProxyReq(ProxyReq {
         client_details: Some(details),
@@ -16,10 +16,10 @@ pub fn hello(details: ClientDetails) -> Message {
     .into()
 }
 
-/// Payload of `OPEN`: the stream that begins.
+/// Payload of `OPEN`: the new stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StreamOpen {
-    /// The tunnel that the visitor asked for.
+    /// Id of the visitor's tunnel.
     #[prost(string, tag = "1")]
     pub tunnel_id: String,
     /// 24 hex characters.
@@ -28,7 +28,7 @@ pub struct StreamOpen {
     /// The visitor's address.
     #[prost(message, optional, tag = "3")]
     pub source_ip: Option<IpAddress>,
-    /// The stream has begun on a lane, and goes on here (extension `lane/2`).
+    /// The stream started on a lane and continues here (extension `lane/2`).
     #[prost(bool, tag = "4")]
     pub moved: bool,
 }
@@ -37,15 +37,15 @@ impl StreamOpen {
     /// Appends the frame, head and payload.
     ///
     /// # Errors
-    /// [`HeadError::Length`] when it is empty or too long; `out` is left as it was.
+    /// [`HeadError::Length`] if it is empty or too long; `out` is unchanged.
     pub fn encode_frame(&self, out: &mut Vec<u8>) -> Result<(), HeadError> {
         append(FrameType::Open, self, out)
     }
 
-    /// Reads the payload of an `OPEN` frame.
+    /// Decodes the payload of an `OPEN` frame.
     ///
     /// # Errors
-    /// Not a `StreamOpen`, or one that names no tunnel: nobody could carry that.
+    /// It is not a `StreamOpen`, or it has no tunnel and so could not be forwarded.
     pub fn decode_payload(payload: &[u8]) -> Result<Self, PayloadError> {
         let open = Self::decode(payload)?;
         if open.tunnel_id.is_empty() {
@@ -55,26 +55,26 @@ impl StreamOpen {
     }
 }
 
-/// Payload of `RESET`: which stream is given up, and why.
+/// Payload of `RESET`: the number of the aborted stream, and the reason.
 ///
-/// The number is there because a `RESET` may follow the `END` of the same side and so may arrive
-/// after the stream is over, when the next one has begun.
+/// The number is necessary because a `RESET` may follow the `END` of the same side. It may then
+/// arrive after the stream is over, when the next one has started.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StreamReset {
-    /// How many streams were opened on this connection, the one given up included.
+    /// Number of streams that were opened on this connection, including the aborted one.
     #[prost(uint32, tag = "1")]
     pub stream: u32,
-    /// Why, where there is something to say.
+    /// The reason, if there is one.
     #[prost(message, optional, tag = "2")]
     pub error: Option<Error>,
 }
 
 impl StreamReset {
-    /// Appends the frame, head and payload. A sentence that would not fit is left out, the code
+    /// Appends the frame, head and payload. A sentence that would not fit is omitted; the code
     /// stays.
     ///
     /// # Errors
-    /// [`HeadError::Length`] for stream 0, which there is not; `out` is left as it was.
+    /// [`HeadError::Length`] for stream 0, which does not exist; `out` is unchanged.
     pub fn encode_frame(&self, out: &mut Vec<u8>) -> Result<(), HeadError> {
         match append(FrameType::Reset, self, out) {
             Err(_) if self.stream != 0 => {
@@ -92,19 +92,19 @@ impl StreamReset {
         }
     }
 
-    /// Reads the payload of a `RESET` frame.
+    /// Decodes the payload of a `RESET` frame.
     ///
     /// # Errors
-    /// Not a `StreamReset`.
+    /// It is not a `StreamReset`.
     pub fn decode_payload(payload: &[u8]) -> Result<Self, PayloadError> {
         Ok(Self::decode(payload)?)
     }
 }
 
-/// A payload that is not what its frame's type says.
+/// A payload that does not match its frame's type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
-    /// Not the message.
+    /// It is not the message.
     #[error("a frame's payload cannot be read")]
     Message(#[from] prost::DecodeError),
     /// `OPEN` without `tunnel_id`.

@@ -1,6 +1,6 @@
 use super::head::FrameType;
 
-/// Which end of a standing connection this is.
+/// One end of a standing connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Opens streams.
@@ -12,48 +12,48 @@ pub enum Side {
 /// A frame without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The engine begins a stream.
+    /// The engine opens a stream.
     Open,
     /// Bytes of the stream.
     Data,
     /// The sender's direction is complete.
     End,
-    /// The sender gives up the stream with this number.
+    /// The sender aborts the stream with this number.
     Reset {
         /// As in [`StreamReset::stream`](super::StreamReset).
         stream: u32,
     },
-    /// The sender wants no further stream here.
+    /// The sender accepts no further stream here.
     Retire,
     /// The engine turns the connection into a lane.
     Lane,
 }
 
-/// What one end knows about the streams of a standing connection, one after another.
+/// State of the successive streams of a standing connection, at one end.
 ///
-/// The rules, which both ends keep:
-/// - The engine sends `OPEN` when the stream before is over and neither side has sent `RETIRE`.
+/// The rules for both ends:
+/// - The engine sends `OPEN` when the previous stream is over and neither side has sent `RETIRE`.
 /// - A stream is over when each side has sent `END` or `RESET`; no `DATA` follows either.
-/// - A side that gives up sends `RESET`, also after its own `END`, and throws away what still
-///   arrives until the peer's `END` or `RESET`. A side that receives `RESET` sends no further
-///   `DATA`; if it has not ended its direction, it does so now with `END` or `RESET`.
-/// - A `RESET` for a stream that is over means nothing: it crossed the peer's `END`.
-/// - An `OPEN` that crossed the agent's `RETIRE` is answered with `RESET` (6000); nothing of that
-///   stream was used, so the engine may take another connection for it.
-/// - The engine may send `LANE` where it may send `OPEN`; these rules end there.
+/// - A side that aborts sends `RESET`, also after its own `END`, and discards the bytes that arrive
+///   until the peer's `END` or `RESET`. A side that receives `RESET` sends no further `DATA`; if it
+///   has not ended its direction, it does so now with `END` or `RESET`.
+/// - A `RESET` for a stream that is over is ignored: it crossed the peer's `END`.
+/// - The response to an `OPEN` that crossed the agent's `RETIRE` is `RESET` (6000). No data of that
+///   stream was used, so the engine may use another connection for it.
+/// - The engine may send `LANE` whenever it may send `OPEN`; these rules end there.
 /// - The connection is closed between streams: by the engine after a `RETIRE` of either side, by
 ///   the agent after the engine's.
 ///
-/// [`on_send`](Self::on_send) is called before a frame is sent, [`on_receive`](Self::on_receive)
-/// when one has arrived whole or, for `DATA`, when its head has.
+/// [`on_send`](Self::on_send) is called before a frame is sent. [`on_receive`](Self::on_receive) is
+/// called when a complete frame or, for `DATA`, its head has arrived.
 #[derive(Clone, Debug)]
 pub struct StreamState {
     side: Side,
     /// Streams opened so far.
     stream: u32,
-    /// Whether our direction of the current stream still runs.
+    /// True while our direction of the current stream is open.
     sending: bool,
-    /// Whether the peer's direction of the current stream still runs.
+    /// True while the peer's direction of the current stream is open.
     receiving: bool,
     gave_up: bool,
     peer_gave_up: bool,
@@ -61,26 +61,26 @@ pub struct StreamState {
     peer_retired: bool,
 }
 
-/// What a frame that arrived means.
+/// The meaning of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A stream begins.
+    /// A stream starts.
     Open,
-    /// A stream begins that is to be refused with `RESET`: we had sent `RETIRE`.
+    /// A stream starts that must be refused with `RESET`, because we had sent `RETIRE`.
     OpenAfterRetire,
     /// Bytes of the stream.
     Data,
-    /// Bytes of a stream that we gave up: to be thrown away.
+    /// Bytes of a stream that we aborted: must be discarded.
     Discard,
     /// The peer's direction is complete.
     End,
-    /// The peer gave the stream up: send nothing more, end our direction.
+    /// The peer aborted the stream: send nothing more, and end our direction.
     Reset,
     /// A `RESET` of a stream that is over.
     Late,
-    /// The peer wants no further stream here.
+    /// The peer accepts no further stream here.
     Retire,
-    /// What follows is a lane.
+    /// The rest of the connection is a lane.
     Lane,
 }
 
@@ -99,7 +99,7 @@ impl StreamState {
         }
     }
 
-    /// Notes that this frame is about to be sent.
+    /// Records that this frame is about to be sent.
     ///
     /// # Errors
     /// A frame that may not be sent now; the state is unchanged.
@@ -113,17 +113,17 @@ impl StreamState {
                 self.sending = false;
             }
             Step::Retire if !self.retired => self.retired = true,
-            // No stream begins under these rules any more.
+            // No further stream starts under these rules.
             Step::Lane if self.may_open() => self.retired = true,
             _ => return Err(self.violation(step)),
         }
         Ok(())
     }
 
-    /// Notes that this frame has arrived.
+    /// Records that this frame has arrived.
     ///
     /// # Errors
-    /// A frame that the peer may not send now: the connection is to be closed.
+    /// A frame that the peer may not send now: the connection must be closed.
     pub fn on_receive(&mut self, step: Step) -> Result<Received, Violation> {
         match step {
             Step::Open
@@ -174,12 +174,12 @@ impl StreamState {
         self.stream
     }
 
-    /// Whether there is no stream, or both directions of it have ended.
+    /// Returns true if there is no stream, or both directions of it have ended.
     pub fn is_over(&self) -> bool {
         !self.sending && !self.receiving
     }
 
-    /// Whether `OPEN` may be sent.
+    /// Returns true if `OPEN` may be sent.
     pub fn may_open(&self) -> bool {
         self.side == Side::Engine
             && self.is_over()
@@ -188,17 +188,17 @@ impl StreamState {
             && self.stream < u32::MAX
     }
 
-    /// Whether `DATA` may be sent.
+    /// Returns true if `DATA` may be sent.
     pub fn may_send_data(&self) -> bool {
         self.sending && !self.peer_gave_up
     }
 
-    /// Whether our direction of the stream has not ended yet: `END` or `RESET` is still due.
+    /// Returns true if our direction of the stream has not ended: `END` or `RESET` is still due.
     pub fn owes_end(&self) -> bool {
         self.sending
     }
 
-    /// Whether the connection is of no further use and this side may close it.
+    /// Returns true if the connection has no further use and this side may close it.
     pub fn may_close(&self) -> bool {
         let last = match self.side {
             Side::Engine => self.retired || self.peer_retired,
@@ -231,11 +231,11 @@ impl StreamState {
     }
 }
 
-/// A frame at a moment that does not allow it.
+/// A frame that is not allowed in the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {frame:?} frame is not allowed here, at stream {stream} of the connection")]
 pub struct Violation {
-    /// What came, or was to be sent.
+    /// The frame that arrived or was to be sent.
     pub frame: FrameType,
     /// The number of the stream at that moment.
     pub stream: u32,

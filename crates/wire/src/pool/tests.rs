@@ -64,7 +64,7 @@ fn no_data_follows_an_end() {
 }
 
 #[test]
-fn after_a_reset_data_is_thrown_away_until_the_peer_ends() {
+fn after_a_reset_data_is_discarded_until_the_peer_ends() {
     let (mut engine, mut agent) = open();
     engine.on_send(RESET_1).unwrap();
     assert_eq!(engine.on_receive(Step::Data), Ok(Received::Discard));
@@ -106,7 +106,7 @@ fn a_reset_that_crossed_the_last_end_does_not_touch_the_next_stream() {
     let (mut engine, mut agent) = open();
     agent.on_send(Step::End).unwrap();
     engine.on_receive(Step::End).unwrap();
-    // The agent gives up receiving while the engine's end is under way.
+    // The agent aborts receiving while the engine's end is in flight.
     engine.on_send(Step::End).unwrap();
     agent.on_send(RESET_1).unwrap();
     engine.on_send(Step::Open).unwrap();
@@ -117,7 +117,7 @@ fn a_reset_that_crossed_the_last_end_does_not_touch_the_next_stream() {
 }
 
 #[test]
-fn a_reset_of_a_stream_to_come_is_refused() {
+fn a_reset_of_a_future_stream_is_refused() {
     let (mut engine, mut agent) = open();
     assert!(engine.on_receive(Step::Reset { stream: 2 }).is_err());
     assert!(agent.on_send(Step::Reset { stream: 2 }).is_err());
@@ -149,7 +149,7 @@ fn a_retired_connection_finishes_its_stream_and_opens_no_other() {
 }
 
 #[test]
-fn an_open_that_crossed_a_retire_is_to_be_refused() {
+fn an_open_that_crossed_a_retire_must_be_refused() {
     let mut engine = StreamState::new(Side::Engine);
     let mut agent = StreamState::new(Side::Agent);
     agent.on_send(Step::Retire).unwrap();

@@ -1,12 +1,12 @@
-//! The target of lanes.
+//! The fuzz target of lanes.
 
 use wire::lane::{
     Decoder, Event, FrameStep, FrameType, LaneError, ReceiveWindow, SendWindow, Side, StreamState,
     encode_data, encode_empty, encode_open, encode_reset, window,
 };
 
-/// Frames of a lane; the first byte is the size of the pieces. The decoder tells the same in any
-/// cut, what it tells is told again when it is written, and a stream's state takes any order.
+/// Frames of a lane; the first byte is the size of the pieces. The decoder's events are the same
+/// for any split and after writing them again, and a stream's state accepts any order.
 pub(super) fn check(data: &[u8]) {
     let Some((size, bytes)) = data.split_first() else {
         return;
@@ -63,7 +63,7 @@ fn read(bytes: &[u8], cut: usize) -> (Vec<Event<'_>>, Option<LaneError>) {
     (told, None)
 }
 
-/// The same with the pieces of a `DATA` frame, and `DATA` frames of a stream in a row, as one.
+/// The same events, with adjacent pieces and `DATA` frames of a stream joined.
 fn joined(events: &[Event<'_>]) -> Vec<FrameSummary> {
     let mut joined: Vec<FrameSummary> = Vec::new();
     for event in events {
@@ -92,7 +92,7 @@ fn joined(events: &[Event<'_>]) -> Vec<FrameSummary> {
 fn write(event: &Event<'_>, out: &mut Vec<u8>) {
     match event {
         Event::Open { stream, open } => {
-            // What was read is written again: a field that others know may be gone, never the rest.
+            // The events are written again: unknown fields may be lost, but nothing else.
             encode_open(*stream, open, out).expect("an opening that was read has a frame");
         }
         Event::Step {

@@ -1,5 +1,5 @@
-//! What must hold for any bytes of a peer. `fuzz/` feeds these functions with what it invents, the
-//! tests with what is kept in `tests/corpus`.
+//! Properties that apply to any bytes of a peer. `fuzz/` calls these functions with generated
+//! input, the tests with the files in `tests/corpus`.
 
 mod lanes;
 
@@ -8,8 +8,8 @@ use wire::pool::{
 };
 use wire::{Decoder, FrameError, Message, encode};
 
-/// Frames of the control channel; the first byte is the size of the pieces. The decoder answers
-/// the same in any cut, and what it accepts survives being written and read again.
+/// Frames of the control channel; the first byte is the size of the pieces. The decoder's result is
+/// the same for any split, and an accepted message can be written and read again.
 pub(crate) fn frame(data: &[u8]) {
     let Some((size, bytes)) = data.split_first() else {
         return;
@@ -21,8 +21,8 @@ pub(crate) fn frame(data: &[u8]) {
             continue;
         }
         let mut again = Vec::new();
-        // A message may be longer when written than it was when read: varints have one spelling
-        // here and many on the wire.
+        // A message may be longer when it is written than when it was read: here varints have one
+        // encoding, on the wire many.
         if encode(&message, &mut again).is_ok() {
             assert_eq!(read(&again, again.len()), (vec![message], None));
         }
@@ -45,8 +45,8 @@ fn read(bytes: &[u8], piece: usize) -> (Vec<Message>, Option<FrameError>) {
     (messages, None)
 }
 
-/// Frames of a standing connection, into the state machine of the side that the first byte
-/// chooses: no payload beyond its limit, and no stream number that goes back.
+/// Frames of a standing connection, as input of the state machine of the side that the first byte
+/// chooses: no payload exceeds its limit, and stream numbers never decrease.
 pub(crate) fn pool(data: &[u8]) {
     let Some((side, mut bytes)) = data.split_first() else {
         return;
@@ -73,7 +73,7 @@ pub(crate) fn pool(data: &[u8]) {
             return;
         }
         assert!(state.stream() >= before);
-        // Our side answers in turn, so that streams end and others begin.
+        // Our side responds, so that streams end and others start.
         for answer in [Step::Open, Step::End] {
             if state.on_send(answer).is_ok() {
                 break;

@@ -1,4 +1,4 @@
-//! The kept inputs of the fuzz targets.
+//! The stored inputs of the fuzz targets.
 
 use crate::replay::replay;
 use crate::targets;

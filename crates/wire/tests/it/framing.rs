@@ -1,4 +1,4 @@
-//! Frames: what goes in comes out, however it is cut, and nothing panics.
+//! Frames: messages are read back for any split, and nothing panics.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use wire::{Kind, Message};
 
 proptest! {
     #[test]
-    fn messages_survive_any_cut(messages in prop::collection::vec(message(), 1..6), cuts in any::<u64>()) {
+    fn messages_survive_any_split(messages in prop::collection::vec(message(), 1..6), cuts in any::<u64>()) {
         let mut bytes = Vec::new();
         for message in &messages {
             encode(message, &mut bytes).unwrap();
@@ -30,7 +30,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_in_any_cut_give_one_answer(bytes in prop::collection::vec(any::<u8>(), 0..200), cuts in any::<u64>()) {
+    fn the_result_does_not_depend_on_the_split(bytes in prop::collection::vec(any::<u8>(), 0..200), cuts in any::<u64>()) {
         let whole = drain(&[&bytes]);
         let cut = drain(&pieces(&bytes, cuts));
         prop_assert_eq!(whole, cut);
@@ -66,7 +66,7 @@ fn a_heartbeat_has_the_known_bytes() {
 }
 
 #[test]
-fn an_address_is_a_number_with_the_first_byte_on_top() {
+fn an_address_is_a_big_endian_number() {
     let address = IpAddress::from("192.0.2.1".parse::<IpAddr>().unwrap());
     assert_eq!(address.address, Some(Address::V4(0xC000_0201)));
 }
@@ -84,7 +84,7 @@ fn an_address_of_a_wrong_length_is_none() {
 }
 
 #[test]
-fn the_length_is_judged_before_the_payload_is_waited_for() {
+fn the_length_is_checked_before_the_payload_arrives() {
     let mut decoder = Decoder::new();
     decoder.push(&65_536_u32.to_be_bytes());
     assert_eq!(decoder.next(), Err(FrameError::TooLong(65_536)));
@@ -97,7 +97,7 @@ fn the_length_is_judged_before_the_payload_is_waited_for() {
 }
 
 #[test]
-fn an_empty_frame_is_an_error_both_ways() {
+fn an_empty_frame_is_an_error_in_both_directions() {
     let mut decoder = Decoder::new();
     decoder.push(&[0; 4]);
     assert_eq!(decoder.next(), Err(FrameError::Empty));
@@ -110,14 +110,14 @@ fn an_empty_frame_is_an_error_both_ways() {
 }
 
 #[test]
-fn the_longest_frame_goes_and_a_longer_one_does_not() {
+fn a_frame_longer_than_the_limit_is_an_error() {
     let line = |len| {
         Message::from(Kind::ServerMessage(ServerMessage {
             message: "x".repeat(len),
         }))
     };
     let mut bytes = Vec::new();
-    // Around the text are tag and length of the kind (2 and 3 bytes) and of the text (1 and 3).
+    // The tags and lengths of the kind (2 and 3 bytes) and of the text (1 and 3) surround the text.
     let longest = line(MAX_PAYLOAD - 9);
     encode(&longest, &mut bytes).unwrap();
     assert_eq!(bytes.len(), HEADER_LEN + MAX_PAYLOAD);
@@ -208,7 +208,7 @@ fn drain(pieces: &[&[u8]]) -> (Vec<Message>, Option<FrameError>) {
     (messages, None)
 }
 
-/// Cuts `bytes` into pieces of one to eight bytes, as the bits of `cuts` say.
+/// Splits `bytes` into pieces of one to eight bytes, according to the bits of `cuts`.
 fn pieces(bytes: &[u8], mut cuts: u64) -> Vec<&[u8]> {
     let mut rest = bytes;
     let mut pieces = Vec::new();

@@ -1,4 +1,4 @@
-//! The frames of lanes: what is written is read back, in whatever pieces it comes.
+//! The frames of lanes: written frames are read back, in pieces of any size.
 
 use proptest::prelude::*;
 use wire::Error;
@@ -7,7 +7,7 @@ use wire::lane::{
     StreamOpen, encode_data, encode_empty, encode_open, encode_reset,
 };
 
-/// A frame that somebody sends.
+/// A frame that is sent.
 #[derive(Clone, Debug, PartialEq)]
 enum Frame {
     Open(u32, StreamOpen),
@@ -53,8 +53,8 @@ fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![open, data, reset, empty]
 }
 
-/// What arrives in pieces of these lengths, one after the other and again; `DATA` in pieces as it
-/// comes is joined to the frame that it was.
+/// Reads the bytes in pieces of these lengths, repeated. Pieces of one `DATA` frame are joined
+/// again.
 fn read(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Frame>, LaneError> {
     let mut decoder = Decoder::new();
     let mut frames = Vec::new();
@@ -114,13 +114,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_the_same_in_any_pieces(
+    fn the_result_does_not_depend_on_the_pieces(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         kind in 0_u8..8,
         cut in 1_usize..20,
     ) {
         let mut bytes = bytes;
-        // Mostly a type that there is, and a length that there may be.
+        // Usually an existing type and a valid length.
         if let Some(head) = bytes.first_chunk_mut::<3>() {
             *head = [kind, 0, 0];
         }
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn lengths_that_a_type_does_not_have_are_refused_before_their_payload() {
+fn invalid_lengths_are_refused_before_their_payload() {
     for (kind, most) in [
         (FrameType::Open, MAX_OPEN),
         (FrameType::Data, MAX_DATA),
@@ -156,7 +156,7 @@ fn lengths_that_a_type_does_not_have_are_refused_before_their_payload() {
 }
 
 #[test]
-fn the_bytes_are_those_of_the_documentation() {
+fn the_bytes_match_the_documentation() {
     let mut bytes = Vec::new();
     encode_data(0x0102_0304, b"ab", &mut bytes);
     encode_empty(FrameType::Move, 7, &mut bytes);

@@ -1,4 +1,4 @@
-//! What a peer can send, and what it may not cause.
+//! Tests of all input that a peer can send.
 
 #[cfg(test)]
 mod corpus;

@@ -1,4 +1,4 @@
-//! Tunnel properties: what is asked for arrives, and what is wrong is named.
+//! Tunnel properties: requested values arrive, and invalid ones are named.
 
 use jiff::Timestamp;
 use types::tunnel::{Tunnel, TunnelProperties};
@@ -44,7 +44,7 @@ fn every_property_arrives() {
 }
 
 #[test]
-fn nothing_asked_for_is_nothing_asked_for() {
+fn an_empty_request_stays_empty() {
     assert_eq!(
         request(&TunnelProperties::default()),
         message::TunnelProperties::default()
@@ -70,7 +70,7 @@ fn an_opened_tunnel_is_read_back() {
 }
 
 #[test]
-fn an_answer_without_an_id_is_refused() {
+fn a_response_without_an_id_is_refused() {
     let refused = OpenedTunnel::read(&message::TunnelProperties::default()).unwrap_err();
     assert_eq!(refused.field, "id");
 }
@@ -90,7 +90,7 @@ fn a_client_may_repeat_what_the_engine_set() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_fields_are_named() {
     type Break = fn(&mut message::TunnelProperties);
     let cases: [(&str, Break); 13] = [
         ("name", |p| p.name = Some("a b".into())),

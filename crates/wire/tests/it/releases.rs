@@ -1,4 +1,4 @@
-//! Messages of releases: what their agents and engines sent, this version reads and writes the same.
+//! Messages of releases: this version reads and writes them in the same way.
 //!
 //! `tests/releases/VERSION.txt` has a line for each message, with every field set: its name and its
 //! bytes. A release adds a file; an existing file never changes.
@@ -50,7 +50,7 @@ fn frames_of_releases_are_read_and_written_the_same() {
         );
         kinds.insert(name);
     }
-    // All kinds that the first release had.
+    // All kinds of the first release.
     assert_eq!(kinds.len(), 18, "{kinds:?}");
 }
 

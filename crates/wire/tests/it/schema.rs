@@ -1,4 +1,4 @@
-//! `agent.proto` and the messages in `src/message/` say the same.
+//! `agent.proto` and the messages in `src/message/` are equivalent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ fn from_proto(source: &str) -> Schema {
     schema
 }
 
-/// The members of each message struct and of the error codes, as the derive attributes tell them.
+/// The members of each message struct and of the error codes, from the derive attributes.
 fn from_rust(source: &str, schema: &mut Schema) {
     let mut oneofs: BTreeMap<String, String> = BTreeMap::new();
     let mut derives = "";

@@ -1,4 +1,4 @@
-//! Standing connections: heads and limits, and two ends that cannot be brought out of step.
+//! Standing connections: heads and limits, and two ends that always stay in step.
 
 use std::collections::VecDeque;
 
@@ -34,11 +34,11 @@ proptest! {
         }
     }
 
-    /// Two ends act at random, each frame takes its time: whatever one end may send, the other
-    /// accepts, both count the same streams, and an engine that finds a stream over never confuses
-    /// what is still under way with the next one.
+    /// Two ends act at random, and each frame takes some time. The peer accepts every frame that an
+    /// end may send, and both count the same streams. An engine that considers a stream over never
+    /// confuses its frames in flight with those of the next one.
     #[test]
-    fn what_may_be_sent_is_always_accepted(moves in prop::collection::vec((any::<bool>(), 0..6_u8), 1..200)) {
+    fn allowed_frames_are_always_accepted(moves in prop::collection::vec((any::<bool>(), 0..6_u8), 1..200)) {
         let mut engine = End::new(Side::Engine);
         let mut agent = End::new(Side::Agent);
         for (engine_acts, action) in moves {
@@ -49,7 +49,7 @@ proptest! {
                 1 => Step::Data,
                 2 => Step::End,
                 3 => Step::Reset { stream },
-                // Rare, or no stream would follow.
+                // Rare: no stream would follow.
                 4 if stream > 3 => Step::Retire,
                 _ => {
                     actor.arrive();
@@ -71,7 +71,7 @@ proptest! {
 
 struct End {
     state: StreamState,
-    /// Frames under way, each with the number of the stream that its sender was at.
+    /// Frames in flight, each with the number of the sender's stream at that time.
     incoming: VecDeque<(Step, u32)>,
 }
 
@@ -168,7 +168,7 @@ fn an_opening_that_names_no_tunnel_is_refused() {
         StreamOpen::decode_payload(&bytes[4..]),
         Err(PayloadError::NoTunnel)
     );
-    // A field of a later version alone: it is passed over, and then nothing is there.
+    // Only a field of a later version: it is skipped, and nothing is left.
     let unknown = [0x78, 1];
     assert_eq!(
         StreamOpen::decode_payload(&unknown),
@@ -177,7 +177,7 @@ fn an_opening_that_names_no_tunnel_is_refused() {
 }
 
 #[test]
-fn an_open_frame_that_is_too_long_leaves_nothing_behind() {
+fn an_open_frame_that_is_too_long_writes_nothing() {
     let open = StreamOpen {
         tunnel_id: "x".repeat(MAX_OPEN),
         ..StreamOpen::default()
@@ -188,7 +188,7 @@ fn an_open_frame_that_is_too_long_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_reset_loses_a_long_sentence_and_keeps_its_code() {
+fn a_reset_omits_a_long_sentence_and_keeps_its_code() {
     let error = Error::service_unavailable("x".repeat(MAX_RESET));
     let mut bytes = Vec::new();
     StreamReset {

@@ -1,4 +1,4 @@
-//! Agents that do not speak the agent protocol as it is meant.
+//! Agents that misuse the agent protocol.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -55,8 +55,8 @@ fn frame(payload: &[u8]) -> Vec<u8> {
 }
 
 fn known() -> Vec<Vec<u8>> {
-    // Field 11 of a Message: a ProxyReq, with nothing in it, with nested lengths that lie, and with a
-    // stream id that nobody waits for.
+    // Field 11 of a Message: a ProxyReq that is empty, one whose nested lengths are wrong, and one
+    // with an unknown stream id.
     let proxy_request = [&[0x5a, 0x0c, 0x12, 0x0a][..], b"\x0a\x080123456"].concat();
     vec![
         Vec::new(),

@@ -27,7 +27,7 @@ pub(crate) fn run(target: &mut Target, budget: Duration, _: &mut fastrand::Rng) 
             break;
         };
         let mut connection = target.connector.tls(&host, b"h2")?;
-        // The engine may close while this writes; that is its right.
+        // The engine may close during the write.
         connection.write_all(&bytes).ok();
         connection.sock.set_read_timeout(Some(ANSWER))?;
         read_available(&mut connection, 256 * 1024);
@@ -49,7 +49,7 @@ pub(crate) fn run(target: &mut Target, budget: Duration, _: &mut fastrand::Rng) 
     Ok(())
 }
 
-/// Connections that send nothing: others are served beside them.
+/// Connections that send nothing, while other visitors are served.
 fn silent(target: &Target) -> Result<()> {
     let connections: Vec<_> = (0..SILENT)
         .map_while(|_| target.connector.tcp().ok())
@@ -128,9 +128,9 @@ fn all(host: &str) -> Vec<(&'static str, Vec<u8>)> {
 /// Connections without a byte; fewer than one source may have.
 const SILENT: usize = 100;
 
-/// The engine answers the last of a flood within this or is still busy with it: no case needs the
-/// answer.
+/// The engine answers the end of a flood within this time or is still processing it. No case needs
+/// the answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// One connection's buffers at both ends, and what an allocator keeps of them.
+/// Buffers of one connection at both ends, and the allocator's overhead.
 const MAX_GROWTH: u64 = 64 * 1024 * 1024;

@@ -30,7 +30,7 @@ pub(crate) fn run(target: &mut Target, budget: Duration, random: &mut fastrand::
             target.check()?;
         }
     }
-    // A case whose requests are all refused at the door tries nothing behind it.
+    // If all requests of a case are refused immediately, it tests nothing beyond that.
     ensure!(
         target.oracle.served() > served_before,
         "none of {round} requests reached the service"
@@ -38,7 +38,7 @@ pub(crate) fn run(target: &mut Target, budget: Duration, random: &mut fastrand::
     Ok(())
 }
 
-/// Sends the bytes, ends the connection in that direction, and reads what comes.
+/// Sends the bytes, closes that direction, and reads the answer.
 fn send(target: &Target, host: &str, request: &[u8]) -> Result<()> {
     let mut connection = target.connector.tls(host, b"http/1.1")?;
     if connection.write_all(request).is_err() {

@@ -35,7 +35,7 @@ pub(crate) fn run(target: &mut Target, budget: Duration, random: &mut fastrand::
             target.check()?;
         }
     }
-    // A case whose requests are all refused at the door tries nothing behind it.
+    // If all requests of a case are refused immediately, it tests nothing beyond that.
     ensure!(
         target.oracle.served() > served_before,
         "none of {round} requests reached the service"
@@ -43,15 +43,15 @@ pub(crate) fn run(target: &mut Target, budget: Duration, random: &mut fastrand::
     Ok(())
 }
 
-/// A request in parts.
+/// The parts of a request.
 struct Message {
     fields: Fields,
     body: Vec<u8>,
     trailers: Fields,
 }
 
-/// Sends one request on a connection of its own and waits until the engine answers the stream or
-/// closes the connection.
+/// Sends one request on its own connection, and waits until the engine answers the stream or closes
+/// the connection.
 fn send(target: &Target, host: &str, message: &Message) -> Result<()> {
     let mut connection = target.connector.tls(host, b"h2")?;
     let mut out = Vec::new();
@@ -83,7 +83,7 @@ fn send(target: &Target, host: &str, message: &Message) -> Result<()> {
     Ok(())
 }
 
-/// Requests that were once accepted, or that a proxy has accepted somewhere.
+/// Requests that this engine or some proxy has accepted in the past.
 fn known(host: &str) -> Vec<Fields> {
     let hidden = format!("GET {SMUGGLED} HTTP/1.1\r\nHost: x\r\n\r\n");
     let mut all = Vec::new();
@@ -150,7 +150,7 @@ fn replace(fields: &mut Fields, wanted: &str, value: Vec<u8>) {
     }
 }
 
-/// A request whose every part may be anything; most of it stays usual, so that it travels far.
+/// A request in which any part may have arbitrary bytes. Most of it is valid, so that it gets far.
 fn arbitrary(host: &str, random: &mut fastrand::Rng) -> Message {
     let methods = ["GET", "POST", "HEAD", "OPTIONS", "CONNECT", "PUT", "get"];
     let method = *random.choice(&methods).unwrap_or(&"GET");
@@ -202,7 +202,7 @@ fn field(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
-/// Bytes that mean something to a parser more often than by chance.
+/// Bytes with a meaning to parsers, more often than by chance.
 fn bytes(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut all = Vec::new();
     for _ in 0..random.usize(..5) {

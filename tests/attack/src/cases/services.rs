@@ -1,4 +1,4 @@
-//! Services that answer with what is no response, or with an upgrade nobody asked for.
+//! Services that answer with invalid responses, or with unsolicited upgrades.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -57,7 +57,7 @@ pub(crate) fn run(target: &mut Target, budget: Duration, random: &mut fastrand::
     Ok(())
 }
 
-/// A service that answers every request with the bytes that are set, and closes.
+/// A service that answers every request with the configured bytes, and closes.
 fn serve(response: &Arc<Mutex<Vec<u8>>>) -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -131,9 +131,9 @@ fn http2(target: &Target, host: &str, method: &str) -> Result<()> {
     Ok(())
 }
 
-/// Responses that are none, or are not for the request.
+/// Responses that are invalid, or do not match the request.
 fn known() -> Vec<Vec<u8>> {
-    // Of another key than the request's: the right one for it is not among these.
+    // For another key than the request's, whose correct value is not among these.
     let accept = "Sec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=";
     let texts = [
         String::new(),

@@ -23,7 +23,7 @@ pub(crate) fn run(target: &mut Target, _: Duration, _: &mut fastrand::Rng) -> Re
         }
         let mut connection = target.connector.tls(&host, b"h2")?;
         connection.write_all(&out)?;
-        // Waits for the head of the first response: the services have begun to answer.
+        // Waits for the head of the first response, since the services have then started to answer.
         http2::read_until(&mut connection, |frame| frame.kind == HEADERS)?;
         readers.push(connection);
         target.check()?;
@@ -41,11 +41,11 @@ pub(crate) fn run(target: &mut Target, _: Duration, _: &mut fastrand::Rng) -> Re
 /// As many as one household has.
 const CONNECTIONS: u32 = 20;
 
-/// More than the engine allows on a connection; it refuses those beyond.
+/// More than the engine allows on a connection. It refuses the rest.
 const STREAMS: u32 = 250;
 
-/// `limits.max_buffered_bytes` by default: bytes that wait for readers (docs/security.md).
+/// Default of `limits.max_buffered_bytes`: bytes that wait for readers (docs/security.md).
 const MAX_BUFFERED: u64 = 256 * 1024 * 1024;
 
-/// What the engine keeps of a stream beside them, of all streams here. `limits.max_streams` bounds it.
+/// Other memory of the engine for all streams of this test, which `limits.max_streams` limits.
 const MAX_STREAMS: u64 = CONNECTIONS as u64 * STREAMS as u64 * 48 * 1024;

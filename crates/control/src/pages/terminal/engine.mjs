@@ -1,17 +1,17 @@
-// The platform and the engine of a project, as a page asks them.
+// Clients of the platform and of a project's engine, for the pages.
 //
-// The platform knows the person by the session's cookie and gives short-lived tokens; the engine is
-// asked with those. The one token that stands in an address, because a WebSocket has no other place
-// for one, can open streams of one tunnel at one path for a minute, and nothing else. Tokens for a
-// restricted server have the permission that it asks for, too, and reach its tunnel alone: so they
-// are good for nothing but that server.
+// The platform authenticates the user by the session cookie and issues short-lived tokens for
+// requests to the engine. Only one token is part of an address, because a WebSocket has no other
+// place for it. It can open streams of one tunnel at one path for a minute, and nothing else.
+// Tokens for a restricted server also have the permission that it requires, and are restricted to
+// its tunnel. So they are only valid for that server.
 
-// The page says that no script has begun.
+// The page's text about missing scripts is removed.
 document.querySelector("#state").textContent = "";
 
 const main = document.querySelector("main");
 
-/** What the page says about itself. */
+/** Data of the page. */
 export const page = {
   project: main.dataset.project,
   workspace: main.dataset.workspace,
@@ -21,7 +21,7 @@ export const page = {
   may: new Set(main.dataset.may.split(" ")),
 };
 
-/** A request that was refused; its message is for a person. */
+/** A refused request. Its message is for the user. */
 export class Refused extends Error {
   constructor(status, problem) {
     super(problem.detail || problem.title || problem.error || `The answer was ${status}.`);
@@ -30,14 +30,14 @@ export class Refused extends Error {
   }
 }
 
-/** Asks the platform. */
+/** Sends a request to the platform. */
 export async function platform(path, options = {}) {
   return await answer(await fetch(path, json(options)));
 }
 
 /**
- * Asks the engine's API. `params` goes into the one query parameter that its lists have; `lasting`
- * asks with a token that lives as long as one can.
+ * Sends a request to the engine's API. `params` is the one query parameter of its lists. `lasting`
+ * uses a token with the longest possible lifetime.
  */
 export async function engine(path, { params, lasting, ...options } = {}) {
   const address = new URL(path, page.engine);
@@ -49,24 +49,25 @@ export async function engine(path, { params, lasting, ...options } = {}) {
   return await answer(await fetch(address, sent));
 }
 
-/** The address of a participant's stream. What proves who comes is the first message on it. */
+/** The address of a participant's stream. The first message on it authenticates the participant. */
 export function streamAddress(path) {
   return new URL(path, page.engine.replace("https:", "wss:"));
 }
 
-/** What is asked about sessions from now on is asked of a restricted server, through this tunnel. */
+/** Sends all later requests about sessions to a restricted server, through this tunnel. */
 export function restrictTo(tunnel) {
   restricted = tunnel;
 }
 
 /**
- * The address at which a published server opens a terminal: the path `at` of its tunnel;
- * `isRestricted` for who manages servers.
+ * The address at which a published server opens a terminal: the path `at` of its tunnel.
+ * `isRestricted` is true for users who manage servers.
  */
 export async function openingAddress(tunnel, at, isRestricted) {
   const address = new URL(page.engine.replace("https:", "wss:"));
   address.hostname = tunnel.hostname;
-  // A server's label says it: never more than a path, and spelled as the engine judges it.
+  // The path is from a server's label. It can never be more than a path, and is spelled as the
+  // engine normalises it.
   address.pathname = at.replace(/%[0-9a-f]{2}/gi, unreserved);
   address.searchParams.set("session_mode", "interactive");
   address.searchParams.set("origin", "human");
@@ -78,13 +79,13 @@ export async function openingAddress(tunnel, at, isRestricted) {
   return address;
 }
 
-/** What an escape stands for, where it need not be one (RFC 3986 section 2.3). */
+/** The character of an escape that is not needed (RFC 3986 section 2.3). */
 function unreserved(escape) {
   const character = String.fromCharCode(parseInt(escape.slice(1), 16));
   return /[\w.~-]/.test(character) ? character : escape;
 }
 
-/** The path of a thing of the Engine API, of parts that are escaped. */
+/** The path of an Engine API resource, from unescaped parts. */
 export const path = (...parts) => `/api/webtty/${parts.map(encodeURIComponent).join("/")}`;
 
 let restricted;
@@ -95,7 +96,7 @@ async function apiToken(near) {
   let token = known.get(near);
   if (!token || token.until < Date.now()) {
     const minting = readsAndAsks(near, API_SECONDS);
-    // Those who ask at the same time wait for the same one.
+    // Concurrent requests wait for the same token.
     token = { minting, until: Date.now() + (API_SECONDS / 2) * 1000 };
     known.set(near, token);
     minting.catch(() => known.delete(near));
@@ -107,7 +108,10 @@ async function lastingToken(near) {
   return (await readsAndAsks(near, STREAM_SECONDS)).token;
 }
 
-/** A token for what the person may of terminals and of the list of tunnels; `near` one tunnel alone. */
+/**
+ * A token with the user's permissions for terminals and for the list of tunnels. `near` restricts
+ * it to one tunnel.
+ */
 async function readsAndAsks(near, seconds) {
   const permissions = [...page.may].filter((may) => /^(webtty|tunnels\.resources)\./.test(may));
   if (!near) return await mint(permissions, undefined, seconds);
@@ -136,14 +140,20 @@ async function answer(response) {
   return value;
 }
 
-/** What a restricted server asks for. */
+/** The permission that a restricted server requires. */
 export const MANAGES = "network.webtty-servers.read-write";
 
-/** Tokens for requests; they are renewed after half of it. */
+/** Lifetime of tokens for requests, in seconds. They are renewed after half of it. */
 const API_SECONDS = 300;
 
-/** The token in an address (ED-1e): it is shown once, and a terminal outlasts it. */
+/**
+ * Lifetime of the token in an address (ED-1e), in seconds. It is used once, and a terminal outlasts
+ * it.
+ */
 const OPENING_SECONDS = 60;
 
-/** Tokens for streams: the longest there are, because some streams end with theirs. */
+/**
+ * Lifetime of tokens for streams, in seconds. It is the longest possible, because some streams end
+ * with their token.
+ */
 export const STREAM_SECONDS = 3600;

@@ -1,15 +1,16 @@
-// Taking part in a session that runs: asking for a stream, and what the stream begins with.
+// Joining an active session: requesting a stream, and the first message on it.
 
 import { STREAM_SECONDS, engine, page, path, restrictTo, streamAddress } from "/terminal/engine.mjs";
 import { isRestricted, mayManage } from "/terminal/server.mjs";
 
-/** Whether the person may ask for control, and not only watch. */
+/** True if the user may request control, and not only watch. */
 export const mayAsk = page.may.has("webtty.sessions.read-write");
 
 /**
- * Asks to take part in a session: who one is there (`me`), the `address` of the stream, the `attach`
- * that it begins with, and until when (milliseconds) it lasts for certain. Who one was `before` goes:
- * that stream may be taken for alive, and then has control.
+ * Requests to join a session. Returns the participant's id (`me`), the `address` of the stream, the
+ * `attach` message that starts it, and the time (milliseconds) until which it is certain to last.
+ * The participant `before` is removed, because its stream may still count as alive and have
+ * control.
  */
 export async function takePart(session, before) {
   const isForThem = mayManage && session.server_id && (await isRestricted(session.server_id));
@@ -17,7 +18,7 @@ export async function takePart(session, before) {
   const participants = path("sessions", session.id, "participants");
   if (before) await leave(participants, before);
   const body = { role: "spectator", transport: "websocket" };
-  // The stream lasts for as long as the token with which it was asked for.
+  // The stream ends with the token that requested it.
   const { id, attach_grant: grant } = await engine(participants, { method: "POST", body, lasting: true });
   const attach = {
     sessionId: session.id,
@@ -25,7 +26,7 @@ export async function takePart(session, before) {
     attachGrant: Uint8Array.from(atob(grant), (byte) => byte.charCodeAt(0)),
     requestedRole: 1,
     transport: 2,
-    // As a spectator over a WebSocket, who reads, asks for control and takes it.
+    // Capabilities of a spectator over a WebSocket: reading, requesting control and taking it.
     capabilities: mayAsk ? [1, 2, 3] : [1],
   };
   return {
@@ -42,7 +43,7 @@ async function leave(participants, who) {
   try {
     await engine(`${participants}/${encodeURIComponent(who)}`, { method: "POST", body: {} });
   } catch (error) {
-    // Gone meanwhile.
+    // The participant no longer exists.
     if (error.status !== 404) throw error;
   }
 }

@@ -1,12 +1,12 @@
-// What a page keeps of its terminal, so that it finds it again after it was loaded anew, and so does
-// the next page of the same person at the same server.
+// State of a page's terminal, so that the page finds it again after a reload, and so does the next
+// page of the same user at the same server.
 //
-// It lies in `localStorage`, because a page that was closed has to leave it somewhere: of a server
-// without sessions the token that it gave, which is good for this account alone and while the server
-// waits; of the others the name of the session, which an engine gives back by who asks. A lock of the
-// browser says whether the page that wrote it is still there, so that no two pages, of which one is a
-// copy of the other, take the terminal from each other. Where there are no locks (an origin that is
-// not secure), nothing is kept.
+// The state is in `localStorage`, because it must survive a closed page. For a server without
+// sessions it is the server's token, which is only valid for this account and while the server
+// waits. For other servers it is the name of the session, which the engine restores for its user. A
+// lock of the browser shows if the page that wrote the state still exists. So two pages, one of
+// which is a copy of the other, do not take the terminal from each other. Without locks (in an
+// insecure origin), nothing is stored.
 
 import { page } from "/terminal/engine.mjs";
 
@@ -20,26 +20,27 @@ export class Kept {
     this.fields = fields;
   }
 
-  /** What this page will keep of a terminal that it opens; undefined where it cannot. */
+  /** State of a new terminal of this page; undefined if it cannot be stored. */
   static async begin() {
     const id = crypto.randomUUID?.();
     const release = id && storage() && (await hold(id, PATIENCE));
     return release ? new Kept(id, { user: page.user, path: location.pathname }, release) : undefined;
   }
 
-  /** Whether this tab had a terminal before it was loaded anew. */
+  /** True if this tab had a terminal before it was reloaded. */
   static isExpected() {
     return Boolean(storage() && sessionStorage.getItem(location.pathname));
   }
 
-  /** What this tab kept before it was loaded anew. */
+  /** The state from before the tab was reloaded. */
   static async ofThisTab() {
-    // A copy of this tab has the name, too: the page that has the terminal does not give it away.
+    // A copy of this tab has the name as well. The page with the terminal does not release its
+    // lock.
     const id = storage() && sessionStorage.getItem(location.pathname);
     return id ? await claim(id, PATIENCE) : undefined;
   }
 
-  /** What a page that is gone kept; the newest. */
+  /** The newest state of a page that no longer exists. */
   static async left() {
     const known = all().toSorted(([, a], [, b]) => b.seen - a.seen);
     for (const [id] of known) {
@@ -49,19 +50,19 @@ export class Kept {
     return undefined;
   }
 
-  /** Keeps these, too, and that the terminal is there now. */
+  /** Stores these values and the current time. */
   write(fields = {}) {
     Object.assign(this.fields, fields, { seen: Date.now() });
     try {
       storage()?.setItem(PREFIX + this.#id, JSON.stringify(this.fields));
       sessionStorage.setItem(location.pathname, this.#id);
     } catch (error) {
-      // Full, or forbidden meanwhile: then it is not found again.
+      // The storage is full or was forbidden meanwhile. The terminal cannot be found again.
       console.warn(error);
     }
   }
 
-  /** Leaves it to other pages. */
+  /** Leaves the state to other pages. */
   leave() {
     if (sessionStorage.getItem(location.pathname) === this.#id) {
       sessionStorage.removeItem(location.pathname);
@@ -69,14 +70,16 @@ export class Kept {
     this.#release();
   }
 
-  /** There is nothing to come back to any more. */
+  /** Deletes the state, because the terminal has ended. */
   forget() {
     storage()?.removeItem(PREFIX + this.#id);
     this.leave();
   }
 }
 
-/** What is kept under this name, if it is this person's, of this page, and nobody else has it. */
+/**
+ * The state with this name, if it is this user's and this page's, and no other page has its lock.
+ */
 async function claim(id, patience) {
   const release = await hold(id, patience);
   if (!release) return undefined;
@@ -85,7 +88,7 @@ async function claim(id, patience) {
   return found && new Kept(id, found[1], release);
 }
 
-/** All that is kept for this page. What is another account's, or too old, goes. */
+/** All states of this page. Those of other accounts and expired ones are deleted. */
 function all() {
   const found = [];
   const store = storage();
@@ -107,7 +110,10 @@ function read(text) {
   }
 }
 
-/** Takes the lock of this name, and gives what releases it; the end of the page does, too. */
+/**
+ * Acquires the lock of this name. Returns a function that releases it. The end of the page releases
+ * it as well.
+ */
 async function hold(id, patience) {
   return await new Promise((resolve) => {
     const signal = AbortSignal.timeout(patience);
@@ -120,18 +126,20 @@ function storage() {
   try {
     return navigator.locks ? localStorage : undefined;
   } catch {
-    // Forbidden by the person.
+    // The user has forbidden the storage.
     return undefined;
   }
 }
 
 const PREFIX = "terminal:";
 
-/** Seconds beside the grace: a server counts from when it sees that nobody is there. */
+/**
+ * Seconds beyond the grace period. The server's period starts when it notices the lost connection.
+ */
 const SLACK = 30;
 
-/** Milliseconds in which a page that is left gives up its lock. */
+/** Milliseconds in which a closed page releases its lock. */
 const PATIENCE = 2000;
 
-/** The same where it may still be there. */
+/** The same if the page may still exist. */
 const MOMENT = 200;

@@ -1,4 +1,4 @@
-// What there is: servers that can be opened, sessions that run, sessions that ended.
+// The lists: servers that can be opened, active sessions, past sessions.
 
 import { engine, page, path, platform } from "/terminal/engine.mjs";
 import { mayManage, serverOf } from "/terminal/server.mjs";
@@ -18,7 +18,7 @@ async function look() {
   show("ended", ended.map((session) => sessionEntry(base, session, servers)));
 }
 
-/** Registered servers; none for who may not see them. */
+/** Registered servers; none if the user may not see them. */
 async function records() {
   if (!page.may.has("network.webtty-servers.read-only")) return [];
   const at = `/api/projects/tunnels/${page.project}/webtty/servers?pageSize=100`;
@@ -98,7 +98,7 @@ function show(id, entries) {
   one(`#no-${id}`).hidden = entries.length > 0;
   list.hidden = entries.length === 0;
   const now = entries.map((entry) => entry.outerHTML).join("");
-  // What did not change stays, and the focus with it.
+  // Unchanged lists stay, so that they keep the focus.
   if (list.dataset.shown === now) return;
   list.dataset.shown = now;
   list.replaceChildren(...entries);
@@ -118,7 +118,7 @@ async function again() {
 
 const STATES = { pending_enrollment: "not enrolled yet", suspended: "suspended" };
 
-/** Milliseconds between two looks. */
+/** Milliseconds between two polls. */
 const EVERY = 5000;
 
 await again();

@@ -1,4 +1,4 @@
-// Opens a terminal, finds it again, and hands control to others and back.
+// Opens a terminal, resumes it, and hands over control.
 
 import { engine, page, path, restrictTo } from "/terminal/engine.mjs";
 import { Kept } from "/terminal/kept.mjs";
@@ -14,13 +14,13 @@ const [open, goBack] = ["#open", "#go-back"].map(one);
 let shell;
 let screen;
 let room;
-/** A terminal that a page left which is gone. */
+/** A terminal of a page that no longer exists. */
 let left;
 
 async function find() {
   const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
   const online = tunnels.filter((tunnel) => tunnel.status === "online");
-  // A tunnel may be named like the id of a server that is not there.
+  // The name of a tunnel may look like the id of a server that does not exist.
   const isId = page.subject.startsWith("wsv_");
   const tunnel =
     online.find((tunnel) => serverOf(tunnel)?.id === page.subject) ??
@@ -76,7 +76,8 @@ function opened(isAgain) {
   one("#hang-up").hidden = false;
   if (isAgain) {
     say("You are back in your terminal.");
-    // Nobody has pressed anything: so not into the terminal, but where they can go on from.
+    // The user has not pressed a button. So the focus is not moved into the terminal but next to
+    // it.
     if (document.activeElement === document.body) one("#terminal").focus();
   } else {
     say("The terminal is open.");
@@ -91,7 +92,7 @@ function opened(isAgain) {
   if (shell.isManaged) void join();
 }
 
-/** Others can come once the session has a name. */
+/** Other users can join once the session has a name. */
 async function join() {
   try {
     const named = shell.session?.startsWith("wts_");
@@ -101,7 +102,7 @@ async function join() {
     enter();
     room.controls = screen.typing;
   } catch (error) {
-    // The terminal is there; only nobody can be shown it.
+    // The terminal works, but it cannot be shared.
     complain(error);
   }
 }
@@ -114,7 +115,7 @@ function enter() {
   room = new Room({ session: shell.session, me: shell.me, decide, rules: true });
 }
 
-/** Who comes back has control again, unless somebody else was given it. */
+/** Requests control after a reconnect. It is granted unless another participant has control. */
 async function takeControl() {
   try {
     if (!(await shell.askForControl())) say("You are back, and somebody else has control.");
@@ -156,7 +157,7 @@ function notice(notice) {
   room?.notice(notice);
 }
 
-/** The person has control, or somebody else does. */
+/** Handles a change of control. */
 function control(has) {
   const came = has && !screen.typing;
   screen.setTyping(has);
@@ -167,7 +168,7 @@ function control(has) {
   shell.send("parameter", { terminalSize: screen.fit() });
 }
 
-/** Nobody is connected, for now. */
+/** Handles a lost connection. */
 function lost() {
   say("The connection is lost. Coming back …");
   idle();
@@ -182,7 +183,7 @@ function over(text, fault) {
   if (one("#terminal").contains(document.activeElement) || document.activeElement === document.body) open.focus();
 }
 
-/** Nothing that is typed or pressed goes anywhere. */
+/** Disables all input. */
 function idle() {
   screen.setTyping(false);
   room?.close();
@@ -190,7 +191,7 @@ function idle() {
   for (const id of ["interrupt", "hang-up"]) one(`#${id}`).hidden = true;
 }
 
-/** A button that opens a terminal; it is seen again when it did not. */
+/** A button that opens a terminal. It is shown again if this fails. */
 function opens(button, does) {
   button.addEventListener("click", () =>
     attempt(button, async () => {
@@ -212,7 +213,8 @@ one("#interrupt").addEventListener("click", () => {
 });
 one("#hang-up").addEventListener("click", () =>
   attempt(one("#hang-up"), async () => {
-    // Over the API even without control; a server without sessions knows only the signal.
+    // Ends the session over the API even without control. A server without sessions only supports
+    // the signal.
     if (room) await engine(path("sessions", room.session), { method: "DELETE" });
     else shell.send("heartbeat", { signal: SIGNAL.HUP });
   }),
@@ -234,18 +236,20 @@ addEventListener("beforeunload", (event) => {
   if (screen?.typing && !shell.isKept) event.preventDefault();
 });
 
-/** A page that was loaded anew goes on by itself; what another page left is offered. */
+/**
+ * A reloaded page reconnects automatically. The terminal of another page is offered to the user.
+ */
 async function start() {
   const mine = Kept.isExpected() ? await Kept.ofThisTab() : undefined;
   if (mine) {
     await goOn(mine);
     return;
   }
-  // A button that is seen does what it says: nobody clicks before it can.
+  // A visible button works. It is hidden until then.
   open.hidden = false;
   await find();
   const kept = await Kept.left();
-  // They may have been faster.
+  // The user may have been faster.
   if (open.hidden) {
     kept?.leave();
     return;

@@ -1,4 +1,4 @@
-// Plays a recording: what was shown, when it was shown, at any speed and from anywhere.
+// Plays a recording with its original timing, at any speed and from any position.
 
 import { engine, page, path } from "/terminal/engine.mjs";
 import { complain, say } from "/terminal/room.mjs";
@@ -8,7 +8,7 @@ const one = (selector) => document.querySelector(selector);
 const [play, position, clock, speed] = ["#play", "#position", "#clock", "#speed"].map(one);
 
 const player = {
-  /** What was shown: `{at, bytes}` or `{at, size}`, in order, `at` in seconds. */
+  /** The output: `{at, bytes}` or `{at, size}`, in order, `at` in seconds. */
   steps: [],
   length: 0,
   at: 0,
@@ -18,7 +18,7 @@ const player = {
 
 const screen = new Screen(one("#terminal"), { typed: () => {} });
 
-/** All pages of the recording, as far as a page should hold them. */
+/** All pages of the recording, up to the limit of bytes. */
 async function load() {
   const session = await engine(path("sessions", page.subject));
   one("#name").textContent = `of ${new Date(session.started_at).toLocaleString()}`;
@@ -48,7 +48,7 @@ function take(event, at) {
   player.length = Math.max(player.length, at);
   const size = event.metadata?.terminal_size;
   if (size) player.steps.push({ at, size });
-  // Pipes have lines without a carriage return: the terminal adds it.
+  // Output from pipes has lines without a carriage return. This mode makes the terminal add it.
   if (event.type === "open" && !size) player.steps.push({ at, bytes: NEW_LINES });
   const isOutput = event.type === "data" && event.stream_type !== "stdin";
   if (!isOutput || !event.payload_plaintext) return 0;
@@ -118,7 +118,7 @@ const KEYS = {
 document.addEventListener(
   "keydown",
   (event) => {
-    // Fields, buttons and links have their own keys; the terminal's field is no field here.
+    // Fields, buttons and links have their own keys. The terminal's input field does not count.
     const isOwn = event.target.closest("input, select, button, a") !== null;
     const does = KEYS[event.key];
     if (isOwn || !does || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -131,16 +131,16 @@ document.addEventListener(
 play.addEventListener("click", () => setPlaying(!player.isPlaying));
 position.addEventListener("input", () => draw(Number(position.value)));
 
-/** Seconds that an arrow goes. */
+/** Seconds that an arrow key skips. */
 const JUMP = 5;
 
-/** Records that are asked for at once: the most that there are on a page. */
+/** Records per request: the maximum of a page. */
 const PAGE = 1000;
 
-/** Has the terminal begin each line at its left end (LNM). */
+/** Makes the terminal start each line at its left end (LNM). */
 const NEW_LINES = new TextEncoder().encode("\x1b[20h");
 
-/** Bytes that a page holds. */
+/** Maximum number of bytes that a page keeps. */
 const MAX_BYTES = 64 << 20;
 
 try {

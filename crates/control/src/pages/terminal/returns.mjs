@@ -1,42 +1,47 @@
-// The two directions of a session that outlasts its connections: what of the output is drawn, and
-// what of the input has still to arrive.
+// State of a session that survives its connections: the drawn output, and the input that is not
+// acknowledged yet.
 //
-// A page never says how much output arrived. So the server keeps as much as it may, and a page that
-// was loaded anew gets its screen from there.
+// A page never acknowledges output. So the server keeps as much as it may, and a reloaded page gets
+// its screen from there.
 
 export class Returns {
-  /** `received`: how much output an earlier page of this session has drawn. */
+  /** `received`: number of output bytes that an earlier page of this session has drawn. */
   constructor(token, received = 0) {
     this.token = token;
     this.received = received;
-    /** How much this page has drawn, and the number of the next byte that comes. */
+    /** Number of output bytes that this page has drawn, and the number of the next byte. */
     this.drawn = 0;
     this.next = 0;
     this.waiting = [];
     this.accepted = 0;
   }
 
-  /** What is shown to come back. The server is to begin with the oldest that it has. */
+  /**
+   * The message that resumes the session. The server should start with the oldest output that it
+   * has.
+   */
   resume() {
     return { token: this.token, received: 0 };
   }
 
   /**
-   * The server has the session. Gives the input that did not arrive, and whether output is missing
-   * between what is drawn and what comes.
+   * Handles the server's acknowledgement. Returns the input that did not arrive, and if output is
+   * missing between the drawn output and the next byte.
    */
   acknowledged({ resumeToken, outputFrom = 0, inputReceived }) {
     this.token = resumeToken?.length ? resumeToken : undefined;
     const isCut = this.drawn > 0 && outputFrom > this.drawn;
     if (isCut) this.drawn = outputFrom;
     this.next = outputFrom;
-    // What an earlier page sent is not ours to send again.
+    // Input of an earlier page must not be sent again.
     if (this.waiting.length === 0) this.accepted = inputReceived;
     this.accept(inputReceived);
     return { input: [...this.waiting], isCut };
   }
 
-  /** What of this output is to be drawn: `old` was before, and its questions were answered then. */
+  /**
+   * The part of this output to draw. An earlier page has drawn `old`, and has answered its queries.
+   */
   output(bytes) {
     const from = this.next;
     this.next += bytes.length;
@@ -48,12 +53,12 @@ export class Returns {
     return { old: bytes.subarray(seen, fresh), fresh: bytes.subarray(fresh) };
   }
 
-  /** Keeps input until the server says that it arrived. */
+  /** Stores input until the server acknowledges it. */
   typed(bytes) {
     if (this.token) this.waiting.push(bytes);
   }
 
-  /** So much input arrived. */
+  /** Handles an acknowledgement of input. */
   accept(received) {
     let arrived = received - this.accepted;
     while (arrived > 0 && this.waiting.length > 0) {

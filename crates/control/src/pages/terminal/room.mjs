@@ -1,17 +1,17 @@
-// Who takes part in a session, who asks for control, and the buttons for both. The page that opened
-// the session and the ones that watch it share this.
+// The participants of a session, requests for control, and the buttons for both. The page that
+// opened the session and the pages that watch it share this.
 
 import { engine, page, path, platform } from "/terminal/engine.mjs";
 import { NOTICE } from "/terminal/webtty.mjs";
 
 const one = (selector) => document.querySelector(selector);
 
-/** Says how things are. */
+/** Shows a status. */
 export function say(text) {
   one("#state").textContent = text;
 }
 
-/** Says what went wrong, or nothing. */
+/** Shows an error, or removes it. */
 export function complain(error) {
   const alert = one("#error");
   alert.textContent = error?.message ?? error ?? "";
@@ -20,7 +20,7 @@ export function complain(error) {
 
 let members;
 
-/** The names of the members of the workspace; engines know them by their ids. */
+/** The names of the workspace's members. Engines only have their ids. */
 export async function knowMembers() {
   if (members) return;
   members = new Map();
@@ -28,15 +28,15 @@ export async function knowMembers() {
     const at = `/api/workspaces/${page.workspace}/members?pageSize=100`;
     for (const member of (await platform(at)).members) members.set(member.id, member.name);
   } catch (error) {
-    // Then people are called by their ids.
+    // Then the ids of users are shown.
     console.warn(error);
   }
 }
 
-/** What a person is called, whom an engine names by an id or a name. */
+/** Display name of a user, from the id or name of the engine. */
 export const nameOf = (user) => members?.get(user) || user || "Somebody";
 
-/** A button that does something that can be refused. */
+/** A button for an action that can be refused. */
 export function button(label, does, name = label) {
   const made = document.createElement("button");
   made.type = "button";
@@ -47,9 +47,9 @@ export function button(label, does, name = label) {
   return made;
 }
 
-/** Does what a button is for; not twice at a time. */
+/** Runs the action of a button, but not twice at the same time. */
 export async function attempt(of, does) {
-  // Not `disabled`, which would take the focus away.
+  // Not `disabled`, because that would remove the focus.
   if (of.ariaDisabled === "true") return;
   of.ariaDisabled = "true";
   complain();
@@ -64,8 +64,8 @@ export async function attempt(of, does) {
 
 export class Room {
   /**
-   * `session` is its id, `me` the participant's. `decide(request, grant)` answers a request;
-   * `rules` says that the person answers for the session even without control.
+   * `session` is its id, and `me` the participant's. `decide(request, grant)` answers a request.
+   * `rules` is true if the user may decide about requests even without control.
    */
   constructor({ session, me, decide, rules }) {
     Object.assign(this, { session, me, decide, rules });
@@ -76,7 +76,7 @@ export class Room {
     void this.look();
   }
 
-  /** Something changed about who takes part. */
+  /** Handles a change of the participants. */
   notice(notice) {
     if (notice.user) this.users.set(notice.participantId, notice.user);
     if (notice.kind === NOTICE.requested) {
@@ -85,7 +85,10 @@ export class Room {
     if (PEOPLE.includes(notice.kind)) void this.look();
   }
 
-  /** Reads who takes part, and for who rules, who asks; at most one time at once. */
+  /**
+   * Reads the participants and, for users who may decide, the requests. Only one read runs at a
+   * time.
+   */
   async look() {
     if (this.looking) {
       this.lookAgain = true;
@@ -99,7 +102,7 @@ export class Room {
       this.#show(people.filter((person) => person.live.connected), asks);
       this.#asked(asks);
     } catch (error) {
-      // Who may not see who takes part still watches.
+      // A user who may not see the participants can still watch.
       console.warn(error);
     } finally {
       this.looking = false;
@@ -110,7 +113,7 @@ export class Room {
     }
   }
 
-  /** Somebody asks, and this person can answer. */
+  /** Shows a request that this user can answer. */
   ask({ id, who, reason }) {
     if (this.shown.has(id)) return;
     const box = document.createElement("div");
@@ -133,7 +136,7 @@ export class Room {
     this.shown.set(id, box);
   }
 
-  /** A request was answered, by whomever. */
+  /** Removes a request that was answered, by any user. */
   forget(id) {
     const box = this.shown.get(id);
     if (!box) return;
@@ -143,7 +146,7 @@ export class Room {
     if (had) one("#terminal").focus();
   }
 
-  /** Nobody takes part any more. */
+  /** Removes all participants. */
   close() {
     for (const id of [...this.shown.keys()]) this.forget(id);
     one("#people-section").hidden = true;
@@ -151,7 +154,7 @@ export class Room {
 
   #asked(requests) {
     for (const { id, status, reason, requester_participant_id: asker } of requests) {
-      // What is not in the list may be newer than the list.
+      // A request that is not in the list may be newer than the list.
       if (status !== "pending") this.forget(id);
       else if ((this.rules || this.controls) && asker !== this.me) {
         this.ask({ id, who: this.#name(asker), reason });
@@ -163,7 +166,7 @@ export class Room {
     const list = one("#people");
     const held = requests.find((request) => request.status === "granted");
     const entries = people.map((person) => this.#entry(person, held));
-    // What did not change stays, and the focus with it.
+    // Unchanged lists stay, so that they keep the focus.
     if (list.textContent !== entries.map((entry) => entry.textContent).join("")) {
       list.replaceChildren(...entries);
     }
@@ -190,7 +193,7 @@ export class Room {
     return entry;
   }
 
-  /** Takes back what a request had given: as who rules, who need not have granted it here. */
+  /** Revokes granted control. It may have been granted on another page. */
   async revoke(request) {
     await resolve(this.session, request, "revoke");
     await this.look();
@@ -209,7 +212,7 @@ export class Room {
   }
 }
 
-/** Answers a request over the API; `approver` is absent for an owner. */
+/** Answers a request over the API. `approver` is absent for an owner. */
 export async function resolve(session, request, action, approver) {
   const body = { action };
   if (approver) body.approver_participant_id = approver;
@@ -217,14 +220,14 @@ export async function resolve(session, request, action, approver) {
   return await engine(at, { method: "POST", body });
 }
 
-/** Why a command ended, as a sentence. */
+/** Reason of a command's end, as a sentence. */
 export function ending({ returnCode, termination }) {
   const reason = REASONS[termination?.reason];
   const signal = termination?.signal ? ` (SIG${termination.signal})` : "";
   return reason ? `The session ended: ${reason}${signal}.` : `The session ended with ${returnCode}.`;
 }
 
-/** How a session ended that is in the list, as a sentence. */
+/** Reason of the end of a listed session, as a sentence. */
 export const endOf = ({ exit_code: code }) =>
   code === undefined ? "The session has ended." : `The session ended with ${code}.`;
 
@@ -248,5 +251,5 @@ const PEOPLE = [
   NOTICE.expired,
 ];
 
-/** Whether the person opened the session, or manages the project. */
+/** True if the user opened the session, or manages the project. */
 export const isMine = (session) => session.initiator_user_id === page.user;

@@ -1,15 +1,15 @@
-// The terminal on a page: xterm.js, and what the program in it may not do.
+// The terminal on a page: xterm.js, with restrictions for the program in it.
 //
-// What a program writes is a stranger's. It draws, and that is all: titles are not taken, the
-// clipboard is not touched, links lead to http and https and are asked about, and what the terminal
-// answers to questions of the program goes out only while the person has control.
+// The output of a program is untrusted. It can only draw. Titles are ignored, the clipboard is not
+// accessible, and links only lead to http and https after a confirmation. The terminal's responses
+// to queries of the program are only sent while the user has control.
 
 import { FitAddon } from "/terminal/addon-fit.mjs";
 import { harmless, question, sendsLines } from "/terminal/paste.mjs";
 import { Terminal } from "/terminal/xterm.mjs";
 
 export class Screen {
-  /** `typed` gets the bytes that the person types, while they may. */
+  /** `typed` gets the bytes that the user types, while the user has control. */
   constructor(node, { typed }) {
     this.node = node;
     this.typing = false;
@@ -24,7 +24,7 @@ export class Screen {
       fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace",
       fontSize: FONT,
       linkHandler: { activate: (_, address) => follow(address), allowNonHttpProtocols: false },
-      // Colours that a program chose are still read.
+      // Text stays readable in the colours of a program.
       minimumContrastRatio: 4.5,
       screenReaderMode: true,
       scrollback: 10_000,
@@ -32,21 +32,21 @@ export class Screen {
       windowOptions: {},
     });
     dark.addEventListener("change", () => (this.terminal.options.theme = theme(dark.matches)));
-    // Selections (OSC 52) and the notices and images of other terminals are swallowed.
+    // Clipboard access (OSC 52), and the notices and images of other terminals are ignored.
     for (const code of [9, 52, 777, 1337]) {
       this.terminal.parser.registerOscHandler(code, () => true);
     }
     this.fitting = new FitAddon();
     this.terminal.loadAddon(this.fitting);
     this.terminal.open(node);
-    // Tab comes to the terminal as a whole and goes on; Enter or a click goes into it.
+    // The Tab key moves to the terminal as a whole and past it. Enter or a click moves into it.
     this.terminal.textarea.tabIndex = -1;
     node.addEventListener("keydown", (event) => {
       if (event.target !== node || event.key !== "Enter") return;
       event.preventDefault();
       this.focus();
     });
-    // Before the terminal has it.
+    // The handler runs before the terminal's.
     node.addEventListener("paste", (event) => this.#paste(event), { capture: true });
     node.addEventListener("drop", (event) => event.preventDefault(), { capture: true });
     const goesOut = () => this.typing && this.replaying === 0;
@@ -62,12 +62,12 @@ export class Screen {
         if (event.type === "keydown") node.focus();
         return false;
       }
-      // Who only watches moves on with Tab, and has the keys of the browser.
+      // For a user who only watches, Tab moves on, and the browser's keys work.
       return this.typing;
     });
   }
 
-  /** Whether the person types, or watches. */
+  /** Sets if the user types or watches. */
   setTyping(typing) {
     this.typing = typing;
     this.terminal.options.disableStdin = !typing;
@@ -75,7 +75,7 @@ export class Screen {
     document.querySelector("#leave-hint").hidden = !typing;
   }
 
-  /** Pastes what is harmless, and asks where each line would run as it comes. */
+  /** Pastes harmless text. Asks before a text that would run each line immediately. */
   #paste(event) {
     event.preventDefault();
     event.stopPropagation();
@@ -85,26 +85,26 @@ export class Screen {
     if (!runs || confirm(question(text))) this.terminal.paste(text);
   }
 
-  /** Draws. Returns false while more waits than a page should hold. */
+  /** Draws output. Returns false while too much of it is waiting. */
   write(bytes) {
     this.waiting += bytes.length;
     this.terminal.write(bytes, () => (this.waiting -= bytes.length));
     return this.waiting < MAX_WAITING;
   }
 
-  /** Draws what was there before: what it asks was answered then, and is not answered again. */
+  /** Draws old output. Its queries were answered before, and are not answered again. */
   replay(bytes) {
     this.replaying += 1;
     this.terminal.write(bytes, () => (this.replaying -= 1));
   }
 
-  /** An empty terminal of this size. */
+  /** Resets the terminal to this size. */
   reset(size) {
     this.terminal.reset();
     this.resize(size);
   }
 
-  /** The size that who has control gave it; the letters get smaller where the page is narrow. */
+  /** Sets the size that the participant with control uses. A narrow page gets smaller letters. */
   resize(size) {
     const cols = clamp(size?.col, 1, 1000);
     const rows = clamp(size?.row, 1, 1000);
@@ -114,7 +114,7 @@ export class Screen {
     this.terminal.options.fontSize = Math.max(SMALLEST, Math.min(FONT, Math.floor(fits)));
   }
 
-  /** As large as the page has room for. */
+  /** Fits the terminal to the page. */
   fit() {
     this.terminal.options.fontSize = FONT;
     this.fitting.fit();
@@ -131,7 +131,7 @@ export class Screen {
 }
 
 function follow(address) {
-  // What stands in the terminal may say another address.
+  // The visible text of a link may show another address.
   if (!/^https?:\/\//.test(address)) return;
   if (confirm(`Open ${address}?`)) window.open(address, "_blank", "noopener,noreferrer");
 }
@@ -147,10 +147,10 @@ const clamp = (value, least, most) => (value ? Math.min(Math.max(value, least), 
 const DARK = { cursorAccent: "#181b21", selectionBackground: "#3b4a66" };
 const LIGHT = { cursorAccent: "#ffffff", selectionBackground: "#bcd3f7" };
 
-/** Pixels of a letter's height, and what of it is its width. */
+/** Height of a letter in pixels, and the ratio of its width. */
 const FONT = 14;
 const SMALLEST = 7;
 const LETTER = 0.61;
 
-/** Bytes that wait to be drawn: some seconds of work. */
+/** Maximum bytes that wait to be drawn: some seconds of work. */
 const MAX_WAITING = 8 << 20;

@@ -1,11 +1,11 @@
-// Which tunnels are servers of terminals, what of their labels counts, and for whom they are.
+// Tunnels that are terminal servers: their labels and their restrictions.
 
 import { MANAGES, page, platform } from "/terminal/engine.mjs";
 
 /**
- * The server that a tunnel is, or nothing. Whoever may open a tunnel writes its labels; the engine
- * checks who it is of those with the protocol `webtty` alone, and no other has the id or the name
- * of a registered server.
+ * The server of a tunnel, or nothing. Every user who may open a tunnel writes its labels. The
+ * engine verifies the identity of tunnels with the protocol `webtty` only, and no other tunnel has
+ * the id or the name of a registered server.
  */
 export function serverOf(tunnel) {
   const labels = tunnel.labels ?? {};
@@ -13,18 +13,18 @@ export function serverOf(tunnel) {
   if (tunnel.protocol === "webtty") {
     return { isManaged: true, id: label("server_id"), name: label("server_name"), label };
   }
-  // Bytes of a private tunnel have no protocol.
+  // The protocol of a private bytestream tunnel is undefined.
   const isHttp = tunnel.protocol === "http" || tunnel.protocol === undefined;
   const isLightweight = isHttp && labels["application-protocol"] === "svc.webtty";
   return isLightweight ? { isManaged: false, label } : undefined;
 }
 
-/** Whether the person may come to restricted servers. */
+/** True if the user may connect to restricted servers. */
 export const mayManage = page.may.has(MANAGES);
 
 /**
- * Whether a registered server is for those alone who manage servers. Where the person may not know,
- * the engine tells.
+ * True if a registered server is only for users who manage servers. If the user may not see that,
+ * the engine decides.
  */
 export async function isRestricted(id) {
   if (!page.may.has("network.webtty-servers.read-only")) return false;

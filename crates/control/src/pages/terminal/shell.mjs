@@ -1,9 +1,8 @@
-// A terminal that the person opened, over all of its connections: it begins, is lost, and is come
-// back to.
+// A terminal of the user, over all of its connections: start, loss, reconnect and end.
 //
-// A server without sessions gives a token for that. A session of an engine goes on without the stream
-// that it began with: the person takes part in it anew and asks for control, which they get as nobody
-// else has it.
+// A server without sessions issues a token for the reconnect. A session of an engine survives its
+// first stream. The user then joins it again and requests control, which is granted if no other
+// participant has it.
 
 import { Refused, engine, openingAddress, path } from "/terminal/engine.mjs";
 import { mayAsk, takePart } from "/terminal/join.mjs";
@@ -18,26 +17,26 @@ export class Shell {
   #stream;
   #kept;
   #returns;
-  /** Milliseconds: since when nobody is connected, and how long that may be. */
+  /** Milliseconds: time of the disconnect, and the maximum time without a connection. */
   #lostAt;
   #grace = 0;
   #tries = 0;
   #isOver = false;
 
   /**
-   * `find` gives the server. `on` is told `opened(isAgain)`, `notice(notice)`, `full()` when there is
-   * more output than is drawn, `lost()` before it comes back by itself, and at last, once,
-   * `over(text, fault)`. Output goes to the `screen`.
+   * `find` returns the server. `on` has the callbacks `opened(isAgain)`, `notice(notice)`, `full()`
+   * for more output than can be drawn, `lost()` before an automatic reconnect, and at the end,
+   * once, `over(text, fault)`. Output is sent to the `screen`.
    */
   constructor({ find, screen, on }) {
     Object.assign(this, { find, screen });
     this.#on = on;
-    // Pages end without a word; what they kept says until when the terminal is there.
+    // Pages end without notice. Their stored state has the time until which the terminal exists.
     this.beat = setInterval(() => this.#keep(), KEEP);
     addEventListener("pagehide", () => this.#keep());
   }
 
-  /** Opens a new one. */
+  /** Opens a new terminal. */
   async open({ tunnel, at, isManaged, isRestricted }) {
     try {
       this.isManaged = isManaged;
@@ -49,7 +48,7 @@ export class Shell {
     }
   }
 
-  /** Goes on with the one that an earlier page kept. */
+  /** Resumes the terminal of an earlier page. */
   async goOn(kept) {
     const { isManaged, session, me, token, received, grace, seen } = kept.fields;
     Object.assign(this, { isManaged, session, me });
@@ -60,7 +59,7 @@ export class Shell {
     await this.#comeBack().catch((error) => this.#lost(error));
   }
 
-  /** Whether a page that is loaded anew would find it. */
+  /** True if a reloaded page can resume it. */
   get isKept() {
     return Boolean(this.#kept) && this.#canReturn();
   }
@@ -77,7 +76,7 @@ export class Shell {
     }
   }
 
-  /** It is over for this page. */
+  /** The terminal is over for this page. */
   end(text, fault) {
     if (this.#isOver) return;
     this.#stop();
@@ -145,7 +144,7 @@ export class Shell {
       input = rest;
       if (isCut) this.screen.terminal.reset();
     }
-    // Before anything is said: from then on the token before this one is good no more.
+    // Stored before any other message, because the previous token is not valid from now on.
     this.#opened();
     for (const data of input) this.send("data", { type: STREAM.stdin, data });
   }
@@ -163,7 +162,7 @@ export class Shell {
     }
     if (notice.kind === NOTICE.kicked) {
       if (Date.now() < (this.until ?? Infinity)) this.end("You were removed from this session.");
-      // An engine has go whose token ended, too.
+      // The engine also ends streams whose token has expired.
       else void this.#lost(new Error("The time of the connection was over."));
       return;
     }
@@ -183,7 +182,7 @@ export class Shell {
     return Boolean(isKnown) && this.#grace > 0;
   }
 
-  /** Keeps what the next page needs, as long as there is somebody to come back to. */
+  /** Stores the state for the next page while there is a terminal to resume. */
   #keep() {
     if (this.#isOver || this.#lostAt || !this.#canReturn()) return;
     const { isManaged, session, me } = this;
@@ -240,7 +239,7 @@ export class Shell {
     this.#connect(address, () => this.send("attach", attach));
   }
 
-  /** Asks for control, and whether there was nobody to ask. */
+  /** Requests control. Returns true if no participant had it. */
   async askForControl() {
     const session = await engine(path("sessions", this.session));
     if (session.live.controller_participant_id) return false;
@@ -250,10 +249,10 @@ export class Shell {
   }
 }
 
-/** There is no session any more. */
+/** True if the session no longer exists. */
 const isGone = (error) => error instanceof Refused && [404, 409].includes(error.status);
 
-/** Until then, or until the browser says that the network is there. */
+/** Waits for this time, or until the browser reports that the network is available. */
 async function waited(milliseconds) {
   await new Promise((done) => {
     addEventListener("online", done, { once: true });
@@ -267,15 +266,15 @@ const fromText = (text) => Uint8Array.from(atob(text), (byte) => byte.charCodeAt
 const FEATURES = [FEATURE.signals, FEATURE.resume, FEATURE.notices];
 
 const GONE = "The terminal has ended: nobody came back to it in time.";
-/** What a server says to who comes too late. */
+/** The server's response to a late reconnect. */
 const NOTHING = "no session to come back to";
 const LISTED = " What runs may go on for a while: the list of sessions has it.";
 
-/** Bytes of one message: input of people is small, what they paste need not be. */
+/** Maximum bytes of one message. Typed input is small, but pasted text may be large. */
 const PIECE = 16 * 1024;
 
-/** Milliseconds between two notes that the terminal is there. */
+/** Milliseconds between two updates of the stored state. */
 const KEEP = 5000;
 
-/** Milliseconds before the first attempt to come back; each further one waits longer. */
+/** Milliseconds before the first attempt to reconnect. Each further attempt waits longer. */
 const FIRST_WAIT = 500;

@@ -1,12 +1,12 @@
-// One WebTTY connection over a WebSocket: messages in, messages out, and whether the other side is
-// still there.
+// One WebTTY connection over a WebSocket: messages in both directions, and detection of a lost
+// peer.
 
 import { decode, encode } from "/terminal/webtty.mjs";
 
 export class Stream {
   /**
-   * `heard` gets each message but empty heartbeats; `ended` gets, once, why the connection is over:
-   * a sentence, or undefined after a proper end.
+   * `heard` gets each message except empty heartbeats. `ended` gets, once, the reason of the end: a
+   * sentence, or undefined after a proper end.
    */
   constructor(address, { opened, heard, ended }) {
     this.heard = heard;
@@ -18,12 +18,12 @@ export class Stream {
     this.socket.addEventListener("close", ({ reason }) => this.#end(reason));
   }
 
-  /** Sends a message; after the end it goes nowhere. */
+  /** Sends a message. After the end it is dropped. */
   send(kind, fields) {
     if (this.socket.readyState === WebSocket.OPEN) this.socket.send(encode(kind, fields));
   }
 
-  /** Hangs up. `ended` is not called. */
+  /** Closes the connection. `ended` is not called. */
   close() {
     this.ended = () => {};
     this.#stop();
@@ -41,7 +41,8 @@ export class Stream {
     }
     this.#watch();
     if (message.kind === "heartbeat") {
-      // Answered rather than sent by a clock: clocks of pages in the background go slow.
+      // Heartbeats are sent as responses and not by a timer, because timers of background pages are
+      // slow.
       this.send("heartbeat", {});
       const { signal, received, notice, secretInput } = message;
       if ([signal, received, notice, secretInput].every((said) => said === undefined)) return;
@@ -52,7 +53,7 @@ export class Stream {
     this.heard(message);
   }
 
-  /** A peer that sent something and then nothing for this long is lost. */
+  /** Period without a message after which a peer counts as lost. */
   #watch() {
     clearTimeout(this.silence);
     this.silence = setTimeout(() => this.#end("Nothing was heard any more."), SILENCE);

@@ -1,4 +1,4 @@
-// Watches a session, asks for control, and types once it was granted.
+// Watches a session, requests control, and sends input once it is granted.
 
 import { engine, page, path } from "/terminal/engine.mjs";
 import { mayAsk, takePart } from "/terminal/join.mjs";
@@ -42,7 +42,7 @@ async function begin() {
 function hear(message) {
   switch (message.kind) {
     case "data":
-      // Who cannot draw this fast begins anew from the screen as it is.
+      // A page that cannot draw this fast starts again from the current screen.
       if (message.data && !screen.write(message.data)) void reattach("The terminal writes too fast to follow.");
       break;
     case "heartbeat":
@@ -86,7 +86,7 @@ function notice(notice) {
       break;
     case NOTICE.kicked:
       if (Date.now() >= until) {
-        // An engine has go whose token ended, too.
+        // The engine also ends streams whose token has expired.
         void reattach("The time to watch was over.");
         break;
       }
@@ -99,7 +99,7 @@ function notice(notice) {
   room?.notice(notice);
 }
 
-/** The first screen is there. */
+/** The first screen was drawn. */
 function seen() {
   tries = 0;
   const decide = async (id, grant) => {
@@ -120,12 +120,12 @@ function control(has, of) {
   ask.hidden = has || !mayAsk;
   if (has) {
     say("You have control: what you type in the terminal is typed there.");
-    // Never into the terminal: what is being typed elsewhere would go there.
+    // The focus is not moved into the terminal if the user is typing elsewhere.
     if (focused || document.activeElement === document.body) one("#terminal").focus();
   }
 }
 
-/** A request is over: answered, or taken back. */
+/** A request has ended: it was answered, or revoked. */
 function over(text) {
   const had = screen.typing;
   control(false);
@@ -208,16 +208,17 @@ terminate.addEventListener("click", () =>
   }),
 );
 
-/** What owners and admins hold, who answer for every session. */
+/** A permission of owners and admins, who may decide in every session. */
 const OWNERS = "webtty.logs.read-only";
 
-/** Bytes of one message. */
+/** Maximum bytes of one message. */
 const PIECE = 16 * 1024;
 
-/** Attempts to come back before the person is asked. */
+/** Attempts to reconnect before the user is asked. */
 const MAX_TRIES = 5;
 
-// Who rules sees what others ask for, which the stream tells to who has control alone.
+// Users who may decide see all requests. The stream only reports them to the participant with
+// control.
 setInterval(() => {
   if (room && rules && !document.hidden) void room.look();
 }, 3000);

@@ -1,19 +1,19 @@
-// The messages of WebTTY, as docs/webtty-protocol.md numbers them: those that a page sends and reads.
-// Fields that are not here are skipped, as the protocol asks.
+// The WebTTY messages that a page sends and reads, with the numbers of docs/webtty-protocol.md.
+// Unknown fields are skipped, as the protocol requires.
 
-/** Largest message that is read. */
+/** Size of the largest accepted message. */
 export const MAX_MESSAGE = 1 << 20;
 
 /** Streams of a command. */
 export const STREAM = { stdin: 0, stdout: 1, stderr: 2 };
 
-/** What a page understands beyond the published protocol. */
+/** Extensions of the published protocol that a page supports. */
 export const FEATURE = { signals: 1, resume: 2, notices: 3 };
 
 /** Signals, with their numbers. */
 export const SIGNAL = { HUP: 1, INT: 2, QUIT: 3, KILL: 9, TERM: 15 };
 
-/** What can change about who takes part. */
+/** Kinds of changes to the participants. */
 export const NOTICE = {
   joined: 1,
   left: 2,
@@ -28,14 +28,14 @@ export const NOTICE = {
   resized: 11,
 };
 
-/** One message of a kind: the bytes of one WebSocket message. */
+/** Encodes one message as one WebSocket message. */
 export function encode(kind, fields = {}) {
   const message = MESSAGE.find(([, name]) => name === kind);
   if (!message) throw new TypeError(`no message ${kind}`);
   return write([message], { [kind]: fields });
 }
 
-/** What one message says: `{kind, …fields}`. Throws for what is none. */
+/** Decodes one message: `{kind, …fields}`. Throws if it is invalid. */
 export function decode(bytes) {
   const input = bytes instanceof Uint8Array ? bytes : new Uint8Array(bytes);
   if (input.length > MAX_MESSAGE) throw new RangeError("a message is too long");
@@ -45,9 +45,9 @@ export function decode(bytes) {
   return { kind, ...fields };
 }
 
-// A field: its number, its name, what it holds, and how. What it holds is "uint", "int" (32 bits),
-// "bool", "text", "bytes", or the fields of a message. How is "one" (absent is the default value),
-// "may" (absent is undefined) or "many".
+// A field: its number, its name, its type and its cardinality. The type is "uint", "int" (32 bits),
+// "bool", "text", "bytes", or the fields of a message. The cardinality is "one" (absent is the
+// default value), "may" (absent is undefined) or "many".
 const SIZE = [
   [1, "row", "uint", "one"],
   [2, "col", "uint", "one"],
@@ -149,7 +149,7 @@ const EIGHT_BYTES = 1;
 const LENGTH = 2;
 const FOUR_BYTES = 5;
 
-/** Messages in messages, as deep as the tables are. */
+/** Maximum depth of nested messages, as in the tables. */
 const MAX_DEPTH = 8;
 
 function write(fields, values) {

@@ -126,7 +126,7 @@ pub async fn begin(
     };
     let mut tx = app.store.begin().await?;
     pending_sign_ins::insert(&mut tx, &pending).await?;
-    pending_sign_ins::trim(&mut tx, MOST_PENDING, TRIMMED).await?;
+    pending_sign_ins::trim(&mut tx, MAX_PENDING, MAX_DELETED_ROWS).await?;
     tx.commit().await?;
     let seconds = u32::try_from(LIFETIME.as_secs()).unwrap_or(u32::MAX);
     Ok(StartedSignIn {
@@ -169,7 +169,7 @@ pub async fn complete(
         .filter(|code| (1..=MAX_CODE_BYTES).contains(&code.len()))
         .ok_or(FlowError::Denied)?;
     let proved = provider.redeem(&code, &secrets, now).await?;
-    if plan.anew && !is_anew(&proved, begun_at) {
+    if plan.anew && !is_reauthenticated(&proved, begun_at) {
         return Err(ProviderError::NotAnew.into());
     }
     let issuer = &provider.config().issuer;
@@ -200,8 +200,8 @@ async fn take(
 
 /// True if the user authenticated after the start of the sign-in. A provider must report the time
 /// if `max_age` was requested (OpenID Connect Core, section 3.1.2.1). Without it there is no proof.
-fn is_anew(proved: &ProviderIdentity, begun_at: Timestamp) -> bool {
-    let earliest = begun_at.as_second().saturating_sub(CLOCKS_DIFFER);
+fn is_reauthenticated(proved: &ProviderIdentity, begun_at: Timestamp) -> bool {
+    let earliest = begun_at.as_second().saturating_sub(CLOCK_LEEWAY);
     proved.auth_time.is_some_and(|at| at >= earliest)
 }
 
@@ -215,14 +215,14 @@ fn owner(hash: SecretHash) -> String {
 
 /// Maximum number of pending sign-ins of the platform. Each is a row for ten minutes, and anyone
 /// can do the first step. A flood from many addresses ends the oldest ones.
-const MOST_PENDING: u32 = 10_000;
+const MAX_PENDING: u32 = 10_000;
 /// Maximum number of rows that one sign-in deletes.
-const TRIMMED: u32 = 100;
+const MAX_DELETED_ROWS: u32 = 100;
 /// Time limit for the user's stay at the provider.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// Allowed difference between the provider's clock and ours, in seconds.
-const CLOCKS_DIFFER: i64 = 60;
+const CLOCK_LEEWAY: i64 = 60;
 
 /// Codes are opaque. The longest known ones have two kilobytes.
 const MAX_CODE_BYTES: usize = 4096;

@@ -149,7 +149,7 @@ impl Provider {
             redirect_uri,
             secret,
             known: Mutex::default(),
-            asking: Semaphore::new(MOST_AT_ONCE),
+            asking: Semaphore::new(MAX_CONCURRENT),
         })
     }
 
@@ -285,12 +285,12 @@ impl Provider {
             client_id: &self.config.client_id,
             algorithms: &metadata.id_token_signing_alg_values_supported,
         };
-        let keys = self.keys(metadata, KEYS_FOR, now).await?;
+        let keys = self.keys(metadata, MAX_KEY_AGE, now).await?;
         match check(token, &keys, expected, secrets, now) {
             // The provider has a new key, or the key id is made up. The minimum interval limits how
             // often such tokens cause a request.
             Err(TokenError::UnknownKey) => {
-                let keys = self.keys(metadata, KEYS_AT_LEAST, now).await?;
+                let keys = self.keys(metadata, MIN_KEY_INTERVAL, now).await?;
                 Ok(check(token, &keys, expected, secrets, now)?)
             }
             checked => Ok(checked?),
@@ -321,11 +321,11 @@ impl Provider {
         {
             let known = self.known.lock();
             if let Some((metadata, at)) = &known.metadata
-                && is_within(*at, METADATA_FOR, now)
+                && is_within(*at, METADATA_LIFETIME, now)
             {
                 return Ok(Arc::clone(metadata));
             }
-            if known.failed_at.is_some_and(|at| is_within(at, REST, now)) {
+            if known.failed_at.is_some_and(|at| is_within(at, FAILURE_PAUSE, now)) {
                 return Err(ProviderError::Resting);
             }
         }
@@ -404,21 +404,21 @@ fn encoded(text: &str) -> String {
 }
 
 /// Lifetime of cached metadata. It rarely changes, and a change of keys is noticed without it.
-const METADATA_FOR: SignedDuration = SignedDuration::from_hours(1);
+const METADATA_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
 /// Maximum period for which a withdrawn key may still be accepted.
-const KEYS_FOR: SignedDuration = SignedDuration::from_mins(10);
+const MAX_KEY_AGE: SignedDuration = SignedDuration::from_mins(10);
 
 /// Minimum interval between two requests for the keys, independent of the tokens that arrive.
-const KEYS_AT_LEAST: SignedDuration = SignedDuration::from_secs(30);
+const MIN_KEY_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 
 /// After a failure the provider is not contacted for this long, so that users get their page
 /// immediately.
-const REST: SignedDuration = SignedDuration::from_secs(5);
+const FAILURE_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 
 /// Maximum number of sign-ins that wait for the provider. Each waits a few seconds at most, so a
 /// slow provider cannot accumulate more.
-const MOST_AT_ONCE: usize = 64;
+const MAX_CONCURRENT: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -55,7 +55,7 @@ pub async fn sign_in(
         return Err(SignInError::Wrong);
     }
     let mut tx = app.store.begin().await?;
-    if !take(&mut tx, &known, shown, &challenge, now).await? {
+    if !consume(&mut tx, &known, shown, &challenge, now).await? {
         return Err(SignInError::Wrong);
     }
     let user = users::by_id(&mut tx, known.user_id).await?;
@@ -78,7 +78,7 @@ pub async fn second_factor(
     ip: IpAddr,
 ) -> Result<String, SignInError> {
     let now = app.now();
-    let mut tx = shown_by(app, (who.user.id, who.id), sent, Purpose::SecondFactor, now).await?;
+    let mut tx = verify_for_user(app, (who.user.id, who.id), sent, Purpose::SecondFactor, now).await?;
     let Some(cookie) = session::complete(app, &mut tx, who, now).await? else {
         return Err(SignInError::Wrong);
     };
@@ -91,14 +91,14 @@ pub async fn second_factor(
 pub async fn confirm(app: &App, who: &SignedIn, sent: &PasskeyResponse) -> Result<(), SignInError> {
     let now = app.now();
     let whose = (who.user.id, who.session.id);
-    let mut tx = shown_by(app, whose, sent, Purpose::Confirm, now).await?;
+    let mut tx = verify_for_user(app, whose, sent, Purpose::Confirm, now).await?;
     sessions::proved(&mut tx, who.session.id, now).await?;
     tx.commit().await?;
     Ok(())
 }
 
 /// Counts and verifies a passkey response of a known user, and uses the challenge.
-async fn shown_by(
+async fn verify_for_user(
     app: &App,
     (user, session): (UserId, SessionId),
     sent: &PasskeyResponse,
@@ -113,7 +113,7 @@ async fn shown_by(
     let bound_to = session.to_string();
     let (shown, challenge) = verify(app, &known, sent, purpose, bound_to.as_bytes())?;
     let mut tx = app.store.begin().await?;
-    if take(&mut tx, &known, shown, &challenge, now).await? {
+    if consume(&mut tx, &known, shown, &challenge, now).await? {
         counted.forgive(&mut tx).await?;
         Ok(tx)
     } else {
@@ -151,7 +151,7 @@ fn verify(
 
 /// Uses the challenge and records the use of the passkey. False if either was used before. A
 /// counter that does not grow indicates a copy of the authenticator.
-async fn take(
+async fn consume(
     tx: &mut Tx,
     known: &Passkey,
     shown: PasskeyAssertion,

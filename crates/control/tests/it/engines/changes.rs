@@ -1,4 +1,4 @@
-//! What an engine is told.
+//! Changes that an engine receives.
 
 use api::link::{Credential, CredentialProof, Item};
 use http::Method;
@@ -18,11 +18,11 @@ both! {
     every_change_is_told_in_its_order,
     who_comes_and_goes_is_told_with_what_is_theirs,
     whatever_ends_early_is_told,
-    registered_servers_are_told_with_their_keys,
+    registered_servers_are_sent_with_their_keys,
     an_issued_credential_is_sent_with_the_root_of_its_chain,
 }
 
-/// Engines compare the root to decide whether two tokens are in the same hands.
+/// Engines compare the root to decide whether two tokens belong to the same owner.
 async fn an_issued_credential_is_sent_with_the_root_of_its_chain(control: TestControl) {
     let (control, served, mut link, ada, _) = linked(control).await;
     let root = credential_of(&control, &ada).await;
@@ -44,7 +44,7 @@ async fn an_issued_credential_is_sent_with_the_root_of_its_chain(control: TestCo
     served.stop().await;
 }
 
-/// A project of somebody in the region of the other cluster.
+/// A project in the region of the other cluster.
 async fn far_project(control: &TestControl, of: &Person) -> Project {
     let near = control.project(of).await;
     let id = ProjectId::new(crate::support::next() + (1 << 41), [9; 10]);
@@ -102,7 +102,7 @@ async fn an_engine_is_told_everything_that_it_serves_and_nothing_else(control: T
         created_at: control.now(),
     };
     addresses::insert(&mut tx, &address).await.unwrap();
-    // Of clients that may be let in, and of one that was taken out of the configuration (OA-8).
+    // Grants for clients, and one for a client that was removed from the configuration (OA-8).
     let of_client = async |client: &str, tx: &mut store::Tx| {
         let issued = control::credentials::issue_pat(&control.app, ada.user, client, None);
         let mut credential = issued.unwrap().credential;
@@ -112,7 +112,7 @@ async fn an_engine_is_told_everything_that_it_serves_and_nothing_else(control: T
     };
     let let_in = of_client("svc-cli", &mut tx).await;
     of_client("gone", &mut tx).await;
-    // A credential that reaches nothing here.
+    // A credential without access to this cluster.
     let elsewhere = control::credentials::issue_pat(&control.app, bob.user, "x", None).unwrap();
     let mut elsewhere = elsewhere.credential;
     elsewhere.workspace_id = Some(bob.workspace);
@@ -157,7 +157,7 @@ async fn an_engine_is_told_everything_that_it_serves_and_nothing_else(control: T
         found.unwrap()["memberships"].clone()
     };
     let permissions = json!(["tunnels.resources.read-only", "webtty.sessions.read-only"]);
-    // Of Bob's own workspace, which has nothing here, not a word.
+    // No item of Bob's own workspace, which has nothing on this cluster.
     assert_eq!(
         person(&bob),
         json!([{"workspace_id": ada.workspace, "permissions": permissions}])
@@ -206,7 +206,7 @@ async fn every_change_is_told_in_its_order(control: TestControl) {
     let (control, served, mut link, ada, project) = linked(control).await;
     let own = credential_of(&control, &ada).await;
     let path = format!("/api/projects/tunnels/{}", project.id);
-    // What engines do not know tells them nothing.
+    // Changes of fields that engines do not store are not sent.
     let name = json!({"name": "renamed"});
     control
         .send(Method::PATCH, &path, Some(&ada.token), Some(&name))
@@ -265,7 +265,7 @@ async fn every_change_is_told_in_its_order(control: TestControl) {
         (&told[0]["id"], &told[0]["expires_at"]),
         (&json!(id), &json!(1_769_904_000))
     );
-    // Rotated: the old one ends soon, the new one is there.
+    // After a rotation the old one expires soon, and the new one exists.
     let rotate = format!("/api/credentials/{id}/rotate");
     let rotated = control
         .post(&rotate, &ada.token, &json!({"overlapSeconds": 3600}))
@@ -285,7 +285,8 @@ async fn every_change_is_told_in_its_order(control: TestControl) {
     assert_eq!(named(&items), names([("credential_gone", new)]));
     control.delete(&path, &ada.token).await.expect(204);
     let (_, items) = link.change().await;
-    // With the last project of the workspace its people have no part in the cluster any more.
+    // When the last project of the workspace is removed, its members have no access to the cluster
+    // any more.
     let wanted = names([
         ("project_gone", project.id.as_str()),
         ("person_gone", ada.user.as_str()),
@@ -308,7 +309,7 @@ async fn every_change_is_told_in_its_order(control: TestControl) {
 
 async fn who_comes_and_goes_is_told_with_what_is_theirs(control: TestControl) {
     let (control, served, mut link, ada, project) = linked(control).await;
-    // Somebody without a part is nobody here.
+    // A user without membership is not sent.
     let bob = control.person("bob").await;
     let (_, items) = link.change().await;
     let pat = credential_of(&control, &bob).await;
@@ -333,7 +334,7 @@ async fn who_comes_and_goes_is_told_with_what_is_theirs(control: TestControl) {
     let person = told.iter().find(|item| item["item"] == "person").unwrap();
     let permissions = person["memberships"][0]["permissions"].to_string();
     assert!(permissions.contains("webtty.logs.read-only"));
-    // A second project in a workspace that is known brings nobody anew.
+    // A second project in a known workspace sends no user again.
     let second = control.project(&ada).await;
     let (_, items) = link.change().await;
     assert_eq!(named(&items), names([("project", second.id.as_str())]));
@@ -348,7 +349,7 @@ async fn who_comes_and_goes_is_told_with_what_is_theirs(control: TestControl) {
         ("credential_gone", &pat),
     ]);
     assert_eq!(named(&items), gone);
-    // Bob gets a project by transfer, and is somebody again.
+    // Bob gets a project by transfer, and is sent again.
     let mut tx = control.app.store.begin().await.unwrap();
     let (from, to) = (ada.workspace, bob.workspace);
     assert!(
@@ -392,9 +393,9 @@ async fn whatever_ends_early_is_told(control: TestControl) {
         panic!("{items:?}");
     };
     assert!(ended.id.starts_with("ses_"), "{ended:?}");
-    // A session at a tunnel that began with it would have lasted so long.
+    // A tunnel session that started with it could have lasted this long.
     assert_eq!(ended.until, now + 12 * 3600);
-    // It is told to whoever comes later as well, until nothing can come of it.
+    // Later links receive it as well, until it can have no effect any more.
     let everything = served.link(None).await.everything().await;
     assert!(everything.items.contains(&items[0]));
 
@@ -413,7 +414,7 @@ async fn whatever_ends_early_is_told(control: TestControl) {
         (person.id.as_str(), person.sessions_after),
         (ada.user.as_str(), now + 2)
     );
-    // The other browser of before, too.
+    // The earlier browser session has ended as well.
     assert!(items.iter().any(|item| matches!(item, Item::Ended(_))));
 
     let mut tx = control.app.store.begin().await.unwrap();
@@ -434,9 +435,9 @@ async fn whatever_ends_early_is_told(control: TestControl) {
     served.stop().await;
 }
 
-/// CP-12: an engine hears of a registered server, of each change of it and of its end; of another
-/// cluster's it hears nothing.
-async fn registered_servers_are_told_with_their_keys(control: TestControl) {
+/// CP-12: an engine receives a registered server, each of its changes and its removal. It receives
+/// none of another cluster.
+async fn registered_servers_are_sent_with_their_keys(control: TestControl) {
     let (control, served, mut link, ada, project) = linked(control).await;
     let at = format!("/api/projects/tunnels/{}/webtty/servers", project.id);
     let made = control
@@ -478,7 +479,7 @@ async fn registered_servers_are_told_with_their_keys(control: TestControl) {
     active["access_policy"] = json!("restricted");
     assert_eq!(told(link.change().await.1), active);
 
-    // Whoever comes now is told the same, and another cluster nothing.
+    // A new link receives the same, and another cluster receives nothing.
     let here = served.link(None).await.everything().await;
     assert!(shown(&here.items).contains(&active));
     let there = served.link_of(OTHER_SECRET, None).await.everything().await;

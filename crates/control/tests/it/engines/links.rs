@@ -1,4 +1,4 @@
-//! Links: who may open one, where it goes on, how soon it tells, and its end.
+//! Links: authentication, resumption, latency and end.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ both! {
     links_end_with_the_platform,
     operators_see_who_is_linked,
     a_process_has_so_many_links,
-    two_links_are_told_everything_at_once,
+    two_links_get_full_snapshots_at_a_time,
     of_many_changes_everything_is_told,
 }
 
@@ -47,12 +47,12 @@ async fn a_link_goes_on_from_where_it_was(control: TestControl) {
     settle(&control, &project, 4001).await;
     let (cursor, _) = link.change().await;
     drop(link);
-    // Nobody listens.
+    // Nothing listens there.
     for port in [4002, 4003] {
         settle(&control, &project, port).await;
     }
     let mut link = served.link(Some(&cursor)).await;
-    // The keys of the configuration have no log: they are told with each link.
+    // Keys of the configuration are not logged. They are sent with each link.
     let (same, items) = link.change().await;
     assert_eq!((&same, shown(&items).len(), items.len()), (&cursor, 0, 1));
     let (last, items) = link.change().await;
@@ -90,13 +90,13 @@ async fn after_a_long_time_or_another_history_everything_is_told(control: TestCo
     }
     settle(&control, &project, 4002).await;
     link.change().await;
-    // The log forgets what is older than a week.
+    // Log entries older than a week are deleted.
     control.clock.advance(8 * 24 * 3600);
     let stop = tokio_util::sync::CancellationToken::new();
     control::jobs::pass(&control.app, &stop).await;
     let everything = served.link(Some(&cursor)).await.everything().await;
     assert_ne!(everything.cursor, cursor);
-    // A database that was put back to an earlier state: the link that stands hears of it.
+    // After a database is restored to an earlier state, open links are notified.
     drop(link);
     let mut link = served.link(Some(&everything.cursor)).await;
     link.change().await;
@@ -104,7 +104,7 @@ async fn after_a_long_time_or_another_history_everything_is_told(control: TestCo
     let again = link.everything().await;
     assert!(again.cursor.0.contains("another"));
     served.stop().await;
-    // Under another configuration the same place means something else.
+    // Under another configuration the same cursor has another meaning.
     let mut config = control.app.config.clone();
     "https://moved.example".clone_into(&mut config.base_url);
     let control = control.under(config).await;
@@ -114,7 +114,7 @@ async fn after_a_long_time_or_another_history_everything_is_told(control: TestCo
     served.stop().await;
 }
 
-/// As after a backup was put in place, and as much was changed as before.
+/// Simulates a restored backup with the same number of changes as before.
 async fn another_history(control: &TestControl) {
     control.raw("UPDATE link_head SET mark = 'another'").await;
 }
@@ -138,16 +138,16 @@ async fn a_change_is_told_at_once(control: TestControl) {
         took.push(committed.elapsed());
     }
     took.sort();
-    // Far below the second after which a link looks by itself: it was woken. A machine that is busy
-    // with other things is slow now and then, and not each time.
+    // Far below the polling interval of a second, so the link was woken. A busy machine is slow
+    // occasionally, but not each time.
     assert!(took[5] < Duration::from_millis(500), "{took:?}");
     served.stop().await;
 }
 
-/// A change that one process makes arrives through the other's link, by being heard and not by
-/// looking: many of them take less than the looking would.
+/// A change of one process reaches the link of the other by a notification and not by polling,
+/// since many of them take less than the polling interval.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_of_another_process_is_told() {
+async fn a_change_of_another_process_is_sent() {
     let first = linkable(TestControl::postgres().await).await;
     let ada = first.person("ada").await;
     let project = first.project(&ada).await;
@@ -167,9 +167,9 @@ async fn a_change_of_another_process_is_told() {
     served.stop().await;
 }
 
-/// On SQLite, and where nothing is heard, a link looks by itself.
+/// Links poll the database on SQLite, and if notifications fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_that_nobody_tells_of_is_found() {
+async fn a_change_without_notification_is_found() {
     let first = linkable(TestControl::start("").await).await;
     let ada = first.person("ada").await;
     let project = first.project(&ada).await;
@@ -204,7 +204,7 @@ async fn only_the_secret_of_a_cluster_opens_a_link(control: TestControl) {
         !text.contains("engine.example") && !text.contains("wrong"),
         "{text}"
     );
-    // Neither a token of a person, nor nothing, nor almost the secret.
+    // Neither a user's token, nor an empty one, nor a nearly correct secret.
     let almost = format!("{}0", &SECRET[..SECRET.len() - 1]);
     for secret in [ada.token.as_str(), "", &almost, &SECRET.to_uppercase()] {
         assert_eq!(status(asks(secret, None)).await.0, 401);
@@ -224,7 +224,7 @@ async fn only_the_secret_of_a_cluster_opens_a_link(control: TestControl) {
     let mut request = asks(SECRET, None);
     *request.uri_mut() = format!("{CHANGES}?sinse=1").parse().unwrap();
     assert_eq!(status(request).await.1["field"], "sinse");
-    // Guessing becomes slow, and the right secret does not wait for it.
+    // Guesses are slowed down, and the correct secret is not.
     for _ in 0..40 {
         status(asks("wrong", None)).await;
     }
@@ -242,7 +242,7 @@ async fn links_end_with_the_platform(control: TestControl) {
     let began = Instant::now();
     served.stop().await;
     assert_eq!(link.news().await, None);
-    // The drain did not wait for its end.
+    // The drain did not wait for the end of the link.
     assert!(began.elapsed() < PATIENCE);
     drop(control);
 }
@@ -302,10 +302,10 @@ async fn operators_see_who_is_linked(control: TestControl) {
     served.stop().await;
 }
 
-/// A dump of PostgreSQL that is put back, as documented: engines that know more than it does are told
-/// everything anew, also where as much has changed since.
+/// A PostgreSQL dump is restored as documented. Engines with a newer state get a full snapshot,
+/// even if the number of changes is the same by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_dump_was_restored_engines_are_told_everything() {
+async fn after_a_dump_is_restored_engines_get_a_full_snapshot() {
     let control = TestControl::postgres().await;
     let (control, served, mut link, _, project) = linked(control).await;
     settle(&control, &project, 4001).await;
@@ -354,7 +354,7 @@ async fn after_a_dump_was_restored_engines_are_told_everything() {
     served.stop().await;
 }
 
-/// The answer to an engine that opens a link, of which nothing is read.
+/// The answer to an engine that opens a link and reads nothing.
 async fn opened(control: &TestControl) -> axum::response::Response {
     let mut request = asks(SECRET, None).map(|_| axum::body::Body::empty());
     let peer = SocketAddr::from((crate::support::PEER, 40_000));
@@ -385,7 +385,7 @@ async fn a_process_has_so_many_links(control: TestControl) {
 }
 
 /// Two engines read their snapshots slowly, and a third one waits until one of them has finished.
-async fn two_links_are_told_everything_at_once(control: TestControl) {
+async fn two_links_get_full_snapshots_at_a_time(control: TestControl) {
     let control = linkable(control).await;
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;
@@ -421,7 +421,7 @@ async fn two_links_are_told_everything_at_once(control: TestControl) {
 
 async fn of_many_changes_everything_is_told(control: TestControl) {
     let (control, served, mut link, ..) = linked(control).await;
-    // Of projects that nobody has, one change each; and one of the keys, which makes them known.
+    // One change for each of many unassigned projects, and one of the keys, which sends them.
     let change = async |count: u32| {
         let text = format!(
             "INSERT INTO link_changes (version, mark, kind, key, at) \

@@ -1,4 +1,4 @@
-//! Relays on the link: they are told what engines are, and the keys of TURN credentials.
+//! Relays on the link: they receive what engines receive, and the keys of TURN credentials.
 
 use api::link::Item;
 use base64::Engine as _;
@@ -12,12 +12,12 @@ use super::{RELAY_SECRET, SECRET, linkable, linked};
 use crate::support::{TestControl, both};
 
 both! {
-    keys_of_turn_credentials_are_told_to_relays_alone,
+    keys_of_turn_credentials_are_sent_to_relays_only,
     a_relay_reports_turn_usage_alone,
 }
 
-/// TU-5: with what a relay is told, it makes the passwords that the platform issues.
-async fn keys_of_turn_credentials_are_told_to_relays_alone(control: TestControl) {
+/// TU-5: with the data that it receives, a relay computes the passwords that the platform issues.
+async fn keys_of_turn_credentials_are_sent_to_relays_only(control: TestControl) {
     let (control, served, _engine, ada, project) = linked(control).await;
     let is_keys = |item: &Item| matches!(item, Item::RelayKeys(_));
     let mut engine = served.link_of(SECRET, None).await;
@@ -50,12 +50,12 @@ async fn keys_of_turn_credentials_are_told_to_relays_alone(control: TestControl)
     let private = Secret::new(STANDARD.decode(&keys.private_key).unwrap());
     assert!(RelayPrivateKey::from_der(&private).is_some());
 
-    // A relay that comes back is told the keys again, whatever else changed.
+    // A relay that reconnects receives the keys again, whatever else changed.
     drop(relay);
     let mut relay = served.link_of(RELAY_SECRET, Some(&told.cursor)).await;
     let (_, items) = relay.change().await;
     assert!(items.iter().any(is_keys));
-    // What an engine knows is no place to go on from for a relay, nor the other way round.
+    // A relay cannot resume from an engine's cursor, nor an engine from a relay's.
     let mut relay = served.link_of(RELAY_SECRET, Some(&engine.cursor)).await;
     assert!(relay.everything().await.items.iter().any(is_keys));
     served.stop().await;

@@ -1,4 +1,4 @@
-//! What an engine says happened.
+//! Reports of engines about their events.
 
 use http::{Method, Request};
 use jiff::SignedDuration;
@@ -12,11 +12,11 @@ use crate::support::{Answer, Person, Project, TestControl, both, next};
 
 both! {
     a_batch_is_stored_and_counts_once,
-    what_is_online_is_forgotten_with_its_engine,
+    online_tunnels_expire_with_their_engine,
     an_engine_speaks_of_what_it_serves_alone,
     what_is_malformed_is_refused_by_name,
     records_are_kept_as_long_as_the_plan_says,
-    a_project_has_a_bounded_number_of_records,
+    records_per_project_are_limited,
 }
 
 const REPORTER: &str = "00112233445566778899aabbccddeeff";
@@ -93,7 +93,7 @@ async fn a_batch_is_stored_and_counts_once(control: TestControl) {
     let answer = report(&control, SECRET, 1, records.clone()).await;
     assert_eq!(answer.expect(200), json!({"through": 1}));
     assert_eq!(answer.header("svc-link-version"), "1");
-    // Told again, also under the same number with something else in it: nothing more.
+    // A repeated report adds nothing, even if its content differs under the same number.
     assert_eq!(
         report(&control, SECRET, 1, records).await.expect(200)["through"],
         1
@@ -133,7 +133,7 @@ async fn a_batch_is_stored_and_counts_once(control: TestControl) {
         (&json!(1), &json!("tunnel.created"))
     );
     assert_eq!(events["events"][0]["payload"], json!({"id": "tun_1"}));
-    // Whose it is, is not the engine's to say.
+    // The engine does not decide to which workspace an event belongs.
     assert_eq!(events["events"][0]["workspaceId"], ada.workspace.as_str());
     assert_eq!(events["events"][0]["clusterId"], "engine.example");
     let mut read = control.app.store.read().await.unwrap();
@@ -143,8 +143,8 @@ async fn a_batch_is_stored_and_counts_once(control: TestControl) {
     assert_eq!((online.clients, online.tunnels), (2, 3));
 }
 
-/// An engine that died takes nothing back: what it reported last counts for a quarter of an hour.
-async fn what_is_online_is_forgotten_with_its_engine(control: TestControl) {
+/// A crashed engine removes nothing. Its last report counts for 15 minutes.
+async fn online_tunnels_expire_with_their_engine(control: TestControl) {
     let (control, ada, project) = one(control).await;
     let id = project.id.as_str();
     let records = json!([{"record": "inventory", "project_id": id, "clients": 2, "tunnels": 3}]);
@@ -171,7 +171,7 @@ async fn an_engine_speaks_of_what_it_serves_alone(control: TestControl) {
     let id = project.id.as_str();
     let nobody = ProjectId::new(7, [7; 10]);
     let records = json!([stream(id, next()), counted(id), counted(nobody.as_str())]);
-    // The secret of another cluster: the batch arrives, and nothing of it counts.
+    // With the secret of another cluster the batch is accepted and ignored.
     assert_eq!(
         report(&control, OTHER_SECRET, 1, records.clone())
             .await
@@ -179,7 +179,7 @@ async fn an_engine_speaks_of_what_it_serves_alone(control: TestControl) {
         1
     );
     assert_eq!(usage_of(&control, project.id).await.0.streams, 0);
-    // Numbers are each cluster's own, and what is not served costs the rest nothing.
+    // Numbers are counted per cluster. Items of unknown projects do not affect the rest.
     assert_eq!(
         report(&control, SECRET, 1, records.clone())
             .await
@@ -198,7 +198,7 @@ async fn what_is_malformed_is_refused_by_name(control: TestControl) {
     broken["outcome"] = json!("lost");
     let answer = report(&control, SECRET, 1, json!([counted(id), broken])).await;
     assert_eq!(answer.refused(400).1.as_deref(), Some("records.1.outcome"));
-    // Nothing of it counts, and its number is free.
+    // None of it counts, and its number is still free.
     assert_eq!(usage_of(&control, project.id).await.0.streams, 0);
     for (length, status) in [(257, 400), (256, 200)] {
         let mut of = stream(id, next());
@@ -237,7 +237,7 @@ async fn records_are_kept_as_long_as_the_plan_says(control: TestControl) {
     let project = control.project(&ada).await;
     let id = project.id.as_str();
     let mut ahead = stream(id, next());
-    // An engine whose clock is ahead keeps nothing for longer.
+    // An engine with a fast clock does not extend the retention.
     ahead["created_at"] = json!("2030-01-01T00:00:00Z");
     let records = json!([ahead, event(id, EventId::new(2, [2; 10]))]);
     report(&control, SECRET, 1, records).await.expect(200);
@@ -264,9 +264,9 @@ async fn records_are_kept_as_long_as_the_plan_says(control: TestControl) {
     assert_eq!(kept().await, (0, 0));
 }
 
-/// A flood through one tunnel pushes out the oldest visits of its own project, and neither its events
-/// nor anything of others.
-async fn a_project_has_a_bounded_number_of_records(control: TestControl) {
+/// A flood through one tunnel displaces the oldest visits of its own project, but neither its
+/// events nor records of other projects.
+async fn records_per_project_are_limited(control: TestControl) {
     let control = linkable(control).await;
     let mut config = control.app.config.clone();
     config.limits.log_rows_per_project = 1000;
@@ -330,7 +330,7 @@ async fn a_project_has_a_bounded_number_of_records(control: TestControl) {
         .collect();
     report(&control, SECRET, 5, json!(many)).await.expect(200);
     assert_eq!(total(&flooded, "events").await, 1000);
-    // Purged rows make room again.
+    // Purged rows free space.
     let stop = tokio_util::sync::CancellationToken::new();
     control.clock.advance(400 * 24 * 3600);
     control::jobs::pass(&control.app, &stop).await;

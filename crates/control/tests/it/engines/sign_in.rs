@@ -1,4 +1,5 @@
-//! `/edge/sign-in`: a browser that an engine sends here goes back with a code, and nowhere else.
+//! `/edge/sign-in`: a browser that an engine sends here returns with a code, and is redirected
+//! nowhere else.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -12,10 +13,10 @@ use crate::support::{Browser, PASSWORD, Person, Project, TestControl, both};
 
 both! {
     a_person_goes_back_with_a_code_for_this_browser_alone,
-    nobody_is_sent_anywhere_else,
+    sign_in_never_redirects_to_another_host,
     only_who_may_use_the_project_is_sent_back,
-    a_code_is_no_token,
-    codes_come_at_a_pace,
+    a_code_is_not_a_token,
+    codes_are_rate_limited,
 }
 
 const NONCE: &str = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
@@ -36,7 +37,7 @@ async fn one(control: TestControl) -> (TestControl, Person, Project) {
     (control, ada, project)
 }
 
-/// The code in the address that the browser is sent to.
+/// The code in the redirect address.
 fn code(location: &str) -> String {
     let (_, query) = location.split_once("?code=").unwrap();
     query.split('&').next().unwrap().to_owned()
@@ -45,7 +46,7 @@ fn code(location: &str) -> String {
 async fn a_person_goes_back_with_a_code_for_this_browser_alone(control: TestControl) {
     let (control, ada, project) = one(control).await;
     let asked = path(&host(&project));
-    // Nobody yet: the sign-in comes first, and comes back here.
+    // Without a session the sign-in comes first, and returns here.
     let mut browser = control.browser();
     let first = browser.open(&asked).await;
     assert_eq!(first.status, 303);
@@ -64,7 +65,8 @@ async fn a_person_goes_back_with_a_code_for_this_browser_alone(control: TestCont
     let back = browser.submit("/login", &fields).await;
     let again = back.location.unwrap();
     assert!(again.starts_with("/edge/sign-in?"), "{again}");
-    // A form led there, and browsers hold its redirects to our own host: a page leads on.
+    // The redirect follows a form, and browsers restrict form redirects to our own host. Therefore
+    // a page leads on.
     let page = browser.open(&again).await;
     assert_eq!(page.status, 200, "{}", page.text);
     assert_eq!(page.header("cache-control"), "no-store");
@@ -74,7 +76,7 @@ async fn a_person_goes_back_with_a_code_for_this_browser_alone(control: TestCont
         host(&project)
     );
     assert!(page.text.contains(&onward), "{}", page.text);
-    // Signed in already, without a form before it.
+    // Signed in already, without a form in between.
     let answer = browser.open(&asked).await;
     assert_eq!(answer.status, 303, "{}", answer.text);
     assert_eq!(answer.header("cache-control"), "no-store");
@@ -115,14 +117,14 @@ async fn a_person_goes_back_with_a_code_for_this_browser_alone(control: TestCont
         (&claims["iat"], &claims["exp"]),
         (&json!(now), &json!(now + 60))
     );
-    // Two codes are two.
+    // Two requests return two codes.
     let second = browser.open(&asked).await.location.unwrap();
     assert_ne!(self::code(&second), code);
 }
 
-/// No address is followed that is not, byte for byte, that of a tunnel on the cluster and port of
-/// the project.
-async fn nobody_is_sent_anywhere_else(control: TestControl) {
+/// The redirect address must be, byte for byte, that of a tunnel on the cluster and port of the
+/// project.
+async fn sign_in_never_redirects_to_another_host(control: TestControl) {
     let (control, _, project) = one(control).await;
     let mut ada = control.signed_in("ada").await;
     let endpoint = &project.endpoint;
@@ -179,7 +181,7 @@ async fn nobody_is_sent_anywhere_else(control: TestControl) {
             "{bad:?}"
         );
         assert!(!answer.text.contains("evil"), "{bad:?}");
-        // Neither does the sign-in lead there.
+        // The sign-in does not lead there either.
         let nobody = control.browser().open(&path(&bad)).await;
         let to = nobody.location.unwrap_or_default();
         assert!(
@@ -250,7 +252,7 @@ async fn only_who_may_use_the_project_is_sent_back(control: TestControl) {
         .unwrap();
     tx.commit().await.unwrap();
     assert_eq!(status(&mut browser).await, 303);
-    // Whoever may not use the platform is nobody, and has to sign in.
+    // A user without access to the platform counts as signed out, and must sign in.
     let mut tx = control.app.store.begin().await.unwrap();
     let (from, to) = (users::Status::Active, users::Status::Suspended);
     users::change_status(&mut tx, ada.user, from, to, control.now())
@@ -261,8 +263,8 @@ async fn only_who_may_use_the_project_is_sent_back(control: TestControl) {
     assert!(out.starts_with("/login?next="), "{out}");
 }
 
-/// A code opens nothing here, and no token is what an engine takes for a code.
-async fn a_code_is_no_token(control: TestControl) {
+/// A code authenticates nothing here, and an engine does not accept a token as a code.
+async fn a_code_is_not_a_token(control: TestControl) {
     let (control, ada, project) = one(control).await;
     let mut browser = control.signed_in("ada").await;
     let location = browser.open(&path(&host(&project))).await.location.unwrap();
@@ -274,8 +276,9 @@ async fn a_code_is_no_token(control: TestControl) {
     assert_ne!(header["typ"], api::link::SIGN_IN_TYPE);
 }
 
-/// A script that signs its person in without end gets codes one by one; other people do not notice.
-async fn codes_come_at_a_pace(control: TestControl) {
+/// A script that signs its user in without end gets codes at a limited rate. Other users are not
+/// affected.
+async fn codes_are_rate_limited(control: TestControl) {
     let (control, _ada, project) = one(control).await;
     let asked = path(&host(&project));
     let mut browser = control.signed_in("ada").await;

@@ -1,4 +1,4 @@
-//! The time of day jumps: back an hour, forward a year, to where clocks begin.
+//! Clock jumps: back an hour, forward a year, and to the start of the epoch.
 
 use http::header::COOKIE;
 use http::{Method, Request};
@@ -28,10 +28,10 @@ async fn account(control: &TestControl, cookie: &str) -> u16 {
     control.send_raw(request.unwrap()).await.status
 }
 
-/// What ends stays ended while its time is over, wherever the clock has been before; what is from
-/// the future is not let in.
+/// Expired tokens stay expired, whatever times the clock has shown before. Tokens from the future
+/// are refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_and_sessions_hold_when_the_clock_says_so_and_never_else() {
+async fn tokens_and_sessions_expire_by_the_current_time_only() {
     for control in both().await {
         let old = control.person("old").await;
         control.clock.advance(2 * HOUR);
@@ -47,8 +47,8 @@ async fn tokens_and_sessions_hold_when_the_clock_says_so_and_never_else() {
 
         control.clock.advance(-HOUR);
         assert_eq!(with(&old.token).await, 200);
-        // Issued in an hour from now: whoever can do that has another clock or another key. What
-        // was verified before the jump is known to be ours.
+        // Issued an hour in the future, so its issuer has another clock or another key. A token
+        // that was verified before the jump is known to be valid.
         assert_eq!(with(&unseen.token).await, 401);
 
         control.clock.advance(HOUR + YEAR);
@@ -59,15 +59,15 @@ async fn tokens_and_sessions_hold_when_the_clock_says_so_and_never_else() {
         assert_eq!(with(&old.token).await, 200);
         assert_eq!(with(&new.token).await, 200);
         assert_eq!(with(&unseen.token).await, 200);
-        // Not a second longer for having been away.
+        // The jump did not add a second.
         control.clock.advance(60);
         assert_eq!(with(&minute).await, 401);
     }
 }
 
-/// CP-4a: a key is the same key on either side of a jump, and is charged once.
+/// CP-4a: an idempotency key stays valid across a clock jump, and is charged once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cp_4a_a_key_outlives_a_jump() {
+async fn cp_4a_an_idempotency_key_survives_a_clock_jump() {
     for control in both().await {
         // Older than every jump back.
         let person = customer(&control).await;
@@ -84,8 +84,8 @@ async fn cp_4a_a_key_outlives_a_jump() {
     }
 }
 
-/// Ids carry the time. Lists by id stay lists: each row once, on whatever page, in an order that
-/// does not change.
+/// Ids contain the time. Lists by id remain complete: each row appears once, on some page, in a
+/// stable order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_keep_their_order_and_every_row() {
     for control in both().await {
@@ -119,10 +119,10 @@ async fn lists_keep_their_order_and_every_row() {
     }
 }
 
-/// A clock without a battery, one that was set wrong, and one far ahead: nothing panics, and
-/// nothing is a defect of ours.
+/// A clock without a battery, one that was set wrong, and one far ahead cause neither a panic nor
+/// an internal error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_time_of_day_is_a_defect() {
+async fn no_time_of_day_causes_an_internal_error() {
     for control in both().await {
         let person = customer(&control).await;
         let project = control.project(&person).await;
@@ -161,9 +161,10 @@ async fn no_time_of_day_is_a_defect() {
     }
 }
 
-/// A platform whose clock is not the database's serves nothing, and counts leases by the database's.
+/// A platform whose clock differs from the database's is not ready, and computes leases with the
+/// database's clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_is_off_is_seen() {
+async fn a_wrong_clock_is_detected() {
     let control = TestControl::postgres().await;
     for (ahead, is_ready) in [
         (0, true),
@@ -189,7 +190,7 @@ async fn a_clock_that_is_off_is_seen() {
         let measured = control.app.clock_skew.ahead().as_secs();
         assert!((measured - ahead).abs() <= 1, "{ahead}: {measured}");
     }
-    // The embedded database has the clock of its machine.
+    // The embedded database uses the clock of its machine.
     let control = TestControl::start("").await;
     control
         .app

@@ -1,4 +1,4 @@
-//! Creations whose line to the database breaks at any message, and many of the same at once.
+//! Creations whose database connection breaks at any message, and many parallel creations.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use super::*;
 use crate::postgres;
 use crate::proxy::Proxy;
 
-/// CP-4a: for every message of a creation, the line breaks before the server hears of it, or
-/// after it has done it and before we hear that. The same request asked again makes one project
-/// of it, charged once.
+/// CP-4a: for every message of a creation, the connection breaks before the server receives it, or
+/// after the server has executed it and before its answer. Repeating the request results in one
+/// project, charged once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cp_4a_a_creation_whose_line_breaks_anywhere_is_all_or_nothing() {
+async fn cp_4a_a_creation_with_a_broken_connection_is_all_or_nothing() {
     let proxy = Proxy::start(&postgres::new_database().await).await;
     let control = TestControl::start_on(SHOP, Some(&proxy.url())).await;
     let person = customer(&control).await;
@@ -40,12 +40,11 @@ async fn cp_4a_a_creation_whose_line_breaks_anywhere_is_all_or_nothing() {
             }
             cuts += 1;
         }
-        assert!(cuts > 15, "a creation has more messages than {cuts}");
+        assert!(cuts > 15, "a creation sends more messages than {cuts}");
     }
 }
 
-/// CP-4a: sixteen posts of one order at once, on either database, while some of them are let go
-/// of by their callers.
+/// CP-4a: sixteen parallel posts of one order, on either database, while some callers abort.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cp_4a_sixteen_posts_of_one_order_are_charged_once() {
     let address = postgres::new_database().await;
@@ -61,7 +60,7 @@ async fn cp_4a_sixteen_posts_of_one_order_are_charged_once() {
                 posts.spawn(async move {
                     let post = create(&control, &person, &order);
                     if number % 4 == round % 4 {
-                        // Its caller hangs up some time on the way.
+                        // Its caller disconnects at some point.
                         let patience = Duration::from_millis(number * 3);
                         tokio::time::timeout(patience, post).await.ok()
                     } else {

@@ -1,4 +1,4 @@
-//! Databases without room, on small file systems that only one process sees.
+//! Full databases, on small file systems that only one process sees.
 
 use std::os::unix::fs::chown;
 use std::path::Path;
@@ -10,11 +10,11 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use super::*;
 use crate::postgres::Server;
 
-/// Runs a test of this file again, where it may mount.
+/// Runs a test of this file again, in a namespace that may mount.
 fn with_mounts(test: &str) {
     let inner = process(&format!("faults::full::{test}"), &json!({}));
     let mut command = Command::new("unshare");
-    // Root is not given up where it is had: PostgreSQL needs a user beside it.
+    // A root user keeps its privileges, because PostgreSQL needs another user.
     if Uid::effective().is_root() {
         command.arg("--mount");
     } else {
@@ -62,7 +62,7 @@ async fn a_full_postgres_is_read_and_written_again_when_there_is_room() {
     }
 }
 
-/// A file system that is gone with this.
+/// A file system that is unmounted on drop.
 struct Mounted<'a>(&'a Path);
 
 impl Drop for Mounted<'_> {
@@ -72,19 +72,19 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// Takes all room that is left, creates until nothing more fits, looks what can be done then, and
-/// makes room again: the order that was refused makes one project.
+/// Fills the disk, creates projects until none fits, checks the remaining operations, and frees the
+/// space. The refused order then creates one project.
 async fn fill_and_empty(control: &TestControl, person: &Person, file_system: &Path) {
     let ballast = file_system.join("ballast");
     let mut file = std::fs::File::create(&ballast).unwrap();
     let full = std::io::copy(&mut std::io::repeat(0), &mut file).unwrap_err();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     let (mut made, mut refused) = (0, order(control, person).await);
-    // There is room yet in what the database has taken before.
+    // The database still has free space in its allocated pages.
     while create(control, person, &refused).await.status == 201 {
         made += 1;
         refused = order(control, person).await;
-        assert!(made < 500, "there is always room");
+        assert!(made < 500, "the disk never fills up");
     }
     for _ in 0..3 {
         assert_unavailable(&in_time(create(control, person, &refused)).await);
@@ -109,7 +109,7 @@ async fn sqlite_on_a_full_disk() {
     let person = customer(&control).await;
     assert_eq!(ready(&control).await, 200);
     fill_and_empty(&control, &person, &data).await;
-    // What was seen last is believed for a second.
+    // The last result is cached for a second.
     in_time(async { while ready(&control).await != 200 {} }).await;
     let mut file = std::fs::File::create(data.join("ballast")).unwrap();
     std::io::copy(&mut std::io::repeat(0), &mut file).unwrap_err();

@@ -3,10 +3,10 @@
 use super::*;
 use crate::postgres::Server;
 
-/// Requests of every kind are answered while the server is away, and again after it came back;
-/// what was committed is there.
+/// Requests of every kind are answered while the server is down, and again after it restarts.
+/// Committed data is still there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_that_is_killed_and_comes_back_is_used_again() {
+async fn a_postgres_that_is_killed_and_restarted_is_used_again() {
     let mut server = Server::durable().await;
     let control = TestControl::start_on(SHOP, Some(&server.new_database().await)).await;
     let person = customer(&control).await;
@@ -15,7 +15,7 @@ async fn a_postgres_that_is_killed_and_comes_back_is_used_again() {
     assert_eq!(made.status, 201, "{made:?}");
     let during = order(&control, &person).await;
 
-    // In the middle of everything.
+    // A transaction is open.
     let mut open = control.app.store.begin().await.unwrap();
     let read = control.app.store.read().await.unwrap();
     server.kill();
@@ -32,7 +32,7 @@ async fn a_postgres_that_is_killed_and_comes_back_is_used_again() {
             assert_unavailable(&answer);
         }
     }
-    // What needs no database is served on.
+    // Requests that need no database are served.
     let document = control.get("/api/openapi.json", &person.token).await;
     assert_eq!(document.status, 200);
     drop((open, read));
@@ -46,13 +46,13 @@ async fn a_postgres_that_is_killed_and_comes_back_is_used_again() {
     assert_books(&control, &person, 2).await;
 }
 
-/// Creations that were on their way when the server was killed: whatever was answered holds.
+/// Creations in flight when the server is killed: every answer that was sent remains true.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_that_is_killed_under_load_keeps_its_word() {
+async fn a_postgres_that_is_killed_under_load_loses_no_answered_creation() {
     let mut server = Server::durable().await;
     let control = TestControl::start_on(SHOP, Some(&server.new_database().await)).await;
     let control = std::sync::Arc::new(control);
-    // One customer for each: a confirmed creation makes other previews of its customer stale.
+    // One customer each, because a confirmed creation makes other previews of its customer stale.
     let mut orders = Vec::new();
     for number in 0..ORDERS {
         let person = customer_named(&control, &format!("ann{number}")).await;
@@ -69,7 +69,7 @@ async fn a_postgres_that_is_killed_under_load_keeps_its_word() {
             (person, order, answer)
         });
     }
-    // Some have been answered, others are under way.
+    // Some have been answered, others are in flight.
     for _ in 0..3 {
         some.recv().await.unwrap();
     }
@@ -88,9 +88,9 @@ async fn a_postgres_that_is_killed_under_load_keeps_its_word() {
         }
         assert_account(&control, &person, 1).await;
     }
-    assert!(refused > 0, "all were faster than the kill");
+    assert!(refused > 0, "all creations were faster than the kill");
     assert_places(&control, ORDERS).await;
 }
 
-/// Enough that some are under way when the server is killed.
+/// Enough that some are in flight when the server is killed.
 const ORDERS: u64 = 24;

@@ -25,15 +25,16 @@ async fn cp_4a_a_platform_on_postgres_that_is_killed_anywhere_creates_all_or_not
     killed_anywhere(Some(postgres::new_database().await)).await;
 }
 
-/// CP-4a: a process creates and is killed right after its first statement, its second, and so on,
-/// and at last between the commit and the answer. Then another process is asked for the same.
+/// CP-4a: a process creates a project and is killed after its first statement, its second, and so
+/// on, and at last between the commit and the answer. Then another process gets the same request.
 async fn killed_anywhere(database: Option<String>) {
     let mut control = TestControl::start_on(SHOP, database.as_deref()).await;
     let person = customer(&control).await;
     let (mut made, mut kills) = (0, 0);
     for statement in 1.. {
         let order = order(&control, &person).await;
-        // Nobody else has the database open: what the dead process left is found by the next.
+        // No other process has the database open, so the next one finds the state that the dead
+        // process left.
         control.app.store.close().await;
         let before_the_answer = statement > 1 && kills == statement - 1;
         let status = creator(&control, &person, &order, statement, false);
@@ -52,25 +53,26 @@ async fn killed_anywhere(database: Option<String>) {
             break;
         }
     }
-    assert!(kills > 10, "a creation has more statements than {kills}");
+    assert!(kills > 10, "a creation runs more statements than {kills}");
 
     let order = order(&control, &person).await;
     control.app.store.close().await;
     let status = creator(&control, &person, &order, usize::MAX, true);
     assert_eq!(status.signal(), Some(9), "{status}");
     control = control.restarted().await;
-    // It is there before anybody asks again.
+    // The project exists before the request is repeated.
     assert_books(&control, &person, made + 1).await;
     let again = in_time(create(&control, &person, &order)).await;
     assert_eq!(again.status, 201, "{again:?}");
     assert_books(&control, &person, made + 1).await;
 }
 
-/// The test that is a creator where it is told so; its database is what the directory says.
+/// The test that acts as the creator in a child process. The directory names its database.
 const CREATOR: &str =
     "faults::killed::cp_4a_a_platform_on_sqlite_that_is_killed_anywhere_creates_all_or_nothing";
 
-/// Runs a platform that creates, and is killed after so many statements, or before it answers.
+/// Runs a platform that creates a project and is killed after this many statements, or before it
+/// answers.
 fn creator(
     control: &TestControl,
     person: &Person,
@@ -112,8 +114,8 @@ async fn create_and_be_killed(settings: &Value) {
     assert_eq!(answer.status, 201, "{answer:?}");
 }
 
-/// Ends this process when the database driver has reported so many statements, each of which it
-/// reports once it is done. A transaction's own beginning and end are not among them on SQLite.
+/// Ends this process when the database driver has reported this many statements. The driver reports
+/// each completed statement, but on SQLite not the start and end of a transaction.
 struct Killer(AtomicUsize);
 
 impl tracing::Subscriber for Killer {

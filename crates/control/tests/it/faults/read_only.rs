@@ -1,11 +1,11 @@
-//! A PostgreSQL that may be read and not written, as a standby.
+//! A PostgreSQL that accepts reads and no writes, such as a standby.
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use super::*;
 use crate::postgres;
 
-/// Runs a statement on the database, and ends the sessions that began before it.
+/// Runs a statement on the database, and ends all sessions that started before it.
 async fn set(url: &str, setting: &str) {
     let mut connection = PgConnection::connect(url).await.unwrap();
     let name = sqlx::query_scalar::<_, String>("SELECT current_database()::text")
@@ -39,7 +39,7 @@ async fn a_read_only_postgres_is_read_and_written_again_when_it_can_be() {
     let order = order(&control, &person).await;
     set(&url, "SET default_transaction_read_only = on").await;
     end_sessions(&url).await;
-    // That a session is gone is found out by whoever asks it first, if it was just in use.
+    // The first request after a session's end may fail, if the connection was just in use.
     let mut first = in_time(who(&control, &person)).await;
     for _ in 0..16 {
         if first.status != 200 {
@@ -52,12 +52,12 @@ async fn a_read_only_postgres_is_read_and_written_again_when_it_can_be() {
         assert_eq!(in_time(list(&control, &person)).await.status, 200);
         assert_unavailable(&in_time(create(&control, &person, &order)).await);
     }
-    // A token that was not used for a while is read too, though its use cannot be noted.
+    // A token that was not used for a while is also accepted, though its use cannot be recorded.
     control.clock.advance(3600);
     assert_eq!(in_time(who(&control, &person)).await.status, 200);
 
     set(&url, "RESET default_transaction_read_only").await;
-    // Sessions that began read-only are not kept for writing.
+    // Sessions that started read-only are not reused for writes.
     let mut answer = in_time(create(&control, &person, &order)).await;
     for _ in 0..20 {
         if answer.status == 201 {

@@ -1,4 +1,4 @@
-//! Databases that are slow, fall silent, or are held by somebody else.
+//! Databases that are slow, silent, or locked by another process.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::postgres;
 use crate::proxy::Proxy;
 
-/// A platform behind a line that the test holds.
+/// A platform with a database connection that the test controls.
 async fn behind_a_line() -> (Arc<TestControl>, Proxy, Person) {
     let proxy = Proxy::start(&postgres::new_database().await).await;
     let control = TestControl::start_on(SHOP, Some(&proxy.url())).await;
@@ -17,7 +17,8 @@ async fn behind_a_line() -> (Arc<TestControl>, Proxy, Person) {
     (Arc::new(control), proxy, person)
 }
 
-/// So many requests at once, each answered in time. How many got what they asked for.
+/// Sends this many requests in parallel, each of which is answered in time. Returns the number of
+/// successful ones.
 async fn at_once(control: &Arc<TestControl>, person: &Person, count: usize) -> usize {
     let mut requests = JoinSet::new();
     for number in 0..count {
@@ -38,8 +39,8 @@ async fn at_once(control: &Arc<TestControl>, person: &Person, count: usize) -> u
     served
 }
 
-/// More requests than connections on a slow line: none waits for another that waits for it, all
-/// are answered, and there is no trace of it afterwards.
+/// More requests than connections, on a slow connection. None waits for another that waits for it,
+/// all are answered, and they leave no trace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_requests_on_a_slow_line_are_all_answered() {
     let (control, proxy, person) = behind_a_line().await;
@@ -50,12 +51,12 @@ async fn two_hundred_requests_on_a_slow_line_are_all_answered() {
     assert_eq!(at_once(&control, &person, 32).await, 32);
 }
 
-/// A server that nobody can reach any more, though nothing says so: what waits is let go of, and
-/// its successor under the same address is used.
+/// The server becomes unreachable without any error. Waiting requests are released, and a new
+/// server at the same address is used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_that_falls_silent_holds_nobody_and_no_place() {
+async fn a_silent_connection_blocks_no_request_and_no_pool_slot() {
     let (control, proxy, person) = behind_a_line().await;
-    // Every place in the pool is taken when it happens, by one that reads or writes.
+    // Every slot of the pool is used by a reading or writing request when it happens.
     assert_eq!(at_once(&control, &person, 64).await, 64);
     let order = order(&control, &person).await;
     let mut waiting = JoinSet::new();
@@ -70,7 +71,7 @@ async fn a_line_that_falls_silent_holds_nobody_and_no_place() {
             assert_unavailable(&answer);
         }
     }
-    // Places come free as the silent connections are given up: by now all of them.
+    // Slots become free as the silent connections time out. By now all of them are.
     for _ in 0..4 {
         assert_eq!(at_once(&control, &person, 16).await, 16);
     }
@@ -78,10 +79,10 @@ async fn a_line_that_falls_silent_holds_nobody_and_no_place() {
     assert_books(&control, &person, 1).await;
 }
 
-/// Another process writes for too long: those who write are told to come again, those who read
-/// do not notice.
+/// Another process writes for too long. Writers get an error with a retry time, and readers are not
+/// affected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sqlite_that_another_process_holds_is_read_and_not_written() {
+async fn a_sqlite_that_another_process_locks_is_read_and_not_written() {
     let control = Arc::new(TestControl::start(SHOP).await);
     let person = customer(&control).await;
     let order = order(&control, &person).await;

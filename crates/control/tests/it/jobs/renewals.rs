@@ -1,17 +1,17 @@
-//! Renewals of subscriptions: the periods that are charged.
+//! Renewals of subscriptions, and the periods that are charged.
 
 use super::*;
 
 both! {
     a_period_is_charged_once_and_months_end_where_they_end,
-    a_renewal_that_breaks_off_has_charged_nothing,
-    what_is_added_on_the_first_day_is_not_charged_twice,
+    an_aborted_renewal_has_charged_nothing,
+    a_project_added_on_the_first_day_is_not_charged_twice,
     a_workspace_without_projects_stops_paying,
     a_suspended_workspace_is_not_charged,
     subscription_and_invoices_are_read,
 }
 
-/// A period is charged when it begins, on the day of the month that the subscription began.
+/// A period is charged when it starts, on the same day of the month as the subscription.
 async fn a_period_is_charged_once_and_months_end_where_they_end(control: TestControl) {
     let control = control
         .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 3000}]}}))
@@ -24,11 +24,11 @@ async fn a_period_is_charged_once_and_months_end_where_they_end(control: TestCon
     control.clock.set("2026-06-29T23:59:59Z".parse().unwrap());
     assert_eq!(charge(&control).await, 0);
     control.clock.set("2026-06-30T00:00:00Z".parse().unwrap());
-    // Two processes at the same moment.
+    // Two processes at the same time.
     let (one, two) = tokio::join!(charge(&control), charge(&control));
     assert_eq!(one + two, 1);
     assert_eq!(charge(&control).await, 0);
-    // Away for months: each is charged.
+    // The platform was down for months. Each period is charged.
     control.clock.set("2026-09-01T00:00:00Z".parse().unwrap());
     assert_eq!(charge(&control).await, 2);
     let expected = [
@@ -44,8 +44,8 @@ async fn a_period_is_charged_once_and_months_end_where_they_end(control: TestCon
     assert_eq!(found, expected.map(owned));
 }
 
-/// A crash between the charge and its end has charged nothing.
-async fn a_renewal_that_breaks_off_has_charged_nothing(control: TestControl) {
+/// A crash before the end of the charge charges nothing.
+async fn an_aborted_renewal_has_charged_nothing(control: TestControl) {
     let person = paying(&control, "2026-04-16T12:00:00Z").await;
     let before = periods(&control, &person).await;
     control.clock.advance(31 * DAY);
@@ -62,13 +62,13 @@ async fn a_renewal_that_breaks_off_has_charged_nothing(control: TestControl) {
     assert_eq!(periods(&control, &person).await.len(), before.len() + 1);
 }
 
-/// A project that comes on the first day of a period, before the job: the period is charged
-/// for what was there, and the project once.
-async fn what_is_added_on_the_first_day_is_not_charged_twice(control: TestControl) {
+/// A project is added on the first day of a period, before the job runs. The period is charged for
+/// the existing projects, and the new project once.
+async fn a_project_added_on_the_first_day_is_not_charged_twice(control: TestControl) {
     let person = paying(&control, "2026-04-16T12:00:00Z").await;
     control.clock.set("2026-05-16T00:00:01Z".parse().unwrap());
     create(&control, &person).await;
-    assert_eq!(charge(&control).await, 0, "caught up with already");
+    assert_eq!(charge(&control).await, 0, "already charged");
     let may: Vec<_> = periods(&control, &person)
         .await
         .into_iter()
@@ -105,7 +105,7 @@ async fn a_workspace_without_projects_stops_paying(control: TestControl) {
     assert_eq!(workspace.unwrap().subscription_status, None);
 }
 
-/// Nobody pays for what an operator keeps them from.
+/// A workspace that an operator suspended does not pay.
 async fn a_suspended_workspace_is_not_charged(control: TestControl) {
     let person = paying(&control, "2026-04-16T12:00:00Z").await;
     set_status(&control, &person, store::workspaces::Status::Suspended).await;
@@ -118,7 +118,7 @@ async fn a_suspended_workspace_is_not_charged(control: TestControl) {
     assert_eq!(periods(&control, &person).await.len(), 2);
 }
 
-/// Subscription and invoices are read with the permission for plans.
+/// Reading subscription and invoices needs the permission for plans.
 async fn subscription_and_invoices_are_read(control: TestControl) {
     let person = paying(&control, "2026-04-16T12:00:00Z").await;
     control.clock.advance(31 * DAY);
@@ -163,7 +163,7 @@ async fn charge(control: &TestControl) -> u64 {
         .unwrap()
 }
 
-/// Somebody with a subscription and one project that it pays for.
+/// A user with a subscription and one project that it pays for.
 async fn paying(control: &TestControl, since: &str) -> Person {
     control.clock.set(since.parse().unwrap());
     let person = control.person("ada").await;
@@ -199,7 +199,7 @@ fn owned((start, end, amount): (&str, &str, i64)) -> Charged {
     (start.to_owned(), end.to_owned(), amount)
 }
 
-/// The charged periods, newest first: first day, first day after, amount.
+/// The charged periods, newest first: first day, day after the last, amount.
 async fn periods(control: &TestControl, person: &Person) -> Vec<Charged> {
     let mut read = control.app.store.read().await.unwrap();
     let found = billing::invoices(&mut read, person.workspace, Paging::DEFAULT)

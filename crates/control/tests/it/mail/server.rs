@@ -17,25 +17,25 @@ use tokio_rustls::rustls::ServerConfig;
 
 pub(super) const PASSWORD: &str = "the mail password";
 
-/// What the server does with mails.
+/// Behaviour of the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Does {
     Takes,
-    /// It knows no STARTTLS, and takes everything in the clear.
+    /// It offers no STARTTLS, and accepts everything unencrypted.
     OffersNoTls,
     /// 550, with the recipient's address in the text.
     RefusesForGood,
-    /// 451 at first.
+    /// 451 for the first attempt.
     RefusesOnce,
-    /// The first connection ends at once.
+    /// The first connection is closed immediately.
     ClosesOnce,
-    /// The connection ends when the mail was taken.
+    /// The connection is closed after the mail was accepted.
     ClosesAfterTaking,
-    /// Nothing is ever said.
+    /// It never sends anything.
     Hangs,
 }
 
-/// A mail that was taken.
+/// An accepted mail.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
     pub(super) from: String,
@@ -45,7 +45,7 @@ pub(super) struct Taken {
     pub(super) was_signed_in: bool,
 }
 
-/// Ends when it is dropped.
+/// Stops when dropped.
 pub(super) struct MailServer {
     port: u16,
     authority: String,
@@ -57,10 +57,10 @@ struct Shared {
     does: Does,
     tls: TlsAcceptor,
     mails: Mutex<Vec<Taken>>,
-    /// Whether somebody was named, in whatever way.
+    /// True once a recipient was named in any way.
     heard: Mutex<bool>,
     connections: watch::Sender<usize>,
-    /// Connections whose mail was not taken yet, and how many of them there were at once.
+    /// Connections whose mail was not yet accepted, and their highest number.
     without_mail: AtomicUsize,
     most: AtomicUsize,
 }
@@ -119,12 +119,12 @@ impl MailServer {
         *self.shared.connections.borrow()
     }
 
-    /// How many connections there were at once whose mail was not taken yet.
+    /// The highest number of parallel connections whose mail was not yet accepted.
     pub(super) fn most_at_once(&self) -> usize {
         self.shared.most.load(Ordering::Relaxed)
     }
 
-    /// Waits for a first connection.
+    /// Waits for the first connection.
     pub(super) async fn connected(&self) {
         let mut connections = self.shared.connections.subscribe();
         connections.wait_for(|count| *count > 0).await.unwrap();
@@ -161,13 +161,13 @@ impl Shared {
         }
     }
 
-    /// True: the client wants TLS now.
+    /// Returns true if the client starts TLS now.
     async fn talk<S>(&self, mut stream: S, encrypted: bool, greets: bool, is_first: bool) -> bool
     where
         S: tokio::io::AsyncBufRead + AsyncRead + AsyncWrite + Unpin,
     {
         let (mut from, mut to, mut signed_in) = (String::new(), String::new(), false);
-        // After STARTTLS the client speaks first (RFC 3207 section 4.2).
+        // After STARTTLS the client sends first (RFC 3207 section 4.2).
         if greets {
             say(&mut stream, "220 mail.example").await;
         }
@@ -240,7 +240,7 @@ impl Shared {
 }
 
 async fn say(stream: &mut (impl AsyncWrite + Unpin), text: &str) {
-    // A client that went away hears nothing.
+    // A disconnected client gets no answer.
     stream
         .write_all(format!("{text}\r\n").as_bytes())
         .await
@@ -248,7 +248,7 @@ async fn say(stream: &mut (impl AsyncWrite + Unpin), text: &str) {
     stream.flush().await.ok();
 }
 
-/// The mail, without the dots that only the wire needs (RFC 5321 section 4.5.2).
+/// The mail without the dot stuffing of the protocol (RFC 5321 section 4.5.2).
 async fn data(stream: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> String {
     let mut text = String::new();
     loop {
@@ -266,7 +266,7 @@ fn address(rest: &str) -> String {
     rest[start..rest.find('>').unwrap()].to_owned()
 }
 
-/// A certificate for `localhost`, and the authority that it is from.
+/// A certificate for `localhost`, and its issuing authority.
 fn certificate() -> (TlsAcceptor, String) {
     let authority_key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();

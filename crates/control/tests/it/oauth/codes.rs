@@ -1,4 +1,4 @@
-//! OA-3: a code works once, for five minutes, for whom it is bound to.
+//! OA-3: a code works once, within five minutes, for the client to which it is bound.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ async fn oa_3_a_code_is_good_for_five_minutes(control: TestControl) {
 async fn oa_3_a_code_that_comes_again_takes_its_token_along(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
-    // Whoever shows it, and in whatever way: it was seen.
+    // Any use of it counts, by any client and in any form.
     for changes in [
         &[][..],
         &[("client_id", "other")],
@@ -117,8 +117,8 @@ async fn oa_3_of_many_at_once_one_redeems_and_the_others_revoke(control: TestCon
     );
 }
 
-/// OA-3, RFC 9700 section 4.5: whoever lacks a part of the proof gets nothing, and does not use up
-/// what the client is about to redeem.
+/// OA-3, RFC 9700 section 4.5: a request without a part of the proof gets nothing, and does not use
+/// up the code that the client is about to redeem.
 async fn oa_3_a_code_is_bound_to_client_callback_and_verifier(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
@@ -187,7 +187,7 @@ async fn oa_5_what_a_token_request_lacks_is_named(control: TestControl) {
     let twice = [("grant_type", "authorization_code"), ("a", "1"), ("a", "2")];
     let answer = program(&control, "/oauth/token", &twice).await;
     assert_eq!(error(&answer), "invalid_request");
-    // A client that believes to have proved itself is told that it has not.
+    // A client that sends credentials gets an error, because public clients have none.
     let basic = [("authorization", "Basic d2ViOg==")];
     let answer = control
         .browser()
@@ -203,7 +203,7 @@ async fn oa_5_what_a_token_request_lacks_is_named(control: TestControl) {
             .unwrap()
             .starts_with("Basic ")
     );
-    // Anything but a form.
+    // Any other body than a form.
     for (kind, body) in [
         ("application/json", "{}".to_owned()),
         ("text/plain", "grant_type=authorization_code".to_owned()),
@@ -225,12 +225,13 @@ async fn oa_5_what_a_token_request_lacks_is_named(control: TestControl) {
 async fn a_code_dies_with_what_approved_it(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let now = control.app.now();
-    // Signed out meanwhile.
+    // The user signed out in the meantime.
     let mut browser = control.signed_in("Ada").await;
     let given = code(&mut browser, &[]).await;
     browser.submit("/logout", &[]).await;
     assert_eq!(error(&redeem(&control, &given, &[]).await), "invalid_grant");
-    // Suspended meanwhile: the code, and a token that was issued before.
+    // The user was suspended in the meantime: the code is refused, and so is a token that was
+    // issued before.
     let mut browser = control.signed_in("Ada").await;
     let token = super::access_token(&mut browser, &control).await;
     let given = code(&mut browser, &[]).await;

@@ -1,4 +1,4 @@
-//! OA-4: a device is let in by a person who looked at it (RFC 8628).
+//! OA-4: a device is approved by a user who has seen its details (RFC 8628).
 
 use control::jobs::pass;
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use crate::support::{Answer, BASE_URL, Browser, TestControl, both};
 
 both! {
     oa_4_a_person_types_the_code_looks_and_approves,
-    oa_4_the_approval_screen_says_who_asks_from_where_and_since_when,
+    oa_4_the_approval_page_shows_client_address_and_time,
     oa_4_a_denied_device_gets_nothing,
     oa_4_a_code_is_read_however_it_is_typed,
-    oa_4_a_device_that_asks_too_often_is_slowed_down,
+    oa_4_a_device_that_polls_too_often_is_slowed_down,
     oa_4_codes_end_after_ten_minutes,
     oa_4_an_approval_is_decided_once_and_redeemed_once,
     oa_4_codes_are_not_guessed,
@@ -21,11 +21,11 @@ both! {
     what_a_device_sends_is_checked,
     an_approval_dies_with_what_gave_it,
     askers_are_held_back,
-    a_network_has_a_bounded_number_of_devices,
-    so_many_devices_wait_and_no_more,
+    pending_devices_per_network_are_limited,
+    pending_devices_are_limited,
 }
 
-/// A device asks.
+/// A device requests a code.
 async fn ask(control: &TestControl, changes: &[(&str, &str)]) -> Answer {
     let fields = [("client_id", "svc-cli"), ("scope", SCOPE)];
     program(
@@ -51,12 +51,12 @@ pub(super) async fn poll(control: &TestControl, device_code: &str) -> Answer {
     program(control, "/oauth/token", &fields).await
 }
 
-/// Types a code.
+/// Enters a code.
 pub(super) async fn type_in(browser: &mut Browser<'_>, user_code: &str) -> Answer {
     browser.submit("/device", &[("user_code", user_code)]).await
 }
 
-/// Presses a button of the approval screen.
+/// Presses a button of the approval page.
 pub(super) async fn press(browser: &mut Browser<'_>, screen: &Answer, decision: &str) -> Answer {
     assert_eq!(screen.status, 200, "{}", screen.text);
     let fields = [
@@ -131,8 +131,8 @@ async fn oa_4_a_person_types_the_code_looks_and_approves(control: TestControl) {
     assert_eq!(done, ["oauth.approved", "oauth.token_issued"]);
 }
 
-/// OA-4: what a person needs to see that it is not their own device.
-async fn oa_4_the_approval_screen_says_who_asks_from_where_and_since_when(control: TestControl) {
+/// OA-4: details with which a user can notice that it is not their own device.
+async fn oa_4_the_approval_page_shows_client_address_and_time(control: TestControl) {
     control.person("Ada").await;
     let source = json!([
         {"key": "hostname", "value": "<i>laptop</i>", "label": "Host"},
@@ -210,8 +210,8 @@ async fn oa_4_a_code_is_read_however_it_is_typed(control: TestControl) {
     }
 }
 
-/// RFC 8628 section 3.5: five seconds more, for good.
-async fn oa_4_a_device_that_asks_too_often_is_slowed_down(control: TestControl) {
+/// RFC 8628 section 3.5: the interval increases by five seconds for good.
+async fn oa_4_a_device_that_polls_too_often_is_slowed_down(control: TestControl) {
     let (device_code, _) = asked(&control).await;
     for (wait, expected) in [
         (0, "authorization_pending"),
@@ -240,7 +240,7 @@ async fn oa_4_codes_end_after_ten_minutes(control: TestControl) {
     assert_eq!(press(&mut browser, &screen, "approve").await.status, 404);
     assert_eq!(type_in(&mut browser, &user_code).await.status, 422);
     assert_eq!(error(&poll(&control, &pending).await), "expired_token");
-    // Also one that was approved, and not asked for in time.
+    // This includes an approved device that did not poll in time.
     let (approved, user_code) = asked(&control).await;
     let screen = type_in(&mut browser, &user_code).await;
     press(&mut browser, &screen, "approve").await;
@@ -254,11 +254,11 @@ async fn oa_4_codes_end_after_ten_minutes(control: TestControl) {
     assert_eq!(
         error(&poll(&control, &approved).await),
         "invalid_grant",
-        "it is forgotten"
+        "it is deleted"
     );
 }
 
-/// OA-4: under any parallelism.
+/// OA-4: this holds for parallel requests.
 async fn oa_4_an_approval_is_decided_once_and_redeemed_once(control: TestControl) {
     control.person("Ada").await;
     control.person("Eve").await;
@@ -269,7 +269,7 @@ async fn oa_4_an_approval_is_decided_once_and_redeemed_once(control: TestControl
     let (device_code, user_code) = asked(&control).await;
     let screen = type_in(&mut ada, &user_code).await;
     let of_eve = type_in(&mut eve, &user_code).await;
-    // A screen that another session saw is shown again, and decides nothing.
+    // An approval page that another session opened is shown again, and decides nothing.
     let again = press(&mut eve, &screen, "approve").await;
     assert!(again.text.contains("eve@example.com"), "{}", again.text);
     press(&mut ada, &screen, "approve").await;
@@ -300,7 +300,8 @@ async fn oa_4_an_approval_is_decided_once_and_redeemed_once(control: TestControl
     );
 }
 
-/// RFC 8628 section 5.1: by person and by place, and a good code in between forgives nothing.
+/// RFC 8628 section 5.1: limits apply per user and per address. A valid code in between does not
+/// reset them.
 async fn oa_4_codes_are_not_guessed(control: TestControl) {
     control.person("Ada").await;
     control.person("Eve").await;
@@ -312,7 +313,7 @@ async fn oa_4_codes_are_not_guessed(control: TestControl) {
         assert_eq!(answer.status, 422, "{guess}");
         assert!(answer.text.contains("role=\"alert\""));
     }
-    // Another session and another place of the same person change nothing.
+    // Another session or another address of the same user changes nothing.
     let mut other = control.signed_in("Ada").await;
     other.ip = [203, 0, 113, 5];
     type_in(&mut browser, "BCDF-GHJK").await;
@@ -323,7 +324,7 @@ async fn oa_4_codes_are_not_guessed(control: TestControl) {
         let answer = browser
             .submit("/device/approve", &[("user_code", &user_code)])
             .await;
-        assert_eq!(answer.status, 404, "nor there");
+        assert_eq!(answer.status, 404, "also from another session");
     }
     assert_eq!(
         type_in(&mut control.signed_in("Eve").await, &user_code)
@@ -335,8 +336,8 @@ async fn oa_4_codes_are_not_guessed(control: TestControl) {
     assert_eq!(type_in(&mut browser, &user_code).await.status, 200);
 }
 
-/// RFC 8628 section 5.4: an address with the code in it approves nothing, and neither does a form
-/// that did not come from the screen.
+/// RFC 8628 section 5.4: an address that contains the code approves nothing, and neither does a
+/// form that did not come from the approval page.
 async fn oa_4_the_screen_is_never_skipped(control: TestControl) {
     control.person("Ada").await;
     let (device_code, user_code) = asked(&control).await;
@@ -385,7 +386,7 @@ async fn what_a_device_sends_is_checked(control: TestControl) {
     ];
     let answer = program(&control, "/oauth/device_authorization", &fields).await;
     assert_eq!(error(&answer), "invalid_request");
-    // A device code of another client is none.
+    // A device code of another client is refused.
     let (device_code, _) = asked(&control).await;
     let fields = [
         ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
@@ -444,9 +445,9 @@ async fn askers_are_held_back(control: TestControl) {
     assert_eq!(answer.status, 200);
 }
 
-/// OA-4: codes that wait are few enough that a guess meets none. Each host of a network asks as often
-/// as one may.
-async fn a_network_has_a_bounded_number_of_devices(control: TestControl) {
+/// OA-4: pending codes are so few that guessing does not find one. Each host of a network polls as
+/// often as allowed.
+async fn pending_devices_per_network_are_limited(control: TestControl) {
     let fields = [("client_id", "svc-cli"), ("scope", SCOPE)];
     let ask = async |ip: [u8; 4]| {
         let mut device = control.browser();
@@ -467,12 +468,13 @@ async fn a_network_has_a_bounded_number_of_devices(control: TestControl) {
     assert_eq!(
         ask([203, 0, 113, 200]).await.status,
         200,
-        "they wait no longer"
+        "they are not pending any more"
     );
 }
 
-/// OA-4: when as many wait as may, the networks that have most of them make room for a hundred.
-async fn so_many_devices_wait_and_no_more(control: TestControl) {
+/// OA-4: when the limit of pending codes is reached, a hundred codes of the networks with the most
+/// pending ones are removed.
+async fn pending_devices_are_limited(control: TestControl) {
     asked(&control).await;
     let hash = if control.is_embedded() {
         "randomblob(32)"

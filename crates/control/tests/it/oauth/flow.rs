@@ -1,4 +1,4 @@
-//! OA-2, OA-5, OA-6, OA-7: a client is let in, uses what it was given, and is put out again.
+//! OA-2, OA-5, OA-6, OA-7: a client is approved, uses its token, and is revoked.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -13,9 +13,9 @@ both! {
     oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in,
     oa_2_a_person_who_denies_gives_nothing,
     oa_2_the_consent_page_says_who_asks_and_for_what,
-    oa_2_a_narrowed_session_gives_no_more_than_it_has,
+    oa_2_a_restricted_session_grants_no_more_than_it_has,
     oa_2_an_approval_is_valid_once_and_for_what_was_shown,
-    oa_2_a_state_of_four_kilobytes_comes_back,
+    oa_2_a_state_of_four_kilobytes_is_returned,
     oa_2_an_approval_is_of_the_session_that_saw_the_page,
     oa_5_a_client_revokes_its_own_token,
     oa_7_a_token_lasts_ninety_days_and_is_not_renewed,
@@ -25,7 +25,7 @@ both! {
 async fn oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let mut browser = control.browser();
-    // Not signed in: first that, and then back to exactly this request.
+    // Without a session the sign-in comes first, and then exactly this request.
     let asked = authorize(&[("resource", BASE_URL)]);
     let answer = browser.open(&asked).await;
     assert_eq!(answer.status, 303);
@@ -66,7 +66,7 @@ async fn oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in(control: T
     assert_eq!(issued["scope"], SCOPE);
     let token = issued["access_token"].as_str().unwrap();
 
-    // RFC 9068, and what makes it a personal access token.
+    // RFC 9068, and the claims that make it a personal access token.
     let inspected = ::credentials::inspect(token).unwrap();
     assert_eq!(inspected["header"]["typ"], "at+jwt");
     let claims = &inspected["claims"];
@@ -150,7 +150,7 @@ async fn oa_2_the_consent_page_says_who_asks_and_for_what(control: TestControl) 
     );
 }
 
-/// Narrows the session of the person in the browser.
+/// Restricts the session of the user in the browser.
 pub(super) async fn narrow(
     control: &TestControl,
     browser: &mut Browser<'_>,
@@ -179,8 +179,8 @@ pub(super) async fn narrow(
     tx.commit().await.unwrap();
 }
 
-/// OA-2: permissions and resources of the browser session stay on what it approves.
-async fn oa_2_a_narrowed_session_gives_no_more_than_it_has(control: TestControl) {
+/// OA-2: tokens that a browser session approves keep the permissions and resources of that session.
+async fn oa_2_a_restricted_session_grants_no_more_than_it_has(control: TestControl) {
     let workspace = control.person("Ada").await.workspace;
     control.person("Eve").await;
     let mut browser = control.signed_in("Ada").await;
@@ -193,7 +193,8 @@ async fn oa_2_a_narrowed_session_gives_no_more_than_it_has(control: TestControl)
         "account.tokens.create",
     ];
     narrow(&control, &mut browser, &held, lists.clone()).await;
-    // Plan: not of the session. Creation: of its permissions, and nowhere in its boundary.
+    // The plan permission is not part of the session. The creation permission is, but no part of
+    // its boundary allows it.
     let scope = format!("{SCOPE} account.plan.read-only tunnels.tunnels.create-delete");
     let page = browser.open(&authorize(&[("scope", &scope)])).await;
     assert!(page.text.contains("does not get the rest"), "{}", page.text);
@@ -203,7 +204,7 @@ async fn oa_2_a_narrowed_session_gives_no_more_than_it_has(control: TestControl)
     let answer = press(&mut browser, &page, "approve").await;
     let code = at_callback(&answer).take("code").unwrap();
     let issued = redeem(&control, &code, &[]).await.json();
-    assert_eq!(issued["scope"], SCOPE, "the client is told what it got");
+    assert_eq!(issued["scope"], SCOPE, "the client receives its actual scope");
     let token = issued["access_token"].as_str().unwrap();
     let who = with_token(&control, "/api/whoami", token).await.json();
     assert_eq!(
@@ -211,7 +212,7 @@ async fn oa_2_a_narrowed_session_gives_no_more_than_it_has(control: TestControl)
         json!(SCOPE.split(' ').collect::<Vec<_>>())
     );
     assert_eq!(who["resources"], lists);
-    // The session itself is held to its limits too, and so is what it mints.
+    // The session itself is restricted as well, and so are the tokens that it mints.
     let answer = browser
         .api(Method::GET, "/api/credentials", Value::Null)
         .await;
@@ -223,11 +224,11 @@ async fn oa_2_a_narrowed_session_gives_no_more_than_it_has(control: TestControl)
     let minted = browser.api(Method::POST, "/api/tokens", body).await.json();
     let who = with_token(&control, "/api/whoami", minted["token"].as_str().unwrap()).await;
     assert_eq!(who.json()["resources"], lists);
-    // Also with limits that came later.
+    // This includes limits that were set later.
     narrow(&control, &mut browser, &held[1..], lists.clone()).await;
     let who = with_token(&control, "/api/whoami", minted["token"].as_str().unwrap()).await;
     assert_eq!(who.json()["permissions"], json!([]));
-    // Nothing of it at all: there is no button to approve, and none that could be made up.
+    // Without any common permission there is no approve button, and a made-up request is refused.
     let page = browser
         .open(&authorize(&[("scope", "account.plan.read-only")]))
         .await;
@@ -243,7 +244,7 @@ async fn oa_2_an_approval_is_of_the_session_that_saw_the_page(control: TestContr
     let page = control.signed_in("Ada").await.open(&authorize(&[])).await;
     let mut eve = control.signed_in("Eve").await;
     let answer = press(&mut eve, &page, "approve").await;
-    assert_eq!(answer.status, 200, "the page again, for her");
+    assert_eq!(answer.status, 200, "the page again, for the user");
     assert!(answer.text.contains("<b>eve@example.com</b>"));
     let answer = press(&mut control.browser(), &page, "approve").await;
     assert!(
@@ -274,7 +275,7 @@ async fn oa_5_a_client_revokes_its_own_token(control: TestControl) {
     let answer = revoke(&[("client_id", "nobody"), ("token", &token)]).await;
     assert_eq!(error(&answer), "invalid_client");
     assert_eq!(whoami(&control, &token).await, 200);
-    // Also what is no token of a client: it stays what it is.
+    // This includes tokens that belong to no client, which stay valid.
     let body = json!({"type": "pat", "name": "mine"});
     let pat = browser
         .api(Method::POST, "/api/credentials", body)
@@ -299,7 +300,7 @@ async fn oa_5_a_client_revokes_its_own_token(control: TestControl) {
         audit(&control).await.last().unwrap().0,
         "oauth.token_revoked"
     );
-    // Without a client, as the published SDKs send it.
+    // Without a client, as the published SDKs send the request.
     let token = access_token(&mut browser, &control).await;
     assert_eq!(revoke(&[("token", &token)]).await.status, 200);
     assert_eq!(whoami(&control, &token).await, 401);
@@ -347,7 +348,7 @@ async fn an_access_token_is_a_credential_like_any_other(control: TestControl) {
         json!(SCOPE.split(' ').collect::<Vec<_>>())
     );
     let path = format!("/api/credentials/{}", listed["id"].as_str().unwrap());
-    // OA-7: a successor by hand would be a refresh token.
+    // OA-7: a successor by rotation would be a refresh token.
     let answer = browser
         .api(Method::POST, &format!("{path}/rotate"), Value::Null)
         .await;
@@ -355,11 +356,11 @@ async fn an_access_token_is_a_credential_like_any_other(control: TestControl) {
     let answer = browser.api(Method::DELETE, &path, Value::Null).await;
     assert_eq!(answer.status, 204);
     assert_eq!(whoami(&control, &token).await, 401);
-    // Byte for byte the callback that was registered, with its own query kept.
+    // Exactly the registered callback, including its own query.
     assert!(CALLBACK.ends_with("?x=1"));
 }
 
-/// OA-2: a consent page is answered once, for the request that it showed.
+/// OA-2: a consent page is answered once, for the request that it shows.
 async fn oa_2_an_approval_is_valid_once_and_for_what_was_shown(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
@@ -370,20 +371,20 @@ async fn oa_2_an_approval_is_valid_once_and_for_what_was_shown(control: TestCont
         let again = press(&mut browser, &page, decision).await;
         assert_eq!((again.status, again.location), (400, None));
     }
-    // Nor for half an hour and more.
+    // Not after more than half an hour either.
     let page = browser.open(&authorize(&[])).await;
     control.clock.advance(30 * 60);
     let late = press(&mut browser, &page, "approve").await;
     assert_eq!((late.status, late.location), (400, None));
-    // What was denied is not approved afterwards.
+    // A denied request cannot be approved afterwards.
     let page = browser.open(&authorize(&[])).await;
     press(&mut browser, &page, "deny").await;
     let again = press(&mut browser, &page, "approve").await;
     assert_eq!((again.status, again.location), (400, None));
 }
 
-/// RFC 6749 section 4.1.1: also through a sign-in.
-async fn oa_2_a_state_of_four_kilobytes_comes_back(control: TestControl) {
+/// RFC 6749 section 4.1.1: this includes a sign-in in between.
+async fn oa_2_a_state_of_four_kilobytes_is_returned(control: TestControl) {
     control.person("Ada").await;
     for state in ["a".repeat(4096), "%&+ä".repeat(4096 / 5)] {
         let path = authorize(&[("state", &state)]);

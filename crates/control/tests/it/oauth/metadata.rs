@@ -1,4 +1,4 @@
-//! OA-1: what clients discover, and from where they may read it.
+//! OA-1: metadata that clients discover, and the origins that may read it.
 
 use http::Method;
 use serde_json::json;
@@ -13,9 +13,9 @@ const PUBLIC: [&str; 4] = [
     "/.well-known/jwks.json",
 ];
 
-/// OA-1: RFC 8414 section 2, with what RFC 9207 and RFC 8628 add.
+/// OA-1: RFC 8414 section 2, with the additions of RFC 9207 and RFC 8628.
 #[tokio::test]
-async fn oa_1_the_authorization_server_says_what_it_does() {
+async fn oa_1_the_authorization_server_publishes_its_metadata() {
     let control = TestControl::start("").await;
     let answer = control.browser().open(PUBLIC[0]).await;
     assert_eq!(answer.headers["content-type"], "application/json");
@@ -43,8 +43,8 @@ async fn oa_1_the_authorization_server_says_what_it_does() {
     );
 }
 
-/// OA-1, OA-6: RFC 9728, at both addresses; the resource is the whole origin. CP-14: what manages
-/// tokens and credentials is not what clients ask for by themselves.
+/// OA-1, OA-6: RFC 9728, at both addresses. The resource is the whole origin. CP-14: clients do not
+/// request permissions for tokens and credentials by default.
 #[tokio::test]
 async fn oa_1_the_protected_resource_is_the_origin() {
     let control = TestControl::start("").await;
@@ -92,8 +92,8 @@ async fn public_documents_are_cached_and_read_from_any_origin() {
     }
 }
 
-/// A web page that is an MCP client asks first, and redeems its code; pages and the approval of
-/// devices are nothing that another origin reads.
+/// A web page that is an MCP client sends a preflight and redeems its code. Other origins can read
+/// neither pages nor the approval of devices.
 #[tokio::test]
 async fn the_endpoints_of_web_clients_answer_other_origins() {
     let control = TestControl::start("").await;
@@ -125,7 +125,7 @@ async fn the_endpoints_of_web_clients_answer_other_origins() {
     let answer = super::program(&control, "/oauth/token", &[("a", "b")]).await;
     assert_eq!(
         answer.headers["access-control-allow-origin"], "*",
-        "refusals are read too"
+        "refusals can be read as well"
     );
     for path in [
         "/oauth/authorize",
@@ -143,7 +143,7 @@ async fn the_endpoints_of_web_clients_answer_other_origins() {
     }
 }
 
-/// What is not there is a problem in JSON, never a page.
+/// An unknown path returns a JSON problem, never a page.
 #[tokio::test]
 async fn unknown_paths_beside_the_endpoints_are_problems() {
     let control = TestControl::start("").await;

@@ -1,5 +1,5 @@
-//! RFC 9700, row by row, as far as a server of codes for public clients meets it. What is about
-//! tokens is in `validation`, what is about devices in `device`.
+//! RFC 9700, row by row, as far as it applies to a server with codes for public clients. Tokens are
+//! covered in `validation`, devices in `device`.
 
 use http::Method;
 
@@ -50,7 +50,8 @@ async fn section_4_1_a_redirect_goes_to_a_registered_callback_alone(control: Tes
         let page = browser.open(&format!("{}&{twice}", authorize(&[]))).await;
         assert_eq!((page.status, page.location), (400, None), "{twice}");
     }
-    // The answer of the consent page is judged anew: it does not say where to go.
+    // The answer of the consent page is checked again, because its form does not contain the
+    // target.
     let page = browser.open(&authorize(&[])).await;
     let request = authorize(&[("redirect_uri", "https://evil.example/")]);
     let session = page.between("name=\"session\" value=\"", "\"");
@@ -89,13 +90,13 @@ async fn section_4_3_tokens_never_travel_through_the_browser(control: TestContro
             Some(expected)
         );
     }
-    // Nor is a bearer in the query one.
+    // A bearer in the query is ignored as well.
     let token = super::access_token(&mut browser, &control).await;
     let path = format!("/api/whoami?access_token={token}");
     assert_eq!(control.browser().open(&path).await.status, 401);
 }
 
-/// Mix-up: RFC 9207, in what goes well and in what does not. [`at_callback`] looks at `iss`.
+/// Mix-up: RFC 9207, in successful and failed answers. [`at_callback`] checks `iss`.
 async fn section_4_4_every_answer_says_who_gives_it(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
@@ -119,7 +120,7 @@ async fn section_4_4_every_answer_says_who_gives_it(control: TestControl) {
     assert_eq!(at_callback(&answer).take("state"), None);
 }
 
-/// A code that a thief puts into the client's own session is bound to another challenge.
+/// A code that an attacker injects into the client's own session is bound to another challenge.
 async fn section_4_5_an_injected_code_is_worth_nothing(control: TestControl) {
     const OF_THE_THIEF: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     control.person("Ada").await;
@@ -154,7 +155,7 @@ async fn section_4_7_another_site_cannot_approve(control: TestControl) {
             assert_eq!(answer.status, 403, "{path} {headers:?}");
         }
     }
-    // By its address alone it is never approved.
+    // The address alone never approves the request.
     let path = format!("{}&decision=approve", authorize(&[]));
     assert_eq!(browser.open(&path).await.status, 200);
 }
@@ -185,7 +186,7 @@ async fn section_4_8_there_is_no_way_around_pkce(control: TestControl) {
 
 async fn section_4_11_nobody_is_sent_on_by_a_stranger(control: TestControl) {
     control.person("Ada").await;
-    // Back from the sign-in to a path of ours, and to nothing else.
+    // The sign-in returns to one of our paths only.
     for next in ["//evil.example", "https://evil.example/", "/\\evil.example"] {
         let mut browser = control.browser();
         let fields = [
@@ -196,7 +197,7 @@ async fn section_4_11_nobody_is_sent_on_by_a_stranger(control: TestControl) {
         let answer = browser.submit("/login", &fields).await;
         assert_eq!(answer.location.as_deref(), Some("/account"), "{next}");
     }
-    // A code in a device's link that is none of ours is not carried along.
+    // An invalid code in a device's link is not carried along.
     let answer = control
         .browser()
         .open("/device?user_code=//evil.example")
@@ -213,7 +214,8 @@ async fn section_4_12_a_form_is_never_sent_on(control: TestControl) {
     let answer = press(&mut browser, &page, "approve").await;
     assert_eq!(answer.status, 303);
     assert!(answer.location.unwrap().starts_with(CALLBACK));
-    // Browsers hold the redirect to the form's policy, so the page allows it, and no more.
+    // Browsers apply the page's form policy to the redirect, so the page allows exactly that
+    // target.
     for (callback, expected) in [
         (CALLBACK, "form-action 'self' https:;"),
         (LOOPBACK, "form-action 'self' http: https:;"),
@@ -226,7 +228,7 @@ async fn section_4_12_a_form_is_never_sent_on(control: TestControl) {
     }
 }
 
-/// A public client cannot prove to be the one that was approved before, so it is asked each time.
+/// A public client cannot prove that it was approved before, so approval is requested each time.
 async fn section_4_14_there_is_no_approval_without_a_person(control: TestControl) {
     control.person("Ada").await;
     let silent = authorize(&[("prompt", "none")]);

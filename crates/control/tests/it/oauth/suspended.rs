@@ -1,4 +1,4 @@
-//! Whoever or whatever an operator suspended is not let in, nor lets anybody in.
+//! Suspended users and projects approve nothing and are not approved.
 
 use serde_json::json;
 use store::users::{self, Status};
@@ -9,12 +9,12 @@ use super::{SCOPE, at_callback, audit, authorize, error, press};
 use crate::support::{TestControl, both};
 
 both! {
-    who_was_suspended_approves_nothing,
+    a_suspended_user_approves_nothing,
     a_session_for_a_suspended_project_approves_nothing,
 }
 
-/// OA-2, OA-4: the pages were open already.
-async fn who_was_suspended_approves_nothing(control: TestControl) {
+/// OA-2, OA-4: the pages were opened before the suspension.
+async fn a_suspended_user_approves_nothing(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let mut browser = control.signed_in("Ada").await;
     let page = browser.open(&authorize(&[])).await;
@@ -38,7 +38,7 @@ async fn who_was_suspended_approves_nothing(control: TestControl) {
     assert_eq!(audit(&control).await, []);
 }
 
-/// OA-2, OA-4: what such a session would give away could not be used. It may still deny.
+/// OA-2, OA-4: a grant of such a session could not be used. The session may still deny.
 async fn a_session_for_a_suspended_project_approves_nothing(control: TestControl) {
     let ada = control.person("Ada").await;
     let project = control.project(&ada).await.id;

@@ -1,4 +1,4 @@
-//! OA-8, MC-4: what an access token must say, and what must stand behind it.
+//! OA-8, MC-4: required claims of an access token, and its required record.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ both! {
     oa_8_every_claim_is_validated,
     oa_8_without_its_record_a_token_is_nothing,
     oa_8_revocation_is_seen_by_the_next_request_of_every_process,
-    oa_8_a_client_that_is_no_more_has_no_tokens,
-    mc_4_a_token_without_oauth_claims_is_welcome,
-    a_token_is_never_more_than_its_owner,
+    oa_8_a_removed_client_has_no_valid_tokens,
+    mc_4_a_token_without_oauth_claims_is_accepted,
+    a_token_never_exceeds_its_owners_rights,
 }
 
 async fn whoami(control: &TestControl, token: &str) -> u16 {
     with_token(control, "/api/whoami", token).await.status
 }
 
-/// The same platform with a key that the test has too.
+/// The same platform with a key that the test also has.
 async fn with_known_key(control: TestControl) -> TestControl {
     let file = control.directory().join("own.pem");
     let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
@@ -47,8 +47,8 @@ fn sign(control: &TestControl, kind: &str, claims: &Value) -> String {
     jsonwebtoken::encode(&header, claims, &key).unwrap()
 }
 
-/// Signs claims with the platform's own key, and gives them a record like that of `like`: what is
-/// refused then is refused for its claims.
+/// Signs claims with the platform's own key, and stores a record like that of `like`. Any refusal
+/// is then due to the claims.
 async fn forge(control: &TestControl, like: &str, claims: &Value) -> String {
     let token = sign(control, "at+jwt", claims);
     let mut tx = control.app.store.begin().await.unwrap();
@@ -71,8 +71,8 @@ async fn forge(control: &TestControl, like: &str, claims: &Value) -> String {
     token
 }
 
-/// MC-4, OA-6, OA-8: a claim that is missing, of another value, or at odds with the others, in a
-/// token whose signature and record are good.
+/// MC-4, OA-6, OA-8: a claim that is missing, wrong, or inconsistent with the others, in a token
+/// with a valid signature and record.
 async fn oa_8_every_claim_is_validated(control: TestControl) {
     let control = with_known_key(control).await;
     control.person("Ada").await;
@@ -118,7 +118,7 @@ async fn oa_8_every_claim_is_validated(control: TestControl) {
         };
         let token = forge(&control, &like, &claims).await;
         if name == "token_endpoint" {
-            // This one is what its record says; all the others were refused for their claims.
+            // This token matches its record, so all others were refused for their claims.
             assert_eq!(whoami(&control, &token).await, 200);
         } else {
             let answer = with_token(&control, "/api/whoami", &token).await;
@@ -129,7 +129,7 @@ async fn oa_8_every_claim_is_validated(control: TestControl) {
     }
 }
 
-/// OA-8: a signature alone lets nobody in.
+/// OA-8: a signature alone is not enough.
 async fn oa_8_without_its_record_a_token_is_nothing(control: TestControl) {
     let control = with_known_key(control).await;
     control.person("Ada").await;
@@ -139,7 +139,7 @@ async fn oa_8_without_its_record_a_token_is_nothing(control: TestControl) {
     claims["jti"] = json!("another");
     let forged = sign(&control, "JWT", &claims);
     assert_eq!(whoami(&control, &forged).await, 401);
-    // The same claims under another signature are another token.
+    // The same claims with another signature are another token.
     let (head, _) = token.rsplit_once('.').unwrap();
     let (_, signature) = forged.rsplit_once('.').unwrap();
     let crossed = format!("{head}.{signature}");
@@ -168,7 +168,7 @@ async fn whoami_there(router: &axum::Router, token: &str) -> u16 {
         .as_u16()
 }
 
-/// OA-8: nothing remembers a token as good.
+/// OA-8: no process caches a token as valid.
 async fn oa_8_revocation_is_seen_by_the_next_request_of_every_process(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
@@ -182,7 +182,7 @@ async fn oa_8_revocation_is_seen_by_the_next_request_of_every_process(control: T
     super::program(&control, "/oauth/revoke", &[("token", &token)]).await;
     assert_eq!(whoami(&control, &token).await, 401);
     assert_eq!(whoami_there(&other, &token).await, 401);
-    // And what was minted from an access token dies with it.
+    // A token that was minted from an access token ends with it.
     let (token, child) = minted;
     assert_eq!(whoami(&control, &child).await, 200);
     super::program(&control, "/oauth/revoke", &[("token", &token)]).await;
@@ -210,8 +210,8 @@ async fn mint(control: &TestControl, browser: &mut Browser<'_>) -> (String, Stri
     (token, minted)
 }
 
-/// OA-8: the client of a token is registered still; what was minted from a token is as dead as it.
-async fn oa_8_a_client_that_is_no_more_has_no_tokens(control: TestControl) {
+/// OA-8: the client of a token must still be registered. Tokens minted from it end with it.
+async fn oa_8_a_removed_client_has_no_valid_tokens(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let (token, child) = mint(&control, &mut browser).await;
@@ -224,8 +224,8 @@ async fn oa_8_a_client_that_is_no_more_has_no_tokens(control: TestControl) {
     }
 }
 
-/// MC-4: a PAT that says nothing of OAuth.
-async fn mc_4_a_token_without_oauth_claims_is_welcome(control: TestControl) {
+/// MC-4: a PAT without OAuth claims.
+async fn mc_4_a_token_without_oauth_claims_is_accepted(control: TestControl) {
     let control = with_known_key(control).await;
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
@@ -236,7 +236,7 @@ async fn mc_4_a_token_without_oauth_claims_is_welcome(control: TestControl) {
         .json();
     let pat = pat["token"].as_str().unwrap().to_owned();
     assert_eq!(whoami(&control, &pat).await, 200);
-    // One such claim, and it has to be an access token in full; also by its record.
+    // With one such claim it must be a complete access token, including its record.
     let claims = ::credentials::inspect(&pat).unwrap()["claims"].clone();
     let mut like = pat;
     for (number, name) in (2_u32..).zip(["client_id", "aud", "resource", "scope"]) {
@@ -252,11 +252,11 @@ async fn mc_4_a_token_without_oauth_claims_is_welcome(control: TestControl) {
     let mut whole = whole;
     whole["token_endpoint"] = json!("000000ff");
     let token = forge(&control, &like, &whole).await;
-    assert_eq!(whoami(&control, &token).await, 401, "no client holds it");
+    assert_eq!(whoami(&control, &token).await, 401, "it belongs to no client");
 }
 
-/// Suspended, or put out of a workspace: at once.
-async fn a_token_is_never_more_than_its_owner(control: TestControl) {
+/// A suspension or a removal from a workspace applies immediately.
+async fn a_token_never_exceeds_its_owners_rights(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let shared = control.person("Eve").await.workspace;
     let now = control.app.now();
@@ -272,7 +272,7 @@ async fn a_token_is_never_more_than_its_owner(control: TestControl) {
     let token = issued["access_token"].as_str().unwrap();
     let plans = format!("/api/workspaces/{shared}/projects/tunnels/plan/config");
     assert_eq!(with_token(&control, &plans, token).await.status, 200);
-    // The scope is there; the role is a viewer's.
+    // The scope is sufficient, but the role is a viewer's.
     let audit = format!("/api/workspaces/{shared}/audit");
     assert_eq!(with_token(&control, &audit, token).await.status, 403);
     let mut tx = control.app.store.begin().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a provider, a browser or somebody in between can send, and none of it signs anybody in.
+//! Hostile input from a provider, a browser or a network attacker. None of it signs a user in.
 
 use http::StatusCode;
 use serde_json::json;
@@ -6,9 +6,9 @@ use serde_json::json;
 use super::provider::{Answer, Provider, Sign};
 use super::{ada, begin, sign_in, value, with_provider};
 
-/// Every claim that an ID token must have, wrong or missing.
+/// Every required claim of an ID token, wrong or missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_with_a_wrong_claim_signs_nobody_in() {
+async fn a_token_with_a_wrong_claim_signs_no_user_in() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     let now = control.app.now().as_second();
@@ -47,7 +47,7 @@ async fn a_token_with_a_wrong_claim_signs_nobody_in() {
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{what}");
         assert_eq!(browser.cookie, None, "{what}");
     }
-    // The edges of what is taken.
+    // Values at the limits of acceptance.
     for change in [
         json!({"exp": now - 59}),
         json!({"iat": now + 60}),
@@ -70,7 +70,7 @@ async fn a_token_with_a_wrong_claim_signs_nobody_in() {
 
 /// `alg: none`, the public key as a secret, other keys, no signature.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_that_the_provider_did_not_sign_signs_nobody_in() {
+async fn a_token_that_the_provider_did_not_sign_signs_no_user_in() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     let mut browser = control.browser();
@@ -91,9 +91,9 @@ async fn a_token_that_the_provider_did_not_sign_signs_nobody_in() {
     assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
 }
 
-/// Even where the provider announces them: a public key is no secret.
+/// Even if the provider announces such algorithms, a public key is not a secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_provider_announces_does_not_make_weak_algorithms_good() {
+async fn announced_weak_algorithms_are_not_accepted() {
     let provider = Provider::start().await;
     provider.announces(
         "id_token_signing_alg_values_supported",
@@ -108,9 +108,9 @@ async fn what_the_provider_announces_does_not_make_weak_algorithms_good() {
     }
 }
 
-/// Bounded in size and time, and not sent on.
+/// Answers are limited in size and time, and redirects are not followed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_none_ends_with_a_page() {
+async fn an_invalid_answer_ends_with_a_page() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     let mut browser = control.browser();
@@ -132,9 +132,9 @@ async fn an_answer_that_is_none_ends_with_a_page() {
     }
 }
 
-/// A document that was planted under the provider's address, or that leads to the clear.
+/// A forged document at the provider's address, or one with unencrypted endpoints.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metadata_of_somebody_else_is_refused() {
+async fn metadata_of_another_issuer_is_refused() {
     for (name, bad) in [
         ("issuer", json!("https://evil.example")),
         ("token_endpoint", json!("http://evil.example/token")),
@@ -150,8 +150,8 @@ async fn metadata_of_somebody_else_is_refused() {
     }
 }
 
-/// RFC 9207: an answer of another provider is not taken, nor one without a name where the
-/// provider says that it names itself.
+/// RFC 9207: an answer of another provider is refused. So is one without an issuer, if the provider
+/// announces that it sends one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_names_another_issuer_is_refused() {
     let provider = Provider::start().await;
@@ -185,10 +185,10 @@ async fn an_answer_that_names_another_issuer_is_refused() {
     }
 }
 
-/// Login CSRF: an answer that another browser fetched does not work in this one, and does not
-/// disturb what this one is about to do.
+/// Login CSRF: an answer that another browser obtained does not work in this one, and does not
+/// disturb the pending sign-in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_belongs_to_the_browser_that_asked() {
+async fn an_answer_belongs_to_the_browser_that_started_the_sign_in() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     let (mut eve, mut ada_s) = (control.browser(), control.browser());
@@ -237,9 +237,9 @@ async fn an_answer_works_once_and_for_ten_minutes() {
     assert_eq!(late.open(&path).await.status, StatusCode::BAD_REQUEST);
 }
 
-/// A refusal of the provider ends the sign-in, and none of its text is on our page.
+/// A refusal of the provider ends the sign-in. None of its text appears on our page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_has_a_page_of_ours() {
+async fn a_refusal_has_its_own_page() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({})).await;
     let mut browser = control.browser();

@@ -1,4 +1,4 @@
-//! A provider in this process that says whatever a test wants it to.
+//! A provider in this process whose answers the test chooses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Ends when it is dropped.
+/// Stops when dropped.
 pub(super) struct Provider {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
@@ -37,30 +37,30 @@ struct Shared {
     key_requests: AtomicUsize,
 }
 
-/// How ID tokens are signed.
+/// Signature of ID tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Sign {
-    /// By the key that is published.
+    /// With the published key.
     Good,
-    /// Not at all, `alg` is `none`.
+    /// No signature, `alg` is `none`.
     None,
     /// With the public key as a secret.
     PublicKeyAsSecret,
-    /// By another key under the name of the published one.
+    /// With another key under the id of the published one.
     OtherKey,
-    /// By another key under a name that is not published.
+    /// With another key under an unpublished id.
     UnknownKid,
-    /// By another key, which is published from now on.
+    /// With another key, which is published from now on.
     NewKey,
-    /// By the published key, and the signature is cut off.
+    /// With the published key, and the signature is removed.
     Stripped,
 }
 
-/// What the token endpoint does.
+/// Behaviour of the token endpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Answer {
     Good,
-    /// Everything is down, discovery too.
+    /// Every endpoint is down, including discovery.
     Unavailable,
     Slow,
     Huge,
@@ -103,8 +103,8 @@ impl Provider {
         &self.shared.issuer
     }
 
-    /// The next ID token: good for `nonce` at `now`, but for what `claims` say; `null` takes one
-    /// out.
+    /// Sets the next ID token: valid for `nonce` at `now`, except for the changes in `claims`,
+    /// where `null` removes a claim.
     pub(super) fn will_say(&self, now: Timestamp, nonce: &str, claims: &Value) {
         let mut all = json!({
             "iss": self.shared.issuer,
@@ -122,7 +122,7 @@ impl Provider {
         *self.shared.claims.lock() = all;
     }
 
-    /// Another value in the metadata.
+    /// Sets another value in the metadata.
     pub(super) fn announces(&self, name: &str, value: Value) {
         self.shared.metadata.lock()[name] = value;
     }

@@ -1,4 +1,4 @@
-//! The npm package `oidc-provider`, through its own pages, against a platform that listens.
+//! The npm package `oidc-provider`, with its own pages, against a listening platform.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 
 use crate::support::PASSWORD;
 
-/// Ends when it is dropped.
+/// Stops when dropped.
 struct RealProvider {
     issuer: String,
     _child: Child,
@@ -37,7 +37,7 @@ impl RealProvider {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let issuer = lines.next_line().await.unwrap().expect("an issuer");
-        // Its further lines have somewhere to go.
+        // Reads its further output, so that the pipe does not fill.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self {
             issuer,
@@ -46,7 +46,7 @@ impl RealProvider {
     }
 }
 
-/// A browser over real sockets: cookies for each origin, redirects one by one.
+/// A browser over real sockets, with cookies per origin and step-by-step redirects.
 struct RealBrowser {
     http: Client,
     cookies: BTreeMap<(String, String), String>,
@@ -61,12 +61,12 @@ impl RealBrowser {
         }
     }
 
-    /// Goes there, and on until there is a page: its address and text.
+    /// Opens the address and follows redirects to a page. Returns its address and text.
     async fn follow(&mut self, url: &str) -> (Url, String) {
         self.go(Method::GET, url.parse().unwrap(), None).await
     }
 
-    /// Sends the first form of a page, with these fields beside the hidden ones.
+    /// Submits the first form of a page, with these fields and the hidden ones.
     async fn submit(&mut self, page: (Url, String), fields: &[(&str, &str)]) -> (Url, String) {
         let (url, text) = page;
         let action = between(&text, "action=\"", "\"");
@@ -145,7 +145,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn people_sign_in_through_a_real_provider() {
+async fn users_sign_in_through_a_real_provider() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let provider = RealProvider::start(&format!("{base}/login/openid/callback")).await;
@@ -196,7 +196,7 @@ async fn people_sign_in_through_a_real_provider() {
     let user: Value = serde_json::from_str(&user).unwrap();
     assert_eq!(user["id"], ada.as_str());
 
-    // Known there by now: a second sign-in asks for nothing, one anew asks again.
+    // The user has a session there by now. A second sign-in needs no input, and a fresh one does.
     let signed_out: Vec<_> = browser.cookies.keys().cloned().collect();
     for key in signed_out.into_iter().filter(|(origin, _)| *origin == base) {
         browser.cookies.remove(&key);
@@ -217,7 +217,7 @@ async fn people_sign_in_through_a_real_provider() {
     };
     assert_eq!(url.as_str(), format!("{base}/api/user"), "{text}");
 
-    // Somebody without an account.
+    // A user without an account.
     let mut stranger = RealBrowser::new();
     let sign_in = stranger.follow(&start).await;
     let fields = [("login", "eve@example.com"), ("password", "any")];

@@ -1,4 +1,4 @@
-//! What a creation costs, who confirms it, and what the ledger keeps.
+//! The cost of a creation, its confirmation, and the entries of the ledger.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ both! {
     cp_4e_a_subscription_is_updated_once_the_impact_is_confirmed,
     cp_4b_a_preview_of_yesterday_is_stale,
     cp_4g_a_confirmed_change_makes_earlier_previews_stale,
-    cp_4f_updates_are_unavailable_where_they_are_switched_off,
+    cp_4f_updates_are_unavailable_if_disabled,
 }
 
-/// CP-4d: a first payment and a billing set-up are hosted steps; the answer says where.
+/// CP-4d: a first payment and a billing set-up are hosted steps. The answer contains their address.
 async fn cp_4d_a_hosted_step_is_not_confirmed_here(control: TestControl) {
     let person = control.person("ada").await;
     let option = preview(&control, &person, "pro").await;
@@ -49,8 +49,8 @@ async fn cp_4d_a_hosted_step_is_not_confirmed_here(control: TestControl) {
     assert!(names(&control, &person).await.is_empty());
 }
 
-/// CP-4b, CP-4e: once there is a subscription, the checkout that was shown is stale; the fresh
-/// preview updates the subscription, which the ledger keeps.
+/// CP-4b, CP-4e: once there is a subscription, the earlier checkout is stale. The fresh preview
+/// updates the subscription, and the ledger records it.
 async fn cp_4e_a_subscription_is_updated_once_the_impact_is_confirmed(control: TestControl) {
     let control = control
         .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 3000}]}}))
@@ -64,7 +64,7 @@ async fn cp_4e_a_subscription_is_updated_once_the_impact_is_confirmed(control: T
         "creation_preview_stale"
     );
 
-    // The month began on the 16th of April: half of it is over on the 1st of May.
+    // The month started on the 16th of April, so half of it is over on the 1st of May.
     control.clock.set("2026-05-01T09:00:00Z".parse().unwrap());
     let option = preview(&control, &person, "pro").await;
     assert_eq!(option["billingAction"]["type"], "update_subscription");
@@ -80,7 +80,7 @@ async fn cp_4e_a_subscription_is_updated_once_the_impact_is_confirmed(control: T
     );
     let order = order(&option);
     let project = place(&control, &person, &order).await.expect(201);
-    // Asked again, nothing is charged again.
+    // A repeated request charges nothing again.
     assert_eq!(place(&control, &person, &order).await.expect(201), project);
 
     let mut conn = control.app.store.read().await.unwrap();
@@ -145,8 +145,9 @@ async fn cp_4b_a_preview_of_yesterday_is_stale(control: TestControl) {
     );
 }
 
-/// CP-4f: without server-confirmed creation, what would update a subscription is unavailable.
-async fn cp_4f_updates_are_unavailable_where_they_are_switched_off(control: TestControl) {
+/// CP-4f: if server-confirmed creation is disabled, changes that would update a subscription are
+/// unavailable.
+async fn cp_4f_updates_are_unavailable_if_disabled(control: TestControl) {
     let control = control
         .configured(json!({"catalog": {"server_confirmed_creation": false}}))
         .await;
@@ -194,9 +195,9 @@ async fn monthly(control: &TestControl, person: &Person) -> i64 {
     subscription.unwrap().monthly_amount
 }
 
-/// CP-4a, CP-4b, CP-4g: a preview is confirmed once. Further idempotency keys, or other names
-/// (the tool of the MCP server derives its key from the arguments), confirm nothing more, not even
-/// after the project was deleted.
+/// CP-4a, CP-4b, CP-4g: a preview is confirmed once. Other idempotency keys or other names confirm
+/// nothing more, not even after the project was deleted. (The tool of the MCP server derives its
+/// key from the arguments.)
 async fn cp_4g_a_confirmed_change_makes_earlier_previews_stale(control: TestControl) {
     let control = control
         .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 1900}]}}))
@@ -215,13 +216,13 @@ async fn cp_4g_a_confirmed_change_makes_earlier_previews_stale(control: TestCont
         let refused = place(&control, &person, &again).await.refused(409);
         assert_eq!(refused.0, "creation_preview_stale");
     }
-    // Previews of other plans were made against the same subscription.
+    // Previews of other plans were made for the same subscription state.
     let refused = place(&control, &person, &free).await.refused(409);
     assert_eq!(refused.0, "creation_preview_stale");
     assert_eq!(monthly(&control, &person).await, 1900);
-    // The key is compared before the fingerprint: the answer that was lost is found.
+    // The key is compared before the fingerprint, so a lost answer is found again.
     assert_eq!(place(&control, &person, &shown).await.expect(201), project);
-    // The subscription looks as it did when the preview was made, and has changed twice since.
+    // The subscription looks as it did at the preview, but has changed twice since.
     let deleted = control.delete(&path(&project), &person.token).await;
     assert_eq!(deleted.expect(204), Value::Null);
     let mut again = shown.clone();
@@ -232,7 +233,7 @@ async fn cp_4g_a_confirmed_change_makes_earlier_previews_stale(control: TestCont
     place(&control, &person, &fresh).await.expect(201);
 }
 
-/// CP-4g: of twenty confirmations of one preview at once, at two platforms, one counts.
+/// CP-4g: of twenty parallel confirmations of one preview, at two platforms, one succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cp_4g_parallel_confirmations_of_one_preview_create_one_project() {
     let first = Arc::new(TestControl::postgres().await);

@@ -15,8 +15,8 @@ both! {
     a_project_is_renamed,
     a_project_is_deleted_once,
     a_transfer_needs_both_workspaces,
-    a_paid_project_goes_where_it_is_paid_for,
-    a_project_that_moves_is_paid_for_day_by_day,
+    a_paid_project_moves_only_where_it_is_paid_for,
+    a_moved_project_is_paid_for_every_day,
 }
 
 async fn a_project_is_renamed(control: TestControl) {
@@ -56,7 +56,7 @@ async fn a_project_is_renamed(control: TestControl) {
     }
 }
 
-/// A deleted project is gone, once; its place is free and its endpoint and key are not.
+/// A deleted project is gone. Its capacity is free, but its endpoint and its key are not.
 async fn a_project_is_deleted_once(control: TestControl) {
     let catalog =
         json!({"regions": [{"provider": "aws", "region": "eu", "capacity": {"basic": 1}}]});
@@ -94,12 +94,12 @@ async fn a_project_is_deleted_once(control: TestControl) {
             .0,
         "not_found"
     );
-    // CP-4a: the key still stands for the project that is gone; nothing more is created.
+    // CP-4a: the key still refers to the deleted project, so nothing is created.
     assert_eq!(
         place(&control, &person, &order).await.refused(409).0,
         "conflict"
     );
-    // One place, given back once.
+    // The capacity is released once.
     super::project(&control, &person).await;
     assert_eq!(
         preview(&control, &person, "basic").await["available"],
@@ -130,7 +130,7 @@ async fn a_transfer_needs_both_workspaces(control: TestControl) {
     );
     control.join(&person, other.workspace, Role::Viewer).await;
     assert_eq!(transfer(&target).await.refused(403).0, "insufficient_scope");
-    // The audit log's entries of one millisecond have no order.
+    // Audit log entries of one millisecond are not ordered.
     control.clock.advance(1);
     let third = control.person("max").await;
     control.join(&person, third.workspace, Role::Admin).await;
@@ -160,7 +160,7 @@ async fn a_transfer_needs_both_workspaces(control: TestControl) {
     }
 }
 
-/// Somebody with a project that is paid for, and a second workspace of theirs without a subscription.
+/// A user with a paid project, and a second workspace without a subscription.
 async fn paid(control: TestControl) -> (TestControl, [Person; 2], Value) {
     let control = control
         .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 3000}]}}))
@@ -173,8 +173,8 @@ async fn paid(control: TestControl) -> (TestControl, [Person; 2], Value) {
     (control, [person, other], project)
 }
 
-/// CP-4e: what is paid for moves from one subscription to the other, or stays.
-async fn a_paid_project_goes_where_it_is_paid_for(control: TestControl) {
+/// CP-4e: the payment for a project moves from one subscription to the other, or the project stays.
+async fn a_paid_project_moves_only_where_it_is_paid_for(control: TestControl) {
     let (control, [person, other], project) = paid(control).await;
     let token = &person.token;
     let body = json!({"workspaceId": other.workspace});
@@ -210,9 +210,9 @@ async fn a_paid_project_goes_where_it_is_paid_for(control: TestControl) {
     );
 }
 
-/// Whoever has subscriptions that begin on different days moves no project past the days on which
-/// either is charged.
-async fn a_project_that_moves_is_paid_for_day_by_day(control: TestControl) {
+/// A user with subscriptions that start on different days cannot avoid a charge by moving a project
+/// between them.
+async fn a_moved_project_is_paid_for_every_day(control: TestControl) {
     let (control, [person, other], project) = paid(control).await;
     let transfer = format!("{}/transfer", path(&project));
     let charged = async |workspace| {
@@ -234,13 +234,13 @@ async fn a_project_that_moves_is_paid_for_day_by_day(control: TestControl) {
     control.clock.advance(10 * 24 * 3600);
     control.subscribe(other.workspace).await;
     moves(&other).await;
-    // Ten days of a month of 31: so many are behind those that were paid for.
+    // Ten days of a month of 31, which follow the days that were already paid for.
     assert_eq!(charged(other.workspace).await, [967]);
     control.clock.advance(15 * 24 * 3600);
     moves(&person).await;
     assert_eq!(
         charged(person.workspace).await,
         [3000],
-        "and back within both"
+        "and back within paid days"
     );
 }

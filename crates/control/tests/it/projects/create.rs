@@ -1,4 +1,4 @@
-//! Creation: idempotency, staleness, capacity, and what no caller may say.
+//! Creation: idempotency, staleness, capacity, and properties that a caller cannot set.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ both! {
     cp_4_a_project_is_created_as_it_was_previewed,
     cp_4a_one_key_makes_one_project,
     cp_4a_another_body_is_refused,
-    cp_4b_capacity_that_is_gone_makes_the_preview_stale,
-    cp_4b_the_last_place_is_given_once,
+    cp_4b_exhausted_capacity_makes_the_preview_stale,
+    cp_4b_the_last_slot_is_assigned_once,
     cp_4b_an_unavailable_plan_is_refused,
     cp_4b_a_fingerprint_is_bound_to_its_workspace,
     cp_4c_no_caller_chooses_a_billing_mode,
     parallel_creations_do_not_make_each_other_stale,
-    cp_4_tenancy_comes_before_the_role,
+    cp_4_tenancy_is_checked_before_the_role,
 }
 
-/// CP-3, CP-4, CP-5: what was previewed is created, and found by its endpoint.
+/// CP-3, CP-4, CP-5: a project is created as previewed, and found by its endpoint.
 async fn cp_4_a_project_is_created_as_it_was_previewed(control: TestControl) {
     let person = control.person("ada").await;
     let project = project(&control, &person).await;
@@ -48,8 +48,8 @@ async fn cp_4_a_project_is_created_as_it_was_previewed(control: TestControl) {
     );
 }
 
-/// CP-4a: the same key with the same body answers the same project, one after the other and
-/// all at once.
+/// CP-4a: the same key with the same body returns the same project, for sequential and parallel
+/// requests.
 async fn cp_4a_one_key_makes_one_project(control: TestControl) {
     let control = Arc::new(control);
     let person = control.person("ada").await;
@@ -64,11 +64,11 @@ async fn cp_4a_one_key_makes_one_project(control: TestControl) {
     for reply in replies {
         assert_eq!(reply.expect(201), first);
     }
-    // The preview is stale by now or not: the answer is the same.
+    // The answer is the same whether the preview is stale or not.
     control.clock.advance(3 * 24 * 3600);
     assert_eq!(place(&control, &person, &order).await.expect(201), first);
     assert_eq!(names(&control, &person).await, ["My project"]);
-    // White space and the order of members are no other body.
+    // White space and the order of members do not change the body.
     let mut reordered = serde_json::Map::new();
     for (name, value) in order.as_object().unwrap().iter().rev() {
         reordered.insert(name.clone(), value.clone());
@@ -81,7 +81,7 @@ async fn cp_4a_one_key_makes_one_project(control: TestControl) {
     );
 }
 
-/// CP-4a: the same key with another body is refused, whatever differs.
+/// CP-4a: the same key with any other body is refused.
 async fn cp_4a_another_body_is_refused(control: TestControl) {
     let person = control.person("ada").await;
     let order = order(&preview(&control, &person, "basic").await);
@@ -105,15 +105,15 @@ async fn cp_4a_another_body_is_refused(control: TestControl) {
         );
     }
     assert_eq!(names(&control, &person).await.len(), 1);
-    // Another workspace's keys are its own.
+    // Each workspace has its own keys.
     let neighbour = control.person("eve").await;
     let mut own = super::order(&preview(&control, &neighbour, "basic").await);
     own["idempotencyKey"] = order["idempotencyKey"].clone();
     place(&control, &neighbour, &own).await.expect(201);
 }
 
-/// CP-4b: without room the preview is stale, nothing is created, and a fresh preview works.
-async fn cp_4b_capacity_that_is_gone_makes_the_preview_stale(control: TestControl) {
+/// CP-4b: without capacity the preview is stale, nothing is created, and a fresh preview works.
+async fn cp_4b_exhausted_capacity_makes_the_preview_stale(control: TestControl) {
     let catalog = json!({"regions": [
         {"provider": "aws", "region": "eu", "capacity": {"basic": 1}},
         {"provider": "aws", "region": "us"},
@@ -126,7 +126,7 @@ async fn cp_4b_capacity_that_is_gone_makes_the_preview_stale(control: TestContro
     let refused = place(&control, &late, &stale).await.refused(409);
     assert_eq!(refused.0, "creation_preview_stale");
     assert!(names(&control, &late).await.is_empty());
-    // The key was not used up by the refusal.
+    // The refusal did not use up the key.
     let fresh = order(&preview(&control, &late, "basic").await);
     assert_eq!(fresh["region"], "us");
     stale["region"] = fresh["region"].clone();
@@ -137,8 +137,8 @@ async fn cp_4b_capacity_that_is_gone_makes_the_preview_stale(control: TestContro
     );
 }
 
-/// CP-4b: of sixteen who want the last place at once, one has it.
-async fn cp_4b_the_last_place_is_given_once(control: TestControl) {
+/// CP-4b: of sixteen parallel requests for the last slot, one succeeds.
+async fn cp_4b_the_last_slot_is_assigned_once(control: TestControl) {
     let catalog =
         json!({"regions": [{"provider": "aws", "region": "eu", "capacity": {"basic": 2}}]});
     let control = Arc::new(control.configured(json!({"catalog": catalog})).await);
@@ -172,7 +172,7 @@ async fn cp_4b_the_last_place_is_given_once(control: TestControl) {
     assert_eq!(full["providers"], json!([]));
 }
 
-/// CP-4b: an unavailable plan is not created by confirming that it is unavailable.
+/// CP-4b: an unavailable plan cannot be created, even if the request confirms the unavailability.
 async fn cp_4b_an_unavailable_plan_is_refused(control: TestControl) {
     let catalog = json!({
         "plans": [{"plan": "basic", "projects_per_workspace": 1}],
@@ -210,7 +210,7 @@ async fn cp_4b_an_unavailable_plan_is_refused(control: TestControl) {
     project(&control, &control.person("eve").await).await;
 }
 
-/// CP-4b: a fingerprint of another workspace, or of nobody, confirms nothing.
+/// CP-4b: an unknown fingerprint, or one of another workspace, confirms nothing.
 async fn cp_4b_a_fingerprint_is_bound_to_its_workspace(control: TestControl) {
     let (person, other) = (control.person("ada").await, control.person("eve").await);
     let foreign = order(&preview(&control, &other, "basic").await);
@@ -227,7 +227,7 @@ async fn cp_4b_a_fingerprint_is_bound_to_its_workspace(control: TestControl) {
     assert!(names(&control, &person).await.is_empty());
 }
 
-/// CP-4c, CP-4a: what a body may not say, and what it must.
+/// CP-4c, CP-4a: fields that a body must not contain, and required ones.
 async fn cp_4c_no_caller_chooses_a_billing_mode(control: TestControl) {
     let person = control.person("ada").await;
     let good = order(&preview(&control, &person, "basic").await);
@@ -271,7 +271,7 @@ async fn cp_4c_no_caller_chooses_a_billing_mode(control: TestControl) {
     assert!(names(&control, &person).await.is_empty());
 }
 
-/// Sixteen creators at once in one workspace: each has a project of its own.
+/// Sixteen parallel creations in one workspace result in sixteen projects.
 async fn parallel_creations_do_not_make_each_other_stale(control: TestControl) {
     let control = Arc::new(control);
     let person = control.person("ada").await;
@@ -290,8 +290,8 @@ async fn parallel_creations_do_not_make_each_other_stale(control: TestControl) {
     assert_eq!(names, wanted);
 }
 
-/// CP-3, CP-4: the workspace of others is not there, and a role that only looks creates nothing.
-async fn cp_4_tenancy_comes_before_the_role(control: TestControl) {
+/// CP-3, CP-4: another user's workspace is not found, and a viewer creates nothing.
+async fn cp_4_tenancy_is_checked_before_the_role(control: TestControl) {
     use store::members::Role;
     let (owner, viewer) = (control.person("ada").await, control.person("eve").await);
     let token = &viewer.token;

@@ -1,4 +1,4 @@
-//! Where a project's engine is, for what calls it for a caller.
+//! The engine address of a project, for components that call it on behalf of a caller.
 
 use control::caller::{self, Principal};
 use control::problem::Answer;
@@ -11,8 +11,8 @@ use types::permission::Permission;
 use crate::support::{TestControl, both};
 
 both! {
-    cp_5_the_engine_of_anothers_project_is_not_told,
-    cp_11_the_engine_is_told_to_who_may_ask_it,
+    cp_5_the_engine_of_another_users_project_is_hidden,
+    cp_11_the_engine_address_needs_engine_permissions,
 }
 
 const NEEDED: Permission = Permission::TunnelsResourcesReadOnly;
@@ -29,8 +29,8 @@ fn code(answer: &Answer<EngineAddress>) -> &str {
     answer.as_ref().unwrap_err().problem().code
 }
 
-/// CP-5: what is another's answers like what is not there, by either name.
-async fn cp_5_the_engine_of_anothers_project_is_not_told(control: TestControl) {
+/// CP-5: another user's project is not found, by id and by endpoint.
+async fn cp_5_the_engine_of_another_users_project_is_hidden(control: TestControl) {
     let (ada, eve) = (control.person("ada").await, control.person("eve").await);
     let project = control.project(&ada).await;
     let (id, endpoint) = (project.id.to_string(), project.endpoint.as_str());
@@ -57,8 +57,8 @@ async fn cp_5_the_engine_of_anothers_project_is_not_told(control: TestControl) {
     }
 }
 
-/// CP-11: the permission of the Engine API, and the boundary of the credential.
-async fn cp_11_the_engine_is_told_to_who_may_ask_it(control: TestControl) {
+/// CP-11: the permission of the Engine API and the boundary of the credential apply.
+async fn cp_11_the_engine_address_needs_engine_permissions(control: TestControl) {
     let person = control.person("ada").await;
     let inside = control.project(&person).await;
     let outside = control.project(&person).await;

@@ -1,4 +1,4 @@
-//! Creations that are cut off.
+//! Creations that are cancelled.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,22 +10,22 @@ use super::{names, order, place, preview};
 use crate::support::{TestControl, both, next};
 
 both! {
-    cp_4a_a_creation_cut_off_anywhere_is_all_or_nothing,
+    cp_4a_a_creation_cancelled_anywhere_is_all_or_nothing,
 }
 
-/// CP-4a: a creation that ends at any point, before or after its commit, and is asked for
-/// again makes one project, takes one place and charges once.
-async fn cp_4a_a_creation_cut_off_anywhere_is_all_or_nothing(control: TestControl) {
+/// CP-4a: a creation is cancelled at any point, before or after its commit, and then repeated. The
+/// result is one project, one used slot and one charge.
+async fn cp_4a_a_creation_cancelled_anywhere_is_all_or_nothing(control: TestControl) {
     let catalog =
         json!({"regions": [{"provider": "aws", "region": "eu", "capacity": {"pro": 1000}}]});
     let control = control.configured(json!({"catalog": catalog})).await;
     let person = control.person("ada").await;
     control.subscribe(person.workspace).await;
     let (mut made, mut cut_off) = (0, 0);
-    // Each wait of the request is a place where it can end. How often it waits differs from
-    // one time to the next: an answer may be there before it is waited for.
+    // The request can be cancelled at each of its awaits. Their number varies, because an answer
+    // may be ready before it is awaited.
     for polls in (1..=12).cycle().take(36) {
-        // Each project changes what is paid, which makes the preview before it stale.
+        // Each project changes the paid amount, which makes earlier previews stale.
         let mut order = order(&preview(&control, &person, "pro").await);
         order["idempotencyKey"] = json!(format!("cut-{}", next()));
         cut_off += usize::from(!cut(place(&control, &person, &order), polls).await);
@@ -34,7 +34,7 @@ async fn cp_4a_a_creation_cut_off_anywhere_is_all_or_nothing(control: TestContro
         made += 1;
         assert_eq!(names(&control, &person).await.len(), made);
     }
-    assert!(cut_off > 0, "no creation was cut off");
+    assert!(cut_off > 0, "no creation was cancelled");
     let mut conn = control.app.store.read().await.unwrap();
     let places = store::capacity::all(&mut conn).await.unwrap();
     let place = places.iter().find(|place| place.plan == "pro").unwrap();
@@ -46,7 +46,7 @@ async fn cp_4a_a_creation_cut_off_anywhere_is_all_or_nothing(control: TestContro
     assert_eq!(invoices.total, u64::try_from(made).unwrap());
 }
 
-/// Polls the future so many times and lets go of it. Whether it was finished by then.
+/// Polls the future this many times and drops it. Returns true if it was finished by then.
 async fn cut<T>(future: impl Future<Output = T>, polls: usize) -> bool {
     let mut future = pin!(future);
     let mut left = polls;

@@ -1,4 +1,4 @@
-//! Projects that move between subscriptions whose periods begin on different days.
+//! Projects that move between subscriptions whose periods start on different days.
 
 use control::jobs::renew;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ both! {
     a_renewal_leaves_out_the_days_that_were_paid_for_elsewhere,
 }
 
-/// Two workspaces of one person that pay for a project of their own each, from the 1st and from the
+/// Two workspaces of one user, each of which pays for its own project, from the 1st and from the
 /// 16th on, and a third project.
 struct Moved {
     control: TestControl,
@@ -100,10 +100,10 @@ async fn a_project_that_moves_before_each_renewal_is_charged_all_the_same(contro
     let moved = Moved::new(control).await;
     let mut expected = vec![("2026-06-01", 3000)];
     moved.moves_to(1, "2026-06-30").await;
-    // From the 1st to the 16th of July, of a period of 30 days.
+    // From the 1st to the 16th of July, in a period of 30 days.
     expected.push(("2026-07-01", 1500));
     moved.moves_to(0, "2026-07-15").await;
-    // And on to the 1st of August, of 31 days.
+    // And up to the 1st of August, in a period of 31 days.
     expected.push(("2026-07-16", 1548));
     moved.moves_to(1, "2026-07-31").await;
     expected.push(("2026-08-01", 1451));
@@ -116,20 +116,20 @@ async fn a_project_that_moves_before_each_renewal_is_charged_all_the_same(contro
 
 async fn a_renewal_leaves_out_the_days_that_were_paid_for_elsewhere(control: TestControl) {
     let moved = Moved::new(control).await;
-    // It is paid for up to the 1st of July, longer than the period that it comes into.
+    // It is paid for up to the 1st of July, longer than the period of the new subscription.
     moved.moves_to(1, "2026-06-10").await;
     moved.on("2026-06-16").await;
     let mut expected = vec![("2026-06-01", 3000), ("2026-06-16", 1500)];
     assert_eq!(moved.charged().await, owned(&expected));
-    // Away and back within days that are paid for.
+    // Away and back within paid days.
     moved.moves_to(0, "2026-06-20").await;
-    // Of the period up to the 1st of July nothing is left, the next one begins in the middle.
+    // Nothing is left of the period up to the 1st of July, and the next one starts in the middle.
     moved.on("2026-07-01").await;
     expected.push(("2026-07-01", 1548));
     assert_eq!(moved.charged().await, owned(&expected));
     moved.moves_to(1, "2026-07-02").await;
     moved.on("2026-08-16").await;
-    // Up to the 1st of August it is paid for.
+    // It is paid for up to the 1st of August.
     expected.extend([("2026-07-16", 1451), ("2026-08-16", 3000)]);
     assert_eq!(moved.charged().await, owned(&expected));
 }

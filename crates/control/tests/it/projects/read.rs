@@ -1,4 +1,4 @@
-//! Lists and look-ups: who sees what.
+//! Lists and look-ups, and their visibility.
 
 use axum::body::Body;
 use http::Request;
@@ -10,7 +10,7 @@ use super::{order, path, place, preview, project};
 use crate::support::{Person, TestControl, both, next};
 
 async fn named(control: &TestControl, person: &Person, name: &str) -> Value {
-    // Ids of one millisecond have no order.
+    // Ids of one millisecond are not ordered.
     control.clock.advance(1);
     let mut order = order(&preview(control, person, "basic").await);
     order["name"] = json!(name);
@@ -20,9 +20,9 @@ async fn named(control: &TestControl, person: &Person, name: &str) -> Value {
 
 both! {
     cp_2_projects_are_listed_by_page_search_and_order,
-    cp_5_a_project_of_others_is_not_there,
-    cp_11_each_route_asks_for_its_permission,
-    a_boundary_narrows_what_is_seen_and_changed,
+    cp_5_another_workspaces_project_is_not_found,
+    cp_11_each_route_requires_its_permission,
+    a_boundary_restricts_reading_and_changing,
     cp_3_the_region_near_the_caller_is_recommended,
 }
 
@@ -85,9 +85,9 @@ async fn cp_2_projects_are_listed_by_page_search_and_order(control: TestControl)
     }
 }
 
-/// CP-5, CP-2: what is another workspace's answers as what does not exist, byte for byte, and
-/// is in no list.
-async fn cp_5_a_project_of_others_is_not_there(control: TestControl) {
+/// CP-5, CP-2: another workspace's project gives the same answer as a missing one, byte for byte,
+/// and appears in no list.
+async fn cp_5_another_workspaces_project_is_not_found(control: TestControl) {
     let (owner, stranger) = (control.person("ada").await, control.person("eve").await);
     let project = project(&control, &owner).await;
     let endpoint = project["endpoint"].as_str().unwrap();
@@ -150,14 +150,14 @@ async fn cp_5_a_project_of_others_is_not_there(control: TestControl) {
     }
     assert!(super::names(&control, &stranger).await.is_empty());
     assert_eq!(control.get(&own, &owner.token).await.expect(200), project);
-    // A member sees it, until the membership ends.
+    // A member sees it until the membership ends.
     control.join(&stranger, owner.workspace, Role::Viewer).await;
     assert_eq!(control.get(&own, token).await.expect(200), project);
     assert_eq!(super::names(&control, &stranger).await, ["My project"]);
 }
 
-/// CP-11: each route asks for the permission of its task, exactly.
-async fn cp_11_each_route_asks_for_its_permission(control: TestControl) {
+/// CP-11: each route requires exactly the permission of its task.
+async fn cp_11_each_route_requires_its_permission(control: TestControl) {
     use Permission::{
         AccountPlanReadOnly, AccountProjectsReadOnly, AccountProjectsReadWrite,
         NetworkEventsReadOnly, NetworkStreamsReadOnly,
@@ -211,7 +211,7 @@ async fn cp_11_each_route_asks_for_its_permission(control: TestControl) {
         let weak = control
             .delegated(&person, json!({"permissions": all_others}))
             .await;
-        // The permission is asked before the body is looked at.
+        // The permission is checked before the body is read.
         let body = (method != http::Method::GET && method != http::Method::DELETE)
             .then(|| json!({"x": 1}));
         let refused = control
@@ -238,8 +238,8 @@ async fn cp_11_each_route_asks_for_its_permission(control: TestControl) {
     }
 }
 
-/// EN-7 on the control plane: a boundary leaves of the projects what it names.
-async fn a_boundary_narrows_what_is_seen_and_changed(control: TestControl) {
+/// EN-7 on the control plane: a boundary restricts the projects to those that it names.
+async fn a_boundary_restricts_reading_and_changing(control: TestControl) {
     let person = control.person("ada").await;
     let (inside, outside) = (
         named(&control, &person, "inside").await,
@@ -271,7 +271,7 @@ async fn a_boundary_narrows_what_is_seen_and_changed(control: TestControl) {
         )
         .await;
     assert_eq!(renamed.refused(403).0, "insufficient_scope");
-    // A project that is named is not the workspace.
+    // A boundary with a project does not include its workspace.
     let order = order(&preview(&control, &person, "basic").await);
     let reply = control
         .post(&super::creation(&person), &bounded, &order.clone())
@@ -311,7 +311,7 @@ async fn a_boundary_narrows_what_is_seen_and_changed(control: TestControl) {
     );
 }
 
-/// CP-3: a recommended region where the caller's place is known, and only there.
+/// CP-3: a region is recommended if the caller's location is known, and only then.
 async fn cp_3_the_region_near_the_caller_is_recommended(control: TestControl) {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/places.mmdb");
     let regions = json!([
@@ -342,7 +342,7 @@ async fn cp_3_the_region_near_the_caller_is_recommended(control: TestControl) {
     );
     let unknown = ask("127.0.0.1:7").await;
     assert_eq!(unknown.get("recommended"), None);
-    // Whoever confirms from another address confirms the same offer.
+    // A confirmation from another address confirms the same offer.
     assert_eq!(
         unknown["plans"][0]["creationFingerprint"],
         near["plans"][0]["creationFingerprint"]

@@ -1,4 +1,4 @@
-//! The responses of a platform, and what tests expect of them.
+//! The responses of a platform, and assertions on them.
 
 use http::HeaderMap;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-/// Compares all of both, but for what is left of the caller's rate.
+/// Compares all parts except the caller's remaining rate limit.
 impl PartialEq for Answer {
     fn eq(&self, other: &Self) -> bool {
         let told = |answer: &Self| {
@@ -35,7 +35,7 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// The body, of an answer with this status.
+    /// The body of an answer with this status.
     #[track_caller]
     pub(crate) fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text);

@@ -15,9 +15,9 @@ pub(crate) struct Browser<'a> {
     control: &'a TestControl,
     /// `name=value` of the session.
     pub(crate) cookie: Option<String>,
-    /// `name=value` of a sign-in at the OpenID provider that is under way.
+    /// `name=value` of the cookie of a pending sign-in at the OpenID provider.
     pub(crate) sign_in: Option<String>,
-    /// The same of the cookie by which it is known before there is a session.
+    /// `name=value` of the cookie that identifies the browser before there is a session.
     pub(crate) known_by: Option<String>,
     pub(crate) ip: [u8; 4],
 }
@@ -37,13 +37,13 @@ impl<'a> Browser<'a> {
         self.send(Method::GET, path, None, &[]).await
     }
 
-    /// Sends a form of ours.
+    /// Submits one of our forms.
     pub(crate) async fn submit(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let origin = [("sec-fetch-site", "same-origin"), ("origin", BASE_URL)];
         self.submit_from(path, fields, &origin).await
     }
 
-    /// Sends a form, with these headers of the browser.
+    /// Submits a form, with these browser headers.
     pub(crate) async fn submit_from(
         &mut self,
         path: &str,
@@ -65,7 +65,7 @@ impl<'a> Browser<'a> {
             .await
     }
 
-    /// Calls the API with the session, as a page of ours would.
+    /// Calls the API with the session, like one of our pages.
     pub(crate) async fn api(&mut self, method: Method, path: &str, body: Value) -> Answer {
         let body = (!body.is_null()).then(|| ("application/json", body.to_string()));
         self.send(method, path, body, &[("sec-fetch-site", "same-origin")])

@@ -1,4 +1,4 @@
-//! SQL that tests run on the database of a platform without the store.
+//! SQL that tests run on the database of a platform, bypassing the store.
 
 use daemon::config::SecretString;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, SqliteConnection};
@@ -24,13 +24,13 @@ impl TestControl {
         }
     }
 
-    /// Whether the embedded database is in use.
+    /// True if the embedded database is in use.
     pub(crate) fn is_embedded(&self) -> bool {
         let url = self.app.config.database_url.as_ref();
         url.is_none_or(|url| !url.expose().starts_with("postgres"))
     }
 
-    /// Copies a project; the ids of the copies are these numbers, which come before all others.
+    /// Copies a project. The copies get ids with these numbers, which sort before all others.
     pub(crate) async fn copy_project(&self, of: &Project, from: u32, to: u32) {
         let (id, endpoint) = if self.is_embedded() {
             ("printf('prj_%026d', i)", "printf('%08x', i)")

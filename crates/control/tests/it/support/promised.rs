@@ -1,11 +1,11 @@
-//! Every answer of every test is held against the document (CP-7): a status or a media type that
-//! the document does not promise fails the test that met it.
+//! Every answer of every test is checked against the document (CP-7). A status or a media type that
+//! the document does not list fails the test.
 
 use api::control::{Access, Method, Operation, operations};
 
 use super::Answer;
 
-/// The operation that a request is for. Where two paths fit, the one with fewer varying parts does.
+/// The operation of a request. If two paths match, the one with fewer parameters is used.
 pub(super) fn operation(method: &http::Method, path: &str) -> Option<&'static Operation> {
     operations()
         .filter(|operation| name(operation.method) == method.as_str())
@@ -13,18 +13,18 @@ pub(super) fn operation(method: &http::Method, path: &str) -> Option<&'static Op
         .min_by_key(|operation| operation.path.matches('{').count())
 }
 
-/// Compares an answer with what the document says of the operation.
+/// Compares an answer with the document's description of the operation.
 #[track_caller]
 pub(super) fn check(operation: &Operation, answer: &Answer) {
     let (id, status) = (operation.id, answer.status);
-    // Whoever is guarded may be answered with secrets, and with what is theirs alone.
+    // Answers of guarded operations may contain secrets and private data.
     if operation.access != Access::Public {
         let kept = answer.header("cache-control");
         assert_eq!(kept, "no-store", "{id}: an answer that caches may keep");
     }
     if status == operation.answer.status {
         let promised = operation.answer.content.map_or("", |(kind, _)| kind);
-        // The profile of a linkset is a parameter that the document leaves out (CP-8).
+        // The document omits the profile parameter of a linkset (CP-8).
         let kind = answer.header("content-type");
         let is_promised = kind == promised || kind.starts_with(&format!("{promised}; "));
         let has_body = operation.method != Method::Head;

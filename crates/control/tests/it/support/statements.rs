@@ -1,4 +1,4 @@
-//! What a request asks the database: the statements that sqlx logs within a span of ours.
+//! Database queries of a request: the statements that sqlx logs within our span.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Awaits `work` and gives the statements that it ran, in their order, beside what it is.
+/// Awaits `work` and returns its statements in order, together with its result.
 pub(crate) async fn recorded<T>(work: impl Future<Output = T>) -> (T, Vec<String>) {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
@@ -36,10 +36,10 @@ const SPAN: &str = "recorded";
 
 struct Recorder;
 
-/// The number of a span of ours.
+/// The number of our span.
 struct Number(u64);
 
-/// The beginning of a statement, and the whole where it is longer.
+/// The start of a statement, or all of it if it is longer.
 #[derive(Default)]
 struct Statement(String);
 
@@ -81,7 +81,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
         if let Some(number) = number {
             let mut statement = Statement::default();
             event.record(&mut statement);
-            // A connection that the pool opens on the way is set up, whoever asks.
+            // A connection that the pool opens in the meantime runs its set-up statements.
             if statement.0.contains("PRAGMA") {
                 return;
             }

@@ -1,4 +1,4 @@
-//! From an event to its arrival, or to its end.
+//! Deliveries from the event to success or failure.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::jobs::{DAY, forgotten};
 use crate::support::{TestControl, both, next};
 
 both! {
-    an_event_becomes_one_delivery_for_who_asked,
+    an_event_becomes_one_delivery_per_subscriber,
     what_fails_is_tried_again_and_given_up,
-    a_delivery_that_ended_is_kept_for_a_month,
+    a_finished_delivery_is_kept_for_a_month,
     what_was_given_up_is_tried_again_by_hand,
     a_delivery_is_tried_so_often_and_no_more,
-    an_endpoint_that_fails_for_days_or_is_gone_is_disabled,
+    an_endpoint_that_fails_for_days_or_returns_410_is_disabled,
     what_waits_goes_with_its_webhook,
-    an_address_is_judged_when_it_is_connected_to,
+    an_address_is_checked_when_it_is_connected_to,
     answers_are_not_followed_nor_kept_beyond_a_bound,
     the_running_task_delivers,
-    an_endpoint_that_hangs_leaves_room_for_others,
+    an_endpoint_that_hangs_leaves_slots_for_others,
 }
 
-/// Of each event one delivery for each endpoint that is enabled and asked for its type; what is
-/// reported again makes none, and what is no business of webhooks makes none at all.
-async fn an_event_becomes_one_delivery_for_who_asked(control: TestControl) {
+/// Each event creates one delivery per enabled endpoint that subscribed to its type. A repeated
+/// report creates none, and neither does an event without webhook type.
+async fn an_event_becomes_one_delivery_per_subscriber(control: TestControl) {
     let world = World::new(control).await;
     let (all, _) = world.add(&world.receiver.url()).await;
     let (some, _) = world.add(&world.receiver.url()).await;
@@ -86,7 +86,7 @@ async fn an_event_becomes_one_delivery_for_who_asked(control: TestControl) {
         .call(Method::GET, &format!("{all}/deliveries?start=x"), None)
         .await;
     assert_eq!(refused.refused(400).1.as_deref(), Some("start"));
-    // A delivery is its webhook's.
+    // A delivery belongs to its webhook.
     let id = world.deliveries(&some).await[0]["id"]
         .as_str()
         .unwrap()
@@ -95,9 +95,9 @@ async fn an_event_becomes_one_delivery_for_who_asked(control: TestControl) {
     world.call(Method::GET, &path, None).await.refused(404);
 }
 
-/// Each wait of the schedule, at most a tenth longer; then it is given up, and each attempt is
-/// there to be read.
-async fn a_delivery_that_ended_is_kept_for_a_month(control: TestControl) {
+/// Each wait of the schedule is at most a tenth longer. After the last attempt the delivery has
+/// failed, and each attempt can be read.
+async fn a_finished_delivery_is_kept_for_a_month(control: TestControl) {
     let world = World::new(control).await;
     let (path, _) = world.add(&world.receiver.url()).await;
     world.report(&world.event(EventType::TunnelCreated)).await;
@@ -130,7 +130,7 @@ async fn what_fails_is_tried_again_and_given_up(control: TestControl) {
             at >= now + wait && at <= now + wait * 11 / 10,
             "{attempt}: {at}"
         );
-        // Not a moment before.
+        // No attempt is made early.
         world.control.clock.set(at - SignedDuration::from_millis(2));
         world.deliver().await;
         assert_eq!(world.receiver.received().len(), attempt);
@@ -153,7 +153,7 @@ async fn what_fails_is_tried_again_and_given_up(control: TestControl) {
     assert_eq!(attempts[7]["errorCode"], "http_status");
     assert_eq!(attempts[7]["responseBody"], "sorry\u{fffd}");
     assert_eq!(shown["requestBody"]["type"], "tunnel.created");
-    // All attempts say the same, under the same ids, each signed at its time.
+    // All attempts have the same content and ids, and each is signed at its time.
     let received = world.receiver.received();
     assert!(received.iter().all(|one| one.body == received[0].body));
     for name in ["webhook-id", "svc-delivery-id"] {
@@ -181,7 +181,7 @@ async fn what_was_given_up_is_tried_again_by_hand(control: TestControl) {
         .unwrap()
         .to_owned();
     let retry = format!("{path}/deliveries/{id}/retry");
-    // It is on its way by itself.
+    // It is being sent already.
     world.call(Method::POST, &retry, None).await.refused(409);
     for status in ["disabled", "enabled"] {
         let patch = json!({"status": status});
@@ -202,7 +202,7 @@ async fn what_was_given_up_is_tried_again_by_hand(control: TestControl) {
     let delivery = world.deliveries(&path).await.remove(0);
     assert_eq!(delivery["status"], "succeeded");
     assert_eq!(delivery["lastHttpStatus"], 204);
-    // What has arrived is not sent again.
+    // A successful delivery is not sent again.
     world.call(Method::POST, &retry, None).await.refused(409);
     let absent = format!("{path}/deliveries/dlv_01h455vb4pex5vsknk084sn02q/retry");
     world.call(Method::POST, &absent, None).await.refused(404);
@@ -237,8 +237,8 @@ async fn a_delivery_is_tried_so_often_and_no_more(control: TestControl) {
     assert_eq!(world.receiver.received().len(), 1);
 }
 
-/// Five days without one success, or 410.
-async fn an_endpoint_that_fails_for_days_or_is_gone_is_disabled(control: TestControl) {
+/// Five days without success, or a 410.
+async fn an_endpoint_that_fails_for_days_or_returns_410_is_disabled(control: TestControl) {
     let world = World::new(control).await;
     let (path, _) = world.add(&world.receiver.url()).await;
     let fail = async |status: u16| {
@@ -248,7 +248,7 @@ async fn an_endpoint_that_fails_for_days_or_is_gone_is_disabled(control: TestCon
         world.get(&path).await
     };
     assert_eq!(fail(500).await["failingSince"], "2026-01-01T00:00:00.000Z");
-    // One success, and the days begin anew.
+    // One success restarts the five days.
     world.control.clock.advance(DISABLED_AFTER.as_secs() - 1);
     assert_eq!(fail(204).await["failingSince"], Value::Null);
     assert_ne!(fail(503).await["failingSince"], Value::Null);
@@ -299,9 +299,9 @@ async fn what_waits_goes_with_its_webhook(control: TestControl) {
     assert_eq!(world.receiver.received().len(), 0);
 }
 
-/// What was fine when it was written is judged again with each attempt. What a name stands for is
-/// judged by the client (`webhooks::send`).
-async fn an_address_is_judged_when_it_is_connected_to(control: TestControl) {
+/// An address that was allowed when it was saved is checked again with each attempt. Resolved
+/// addresses are checked by the client (`webhooks::send`).
+async fn an_address_is_checked_when_it_is_connected_to(control: TestControl) {
     let world = World::new(control).await;
     let port = world.receiver.address.port();
     let mut paths = Vec::new();
@@ -370,16 +370,16 @@ async fn answers_are_not_followed_nor_kept_beyond_a_bound(control: TestControl) 
     assert_eq!(attempts[1]["responseBody"], "ü".repeat(512));
     assert_eq!(attempts[2]["errorCode"], "connection");
     assert_eq!(attempts[2]["httpStatus"], Value::Null);
-    // Nobody was reached: what comes next waits for a moment.
+    // The endpoint was not reached, so the next delivery waits for a moment.
     world.report(&world.event(EventType::TunnelDeleted)).await;
     world.deliver().await;
     assert_eq!(world.receiver.wait_for(4).await.len(), 4);
 }
 
-/// The task of a running platform sends by itself, and ends with the platform.
-/// Endpoints that take everything and never answer hold no more than their share of the places,
-/// however much waits for them: another endpoint of the project is served, and another project.
-async fn an_endpoint_that_hangs_leaves_room_for_others(control: TestControl) {
+/// The background task of a running platform sends deliveries, and ends with the platform.
+/// Endpoints that never answer use only their share of the slots, however many deliveries wait for
+/// them. Other endpoints of the project and other projects are served.
+async fn an_endpoint_that_hangs_leaves_slots_for_others(control: TestControl) {
     let world = World::new(control).await;
     let asks_for =
         |event: &str, url: String| json!({"name": "a", "events": [event], "config": {"url": url}});
@@ -400,7 +400,7 @@ async fn an_endpoint_that_hangs_leaves_room_for_others(control: TestControl) {
     assert_eq!((all.len(), hanging(&all)), (5, 4), "one of five is served");
     delivering.abort();
 
-    // Four endpoints, which have as many places together as the project, and another project.
+    // Four endpoints, which together have as many slots as the project, and another project.
     for _ in 0..3 {
         add(hangs()).await;
     }
@@ -429,8 +429,8 @@ async fn an_endpoint_that_hangs_leaves_room_for_others(control: TestControl) {
         }
         count = all.len() + 1;
     };
-    // Those that hang give up after a while and make room for the next ones: the other project is
-    // served long before they have used all the places that there are.
+    // Deliveries that hang time out after a while and free their slots. The other project is served
+    // long before all slots are used.
     let hung = hanging(all.get(before..).unwrap_or_default());
     assert!(hung <= 2 * 12, "{hung} came first");
     delivering.abort();
@@ -451,7 +451,7 @@ async fn the_running_task_delivers(control: TestControl) {
         world.receiver.wait_for(count).await;
     }
     shutdown.request();
-    // It waits for the notes of what is under way.
+    // It waits until the deliveries in flight are recorded.
     running.stopped().await;
     let control = World {
         control: world.control.restarted().await,
@@ -463,7 +463,7 @@ async fn the_running_task_delivers(control: TestControl) {
     assert_eq!(arrived["total"], 3);
 }
 
-/// The sections of a configuration under which webhooks go to this receiver.
+/// The configuration sections that allow webhooks to this receiver.
 pub(super) fn written(ca_file: &std::path::Path) -> String {
     let sections = sections(ca_file);
     let written = sections.as_object().unwrap().iter();
@@ -473,8 +473,8 @@ pub(super) fn written(ca_file: &std::path::Path) -> String {
     written.concat()
 }
 
-/// Two processes on one database: each event arrives once, and what a process that died had taken
-/// arrives when its lease ends.
+/// Two processes on one database: each event is delivered once. A delivery that a crashed process
+/// had claimed is delivered when its lease ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_processes_one_delivers() {
     let directory = tempfile::tempdir().unwrap();
@@ -493,7 +493,7 @@ async fn of_two_processes_one_delivers() {
             on_event(&mut tx, &event, first.now()).await.unwrap();
         }
         tx.commit().await.unwrap();
-        // One process dies with what it has just taken.
+        // One process dies after claiming a delivery.
         let mut tx = second.app.store.begin().await.unwrap();
         let lease_ends_at = first.now() + SignedDuration::from_secs(60);
         let due = store::deliveries::due(&mut tx, first.now(), (&[], &[]), 5).await;
@@ -504,7 +504,8 @@ async fn of_two_processes_one_delivers() {
         let (one, two) = tokio::join!(deliver_due(&first.app), deliver_due(&second.app));
         one.unwrap();
         two.unwrap();
-        // On PostgreSQL a claim that meets another's rows can come back empty while some are left.
+        // On PostgreSQL a claim that meets rows locked by another one can be empty while some are
+        // left.
         deliver_due(&first.app).await.unwrap();
         assert_eq!(receiver.wait_for(arrived + 35).await.len(), arrived + 35);
         first.clock.advance(60);
@@ -516,14 +517,14 @@ async fn of_two_processes_one_delivers() {
         assert_eq!(
             (all.len(), ids.len()),
             (arrived, arrived),
-            "one arrived twice"
+            "one was delivered twice"
         );
     }
 }
 
-/// An endpoint that is away does not fill the database: what is beyond the bound is left out.
+/// An unreachable endpoint does not fill the database. Deliveries beyond the limit are dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_has_a_bound() {
+async fn waiting_deliveries_are_limited() {
     let world = World::new(TestControl::start("").await).await;
     let (path, _) = world.add(&world.receiver.url()).await;
     let webhook_id = path[1..].parse().unwrap();

@@ -11,10 +11,10 @@ use super::receiver::{Receiver, Reply};
 use super::{EVENTS, World, event};
 use crate::support::TestControl;
 
-/// Endpoints that are gone, and two platforms that send to them: no statement waits for another in a
-/// circle, every answer is noted, and nobody is asked again.
+/// Endpoints return 410, and two platforms send to them. Statements do not deadlock, every answer
+/// is recorded, and no endpoint is called again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_platforms_disable_endpoints_that_are_gone_without_a_deadlock() {
+async fn two_platforms_disable_gone_endpoints_without_a_deadlock() {
     let directory = tempfile::tempdir().unwrap();
     let ca_file = directory.path().join("receiver.pem");
     let receiver = Receiver::start(&ca_file).await;
@@ -47,13 +47,13 @@ async fn two_platforms_disable_endpoints_that_are_gone_without_a_deadlock() {
         assert_eq!(webhook["status"], "disabled", "{path}");
     }
     let received = receiver.received().len();
-    // Leases of attempts that were not noted would have ended.
+    // Leases of unrecorded attempts would have ended.
     first.clock.advance(3600);
     second.clock.advance(3600);
     deliver_due(&first.app).await.unwrap();
     deliver_due(&second.app).await.unwrap();
     assert_eq!(receiver.received().len(), received);
-    // A server counts what its ended connections have seen.
+    // The server counts the statements of ended connections.
     first.app.store.close().await;
     second.app.store.close().await;
     let mut connection = PgConnection::connect(&url).await.unwrap();
@@ -66,7 +66,7 @@ async fn two_platforms_disable_endpoints_that_are_gone_without_a_deadlock() {
     assert_eq!(deadlocks, 0);
 }
 
-/// A platform whose clock is five minutes ahead of the others' takes nothing that one of them is at.
+/// A platform whose clock is five minutes ahead takes no delivery that another one is sending.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_counted_by_the_clock_of_the_database() {
     let world = World::new(TestControl::postgres().await).await;

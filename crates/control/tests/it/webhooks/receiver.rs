@@ -1,5 +1,4 @@
-//! An endpoint of a customer: a server with TLS that keeps what it is sent and answers as it is
-//! told to.
+//! An endpoint of a customer: a TLS server that stores its requests and answers as configured.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -42,7 +41,7 @@ impl Received {
     }
 }
 
-/// What it does with a request.
+/// Reaction to a request.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     /// This status, these further header lines, and this body.
@@ -57,7 +56,7 @@ impl Reply {
     }
 }
 
-/// The server; it ends with this.
+/// The server, which stops when dropped.
 pub(super) struct Receiver {
     pub(super) address: SocketAddr,
     replies: Arc<Mutex<VecDeque<Reply>>>,
@@ -73,7 +72,7 @@ impl Drop for Receiver {
 }
 
 impl Receiver {
-    /// Starts one, and writes the authority of its certificate to a file. It answers 204.
+    /// Starts one, and writes its certificate authority to a file. It answers 204.
     pub(super) async fn start(ca_file: &Path) -> Self {
         let acceptor = acceptor(ca_file);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -88,7 +87,7 @@ impl Receiver {
                 let (acceptor, answers) = (acceptor.clone(), Arc::clone(&answers));
                 let (sender, standing) = (Arc::clone(&sender), Arc::clone(&standing));
                 tokio::spawn(async move {
-                    // One who does not trust the certificate goes away here.
+                    // A client that does not trust the certificate disconnects here.
                     let Ok(mut stream) = acceptor.accept(stream).await else {
                         return;
                     };
@@ -106,7 +105,7 @@ impl Receiver {
                         let text = format!(
                             "HTTP/1.1 {status} Status\r\n{lines}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
                         );
-                        // Whoever has read enough may have gone.
+                        // The client may have disconnected after reading enough.
                         let _gone = stream.write_all(text.as_bytes()).await;
                         let _gone = stream.shutdown().await;
                     }
@@ -122,29 +121,29 @@ impl Receiver {
         }
     }
 
-    /// What it answers from now on.
+    /// Sets the answer to all further requests.
     pub(super) fn always(&self, reply: Reply) {
         *self.otherwise.lock() = reply;
     }
 
-    /// What it answers next; after these, as before.
+    /// Sets the next answers. Later requests get the previous answer again.
     pub(super) fn reply(&self, replies: impl IntoIterator<Item = Reply>) {
         self.replies.lock().extend(replies);
     }
 
-    /// What it has received so far.
+    /// The requests so far.
     pub(super) fn received(&self) -> Vec<Received> {
         self.received.borrow().clone()
     }
 
-    /// Waits until it has received so many.
+    /// Waits for this number of requests.
     pub(super) async fn wait_for(&self, count: usize) -> Vec<Received> {
         let mut received = self.received.clone();
         let all = received.wait_for(|all| all.len() >= count).await.unwrap();
         all.clone()
     }
 
-    /// An address that takes everything and never answers.
+    /// An address that accepts every request and never answers.
     pub(super) fn hanging_url(&self) -> String {
         format!("https://127.0.0.1:{}{HANG}", self.address.port())
     }
@@ -154,7 +153,7 @@ impl Receiver {
     }
 }
 
-/// How many of these are not answered.
+/// The number of these requests that are never answered.
 pub(super) fn hanging(all: &[Received]) -> usize {
     all.iter().filter(|one| one.line.contains(HANG)).count()
 }
@@ -185,7 +184,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Received {
             }
         }
         let read = stream.read_buf(&mut bytes).await.unwrap();
-        assert!(read > 0, "the request broke off");
+        assert!(read > 0, "the request is incomplete");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What libraries of others make of a delivery.
+//! Deliveries are verified by third-party libraries.
 
 use std::process::{Command, Stdio};
 
@@ -14,13 +14,13 @@ use crate::node;
 use crate::support::{TestControl, both};
 
 both! {
-    libraries_of_others_verify_what_arrives,
+    third_party_libraries_verify_deliveries,
 }
 
-/// The library of Standard Webhooks for JavaScript, and the SDK of the ecosystem for Python.
-async fn libraries_of_others_verify_what_arrives(control: TestControl) {
+/// The JavaScript library of Standard Webhooks, and the Python SDK of the ecosystem.
+async fn third_party_libraries_verify_deliveries(control: TestControl) {
     let world = World::new(control).await;
-    // They look at the time.
+    // The libraries check the time.
     world.control.clock.set(Timestamp::now());
     let (path, old) = world.add(&world.receiver.url()).await;
     let first = world.event(EventType::TunnelCreated);
@@ -44,7 +44,7 @@ async fn libraries_of_others_verify_what_arrives(control: TestControl) {
     };
     assert_eq!(verified(&forged, &old), (false, false));
 
-    // Both secrets sign while they overlap, and then the new one alone.
+    // Both secrets sign during the overlap, and then only the new one.
     let rotate = format!("{path}/secret/rotate");
     let body = json!({"overlapSeconds": 10});
     let rotated = world
@@ -64,7 +64,7 @@ async fn libraries_of_others_verify_what_arrives(control: TestControl) {
     assert_eq!(verified(&request, &old), (false, false));
     assert_eq!(verified(&request, new), (true, true));
 
-    // Under the names that the SDK has for the header fields, too.
+    // The SDK's own header names work as well.
     let ca_file = world.control.directory().join("receiver.pem");
     let mut sections = sections(&ca_file);
     sections["compat"] = json!({"rstream": true});
@@ -83,7 +83,7 @@ async fn libraries_of_others_verify_what_arrives(control: TestControl) {
     assert_eq!(request.header("rstream-event-id"), Some(made.id.as_str()));
 }
 
-/// Whether the two libraries accept a request.
+/// True for each library that accepts the request.
 fn verified(request: &Received, secret: &str) -> (bool, bool) {
     let mut input = request.json();
     input["secret"] = json!(secret);

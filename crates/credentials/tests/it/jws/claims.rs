@@ -1,9 +1,9 @@
-//! What stands in a payload whose signature is good.
+//! Payloads with a valid signature.
 
 use super::*;
 
 #[test]
-fn times_at_their_edges() {
+fn times_at_their_limits() {
     let mut table = Table::default();
     let claim = |name: &'static str| Err(Refused::Claim(name));
     let (expired, early) = (Err(Refused::Expired), Err(Refused::NotYetValid));
@@ -22,7 +22,7 @@ fn times_at_their_edges() {
             Err(Refused::Payload),
         ),
         (r#""exp":1e400"#.to_owned(), Err(Refused::Payload)),
-        // Milliseconds are far, but they are seconds.
+        // A time in milliseconds is read as seconds, far in the future.
         (format!(r#""exp":{NOW}000"#), Ok(())),
         (format!(r#""nbf":{NOW}"#), Ok(())),
         (format!(r#""nbf":{}"#, NOW + 5), Ok(())),
@@ -33,7 +33,7 @@ fn times_at_their_edges() {
         (format!(r#""iat":{}"#, NOW + 6), early),
         (format!(r#""iat":{far}"#), early),
         (r#""iat":0"#.to_owned(), Ok(())),
-        // Past its end before its beginning is past its end.
+        // The expiry has passed before the start has.
         (format!(r#""iat":{},"exp":{}"#, NOW + 60, NOW + 1), early),
         (format!(r#""iat":{NOW},"exp":{NOW}"#), expired),
         (format!(r#""nbf":{},"exp":{}"#, NOW + 60, NOW - 60), expired),
@@ -87,7 +87,7 @@ fn times_at_their_edges() {
 }
 
 #[test]
-fn each_claim_has_its_type_and_stands_once() {
+fn each_claim_has_its_type_and_appears_once() {
     let mut table = Table::default();
     let mut row = |claims: &str, expected: Result<(), Refused>| {
         table.row(
@@ -121,7 +121,7 @@ fn each_claim_has_its_type_and_stands_once() {
             };
             let claims = format!(r#"{{"type":"pat","userId":"ann","{name}":{value}}}"#);
             row(&claims, expected);
-            // Twice is never; the same value too.
+            // Duplicates are always refused, even with the same value.
             let claims =
                 format!(r#"{{"type":"pat","userId":"ann","{name}":{value},"{name}":{value}}}"#);
             row(&claims, Err(Refused::Payload));

@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 use super::*;
 
 #[test]
-fn a_token_is_three_parts_in_their_one_spelling() {
+fn a_token_is_three_parts_in_their_canonical_encoding() {
     let good = token(HEADER, CLAIMS);
     let parts: Vec<&str> = good.split('.').collect();
     let [header, claims, mac] = parts[..] else {
         panic!("three parts")
     };
-    // The last character of 32 bytes has two bits that stand for nothing.
+    // The last character of 32 bytes has two unused bits.
     let twin = |part: &str| {
         let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let (rest, last) = part.split_at(part.len() - 1);
         let next = alphabet.find(last).unwrap() + 1;
         format!("{rest}{}", &alphabet[next..=next])
     };
-    // A signature over another spelling is good for that spelling, which is no token.
+    // A signature over another encoding is valid for that encoding, which is not a token.
     let resigned = |header: &str, claims: &str| {
         let text = format!("{header}.{claims}");
         let mac = encoded(super::mac(SECRET.as_bytes(), &text));
@@ -54,13 +54,13 @@ fn a_token_is_three_parts_in_their_one_spelling() {
         format!("{good}.{mac}"),
         format!("{good}.."),
         format!("{header}.{header}.{claims}.{mac}.{mac}"),
-        // Other forms of the same.
+        // Other serialisations of the same token.
         json.clone(),
         encoded(&json),
         format!("[\"{good}\"]"),
         format!("\"{good}\""),
         format!("Bearer {good}"),
-        // Bytes around it and inside.
+        // Additional bytes around it and inside.
         format!(" {good}"),
         format!("{good} "),
         format!("{good}\n"),
@@ -73,7 +73,7 @@ fn a_token_is_three_parts_in_their_one_spelling() {
         good.replace('.', "%2E"),
         good.replace('.', "\u{ff0e}"),
         good.replacen('e', "%65", 1),
-        // Base64url with padding, in other alphabets, with bits that stand for nothing.
+        // Base64url with padding, in other alphabets, or with unused bits set.
         format!("{good}="),
         format!("{good}=="),
         format!("{header}=.{claims}.{mac}"),
@@ -119,7 +119,7 @@ fn a_token_is_three_parts_in_their_one_spelling() {
 }
 
 #[test]
-fn a_header_is_one_plain_object_that_leads_nowhere() {
+fn a_header_is_one_plain_object_without_key_references() {
     let mut table = Table::default();
     let mut row = |header: &str, expected: Result<(), Refused>| {
         table.row(
@@ -157,7 +157,7 @@ fn a_header_is_one_plain_object_that_leads_nowhere() {
         "{\"alg\":\"HS256\"}\0",
         "\u{feff}{\"alg\":\"HS256\"}",
         "{\"alg\":\"HS256\",\"x\":\"\u{1}\"}",
-        // Duplicates: whoever reads the first one and whoever reads the last one differ.
+        // Duplicates, of which parsers may use the first or the last.
         r#"{"alg":"HS256","alg":"HS256"}"#,
         r#"{"alg":"none","alg":"HS256"}"#,
         r#"{"alg":"HS256","alg":"none"}"#,
@@ -196,7 +196,7 @@ fn a_header_is_one_plain_object_that_leads_nowhere() {
         let header = json!({"alg": "HS256", "typ": typ}).to_string();
         row(&header, Err(Refused::Header("typ")));
     }
-    // The algorithm belongs to the key.
+    // The key determines the algorithm.
     for alg in [
         "none",
         "None",
@@ -227,7 +227,7 @@ fn a_header_is_one_plain_object_that_leads_nowhere() {
         let header = json!({"alg": alg}).to_string();
         row(&header, Err(Refused::Signature));
     }
-    // Keys and their addresses, extensions, wrappings: whatever stands in them.
+    // Embedded keys, key addresses, extensions and encryption members, with any value.
     for name in [
         "jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256", "crit", "b64", "enc", "zip", "cty",
     ] {
@@ -257,9 +257,9 @@ fn a_header_is_one_plain_object_that_leads_nowhere() {
     table.holds();
 }
 
-/// A token without a signature is no token, whatever its header says of it.
+/// A token without a signature is invalid, whatever its header states.
 #[test]
-fn nothing_is_no_signature() {
+fn an_empty_signature_is_refused() {
     let mut table = Table::default();
     for alg in ["none", "None", "NONE", "HS256"] {
         let header = json!({"alg": alg}).to_string();

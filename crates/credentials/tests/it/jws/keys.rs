@@ -1,4 +1,4 @@
-//! Which key speaks for which token.
+//! Selection of the key for a token.
 
 use aws_lc_rs::signature::ECDSA_P384_SHA384_FIXED_SIGNING;
 use credentials::BadKey;
@@ -21,9 +21,9 @@ fn set(keys: &[Value]) -> Result<Keyring, BadKey> {
     Keyring::new().with_jwks(&json!({"keys": keys}).to_string())
 }
 
-/// The public key is public: whatever of it serves as a secret signs nothing (RFC 8725, 2.1).
+/// No form of a public key works as an HMAC secret (RFC 8725, 2.1).
 #[test]
-fn a_public_key_is_no_secret() {
+fn a_public_key_is_not_a_secret() {
     let pair = Pair::p256();
     let keys = Keyring::new().with_pem(&pair.pem).unwrap();
     let der = STANDARD.decode(pair.pem.lines().nth(1).unwrap()).unwrap();
@@ -46,7 +46,7 @@ fn a_public_key_is_no_secret() {
             table.row(&text, &judged(&text, &keys), &Err(Refused::Signature));
         }
     }
-    // Beside a secret, each key has its own algorithm.
+    // Next to a secret, each key has its own algorithm.
     let both = keys.with_secret(&Secret::new(SECRET)).unwrap();
     table.row(
         "the key",
@@ -67,9 +67,9 @@ fn a_public_key_is_no_secret() {
     table.holds();
 }
 
-/// A key that comes with the token is nobody's.
+/// A key inside the token is never used.
 #[test]
-fn a_key_in_the_token_is_not_looked_at() {
+fn a_key_in_the_token_is_ignored() {
     let (ours, theirs) = (Pair::p256(), Pair::p256());
     let keys = set(&[jwk(&ours, &json!({"kid": "k1"}))]).unwrap();
     let embedded = jwk(&theirs, &json!({}));
@@ -91,9 +91,9 @@ fn a_key_in_the_token_is_not_looked_at() {
     table.holds();
 }
 
-/// `kid` is compared, never looked up anywhere.
+/// `kid` is compared, and never used for a look-up.
 #[test]
-fn kid_names_a_key_that_is_there() {
+fn kid_selects_an_existing_key() {
     let (one, two) = (Pair::p256(), Pair::p256());
     let odd = "a key's \"name\"/../\u{0}\u{e9}";
     let keys = set(&[
@@ -153,7 +153,7 @@ fn kid_names_a_key_that_is_there() {
         &judged(&one.token(&long, CLAIMS), &keys),
         &Err(Refused::TooLong),
     );
-    // Without `kid`, each key is asked; with two of one name, both are.
+    // Without `kid`, every key is tried. With two keys of one id, both are tried.
     table.row("no kid", &judged(&two.token(ES256, CLAIMS), &keys), &Ok(()));
     let twins = set(&[
         jwk(&one, &json!({"kid": "k1"})),
@@ -167,15 +167,15 @@ fn kid_names_a_key_that_is_there() {
     table.holds();
 }
 
-/// Sets of keys: each is used for what it says it is for, or refused, or passed over.
+/// Key sets: each key is used as declared, refused, or skipped.
 #[test]
-fn a_key_is_for_what_it_says() {
+fn a_key_is_used_as_declared() {
     let pair = Pair::p256();
     let other = Pair::on(&ECDSA_P384_SHA384_FIXED_SIGNING);
     let text = pair.token(ES256, CLAIMS);
     let on_curve = encoded(&pair.point()[1..33]);
     let mut table = Table::default();
-    // The outcome of the document, and then that of the token.
+    // The result for the document, and then for the token.
     let mut row = |case: &str, key: Value, expected: Result<bool, BadKey>| {
         let was = set(&[key]).map(|keys| judged(&text, &keys).is_ok());
         let was = was.map_err(|error| error.to_string());
@@ -290,7 +290,7 @@ fn a_key_is_for_what_it_says() {
 }
 
 #[test]
-fn a_pem_text_has_public_keys_alone() {
+fn a_pem_text_contains_public_keys_only() {
     let pair = Pair::p256();
     let body = pair.pem.lines().nth(1).unwrap();
     let labelled =
@@ -330,7 +330,7 @@ fn a_pem_text_has_public_keys_alone() {
     table.holds();
 }
 
-/// Of a key that was thrown away.
+/// A public key whose private key was deleted.
 const RSA_1024: &str = "\
 -----BEGIN PUBLIC KEY-----
 MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDASDvPzsB3beDv5Pjrc/W5ARQK

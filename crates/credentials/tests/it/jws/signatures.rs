@@ -1,4 +1,4 @@
-//! Signatures that are nearly right.
+//! Nearly valid signatures.
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, ECDSA_P521_SHA512_FIXED_SIGNING};
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn a_mac_is_whole_and_of_the_secret() {
+fn a_mac_is_complete_and_made_with_the_secret() {
     let signed = signed(HEADER, CLAIMS);
     let mac = mac(SECRET.as_bytes(), &signed);
     let mut table = Table::default();
@@ -45,8 +45,8 @@ fn a_mac_is_whole_and_of_the_secret() {
             Err(Refused::Signature),
         );
     }
-    // A hash's block is filled with zeros (RFC 2104), so these are one secret: two configurations
-    // of it are no more than one, and no visitor gains by it.
+    // HMAC fills a block with zeros (RFC 2104), so these are the same secret. A visitor cannot
+    // exploit that.
     row(
         "a zero more",
         &super::mac(&[SECRET.as_bytes(), b"\0"].concat(), &signed),
@@ -61,8 +61,8 @@ fn a_mac_is_whole_and_of_the_secret() {
     assert!(Keyring::new().with_secret(&Secret::new("")).is_err());
 }
 
-/// r and s at the edges of what they may be, and in forms that other libraries take. `n` is the
-/// order of the group (SEC 2).
+/// r and s at their limits, and in encodings that other libraries accept. `n` is the order of the
+/// group (SEC 2).
 #[test]
 fn an_ecdsa_signature_is_two_numbers_of_the_group() {
     for (alg, curve, order) in [
@@ -159,7 +159,8 @@ fn ecdsa(alg: &str, curve: &'static EcdsaSigningAlgorithm, order: &[u8]) {
         bent[place] ^= 0x80;
         row("a bit", &bent, Err(Refused::Signature));
     }
-    // ECDSA has two signatures for each: who signs can make both, nobody else can.
+    // Each ECDSA signature has a second form, which only its signer or a holder of the first can
+    // compute.
     row("the other s", &[r, &*minus(order, s)].concat(), Ok(()));
     for (case, header) in [
         ("another algorithm of the kind", "ES256K"),
@@ -267,9 +268,9 @@ struct Row {
     good: bool,
 }
 
-/// RFC 8017, 8.2.2: what is inside of a signature is built anew and compared as a whole.
+/// RFC 8017, 8.2.2: the encoded message is computed again and compared as a whole.
 #[test]
-fn an_rs256_signature_has_the_one_padding() {
+fn an_rs256_signature_has_exactly_one_padding() {
     let vectors: Vectors = serde_json::from_str(include_str!("../../vectors/rs256.json")).unwrap();
     let document = json!({"keys": [{"kty": "RSA", "n": vectors.n, "e": vectors.e}]});
     let keys = Keyring::new().with_jwks(&document.to_string()).unwrap();

@@ -43,14 +43,14 @@ use TokenForm::{Header, Query};
 
 /// The first row that matches decides. `1`: set; `0`: not set; `.`: either.
 ///
-/// | column | guards of the tunnel | | column | what the request presents |
+/// | column | rules of the tunnel | | column | proofs in the request |
 /// |---|---|---|---|---|
 /// | `T` | token authentication | | `X` | a client certificate |
 /// | `S` | browser sessions | | `Q` | a query credential, well formed |
-/// | `M` | mTLS | | `F` | a query credential without form |
-/// | `C` | challenge mode | | `B` | a bearer, whatever it is worth |
-/// | `P` | the project asks for a proof | | `K` | our session cookie |
-/// | `N` | the project forbids visits | | `W` | the work of the challenge, done |
+/// | `M` | mTLS | | `F` | a malformed query credential |
+/// | `C` | challenge mode | | `B` | a bearer, valid or not |
+/// | `P` | the project requires a proof | | `K` | our session cookie |
+/// | `N` | the project forbids visits | | `W` | the challenge passed |
 const TABLE: &[DecisionRow] = &[
     //  TSMC PN XQFBKW
     row(".... .1 ......", Nobody),          // ED-8
@@ -74,7 +74,7 @@ const TABLE: &[DecisionRow] = &[
     row("000. .. ......", Open),
 ];
 
-/// What holds of a request, one bit a column.
+/// The conditions of a request, one bit per column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ConditionBits(u16);
 

@@ -226,7 +226,7 @@ fn with_session(world: &World, tunnel: &LiveTunnel<()>, host: &str, cookie: &str
 
 /// ED-2: a session is valid for twelve hours, for one host, until the user ends it or leaves.
 #[test]
-fn ed_2_a_session_counts_where_and_as_long_as_it_should() {
+fn ed_2_a_session_is_valid_for_its_host_and_lifetime() {
     let world = World::new();
     let tunnel = world.tunnel(json!({"svc_auth": true}));
     let end = |cookie: &str| with_session(&world, &tunnel, HOST, cookie);
@@ -277,7 +277,7 @@ fn ed_2_a_session_counts_where_and_as_long_as_it_should() {
 
 /// ED-8: addresses, countries and TLS versions of the project, in addition to those of the tunnel.
 #[test]
-fn ed_8_a_projects_rules_hold_beside_the_tunnels() {
+fn ed_8_a_projects_rules_apply_in_addition_to_the_tunnels() {
     let world = World::new();
     let open = world.tunnel(json!({}));
     let swiss = world.tunnel(json!({"geo_ip": ["CH"], "trusted_ips": ["192.0.2.0/24"]}));
@@ -370,7 +370,7 @@ fn ed_8_a_projects_rules_hold_beside_the_tunnels() {
 
 /// EN-11: a tunnel whose rule an engine cannot enforce admits no visitor.
 #[test]
-fn en_11_without_keys_or_a_platform_guards_of_theirs_let_nobody_in() {
+fn en_11_rules_that_cannot_be_enforced_refuse_all_visitors() {
     let world = World::new();
     let community = Tenancy::Community(Arc::new(Project::community()));
     for (asked, with_keys) in [
@@ -417,7 +417,7 @@ fn en_11_without_keys_or_a_platform_guards_of_theirs_let_nobody_in() {
 
 /// ED-8: publication is also checked when a tunnel is opened.
 #[test]
-fn ed_8_what_a_project_lets_its_agents_publish() {
+fn ed_8_a_project_restricts_the_tunnels_of_its_agents() {
     use crate::access::{NotPublishable, may_publish};
     let world = World::new();
     let settings = |value: Value| serde_json::from_value::<ProjectSettings>(value).unwrap();
@@ -469,7 +469,7 @@ fn ed_8_what_a_project_lets_its_agents_publish() {
 
 /// All of the same user, for the same certificate.
 #[test]
-fn a_certificate_stands_for_so_many_credentials() {
+fn the_credentials_of_a_certificate_are_bounded() {
     let world = World::new();
     let more = (0..20).map(|number| certificate(&format!("crd_{number}"), "ann", &[1; 32]));
     world.directory.apply(more.collect());

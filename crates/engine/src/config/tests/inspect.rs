@@ -38,7 +38,7 @@ fn warned(names: &[&str], variables: &[(&str, &str)], now: i64) -> Vec<&'static 
 }
 
 #[test]
-fn nothing_is_said_of_a_good_configuration() {
+fn a_correct_configuration_has_no_warnings() {
     assert!(warned(&BOTH, &[], YEARS_BEFORE).is_empty());
 }
 
@@ -53,7 +53,7 @@ fn en_10_missing_names_are_warned_about() {
 }
 
 #[test]
-fn an_end_is_warned_about_before_and_after() {
+fn an_expiry_causes_a_warning_before_and_after_it() {
     assert_eq!(warned(&BOTH, &[], NOON_BEFORE), ["certs.static.cert_file"]);
     assert_eq!(
         warned(&BOTH, &[], 2_300_000_000),
@@ -62,7 +62,7 @@ fn an_end_is_warned_about_before_and_after() {
 }
 
 #[test]
-fn what_has_no_effect_or_too_much_is_warned_about() {
+fn ineffective_and_too_broad_settings_cause_warnings() {
     let keys = warned(
         &BOTH,
         &[

@@ -39,7 +39,7 @@ fn a_control_plane_makes_a_managed_engine() {
 }
 
 #[test]
-fn state_is_kept_where_the_environment_says() {
+fn the_environment_determines_the_state_directory() {
     let data_dir = |variables: &[(&str, &str)]| platform(variables).data_dir;
     let home = ("HOME", "/people/svc");
     let shared = ("XDG_STATE_HOME", "/state");
@@ -56,7 +56,7 @@ fn state_is_kept_where_the_environment_says() {
 }
 
 #[test]
-fn what_does_not_go_with_a_control_plane_is_refused_at_its_key() {
+fn settings_that_conflict_with_a_control_plane_are_refused_at_their_key() {
     let secret = "0123456789abcdef-0123456789abcdef";
     for (variable, value, key) in [
         (
@@ -98,7 +98,7 @@ fn what_does_not_go_with_a_control_plane_is_refused_at_its_key() {
 }
 
 #[test]
-fn a_check_reads_the_files_that_are_named() {
+fn a_check_reads_the_named_files() {
     let dir = TempDir::new().unwrap();
     let file = |name: &str| dir.path().join(name);
     let names = [

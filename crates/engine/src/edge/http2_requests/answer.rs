@@ -116,7 +116,7 @@ impl ResponseReader {
                 }
                 HeadProgress::Interim
             }
-            _ => HeadProgress::Final(answer_of(&head, self.upgrade.as_ref())?),
+            _ => HeadProgress::Final(upstream_response(&head, self.upgrade.as_ref())?),
         };
         upstream.consume(head_len);
         Ok(taken)
@@ -129,7 +129,7 @@ enum HeadProgress {
     Final(UpstreamResponse),
 }
 
-fn answer_of(
+fn upstream_response(
     head: &ResponseHead<'_>,
     upgrade: Option<&Upgrade>,
 ) -> Result<UpstreamResponse, &'static str> {

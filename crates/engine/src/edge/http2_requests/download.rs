@@ -254,7 +254,7 @@ impl Body for DownBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let polled = self.get_mut().poll_piece(cx);
+        let polled = self.get_mut().poll_next_frame(cx);
         slow_reader_timeout::note(&polled);
         polled
     }
@@ -280,7 +280,7 @@ impl Body for DownBody {
 }
 
 impl DownBody {
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_next_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self {
             Self::Full(bytes) => Poll::Ready(
                 bytes

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_clients_tunnels_go_with_it_in_order() {
+fn a_clients_tunnels_are_removed_with_it_in_order() {
     let live = live();
     let ann = connect(&live, &user("ann"), "ann");
     for name in ["one", "two", "three"] {

@@ -148,7 +148,7 @@ proptest! {
     /// EN-3: at any time, a watcher's snapshot and events together yield the state, and the routing
     /// maps agree with the lists.
     #[test]
-    fn en_3_snapshot_and_events_are_the_state(acts in proptest::collection::vec(act(), 1..60)) {
+    fn en_3_snapshot_and_events_yield_the_state(acts in proptest::collection::vec(act(), 1..60)) {
         let live = live();
         let views = views();
         let mut owners = Vec::new();
@@ -190,7 +190,7 @@ proptest! {
 
 /// EN-3 under concurrency: watchers subscribe while other threads change the state.
 #[test]
-fn en_3_nothing_is_lost_or_doubled_while_others_write() {
+fn en_3_no_event_is_lost_or_duplicated_during_writes() {
     let live = limited(LiveLimits {
         watcher_queue: 100_000,
         ..LiveLimits::default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 
 #[test]
-fn every_limit_is_kept() {
+fn every_limit_is_enforced() {
     let live = limited(LiveLimits {
         clients: 2,
         tunnels: 3,
@@ -42,7 +42,7 @@ fn every_limit_is_kept() {
 
 /// One of several projects has its share, regardless of its plan; a single project has everything.
 #[test]
-fn one_project_of_several_has_a_share() {
+fn one_of_several_projects_has_a_share() {
     let live = limited(LiveLimits {
         clients: 4,
         tunnels: 6,
@@ -93,7 +93,7 @@ fn one_project_of_several_has_a_share() {
 }
 
 #[test]
-fn a_project_has_what_its_plan_allows() {
+fn a_project_has_the_limits_of_its_plan() {
     let live = limited(LiveLimits::default());
     let directory = crate::directory::Directory::default();
     let told = json!({
@@ -123,7 +123,7 @@ fn a_project_has_what_its_plan_allows() {
 }
 
 #[test]
-fn a_full_engine_still_lets_a_name_be_taken_over() {
+fn a_full_engine_still_allows_takeovers() {
     let live = limited(LiveLimits {
         tunnels: 1,
         ..LiveLimits::default()
@@ -141,7 +141,7 @@ fn a_full_engine_still_lets_a_name_be_taken_over() {
 }
 
 #[test]
-fn a_slow_watcher_is_ended_with_a_reason_and_only_it() {
+fn only_a_slow_watcher_is_ended_and_it_gets_a_reason() {
     let live = limited(LiveLimits {
         watcher_queue: 2,
         ..LiveLimits::default()

@@ -19,7 +19,7 @@ fn the_same_channel_asking_twice_is_refused() {
 }
 
 #[test]
-fn another_channel_of_the_same_identity_takes_over_at_once() {
+fn another_channel_of_the_same_identity_takes_over_immediately() {
     let live = live();
     let old = connect(&live, &user("ann"), "old");
     let new = connect(&live, &user("ann"), "new");
@@ -85,7 +85,7 @@ fn another_identity_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn a_name_is_unique_in_its_project_and_a_hostname_everywhere() {
+fn a_name_is_unique_in_its_project_and_a_hostname_globally() {
     let live = live();
     let ann = connect(&live, &user("ann"), "ann");
     let elsewhere = Identity::new("other", &credentials::Identity::User("ann".to_owned()));

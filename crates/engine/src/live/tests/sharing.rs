@@ -17,7 +17,7 @@ fn shared() -> Value {
 }
 
 #[test]
-fn those_who_all_ask_for_it_share_and_take_turns() {
+fn tunnels_that_share_a_name_take_turns() {
     let live = live();
     let owners = ["a", "b", "c"].map(|agent| connect(&live, &user("ann"), agent));
     for owner in &owners {
@@ -42,7 +42,7 @@ fn those_who_all_ask_for_it_share_and_take_turns() {
 }
 
 #[test]
-fn who_does_not_share_takes_over_from_all_and_is_taken_over() {
+fn a_tunnel_that_does_not_share_takes_over_from_all() {
     let live = live();
     for agent in ["a", "b"] {
         open(&live, &connect(&live, &user("ann"), agent), shared()).unwrap();
@@ -59,7 +59,7 @@ fn who_does_not_share_takes_over_from_all_and_is_taken_over() {
 }
 
 #[test]
-fn strangers_the_same_channel_and_other_guards_are_refused() {
+fn sharing_requires_the_same_identity_and_rules() {
     let live = live();
     let ann = connect(&live, &user("ann"), "ann");
     open(&live, &ann, shared()).unwrap();
@@ -92,7 +92,7 @@ fn strangers_the_same_channel_and_other_guards_are_refused() {
 }
 
 #[test]
-fn one_that_failed_is_passed_by_until_it_serves_again() {
+fn a_failed_tunnel_is_skipped_until_it_serves_again() {
     let live = live();
     let opened: Vec<_> = ["a", "b"]
         .map(|agent| {
@@ -115,7 +115,7 @@ fn one_that_failed_is_passed_by_until_it_serves_again() {
 }
 
 #[test]
-fn a_change_of_one_leaves_the_others() {
+fn a_change_of_one_tunnel_keeps_the_others() {
     let live = live();
     let a = connect(&live, &user("ann"), "a");
     let tunnel = open(&live, &a, shared()).unwrap().tunnel;

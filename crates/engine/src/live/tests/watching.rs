@@ -4,7 +4,7 @@ use super::*;
 
 /// EN-3.
 #[test]
-fn en_3_the_same_filter_cuts_list_snapshot_and_events() {
+fn en_3_the_same_filter_applies_to_list_snapshot_and_events() {
     let live = live();
     let ann = connect(&live, &user("ann"), "ann");
     open(
@@ -46,7 +46,7 @@ fn en_3_the_same_filter_cuts_list_snapshot_and_events() {
 
 /// EN-3.
 #[test]
-fn en_3_entering_and_leaving_a_filter_is_being_created_and_deleted() {
+fn en_3_entering_and_leaving_a_filter_are_created_and_deleted_events() {
     let live = live();
     let ann = connect(&live, &user("ann"), "ann");
     let id = open(&live, &ann, json!({"name": "web"}))
@@ -83,7 +83,7 @@ fn en_3_entering_and_leaving_a_filter_is_being_created_and_deleted() {
 }
 
 #[test]
-fn an_update_cannot_change_what_an_object_is_found_by() {
+fn an_update_cannot_change_the_keys_of_an_object() {
     let live = live();
     let ann = connect(&live, &user("ann"), "ann");
     let id = open(&live, &ann, json!({"name": "web", "hostname": "web.t.x"}))
@@ -129,7 +129,7 @@ fn a_boundary_that_shows_some_tunnels_shows_no_client_and_only_selected_fields()
 }
 
 #[test]
-fn watchers_who_see_the_same_share_the_bytes() {
+fn watchers_with_the_same_view_share_the_bytes() {
     let live = live();
     let mut watchers = [(); 2].map(|()| live.subscribe(everything()).unwrap());
     connect(&live, &user("ann"), "ann");

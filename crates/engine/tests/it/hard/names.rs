@@ -245,7 +245,7 @@ fn hostname(tunnel: &TunnelProperties) -> &str {
 
 /// A name that its owner reclaims while another agent requests it has one holder afterwards.
 #[tokio::test]
-async fn a_name_that_two_ask_for_at_once_has_one_holder() {
+async fn a_name_that_two_agents_request_together_has_one_holder() {
     let engine = TestEngine::start().await;
     for round in 0..10 {
         let name = format!("web{round}");
@@ -260,7 +260,7 @@ async fn a_name_that_two_ask_for_at_once_has_one_holder() {
             other.open(wired::http(&name))
         );
         assert_ne!(back.is_ok(), taken.is_ok(), "{back:?}, {taken:?}");
-        // Whoever has it gets the visitor.
+        // The agent that holds the name gets the visitor.
         let host = format!("{name}.t.engine.localhost");
         let holder = if back.is_ok() { &mut owner } else { &mut other };
         let mut visitor = engine.visitor().http1(&host).await;

@@ -1,4 +1,4 @@
-//! Exports, as other programs read them.
+//! Exports, and other programs that read them.
 
 use std::process::Command;
 
@@ -26,14 +26,14 @@ fn of(format: Format) -> Export {
     }
 }
 
-/// A program of the tests' machine.
+/// A program installed on the test machine.
 fn program(variable: &str) -> Command {
     Command::new(std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} is not set")))
 }
 
-/// EN-8: each form has what was asked for and nothing else.
+/// EN-8: each format contains the requested data and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_form_has_what_was_asked_for() {
+async fn each_format_contains_the_requested_data() {
     let place = Place::new();
     let recorder = place.open().await;
     let id = made(&recorder, &place.clock, sample()).await;
@@ -57,7 +57,7 @@ async fn each_form_has_what_was_asked_for() {
         serde_json::from_str(&exported(&recorder, id, of(Format::Json)).await).unwrap();
     assert_eq!(json["session"]["id"], id.as_str());
     let events = json["events"].as_array().unwrap();
-    // The two of stdin keep their places, so that the chain can be verified (WT-4).
+    // The two stdin records keep their positions, so that the chain can be verified (WT-4).
     assert_eq!(events.len(), 10);
     let typed = |event: &&Value| event["stream_type"] == "stdin";
     for event in events.iter().filter(typed) {
@@ -104,9 +104,9 @@ async fn each_form_has_what_was_asked_for() {
     }
 }
 
-/// Nothing that a command writes acts on who reads the text, however it is written.
+/// Output of a command cannot affect the terminal of a reader of the text, however it is encoded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_escape_passes_into_a_text() {
+async fn no_escape_sequence_passes_into_a_text() {
     let attacks: &[&[u8]] = &[
         b"\x1b]0;title\x07",
         b"\x1b]52;c;cm0gLXJm\x07",
@@ -148,9 +148,9 @@ async fn no_escape_passes_into_a_text() {
     }
 }
 
-/// A text of megabytes goes through in pieces, at the pace of who reads it.
+/// A text of megabytes is sent in pieces, at the pace of its reader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_export_is_made_as_it_is_read() {
+async fn an_export_is_generated_as_it_is_read() {
     let place = Place::new();
     let recorder = place.open().await;
     let now = place.clock.now();
@@ -178,7 +178,8 @@ async fn an_export_is_made_as_it_is_read() {
     }
     assert!(bytes > 5 * 1024 * 1024, "{bytes}");
     assert!(largest < 512 * 1024, "{largest}");
-    // Who goes away ends it, and its place is free: there are fewer places than this.
+    // A client that disconnects ends its export and frees its slot. There are fewer slots than
+    // this.
     let going = async {
         let mut begun = 0;
         while begun < 20 {
@@ -201,7 +202,7 @@ async fn asciinema_plays_a_cast_of_version_2() {
     let cast = exported(&recorder, id, of(Format::Asciicast)).await;
     let file = place.dir.path().join("session.cast");
     std::fs::write(&file, cast).unwrap();
-    // It asks for a terminal, though it only writes.
+    // `asciinema` requires a terminal, though it only writes.
     let on_a_terminal = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))";
     let played = program("SVC_TEST_PYTHON")
         .args(["-c", on_a_terminal])

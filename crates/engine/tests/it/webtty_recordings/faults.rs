@@ -1,4 +1,4 @@
-//! Engines that are killed, disks that are full, stores that are away, and limits.
+//! Killed engines, full disks, unreachable stores, and limits.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -7,13 +7,13 @@ use engine::config::S3;
 
 use super::*;
 
-/// Tells the process that a test starts where it works.
+/// Environment variable with the working directory of a process that a test starts.
 const INNER: &str = "SVC_TEST_RECORDINGS_DIR";
 
-/// What that process says of its session when there are segments of it.
+/// Line prefix with which that process announces stored segments of its session.
 const STORED: &str = "stored: ";
 
-/// This test program again, with one test and a directory.
+/// Runs this test program again, with one test and a directory.
 fn again(test: &str, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -27,22 +27,22 @@ fn inner() -> Option<PathBuf> {
     std::env::var_os(INNER).map(PathBuf::from)
 }
 
-/// WT-2: an engine that is killed leaves what it had stored, and the next one says that the session
-/// is over.
+/// WT-2: recordings that a killed engine has stored are kept. The next engine reports the session
+/// as ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_engine_leaves_what_it_had_stored() {
+async fn a_killed_engine_keeps_its_stored_recordings() {
     if let Some(dir) = inner() {
         return records_until_killed(&dir).await;
     }
     let place = Place::new();
     let mut child = again(
-        "a_killed_engine_leaves_what_it_had_stored",
+        "a_killed_engine_keeps_its_stored_recordings",
         place.dir.path(),
     )
     .stdout(Stdio::piped())
     .spawn()
     .unwrap();
-    // Something is stored, and more is on its way.
+    // Some segments are stored, and more are being written.
     let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
     let id = told.find_map(|line| line.unwrap().strip_prefix(STORED)?.parse().ok());
     let id: WebttySessionId = id.unwrap();
@@ -87,15 +87,15 @@ async fn records_until_killed(dir: &Path) {
             comes_to(&recording, Pace::Go).await;
         }
         if !told && std::fs::read_dir(&folder).is_ok_and(|stored| stored.count() >= 3) {
-            // On a line of its own, behind what tells that a test runs.
+            // On its own line, after the line that announces the test.
             println!("\n{STORED}{id}");
             told = true;
         }
     }
 }
 
-/// WT-2: on a full disk, `strict` ends the session and refuses others until there is room, and
-/// `best_effort` goes on and says what is missing.
+/// WT-2: on a full disk, `strict` ends the session and refuses new ones until there is space.
+/// `best_effort` continues and reports the lost records.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_ends_sessions_or_leaves_gaps() {
     if let Some(dir) = inner() {
@@ -146,7 +146,7 @@ async fn on_a_small_disk(dir: &Path) {
     fill();
     recording.record(output(&"lost ".repeat(20_000)), now);
     comes_to(&recording, Pace::End).await;
-    assert!(strict.start(&recorded).is_err(), "no other begins");
+    assert!(strict.start(&recorded).is_err(), "no other session starts");
     std::fs::remove_file(&ballast).unwrap();
     let mut end = ended(&meta(first, now), 0, now);
     end.status = SessionStatus::Errored;
@@ -179,7 +179,7 @@ async fn on_a_small_disk(dir: &Path) {
         recording.record(output(&"lost ".repeat(20_000)), now),
         Pace::Go
     );
-    // It goes on while nothing can be stored.
+    // It continues while nothing can be stored.
     until(&lenient, "disk that is full", async || {
         (!lenient.is_healthy()).then_some(())
     })
@@ -202,14 +202,14 @@ async fn on_a_small_disk(dir: &Path) {
     assert!(is_whole(&lenient, id).await);
 }
 
-/// A store that is away stops no engine. With `strict` no session is recorded, so none begins; with
-/// `best_effort` sessions go on.
+/// An unreachable store stops no engine. With `strict` no session is recorded, so none starts. With
+/// `best_effort` sessions continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_away_stops_sessions_or_does_not() {
+async fn an_unreachable_store_stops_sessions_only_in_strict_mode() {
     let place = Place::new();
     let secret = place.dir.path().join("secret");
     std::fs::write(&secret, "secret\n").unwrap();
-    // Port 9 of this machine has nobody.
+    // Nothing listens on port 9 of this machine.
     let s3 = S3 {
         endpoint: "http://127.0.0.1:9".to_owned(),
         bucket: "recordings".to_owned(),
@@ -247,9 +247,9 @@ async fn a_store_that_is_away_stops_sessions_or_does_not() {
     }
 }
 
-/// At its limit a recording says so and ends; with `strict` so does the session.
+/// A recording that reaches its limit ends with a reason. With `strict` so does the session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_recording_says_so() {
+async fn a_full_recording_ends_with_a_reason() {
     for policy in [RecordingPolicy::Strict, RecordingPolicy::BestEffort] {
         let place = Place::new();
         let recorder = place
@@ -284,9 +284,10 @@ async fn a_full_recording_says_so() {
     }
 }
 
-/// A project that has no room left begins no session that is to be recorded; another project does.
+/// A project that has used up its storage starts no session that must be recorded. Another project
+/// does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_project_without_room_records_no_more() {
+async fn a_project_without_storage_records_no_more() {
     let place = Place::new();
     let small = |config: &mut Recordings| config.max_bytes_per_project = 1024 * 1024;
     let recorder = place.open_with(small).await;
@@ -308,7 +309,7 @@ async fn a_project_without_room_records_no_more() {
     assert!(recorder.start(&other).is_ok());
     recorder.finish().await;
     drop(recorder);
-    // What there is is counted at the start, and what is deleted makes room.
+    // Existing recordings are counted at the start, and deleted ones free storage.
     let recorder = place.open_with(small).await;
     until(&recorder, "count of what there is", async || {
         recorder.start(&meta(session_id(now), now)).err()

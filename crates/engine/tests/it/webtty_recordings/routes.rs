@@ -56,7 +56,7 @@ impl Served {
 }
 
 impl Served {
-    /// The answer to a query with these parameters: its status and what it says is wrong.
+    /// The answer to a query with these parameters: its status and its detail.
     async fn said(&self, path: &str, params: &str) -> (u16, String) {
         let request = self.api.get(path).query(&[("params", params)]);
         let response = request.send().await.unwrap();
@@ -73,10 +73,11 @@ fn may(permissions: &[&str]) -> Value {
     auth(NOW, 3600, json!({"permissions": permissions}))
 }
 
-/// EN-8, WT-4: who may read recordings gets what was typed and shown, who may watch gets what
-/// happened, and nobody else anything. Pages go on where the one before ended.
+/// EN-8, WT-4: a caller that may read recordings gets input and output. A caller that may only
+/// watch gets the other events, and any other caller gets nothing. Each page continues at the end
+/// of the previous one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn events_have_payloads_for_who_may_read_recordings() {
+async fn events_have_payloads_for_readers_of_recordings() {
     let served = Served::start().await;
     let id = served.made(sample()).await;
     let (status, all) = served.events(&may(&[LOGS]), &id, &json!({})).await;
@@ -93,7 +94,8 @@ async fn events_have_payloads_for_who_may_read_recordings() {
     assert_eq!(all[4].get("payload_plaintext"), None);
     assert_eq!(all[9]["metadata"]["exit_code"], 7);
     assert_eq!(all[1]["prev_hash"], all[0]["hash"]);
-    // What a hash is over is shown with it, or not at all: see `wt_4_a_hash_does_not_tell_…` of `tty`.
+    // The data that a hash covers is shown together with the hash, or neither is shown. See
+    // `wt_4_a_hash_does_not_tell_…` of `tty`.
     let salts = all.iter().map(|event| event["salt"].as_str().unwrap());
     let salts: std::collections::HashSet<_> = salts.collect();
     assert_eq!(salts.len(), 10, "each has its own");
@@ -154,9 +156,9 @@ async fn events_have_payloads_for_who_may_read_recordings() {
     }
 }
 
-/// WT-4: each operation asks for its own permission.
+/// WT-4: each operation requires its own permission.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn recordings_are_read_and_deleted_by_permissions_of_their_own() {
+async fn reading_and_deleting_recordings_need_separate_permissions() {
     let served = Served::start().await;
     let id = served.made(sample()).await;
     let of = |what: &str| format!("/api/webtty/sessions/{id}/{what}");
@@ -196,7 +198,7 @@ async fn recordings_are_read_and_deleted_by_permissions_of_their_own() {
         .send("DELETE", &may(&[DELETE]), &of("recording"))
         .await;
     assert_eq!(again.status(), 404);
-    // The session stays known, and nothing of it is on the disk but that.
+    // The session stays listed, and the disk contains nothing else of it.
     let (status, list) = served
         .api
         .json_as(&may(&[WATCH]), "/api/webtty/sessions")
@@ -211,9 +213,9 @@ async fn recordings_are_read_and_deleted_by_permissions_of_their_own() {
     assert_eq!(left.unwrap().count(), 1);
 }
 
-/// EN-7: a token that does not show the tunnel of a server shows nothing of what happened there.
+/// EN-7: a token that cannot see the tunnel of a server cannot see its recordings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_boundary_of_tunnels_is_one_of_recordings() {
+async fn a_tunnel_boundary_also_restricts_recordings() {
     let served = Served::start().await;
     let id = served.made(sample()).await;
     let within = |name: &str| {
@@ -256,9 +258,10 @@ async fn a_boundary_of_tunnels_is_one_of_recordings() {
     assert_eq!(list, json!([]));
 }
 
-/// EN-8: lines are found in what was shown, the newest session first, and never more than asked for.
+/// EN-8: search finds lines of the output, the newest session first, and returns no more than
+/// requested.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn text_is_found_in_what_was_shown() {
+async fn text_is_found_in_the_output() {
     let served = Served::start().await;
     let output = |text: &str| Entry::output(StreamType::Stdout, text.to_owned().into());
     let first = served
@@ -299,7 +302,7 @@ async fn text_is_found_in_what_was_shown() {
         (&json!("1"), &json!(false))
     );
     assert_eq!(found.get("next"), None);
-    // What was typed and not shown is not found.
+    // Input that was not echoed is not found.
     assert_eq!(
         search(json!({"query": "secrets"})).await.1["hits"],
         json!([])
@@ -326,9 +329,9 @@ async fn text_is_found_in_what_was_shown() {
     }
 }
 
-/// A recording that was changed is told as one.
+/// A changed recording is reported as such.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn verify_tells_where_a_recording_was_changed() {
+async fn verify_reports_the_position_of_a_change() {
     let served = Served::start().await;
     let id = served.made(sample()).await;
     let path = format!("/api/webtty/sessions/{id}/verify");
@@ -354,9 +357,9 @@ async fn verify_tells_where_a_recording_was_changed() {
     );
 }
 
-/// What only the two ends can read has no text, no cast and no search; its records are ciphertext.
+/// An end-to-end encrypted session has no text, cast or search. Its records are ciphertext.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_an_encrypted_session_there_is_ciphertext() {
+async fn an_encrypted_session_is_returned_as_ciphertext() {
     let served = Served::start().await;
     let now = served.place.clock.now();
     let id = session_id(now);
@@ -389,9 +392,9 @@ async fn of_an_encrypted_session_there_is_ciphertext() {
     assert_eq!(served.api.json(search).await.1["hits"], json!([]));
 }
 
-/// A query is short and flat.
+/// A query has a maximum length and depth.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parameters_of_a_query_have_a_size_and_a_depth() {
+async fn query_parameters_have_a_maximum_size_and_depth() {
     let served = Served::start().await;
     let id = served.made(sample()).await;
     let path = format!("/api/webtty/sessions/{id}/events");
@@ -404,7 +407,7 @@ async fn parameters_of_a_query_have_a_size_and_a_depth() {
         (padded(4096), 200, ""),
         (padded(4097), 400, "more than 4096 bytes"),
         (nested(5), 400, "nested too deeply"),
-        // It is no parameter, and not too deep.
+        // Unknown parameter, but not nested too deeply.
         (nested(4), 400, "unknown field"),
     ] {
         let answer = served.said(&path, &params).await;

@@ -1,4 +1,4 @@
-//! Recordings in an S3-compatible store, which is `moto`'s.
+//! Recordings in an S3-compatible store, here `moto`.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -7,14 +7,14 @@ use engine::config::S3;
 
 use super::*;
 
-/// The store, until this is dropped.
+/// The store, which stops when dropped.
 struct Moto {
     child: Child,
     endpoint: String,
 }
 
 impl Moto {
-    /// On a port that is free, with a bucket `recordings`.
+    /// Starts on a free port with a bucket `recordings`.
     async fn start() -> Self {
         let python = std::env::var_os("SVC_TEST_PYTHON").expect("SVC_TEST_PYTHON");
         let mut child = Command::new(python)
@@ -29,7 +29,7 @@ impl Moto {
             Some(address.trim().to_owned())
         });
         let endpoint = endpoint.expect("an address");
-        // It logs each request, and would stop at a pipe that nobody reads.
+        // `moto` logs each request, and would block on a pipe that is not read.
         std::thread::spawn(move || said.for_each(drop));
         let bucket = reqwest::Client::new().put(format!("{endpoint}/recordings"));
         assert!(bucket.send().await.unwrap().status().is_success());
@@ -57,8 +57,8 @@ impl Drop for Moto {
     }
 }
 
-/// EN-8, WT-2: recordings are kept, found, verified and removed in a store that many engines use; one
-/// leaves alone what another is recording.
+/// EN-8, WT-2: recordings are stored, found, verified and removed in a store that several engines
+/// share. An engine does not touch the active recordings of another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_keeps_recordings_of_many_engines() {
     let moto = Moto::start().await;
@@ -81,7 +81,7 @@ async fn a_store_keeps_recordings_of_many_engines() {
     let running = session_id(now);
     let goes_on = meta(running, now);
     let recording = one.start(&goes_on).unwrap();
-    // Several segments, the last of which is written more than once.
+    // Several segments, of which the last is written more than once.
     for number in 0..20_u8 {
         let entry = Entry::output(StreamType::Stdout, vec![b'a' + number; 64 * 1024].into());
         recording.record(entry, now);
@@ -124,9 +124,10 @@ async fn a_store_keeps_recordings_of_many_engines() {
     three.finish().await;
 }
 
-/// WT-2: a store that goes away ends what has to be recorded, and refuses what would have to be.
+/// WT-2: if the store becomes unreachable, sessions that must be recorded end, and new ones are
+/// refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_goes_away_ends_sessions() {
+async fn an_unreachable_store_ends_sessions() {
     let moto = Moto::start().await;
     let place = Place::new();
     let at = moto.place(place.dir.path());

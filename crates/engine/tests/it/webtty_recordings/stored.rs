@@ -4,10 +4,10 @@ use engine::webtty::recordings::OpenError;
 
 use super::*;
 
-/// EN-8, WT-2: what was recorded is there after a restart, in its order, with how the session ended,
-/// and nobody else can read it.
+/// EN-8, WT-2: recordings survive a restart, in order and with the session's exit status, and other
+/// users cannot read the files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_recorded_is_found_after_a_restart() {
+async fn recordings_survive_a_restart() {
     let place = Place::new();
     let recorder = place.open().await;
     let id = made(&recorder, &place.clock, sample()).await;
@@ -54,7 +54,7 @@ async fn what_was_recorded_is_found_after_a_restart() {
         }
     }
     assert!(files > 2, "{files}");
-    // Of another project there is nothing.
+    // There is nothing of another project.
     assert!(recorder.session("prj_b", &id).await.unwrap().is_none());
     assert!(
         recorder
@@ -65,9 +65,9 @@ async fn what_was_recorded_is_found_after_a_restart() {
     );
 }
 
-/// A password is in nothing that is stored, neither sealed nor open.
+/// A password is never stored, neither sealed nor open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_typed_without_an_echo_is_not_stored() {
+async fn input_without_echo_is_not_stored() {
     let place = Place::new();
     let recorder = place.open().await;
     let id = made(&recorder, &place.clock, sample()).await;
@@ -79,7 +79,7 @@ async fn what_is_typed_without_an_echo_is_not_stored() {
     let typed = "hunter2 is secret\r";
     let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, typed);
     assert!(!clear.contains("hunter2") && !clear.contains(&encoded));
-    // And nothing at all is readable in the folder.
+    // No file in the folder is readable without the key.
     let mut files = 0;
     let mut folders = vec![place.folder()];
     while let Some(folder) = folders.pop() {
@@ -100,9 +100,9 @@ async fn what_is_typed_without_an_echo_is_not_stored() {
     assert!(files >= 4, "{files} files were looked at");
 }
 
-/// A private session took place, and that is all that is kept of it.
+/// Of a private session only its existence is stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_private_session_nothing_is_kept_but_that_it_took_place() {
+async fn only_the_existence_of_a_private_session_is_stored() {
     let place = Place::new();
     let recorder = place.open().await;
     let now = place.clock.now();
@@ -119,7 +119,7 @@ async fn of_a_private_session_nothing_is_kept_but_that_it_took_place() {
     assert_eq!((verdict.records, verdict.broken), (0, None));
 }
 
-/// Whoever records and goes without a word leaves an end that says so.
+/// A recorder that is dropped without an end stores the end as interrupted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_that_is_dropped_ends_as_interrupted() {
     let place = Place::new();
@@ -135,9 +135,10 @@ async fn a_recording_that_is_dropped_ends_as_interrupted() {
     assert_eq!(records(&recorder, id).await.len(), 10);
 }
 
-/// More than any queue or segment holds arrives whole, while the session holds when it is told to.
+/// A recording that is larger than any queue or segment arrives completely, because the session
+/// pauses on request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_is_recorded_whole_and_read_in_pages() {
+async fn a_flood_is_recorded_completely_and_read_in_pages() {
     let place = Place::new();
     let recorder = place.open().await;
     let now = place.clock.now();
@@ -160,9 +161,9 @@ async fn a_flood_is_recorded_whole_and_read_in_pages() {
     }
     recording.finish(&ended(&meta, 0, now));
     stored(&recorder, id).await;
-    assert!(held > 0, "thirteen megabytes are more than a queue");
+    assert!(held > 0, "thirteen megabytes exceed a queue");
     let (first, _) = recorder.records("default", &id, 1, 1000).await.unwrap();
-    assert!(first.len() < 400, "a page is bounded by its bytes");
+    assert!(first.len() < 400, "a page has a maximum size in bytes");
     let read: Vec<u8> = records(&recorder, id)
         .await
         .iter()
@@ -170,7 +171,7 @@ async fn a_flood_is_recorded_whole_and_read_in_pages() {
         .collect();
     assert!(read == sent, "{} of {} bytes", read.len(), sent.len());
     assert!(is_whole(&recorder, id).await);
-    // From the middle, without what comes before it.
+    // A page from the middle, without the records before it.
     let (late, _) = recorder.records("default", &id, 390, 5).await.unwrap();
     assert_eq!(
         late.iter().map(|record| record.seq).collect::<Vec<_>>(),
@@ -178,9 +179,9 @@ async fn a_flood_is_recorded_whole_and_read_in_pages() {
     );
 }
 
-/// A session that runs is read up to what was stored a moment ago.
+/// A running session can be read up to its last stored record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_runs_can_be_read() {
+async fn a_running_session_can_be_read() {
     let place = Place::new();
     let recorder = place.open().await;
     let now = place.clock.now();
@@ -197,7 +198,7 @@ async fn a_session_that_runs_can_be_read() {
         refused,
         engine::webtty::recordings::Unreadable::Running
     ));
-    // The same segment goes on.
+    // The same segment is extended.
     record_all(
         &recording,
         vec![Entry::output(StreamType::Stdout, "more".into())],
@@ -210,13 +211,13 @@ async fn a_session_that_runs_can_be_read() {
     assert_eq!(
         segments.unwrap().count(),
         2,
-        "one segment, and what is known of the session"
+        "one segment, and the session metadata"
     );
 }
 
-/// Lists have the newest first, as many as asked for, of those that are wanted.
+/// Lists are sorted by time, newest first, and respect the limit and the filter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_are_bounded_and_the_newest_first() {
+async fn lists_are_limited_and_the_newest_first() {
     let place = Place::new();
     let recorder = place.open().await;
     let mut ids = Vec::new();
@@ -238,7 +239,7 @@ async fn lists_are_bounded_and_the_newest_first() {
     assert!(list(0, None).await.is_empty());
 }
 
-/// What began before the time for which recordings are kept is gone, and its room is free again.
+/// Recordings from before the retention period are deleted, and their storage is free again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn old_recordings_are_removed() {
     const DAY: i64 = 24 * 60 * 60;
@@ -249,7 +250,7 @@ async fn old_recordings_are_removed() {
     let new = made(&recorder, &place.clock, sample()).await;
     recorder.finish().await;
     drop(recorder);
-    // A piece that an engine left when it was killed is no object; it goes with the session.
+    // A fragment of a killed engine is not an object. It is deleted with its session.
     std::fs::write(place.object(old.as_str(), "session#1"), "left").unwrap();
     place.clock.advance(85 * DAY);
     let days = 90 * u64::try_from(DAY).unwrap();
@@ -266,9 +267,9 @@ async fn old_recordings_are_removed() {
     assert_eq!(records(&recorder, new).await.len(), 10);
 }
 
-/// A folder is one engine's, and its recordings are one key's.
+/// A folder belongs to one engine, and its recordings to one key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_place_is_one_engines_and_one_keys() {
+async fn a_store_belongs_to_one_engine_and_one_key() {
     let place = Place::new();
     let recorder = place.open().await;
     let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&place.clock);
@@ -284,7 +285,7 @@ async fn a_place_is_one_engines_and_one_keys() {
     std::fs::write(&key, "too short").unwrap();
     let none = Recorder::open(&place.config(), Arc::clone(&clock)).await;
     assert!(matches!(none, Err(OpenError::Key { .. })), "{none:?}");
-    // A key that was named and is not there is not made.
+    // A configured key file that does not exist is not created.
     let mut config = place.config();
     config.makes_key = false;
     config.key_file = Some(place.dir.path().join("missing"));
@@ -292,9 +293,9 @@ async fn a_place_is_one_engines_and_one_keys() {
     assert!(matches!(none, Err(OpenError::Key { .. })), "{none:?}");
 }
 
-/// Without a place nothing is recorded, and nobody is told that it is.
+/// Without storage nothing is recorded, and participants do not get a recording notice.
 #[tokio::test]
-async fn without_a_place_no_session_is_recorded() {
+async fn without_storage_no_session_is_recorded() {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
     let recorder = Recorder::open(&Recordings::default(), clock).await.unwrap();
     assert!(!recorder.is_configured());

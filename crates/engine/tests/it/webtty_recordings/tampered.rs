@@ -1,4 +1,4 @@
-//! Somebody who can write where recordings are, and has no key.
+//! An attacker who can write to the storage of recordings and does not have the key.
 
 use engine::webtty::recordings::Unreadable;
 
@@ -49,9 +49,9 @@ fn first_of(segment: &Path) -> u64 {
         .unwrap()
 }
 
-/// EN-8: any change of what is stored is found, and at its place.
+/// EN-8: any change of the stored data is detected at its position.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_changed_is_found_where_it_was_changed() {
+async fn changes_are_detected_at_their_position() {
     type Change = fn(&[PathBuf], &[PathBuf]);
     let changes: &[(&str, Change, usize)] = &[
         (
@@ -114,7 +114,7 @@ async fn what_was_changed_is_found_where_it_was_changed() {
             .unwrap_or_else(|| panic!("{name}: not found"));
         assert_eq!(seq, at, "{name}: {fault}");
         assert_eq!(verdict.records, at - 1, "{name}");
-        // An export that comes there breaks off.
+        // An export that reaches the change is aborted.
         let export = engine::webtty::recordings::Export::default();
         let mut pieces = recorder.export("default", &id, export).await.unwrap();
         let reading = async {
@@ -132,9 +132,9 @@ async fn what_was_changed_is_found_where_it_was_changed() {
     }
 }
 
-/// What is known of a session is sealed, too: another's, or a changed one, is not shown.
+/// The metadata of a session is sealed as well. Swapped or changed metadata is not shown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_known_of_a_session_cannot_be_changed() {
+async fn session_metadata_cannot_be_changed() {
     let (place, recorder, [id, other]) = two().await;
     std::fs::copy(
         place.object(other.as_str(), "session"),
@@ -143,7 +143,7 @@ async fn what_is_known_of_a_session_cannot_be_changed() {
     .unwrap();
     let refused = recorder.session("default", &id).await.unwrap_err();
     assert!(matches!(refused, Unreadable::Unopened { .. }), "{refused}");
-    // The others are listed.
+    // The other sessions are listed.
     recorder.finish().await;
     drop(recorder);
     let recorder = place.open().await;

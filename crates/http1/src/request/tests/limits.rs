@@ -1,4 +1,4 @@
-//! What is too large is refused as soon as that is certain.
+//! Oversized input is refused as soon as that is certain.
 
 use super::{accept, parse};
 use crate::{Limits, MAX_FIELDS, may_complete};
@@ -24,7 +24,7 @@ fn a_large_head_is_refused_before_it_is_complete() {
     assert_eq!(status(exact.as_bytes()), None);
     let larger = format!("{start}{}\r\n\r\n", "x".repeat(97 - start.len()));
     assert_eq!(status(larger.as_bytes()), Some(431));
-    // What follows a head that fits does not count.
+    // Bytes after a head that fits do not count.
     assert_eq!(
         status(format!("{exact}{}", "y".repeat(1000)).as_bytes()),
         None
@@ -42,7 +42,7 @@ fn a_large_head_is_refused_before_it_is_complete() {
         assert_eq!(head.fields.len(), 128);
     });
     assert_eq!(super::status(many(128)), Some(431));
-    // A larger limit counts up to the room that there is.
+    // A larger limit applies up to the available space.
     let wide = Limits {
         headers: usize::MAX,
         ..Limits::default()
@@ -94,10 +94,10 @@ fn parsing_again_waits_for_an_empty_line_or_a_limit() {
     }
     assert!(may_complete(head, head.len() - 1, &limits));
     assert!(may_complete(b"G", 0, &limits));
-    // Bare line feeds are found, to be refused.
+    // Bare line feeds are found, so that they are refused.
     assert!(may_complete(b"GET / HTTP/1.1\n\n", 15, &limits));
     assert!(may_complete(b"GET / HTTP/1.1\n\r\n", 16, &limits));
-    // The place where a target is too long, whatever stands before it.
+    // The position at which a target is too long, regardless of what precedes it.
     let open = vec![b'x'; 86];
     assert!(may_complete(&open, 85, &limits));
     assert!(!may_complete(&open, 86, &limits));
@@ -106,7 +106,7 @@ fn parsing_again_waits_for_an_empty_line_or_a_limit() {
 }
 
 #[test]
-fn connection_has_so_many_options() {
+fn the_options_of_connection_are_bounded() {
     let status = |count| {
         let options = vec!["a"; count].join(", ");
         super::status(format!(
@@ -114,7 +114,7 @@ fn connection_has_so_many_options() {
         ))
     };
     assert_eq!((status(16), status(17)), (None, Some(400)));
-    // Those of several fields are counted together.
+    // Options in several fields are counted together.
     let fields = "Connection: a, b, c, d, e, f\r\n".repeat(3);
     let several = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     assert_eq!(super::status(several), Some(400));

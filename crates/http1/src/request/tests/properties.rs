@@ -1,11 +1,11 @@
-//! What holds for any bytes.
+//! Properties that apply to any bytes.
 
 use proptest::prelude::*;
 
 use super::{accept, parse_request};
 use crate::{Limits, MAX_FIELDS, Progress, Slots, may_complete};
 
-/// Lines that are near enough to requests to reach every check.
+/// Lines that are similar enough to requests to reach every check.
 fn nearly_requests() -> impl Strategy<Value = Vec<u8>> {
     let pieces = prop::sample::select(vec![
         "GET ",
@@ -58,12 +58,12 @@ fn judge_any(bytes: &[u8]) -> Result<(), TestCaseError> {
         prop_assert_eq!(theirs.name.as_bytes(), ours.name.as_bytes());
         prop_assert_eq!(theirs.value, ours.value.as_bytes());
     }
-    // No line feed without its return, wherever it is.
+    // No line feed without its carriage return, at any position.
     let head_bytes = &bytes[..head_len];
     let line_feeds = head_bytes.split(|byte| *byte == b'\n').count() - 1;
     let line_ends = head_bytes.windows(2).filter(|pair| pair == b"\r\n").count();
     prop_assert_eq!(line_feeds, line_ends);
-    // A shorter buffer is never complete, and waiting until `may_complete` misses nothing.
+    // A shorter buffer is never complete, and waiting for `may_complete` misses nothing.
     for end in 1..head_len {
         let mut slots = Slots::new();
         let early = parse_request(&bytes[..end], &limits, &mut slots);
@@ -80,17 +80,17 @@ fn judge_any(bytes: &[u8]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_judged_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+    fn any_bytes_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
         judge_any(&bytes)?;
     }
 
     #[test]
-    fn what_is_accepted_is_accepted_by_the_tokenizer_too(bytes in nearly_requests()) {
+    fn accepted_heads_are_accepted_by_the_tokenizer(bytes in nearly_requests()) {
         judge_any(&bytes)?;
     }
 
     #[test]
-    fn a_good_request_is_accepted(
+    fn a_valid_request_is_accepted(
         path in "/[!-\"$-~&&[^?]]{0,20}",
         names in prop::collection::vec("y[a-z0-9_-]{0,10}", 0..20),
         value in "[!-~]([ -~\t]{0,30}[!-~])?",

@@ -182,7 +182,7 @@ impl Settings {
         kept: Option<&String>,
         args: &ShowArgs,
         file: &Source,
-    ) -> Place {
+    ) -> EffectiveAddress {
         // An empty variable counts as unset.
         let given = given.filter(|text| !text.trim().is_empty());
         let (value, source) = match (given, kept) {
@@ -192,11 +192,17 @@ impl Settings {
         };
         let is_elsewhere = value.is_some() && value.as_ref() != kept;
         self.put(name, value, source);
-        Place { name, is_elsewhere }
+        EffectiveAddress { name, is_elsewhere }
     }
 
     /// A stored token is only used with the engine and platform of its context.
-    fn token(&mut self, args: &ShowArgs, kept: &Context, file: &Source, places: [&Place; 2]) {
+    fn token(
+        &mut self,
+        args: &ShowArgs,
+        kept: &Context,
+        file: &Source,
+        places: [&EffectiveAddress; 2],
+    ) {
         let given = args.connection.token.as_deref().map(str::trim);
         if let Some(token) = given.filter(|token| !token.is_empty()) {
             let shown = KeptToken::read(token).to_string();
@@ -207,7 +213,7 @@ impl Settings {
             self.put("token", None, Source::None);
             return;
         };
-        for Place { name, .. } in places.into_iter().filter(|place| place.is_elsewhere) {
+        for EffectiveAddress { name, .. } in places.into_iter().filter(|place| place.is_elsewhere) {
             self.notes.push(format!(
                 "the {name} is not that of the context: neither its token nor its CA is for it"
             ));
@@ -238,7 +244,7 @@ impl Settings {
 }
 
 /// An address that commands connect to.
-struct Place {
+struct EffectiveAddress {
     name: &'static str,
     /// True if it differs from the address in the context.
     is_elsewhere: bool,

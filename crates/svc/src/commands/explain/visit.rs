@@ -190,7 +190,7 @@ impl VisitResponse {
         let is_problem = text("content-type").is_some_and(|kind| kind.contains("problem+json"));
         if is_problem {
             let problem: Value =
-                serde_json::from_slice(&begin(&mut response).await).unwrap_or_default();
+                serde_json::from_slice(&read_start(&mut response).await).unwrap_or_default();
             let member = |name: &str| problem.get(name)?.as_str().map(str::to_owned);
             (answered.code, answered.detail) = (member("code"), member("detail"));
         }
@@ -199,7 +199,7 @@ impl VisitResponse {
 }
 
 /// Reads the start of a body. Problem details are short.
-async fn begin(response: &mut Response) -> Vec<u8> {
+async fn read_start(response: &mut Response) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         body.extend_from_slice(&chunk);

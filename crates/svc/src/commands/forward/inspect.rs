@@ -55,7 +55,7 @@ struct InspectorOptions {
     inspector: Inspector,
     serving: InspectorServer,
     to: Target,
-    /// Settings to decrypt TLS between edge and service.
+    /// Decrypts the TLS that the edge uses to the service.
     opener: Option<Opener>,
     about: About,
 }

@@ -85,7 +85,7 @@ impl Backend for Network {
     ) -> ResponseFuture {
         let session = self.flags.open();
         Box::pin(async move {
-            let (platform, engine) = match found(session, &project).await {
+            let (platform, engine) = match platform_and_engine(session, &project).await {
                 Ok(found) => found,
                 Err(answer) => return answer,
             };
@@ -118,7 +118,7 @@ impl Backend for Network {
         let session = self.flags.open();
         let terminals = Arc::clone(&self.terminals);
         Box::pin(async move {
-            let (platform, engine) = match found(session, &project).await {
+            let (platform, engine) = match platform_and_engine(session, &project).await {
                 Ok(found) => found,
                 Err(answer) => return answer,
             };
@@ -132,7 +132,7 @@ impl Backend for Network {
 }
 
 /// The platform of the session, and the engine of a project.
-async fn found(
+async fn platform_and_engine(
     session: Result<Session, Failure>,
     project: &ProjectName,
 ) -> Result<(Platform, HostPort), Response<Bytes>> {
@@ -141,7 +141,7 @@ async fn found(
     } = session.map_err(|failure| failed("not_signed_in", &failure))?;
     let engine = match selected(context.as_ref(), project) {
         Some(engine) => engine,
-        None => told(&platform, project).await?,
+        None => engine_of_project(&platform, project).await?,
     };
     Ok((platform, engine))
 }
@@ -173,7 +173,10 @@ fn selected(context: Option<&Context>, project: &ProjectName) -> Option<HostPort
 }
 
 /// The engine of a project as reported by the platform, or the platform's refusal.
-async fn told(platform: &Platform, project: &ProjectName) -> Result<HostPort, Response<Bytes>> {
+async fn engine_of_project(
+    platform: &Platform,
+    project: &ProjectName,
+) -> Result<HostPort, Response<Bytes>> {
     let path = match project {
         ProjectName::Id(id) => projects::GET.path.replace("{project_id}", id),
         ProjectName::Endpoint(endpoint) => projects::RESOLVE

@@ -127,7 +127,7 @@ impl Tunnels {
                     "url": online.forwarding,
                 }));
             }
-            Ok(Ok(Status::Closed(closed))) => ended(&closed),
+            Ok(Ok(Status::Closed(closed))) => close_reason(&closed),
             Ok(_) => "the agent ended".to_owned(),
             Err(_late) => match &*status.borrow() {
                 Status::Disconnected { error, .. } => format!("the engine is away: {error}"),
@@ -218,7 +218,7 @@ fn is_same_target(one: &Config, other: &Config) -> bool {
     (&one.engine, &one.tokens, &one.trust) == (&other.engine, &other.tokens, &other.trust)
 }
 
-fn ended(closed: &Closed) -> String {
+fn close_reason(closed: &Closed) -> String {
     match closed {
         Closed::Refused(refusal) => format!("the engine refuses: {}", refusal.message),
         Closed::Asked => "the tunnel was stopped".to_owned(),

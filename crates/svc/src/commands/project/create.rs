@@ -72,7 +72,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
     }
     let session = args.flags.open()?;
     let workspace = session.workspace(args.workspace.as_deref()).await?.id;
-    let mut preview = look(&session, &workspace).await?;
+    let mut preview = preview_creation(&session, &workspace).await?;
     if args.preview {
         return match args.output {
             Format::Json => output::json(&preview),
@@ -135,7 +135,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
             // CP-4b: the confirmed offer is outdated. The current one is shown, and the question is
             // asked again.
             Err(error) if error.refusal("creation_preview_stale").is_some() => {
-                preview = look(&session, &workspace).await?;
+                preview = preview_creation(&session, &workspace).await?;
             }
             Err(error) => return hosted(error, args.output),
         }
@@ -146,7 +146,10 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
     ))
 }
 
-async fn look(session: &Session, workspace: &str) -> Result<PlanConfiguration, Failure> {
+async fn preview_creation(
+    session: &Session,
+    workspace: &str,
+) -> Result<PlanConfiguration, Failure> {
     let call = session.platform.call(PLAN_CONFIGURATION, &[workspace]);
     Ok(call.answer().await?)
 }

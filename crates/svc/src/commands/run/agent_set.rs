@@ -127,7 +127,7 @@ impl AgentSet {
             applied.removed.push(key);
         }
         for (key, wanted) in wanted {
-            match self.want(key, wanted, again) {
+            match self.update_tunnel(key, wanted, again) {
                 Some(Change::Added) => applied.added.push(key.clone()),
                 Some(Change::Changed) => applied.changed.push(key.clone()),
                 None => applied.unchanged += 1,
@@ -194,7 +194,7 @@ impl AgentSet {
         Ok(replaced.collect())
     }
 
-    fn want(&mut self, key: &str, wanted: &DesiredTunnel, again: bool) -> Option<Change> {
+    fn update_tunnel(&mut self, key: &str, wanted: &DesiredTunnel, again: bool) -> Option<Change> {
         let crew = self.agents.get(&wanted.engine)?;
         let on = crew.on.clone();
         let address = self

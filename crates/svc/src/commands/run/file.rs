@@ -40,8 +40,8 @@ pub(super) struct AgentFile {
     /// Labels of this client, shown in lists of clients.
     #[schemars(example = serde_json::json!({"site": "bern"}))]
     pub(super) client_labels: BTreeMap<String, String>,
-    /// The interval of heartbeats, 100ms to 5m. The connection is lost after three missed
-    /// heartbeats, and at least 10 s. Default: 5s.
+    /// The interval of heartbeats, 100ms to 5m. The connection is lost after three intervals of
+    /// silence, and at least 10 s. Default: 5s.
     #[schemars(example = &"5s")]
     pub(super) heartbeat: Option<String>,
     /// Maximum number of bytes that all streams together buffer for slow readers, 16777216 to

@@ -26,7 +26,7 @@ pub(super) struct Report {
 
 /// A line about a tunnel.
 #[derive(Serialize)]
-struct OfTunnel<'a, T> {
+struct WithTunnelKey<'a, T> {
     tunnel: &'a str,
     #[serde(flatten)]
     line: T,
@@ -168,7 +168,7 @@ impl Report {
 }
 
 fn json(tunnel: &str, line: impl Serialize) -> Result<(), Failure> {
-    output::json(&OfTunnel { tunnel, line })
+    output::json(&WithTunnelKey { tunnel, line })
 }
 
 impl<'a> ErrorLine<'a> {

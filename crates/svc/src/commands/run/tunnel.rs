@@ -76,7 +76,7 @@ pub(super) async fn keep(
     let mut tunnel = order.open();
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
     loop {
-        match hold(&key, &mut tunnel, &order, &mut orders, &told).await {
+        match keep_open(&key, &mut tunnel, &order, &mut orders, &told).await {
             AfterTunnel::Gone => return,
             AfterTunnel::Ordered(new) => {
                 backoff.reset();
@@ -132,7 +132,7 @@ enum AfterTunnel {
     Later,
 }
 
-async fn hold(
+async fn keep_open(
     key: &Arc<str>,
     tunnel: &mut Tunnel,
     order: &TunnelCommand,

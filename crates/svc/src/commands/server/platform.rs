@@ -87,7 +87,7 @@ struct BackupArgs {
     file: PathBuf,
 
     #[command(flatten)]
-    place: PlaceArgs,
+    place: DatabaseArgs,
 }
 
 /// The flags of `svc platform restore`.
@@ -103,12 +103,12 @@ struct RestoreArgs {
     file: PathBuf,
 
     #[command(flatten)]
-    place: PlaceArgs,
+    place: DatabaseArgs,
 }
 
 /// The flags that select the embedded database.
 #[derive(Debug, Parser)]
-struct PlaceArgs {
+struct DatabaseArgs {
     /// The configuration of the platform
     #[arg(
         long = "config",
@@ -236,7 +236,7 @@ fn rotating(args: &Args, begun: &Rotation) -> Result<(), Failure> {
 
 async fn backup(args: &BackupArgs) -> Result<(), Failure> {
     let target = absolute(&args.file)?;
-    let place = Place::of(&args.place)?;
+    let place = DatabaseLocation::of(&args.place)?;
     control::backup(place.database_url.as_ref(), &place.data_dir, &target)
         .await
         .map_err(|error| {
@@ -252,7 +252,7 @@ async fn backup(args: &BackupArgs) -> Result<(), Failure> {
 
 async fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     let source = absolute(&args.file)?;
-    let place = Place::of(&args.place)?;
+    let place = DatabaseLocation::of(&args.place)?;
     control::restore(place.database_url.as_ref(), &place.data_dir, &source)
         .await
         .map_err(|error| {
@@ -271,15 +271,15 @@ async fn restore(args: &RestoreArgs) -> Result<(), Failure> {
 }
 
 /// Location of a platform's database.
-struct Place {
+struct DatabaseLocation {
     database_url: Option<SecretString>,
     data_dir: PathBuf,
 }
 
-impl Place {
+impl DatabaseLocation {
     /// The location from the configuration, or else the given directory, or that of a running `svc
     /// up`, or its default.
-    fn of(args: &PlaceArgs) -> Result<Self, Failure> {
+    fn of(args: &DatabaseArgs) -> Result<Self, Failure> {
         if let Some(file) = &args.config {
             let config = Config::load(Some(file), environment::variables())
                 .map_err(|error| Failure::usage(error.to_string()))?;

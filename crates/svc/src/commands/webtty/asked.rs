@@ -1,4 +1,5 @@
-//! What is asked of a server: a command, its surroundings, and with whom it is sealed.
+//! The session that a client requests from a server: the command, its environment, and the
+//! encryption.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -18,35 +19,35 @@ use crate::{
     output::plain,
 };
 
-/// The flags of a command's surroundings.
+/// The flags for the command's environment.
 #[derive(Debug, Args)]
 pub(super) struct Surroundings {
-    /// A variable for the command; without a value, the one that it has here (repeatable)
+    /// Environment variable for the command; without a value, the local value is used (repeatable)
     #[arg(long = "env", short = 'e', value_name = "KEY[=VALUE]")]
     variables: Vec<String>,
 
-    /// The directory in which it runs
+    /// Working directory of the command
     #[arg(long, short, value_name = "DIR")]
     workdir: Option<String>,
 
-    /// The account that it runs as, by name or number, where the server lets clients choose
+    /// Account that runs the command, by name or number, if the server lets clients choose
     #[arg(long, short, value_name = "USER")]
     user: Option<String>,
 }
 
-/// The flags of end-to-end encryption.
+/// The flags for end-to-end encryption.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "End-to-end encryption")]
 pub(super) struct Sealing {
-    /// Let nobody between read or change anything, or do not begin
+    /// Require end-to-end encryption; fail if it is not possible
     #[arg(long)]
     e2e: bool,
 
-    /// The identity of `svc webtty identity` that is shown to the server
+    /// Identity of `svc webtty identity` to authenticate with
     #[arg(long, value_name = "NAME", default_value = keys::DEFAULT_IDENTITY, hide_default_value = true)]
     identity: String,
 
-    /// The same, by its file
+    /// File of the identity
     #[arg(
         long,
         env = "SVC_WEBTTY_IDENTITY_FILE",
@@ -55,11 +56,11 @@ pub(super) struct Sealing {
     )]
     identity_file: Option<PathBuf>,
 
-    /// The name of the server among the known ones, where it is another than the target's
+    /// Name in the list of known servers, if it differs from the target's
     #[arg(long, value_name = "NAME")]
     known_server: Option<String>,
 
-    /// The server's public key itself
+    /// The server's public key
     #[arg(
         long,
         env = "SVC_WEBTTY_KNOWN_SERVER_KEY",
@@ -69,7 +70,7 @@ pub(super) struct Sealing {
     )]
     known_server_key: Option<String>,
 
-    /// The list of known servers, instead of the one in ~/.svc/webtty
+    /// List of known servers, instead of the one in ~/.svc/webtty
     #[arg(
         long,
         env = "SVC_WEBTTY_KNOWN_SERVERS_FILE",
@@ -78,13 +79,13 @@ pub(super) struct Sealing {
     )]
     known_servers_file: Option<PathBuf>,
 
-    /// The id of the registered server, where the target is an address
+    /// Id of the registered server, if the target is an address
     #[arg(long, value_name = "ID", hide = true)]
     server_id: Option<String>,
 }
 
 impl Surroundings {
-    /// The message that asks for it.
+    /// The message that requests the session.
     pub(super) fn config(
         &self,
         command: &[String],
@@ -111,7 +112,7 @@ impl Surroundings {
 
     fn environment(&self, has_terminal: bool) -> Result<Vec<Environment>, Failure> {
         let mut all = Vec::new();
-        // What the person's terminal understands; a command without one draws nothing.
+        // Describes the user's terminal. A command without a terminal draws nothing.
         if has_terminal
             && let Ok(value) = std::env::var("TERM")
             && !self.variables.iter().any(|given| key(given) == "TERM")
@@ -146,10 +147,10 @@ impl Surroundings {
 }
 
 impl Sealing {
-    /// With whom the session is sealed; `None` where neither the person nor the server wants that.
+    /// The encryption of the session. `None` if neither the user nor the server requires it.
     ///
-    /// WT-5: a server that wants it gets no session without, and one whose key is not known none at
-    /// all.
+    /// WT-5: a server that requires encryption gets no session without it. A server whose key is
+    /// unknown gets no session at all.
     pub(super) fn seal(&self, reached: &ResolvedServer) -> Result<Option<Seal>, Failure> {
         let server = reached.server.as_ref();
         let is_asked = self.e2e || self.known_server.is_some() || self.known_server_key.is_some();
@@ -207,7 +208,7 @@ impl Sealing {
         let told = reached.server.as_ref().map(|server| &server.host_key_id);
         for name in &names {
             let mut keys: Vec<_> = list.of_name(name).copied().collect();
-            // While one key replaces the other there are two; the server says which it has.
+            // During a key rotation there are two keys. The server states which one it has.
             keys.sort_by_key(|key| Some(&keys::key_id_text(key)) != told);
             if let Some(key) = keys.first() {
                 return Ok(*key);
@@ -227,7 +228,7 @@ impl Sealing {
     }
 }
 
-/// The folder of keys of this person.
+/// The user's key directory.
 pub(super) fn folder() -> Result<Folder, Failure> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.filter(|home| home.is_absolute());
@@ -235,7 +236,7 @@ pub(super) fn folder() -> Result<Folder, Failure> {
         .ok_or_else(|| Failure::usage("there is no home directory for keys").hint("set HOME"))
 }
 
-/// What is wrong with keys.
+/// The failure for an error with keys.
 pub(super) fn failed(error: &KeyError) -> Failure {
     let (code, name) = match error {
         KeyError::NotAKey | KeyError::NotAName => (Code::Usage, "webtty_keys"),
@@ -246,7 +247,7 @@ pub(super) fn failed(error: &KeyError) -> Failure {
     Failure::new(code, crate::failure::chain(error)).named(name)
 }
 
-/// What the key of a server may be known by.
+/// Names under which a server's key may be stored.
 fn names(reached: &ResolvedServer) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     if let Some(server) = &reached.server {

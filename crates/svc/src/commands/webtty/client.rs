@@ -1,4 +1,4 @@
-//! `svc webtty client`: a terminal somewhere else.
+//! `svc webtty client`: an interactive terminal on a server.
 
 mod escape;
 mod interactive;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 /// The flags of `svc webtty client`.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "At the beginning of a line `~.` hangs up, and `~?` tells what else there is.
+    after_help = "At the start of a line, `~.` disconnects and `~?` lists all escapes.
 
 Examples:
   svc webtty client build
@@ -30,19 +30,19 @@ Examples:
   svc webtty client build --e2e"
 )]
 pub(crate) struct Args {
-    /// The server: its name or id (`svc://NAME` too), or a ws:// or wss:// address
-    #[arg(value_name = "SERVER", default_value = HERE)]
+    /// The server: its name or id (`svc://NAME` works as well), or a ws:// or wss:// address
+    #[arg(value_name = "SERVER", default_value = DEFAULT_SERVER_URL)]
     target: String,
 
-    /// The command with its arguments; without one, the login shell
+    /// The command with its arguments. Default: the login shell
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 
-    /// Pass on what is typed, which is what happens anyway
+    /// Pass on keyboard input (the default)
     #[arg(long, short, overrides_with = "no_interactive")]
     interactive: bool,
 
-    /// Pass nothing on: the command reads nothing
+    /// Pass on no input
     #[arg(long, short = 'I', overrides_with = "interactive")]
     no_interactive: bool,
 
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     reach: Reach,
 }
 
-/// Runs it, and ends as it did.
+/// Runs the session, and exits with the command's exit code.
 pub(super) async fn run(args: Args) -> Result<(), Failure> {
     let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let has_terminal = args.tty || (is_terminal && !args.no_tty);
@@ -93,5 +93,5 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
     ended::mirrored(&ended)
 }
 
-/// Where a server listens that was told nothing else.
-const HERE: &str = "ws://127.0.0.1:8080";
+/// Default address of a server.
+const DEFAULT_SERVER_URL: &str = "ws://127.0.0.1:8080";

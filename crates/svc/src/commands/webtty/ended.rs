@@ -1,4 +1,4 @@
-//! How a session ended, in words and as an exit code.
+//! The end of a session, as text and as an exit code.
 
 use terminal::client::{CommandEnd, ConnectionError, SessionError};
 use tty::{
@@ -11,8 +11,8 @@ use crate::{
     output::plain,
 };
 
-/// The exit code of a command as one of ours: what is none of a process is told as 255, and no
-/// failure as 0.
+/// The exit code of this process for a command. Codes outside the valid range become 255, and a
+/// failure is never 0.
 pub(super) fn status(ended: &CommandEnd) -> u8 {
     if ended.code == 0 {
         return 0;
@@ -20,7 +20,7 @@ pub(super) fn status(ended: &CommandEnd) -> u8 {
     u8::try_from(ended.code.clamp(1, 255)).unwrap_or(u8::MAX)
 }
 
-/// The process ends as the command did.
+/// Exits with the command's exit code.
 pub(super) fn mirrored(ended: &CommandEnd) -> Result<(), Failure> {
     match status(ended) {
         0 => Ok(()),
@@ -28,7 +28,7 @@ pub(super) fn mirrored(ended: &CommandEnd) -> Result<(), Failure> {
     }
 }
 
-/// The reason as programs read it.
+/// The reason as a machine-readable name.
 pub(super) fn reason(ended: &CommandEnd) -> Option<&'static str> {
     Some(match ended.reason? {
         TerminationReason::Exited => "exited",
@@ -43,7 +43,7 @@ pub(super) fn reason(ended: &CommandEnd) -> Option<&'static str> {
     })
 }
 
-/// What is told of an end that was not the command's own; of that, its code.
+/// Describes an end, or states the exit code if the command ended normally.
 pub(super) fn told(ended: &CommandEnd) -> String {
     let by_limit = match ended.reason {
         Some(TerminationReason::ClientLost) => "the connection was lost for too long",
@@ -70,7 +70,7 @@ pub(super) fn told(ended: &CommandEnd) -> String {
     text
 }
 
-/// Why there was no end of the command.
+/// The failure if the command did not end.
 pub(super) fn failed(error: SessionError, url: &str) -> Failure {
     let url = plain(url);
     match error {
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// Who is not who they have to be is refused, at whichever address.
+    /// A server with the wrong key is refused at any address.
     #[test]
     fn another_key_is_a_refusal() {
         for (code, name) in [
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_in_one_line() {
+    fn an_end_is_described_in_one_line() {
         assert_eq!(told(&ended(3)), "session ended (exit code 3)");
         let killed = CommandEnd {
             signal: "KILL".to_owned(),

@@ -1,4 +1,4 @@
-//! `svc webtty exec`: one command, for scripts.
+//! `svc webtty exec`: runs one command, for scripts.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::{failure::Failure, output, output::Format, time};
   svc webtty exec build -e DEBUG -w /srv -- make test | jq .exit_code
   tar c . | svc webtty exec build -i -o text -- tar x -C /srv")]
 pub(crate) struct Args {
-    /// The server: its name or id (`svc://NAME` too), or a ws:// or wss:// address
+    /// The server: its name or id (`svc://NAME` works as well), or a ws:// or wss:// address
     #[arg(value_name = "SERVER")]
     target: String,
 
@@ -34,20 +34,20 @@ pub(crate) struct Args {
     #[arg(long, short)]
     interactive: bool,
 
-    /// Give it a terminal
+    /// Give the command a terminal
     #[arg(long, short, overrides_with = "no_tty")]
     tty: bool,
 
-    /// Give it pipes, which is what happens anyway
+    /// Give the command pipes (the default)
     #[arg(long, short = 'T', overrides_with = "tty")]
     no_tty: bool,
 
-    /// The longest that it may take; then it is ended
+    /// Time limit, after which the command is terminated
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     timeout: Option<Duration>,
 
-    /// One JSON object at its end, or its output as it comes; without the flag JSON on a pipe, text
-    /// on a terminal
+    /// One JSON object at the end, or the live output as text. Default: JSON when piped, text at a
+    /// terminal
     #[arg(long, short, value_enum)]
     output: Option<Format>,
 
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     reach: Reach,
 }
 
-/// Runs the command, and ends as it did.
+/// Runs the command, and exits with its exit code.
 pub(super) async fn run(args: Args) -> Result<(), Failure> {
     let reached = args.reach.find(&args.target, false).await?;
     let seal = args.sealing.seal(&reached)?;
@@ -117,7 +117,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
     ended::mirrored(&ended)
 }
 
-/// The output that is told at the end.
+/// The output, reported at the end.
 #[derive(Default)]
 struct CapturedOutput {
     stdout: LimitedOutput,
@@ -127,7 +127,7 @@ struct CapturedOutput {
 #[derive(Default)]
 struct LimitedOutput {
     bytes: Vec<u8>,
-    /// Bytes that had no room.
+    /// Bytes beyond the limit.
     left_out: usize,
 }
 
@@ -142,7 +142,7 @@ impl piped::Show for CapturedOutput {
 }
 
 impl CapturedOutput {
-    /// How many bytes of each stream are not there.
+    /// Number of dropped bytes of each stream.
     fn truncated(&self) -> Map<String, Value> {
         [("stdout", &self.stdout), ("stderr", &self.stderr)]
             .into_iter()
@@ -153,7 +153,7 @@ impl CapturedOutput {
 }
 
 impl LimitedOutput {
-    /// Keeps the beginning: what a command says first tells what it does.
+    /// Keeps the start of the output, which usually is the most informative part.
     fn push(&mut self, bytes: &[u8]) {
         let room = MAX_OUTPUT.saturating_sub(self.bytes.len()).min(bytes.len());
         let (kept, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
@@ -162,8 +162,8 @@ impl LimitedOutput {
     }
 }
 
-/// What is kept of a stream, in bytes: more than a program reads as one JSON text, and little enough
-/// to hold twice.
+/// Limit of the captured output per stream, in bytes. Larger than a program reads as one JSON text,
+/// and small enough to be held twice.
 const MAX_OUTPUT: usize = 10 * 1024 * 1024;
 
 #[cfg(test)]
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_beyond_the_limit_is_counted_and_not_kept() {
+    fn output_beyond_the_limit_is_counted_and_dropped() {
         let mut kept = CapturedOutput::default();
         for _ in 0..3 {
             kept.stdout.push(&vec![b'x'; MAX_OUTPUT / 2]);

@@ -1,4 +1,4 @@
-//! `svc webtty fs`: the files beside a terminal.
+//! `svc webtty fs`: file access on a terminal server.
 
 mod dav;
 mod listing;
@@ -17,7 +17,7 @@ use self::{
 use super::{signalled::EndSignals, target::Reach};
 use crate::{failure::Failure, output, output::Format};
 
-/// What can be done with files.
+/// The subcommands of `svc webtty fs`.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:
   svc webtty fs ls build /var/log
@@ -30,24 +30,24 @@ pub(crate) enum Command {
     Read(PathArgs),
     /// Write stdin to a file
     Write(PathArgs),
-    /// Put a file of this machine there
+    /// Copy a local file to the server
     Upload(UploadArgs),
-    /// Get a file from there
+    /// Copy a file from the server
     Download(DownloadArgs),
     /// Make a directory
     Mkdir(PathArgs),
-    /// Remove a file, or a directory with what is in it
+    /// Remove a file, or a directory with its contents
     Rm(RmArgs),
 }
 
-/// The flags of all of them.
+/// The flags of all subcommands.
 #[derive(Args, Debug)]
-struct There {
-    /// The server: its name or id (`svc://NAME` too), or a ws:// or wss:// address
+struct RemoteTarget {
+    /// The server: its name or id (`svc://NAME` works as well), or a ws:// or wss:// address
     #[arg(value_name = "SERVER")]
     target: String,
 
-    /// Where the server has its files, where the target is an address
+    /// Path of the server's files, if the target is an address
     #[arg(long, value_name = "PATH", default_value = "/fs")]
     fs_path: String,
 
@@ -59,24 +59,24 @@ struct There {
 #[derive(Debug, Parser)]
 pub(crate) struct LsArgs {
     #[command(flatten)]
-    there: There,
+    there: RemoteTarget,
 
     /// The directory
     #[arg(value_name = "PATH", default_value = "/")]
     path: String,
 
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }
 
-/// The flags of those with one path.
+/// The flags of subcommands with one path.
 #[derive(Debug, Parser)]
 pub(crate) struct PathArgs {
     #[command(flatten)]
-    there: There,
+    there: RemoteTarget,
 
-    /// The file or directory there
+    /// The remote file or directory
     #[arg(value_name = "PATH")]
     path: String,
 }
@@ -85,13 +85,13 @@ pub(crate) struct PathArgs {
 #[derive(Debug, Parser)]
 pub(crate) struct RmArgs {
     #[command(flatten)]
-    there: There,
+    there: RemoteTarget,
 
-    /// The file or directory there
+    /// The remote file or directory
     #[arg(value_name = "PATH")]
     path: String,
 
-    /// Also a directory, with everything in it
+    /// Also remove a directory with its contents
     #[arg(long, short)]
     recursive: bool,
 }
@@ -100,13 +100,13 @@ pub(crate) struct RmArgs {
 #[derive(Debug, Parser)]
 pub(crate) struct UploadArgs {
     #[command(flatten)]
-    there: There,
+    there: RemoteTarget,
 
-    /// The file of this machine
+    /// The local file
     #[arg(value_name = "LOCAL")]
     local: PathBuf,
 
-    /// The file there
+    /// The remote file
     #[arg(value_name = "REMOTE")]
     remote: String,
 }
@@ -115,22 +115,22 @@ pub(crate) struct UploadArgs {
 #[derive(Debug, Parser)]
 pub(crate) struct DownloadArgs {
     #[command(flatten)]
-    there: There,
+    there: RemoteTarget,
 
-    /// The file there
+    /// The remote file
     #[arg(value_name = "REMOTE")]
     remote: String,
 
-    /// The file of this machine; without it, one of the same name in this directory
+    /// The local file. Default: the same name in the current directory
     #[arg(value_name = "LOCAL")]
     local: Option<PathBuf>,
 
-    /// Write over a file that is here already
+    /// Overwrite an existing local file
     #[arg(long)]
     force: bool,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(super) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Ls(args) => {
@@ -167,7 +167,7 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-impl There {
+impl RemoteTarget {
     async fn files(&self) -> Result<Files, Failure> {
         let reached = self.reach.find(&self.target, false).await?;
         Files::of(reached, &self.fs_path)
@@ -186,7 +186,7 @@ async fn upload(args: &UploadArgs) -> Result<(), Failure> {
     put(&files, &args.remote, dav::streamed(file), metadata.len()).await
 }
 
-/// All of stdin: a server wants to know how long a file is before it takes it.
+/// Reads all of stdin, because a server requires the length of a file in advance.
 async fn stdin() -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let mut stdin = tokio::io::stdin().take(MAX_STDIN + 1);
@@ -208,7 +208,7 @@ async fn put(files: &Files, path: &str, body: Body, length: u64) -> Result<(), F
     answer.expect(&done).map(drop)
 }
 
-/// A download that breaks leaves nothing that looks whole.
+/// An interrupted download leaves no file that looks complete.
 async fn download(args: &DownloadArgs) -> Result<(), Failure> {
     let local = match &args.local {
         Some(local) => local.clone(),
@@ -260,12 +260,12 @@ async fn remove(args: &RmArgs) -> Result<(), Failure> {
     answer.expect(&done).map(drop)
 }
 
-/// The last part of a path there, as a name here.
+/// The last segment of a remote path, as a local file name.
 fn file_name(remote: &str) -> Result<&str, Failure> {
     let name = remote.trim_end_matches('/').rsplit('/').next();
     name.filter(|name| !matches!(*name, "" | "." | ".."))
         .ok_or_else(|| Failure::usage("which file? this is a directory"))
 }
 
-/// What is taken from stdin, in bytes: what a server takes that was told nothing else.
+/// Limit of data from stdin in bytes: the default upload limit of a server.
 const MAX_STDIN: u64 = 64 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! `svc webtty identity`, `known-server` and `authorized-client`: the keys of end-to-end encryption.
+//! `svc webtty identity`, `known-server` and `authorized-client`: keys of end-to-end encryption.
 
 use std::path::{Path, PathBuf};
 
@@ -10,44 +10,44 @@ use tty::seal::PublicKey;
 use super::asked::{failed, folder};
 use crate::{failure::Failure, output, output::Format};
 
-/// One's own keys.
+/// The subcommands for your own keys.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   svc webtty identity create")]
 pub(crate) enum Identity {
-    /// Make a pair of keys, for a client or a server
+    /// Create a key pair, for a client or a server
     Create(CreateArgs),
-    /// Show the public key, to be given to the other side
+    /// Show the public key, to give to the peer
     Show(ShowArgs),
     /// List the identities
     List(OutputArgs),
-    /// Remove an identity; what was sealed to it stays closed
+    /// Remove an identity; data that was encrypted for it stays unreadable
     Remove(ShowArgs),
 }
 
-/// The keys of servers that one connects to.
+/// The subcommands for trusted keys of servers.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   svc webtty known-server add build 6fXy…")]
 pub(crate) enum KnownServer {
     /// Add the public key of a server
     Add(AddArgs),
-    /// List the servers that are known
+    /// List the known servers
     List(ListArgs),
     /// Remove a server
     Remove(RemoveArgs),
 }
 
-/// The keys of clients that a server lets in.
+/// The subcommands for keys of clients that a server admits.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   svc webtty authorized-client add ada-laptop 6fXy…")]
 pub(crate) enum AuthorizedClient {
-    /// Let a client in, by its public key
+    /// Admit a client, by its public key
     Add(AddArgs),
-    /// List the clients that are let in
+    /// List the admitted clients
     List(ListArgs),
-    /// Let a client in no more, from its next session on
+    /// Stop admitting a client, from its next session on
     Remove(RemoveArgs),
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct CreateArgs {
     #[command(flatten)]
     which: Which,
 
-    /// How the public key is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }
@@ -68,7 +68,7 @@ pub(crate) struct ShowArgs {
     #[command(flatten)]
     which: Which,
 
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }
@@ -76,19 +76,19 @@ pub(crate) struct ShowArgs {
 /// The flags of `identity list`.
 #[derive(Debug, Parser)]
 pub(crate) struct OutputArgs {
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }
 
-/// Which identity.
+/// Selects an identity.
 #[derive(Args, Debug)]
 struct Which {
-    /// Its name
+    /// Name of the identity
     #[arg(value_name = "NAME", default_value = keys::DEFAULT_IDENTITY)]
     name: String,
 
-    /// Its file, instead of the one of that name in ~/.svc/webtty/identities
+    /// File of the identity, instead of the one with that name in ~/.svc/webtty/identities
     #[arg(long, value_name = "FILE")]
     identity_file: Option<PathBuf>,
 }
@@ -96,16 +96,16 @@ struct Which {
 /// The flags of `add`.
 #[derive(Debug, Parser)]
 pub(crate) struct AddArgs {
-    /// What its owner is called: of a server the id, the name of its tunnel, or `host:port`
+    /// Name of the key's owner; for a server its id, the name of its tunnel, or `host:port`
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// The public key that `svc webtty identity show` tells on the other side
-    // A key is base64url, and so may begin with a dash.
+    /// The public key, as printed by `svc webtty identity show` on the peer
+    // A key is base64url and may start with a dash.
     #[arg(value_name = "KEY", allow_hyphen_values = true)]
     key: String,
 
-    /// The list, instead of the one in ~/.svc/webtty
+    /// Key list, instead of the one in ~/.svc/webtty
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -113,11 +113,11 @@ pub(crate) struct AddArgs {
 /// The flags of `list`.
 #[derive(Debug, Parser)]
 pub(crate) struct ListArgs {
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
-    /// The list, instead of the one in ~/.svc/webtty
+    /// Key list, instead of the one in ~/.svc/webtty
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -125,16 +125,16 @@ pub(crate) struct ListArgs {
 /// The flags of `remove`.
 #[derive(Debug, Parser)]
 pub(crate) struct RemoveArgs {
-    /// Its name, or the key itself
+    /// Name of the owner, or the key itself
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// The list, instead of the one in ~/.svc/webtty
+    /// Key list, instead of the one in ~/.svc/webtty
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
-/// Runs one of `identity`.
+/// Runs a subcommand of `identity`.
 pub(super) fn identity(command: Identity) -> Result<(), Failure> {
     match command {
         Identity::Create(args) => {
@@ -170,23 +170,23 @@ pub(super) fn identity(command: Identity) -> Result<(), Failure> {
     }
 }
 
-/// Runs one of `known-server`.
+/// Runs a subcommand of `known-server`.
 pub(super) fn known_server(command: KnownServer) -> Result<(), Failure> {
-    let usual = || Ok::<_, Failure>(folder()?.known_servers());
+    let default_path = || Ok::<_, Failure>(folder()?.known_servers());
     match command {
-        KnownServer::Add(args) => add(args, usual),
-        KnownServer::List(args) => list_of(args, usual),
-        KnownServer::Remove(args) => remove(args, usual),
+        KnownServer::Add(args) => add(args, default_path),
+        KnownServer::List(args) => list_of(args, default_path),
+        KnownServer::Remove(args) => remove(args, default_path),
     }
 }
 
-/// Runs one of `authorized-client`.
+/// Runs a subcommand of `authorized-client`.
 pub(super) fn authorized_client(command: AuthorizedClient) -> Result<(), Failure> {
-    let usual = || Ok::<_, Failure>(folder()?.authorized_clients());
+    let default_path = || Ok::<_, Failure>(folder()?.authorized_clients());
     match command {
-        AuthorizedClient::Add(args) => add(args, usual),
-        AuthorizedClient::List(args) => list_of(args, usual),
-        AuthorizedClient::Remove(args) => remove(args, usual),
+        AuthorizedClient::Add(args) => add(args, default_path),
+        AuthorizedClient::List(args) => list_of(args, default_path),
+        AuthorizedClient::Remove(args) => remove(args, default_path),
     }
 }
 
@@ -201,17 +201,17 @@ impl Which {
     }
 }
 
-type Usual = fn() -> Result<PathBuf, Failure>;
+type DefaultPath = fn() -> Result<PathBuf, Failure>;
 
-fn add(args: AddArgs, usual: Usual) -> Result<(), Failure> {
+fn add(args: AddArgs, default_path: DefaultPath) -> Result<(), Failure> {
     let key = keys::parse_key(&args.key).map_err(|error| failed(&error))?;
-    let path = args.file.map_or_else(usual, Ok)?;
+    let path = args.file.map_or_else(default_path, Ok)?;
     let name = args.name;
     KeyList::add(&path, Entry { key, name }).map_err(|error| failed(&error))
 }
 
-fn list_of(args: ListArgs, usual: Usual) -> Result<(), Failure> {
-    let path = args.file.map_or_else(usual, Ok)?;
+fn list_of(args: ListArgs, default_path: DefaultPath) -> Result<(), Failure> {
+    let path = args.file.map_or_else(default_path, Ok)?;
     let read = KeyList::read(&path).map_err(|error| failed(&error))?;
     let all: Vec<_> = read
         .entries()
@@ -221,8 +221,8 @@ fn list_of(args: ListArgs, usual: Usual) -> Result<(), Failure> {
     list(&all, args.output)
 }
 
-fn remove(args: RemoveArgs, usual: Usual) -> Result<(), Failure> {
-    let path = args.file.map_or_else(usual, Ok)?;
+fn remove(args: RemoveArgs, default_path: DefaultPath) -> Result<(), Failure> {
+    let path = args.file.map_or_else(default_path, Ok)?;
     KeyList::remove(&path, &args.name)
         .map_err(|error| failed(&error))
         .map(drop)
@@ -231,13 +231,13 @@ fn remove(args: RemoveArgs, usual: Usual) -> Result<(), Failure> {
 fn show(name: &str, path: &Path, key: PublicKey, format: Format) -> Result<(), Failure> {
     match format {
         Format::Json => {
-            let mut told = told(name, &key);
-            if let Some(told) = told.as_object_mut() {
-                told.insert("file".to_owned(), json!(path.display().to_string()));
+            let mut key_json = key_json(name, &key);
+            if let Some(key_json) = key_json.as_object_mut() {
+                key_json.insert("file".to_owned(), json!(path.display().to_string()));
             }
-            output::json(&told)
+            output::json(&key_json)
         }
-        // The key alone, as it is copied.
+        // Only the key, ready to be copied.
         Format::Text => output::line(&keys::key_text(&key)),
     }
 }
@@ -246,7 +246,7 @@ fn list(all: &[(String, PublicKey)], format: Format) -> Result<(), Failure> {
     match format {
         Format::Json => output::json(
             &all.iter()
-                .map(|(name, key)| told(name, key))
+                .map(|(name, key)| key_json(name, key))
                 .collect::<Vec<_>>(),
         ),
         Format::Text => {
@@ -256,7 +256,7 @@ fn list(all: &[(String, PublicKey)], format: Format) -> Result<(), Failure> {
     }
 }
 
-fn told(name: &str, key: &PublicKey) -> Value {
+fn key_json(name: &str, key: &PublicKey) -> Value {
     json!({
         "name": name,
         "public_key": keys::key_text(key),

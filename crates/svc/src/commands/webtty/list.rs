@@ -1,4 +1,4 @@
-//! `svc webtty list`: the servers that are there.
+//! `svc webtty list`: the terminal servers of an engine.
 
 use clap::Parser;
 use serde_json::{Number, Value};
@@ -13,15 +13,15 @@ use crate::{failure::Failure, output, output::Format};
   svc webtty list --filter os_family=linux --filter labels.site=bern
   svc webtty list -q | xargs -I{} svc webtty exec {} -o text -- uptime")]
 pub(crate) struct Args {
-    /// Only those that match: `status=online`, `os_family=linux`, `labels.k=v`, … (repeatable)
+    /// Only matching servers: `status=online`, `os_family=linux`, `labels.k=v`, … (repeatable)
     #[arg(long = "filter", value_name = "KEY=VALUE", value_parser = pair)]
     filters: Vec<(String, String)>,
 
-    /// The addresses alone, a line each
+    /// Print only the addresses, one per line
     #[arg(long, short)]
     quiet: bool,
 
-    /// How the list is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     reach: Reach,
 }
 
-/// Lists them.
+/// Lists the servers.
 pub(super) async fn run(args: Args) -> Result<(), Failure> {
     let mut servers = args.reach.servers().await?;
     servers.sort_by(|a, b| (&a.target, &a.tunnel_id).cmp(&(&b.target, &b.tunnel_id)));

@@ -1,4 +1,4 @@
-//! A session without a terminal here: what it writes goes to our streams, what we read goes to it.
+//! A session without a terminal: its output goes to stdout and stderr, and stdin goes to it.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::{
     output::{self, plain},
 };
 
-/// Where output goes.
+/// Destination of the output.
 pub(super) trait Show {
-    /// Takes what the command wrote.
+    /// Handles output of the command.
     async fn show(&mut self, stream: Stream, bytes: Bytes) -> Result<(), Failure>;
 }
 
-/// Our own streams.
+/// This process's own stdout and stderr.
 pub(super) struct Live;
 
 impl Show for Live {
@@ -38,7 +38,7 @@ impl Show for Live {
             Stream::Stdout | Stream::Stdin => {
                 let mut to = tokio::io::stdout();
                 match to.write_all(&bytes).await {
-                    // Whoever talks over this waits for each piece.
+                    // Interactive programs wait for each piece.
                     Ok(()) => to.flush().await,
                     error => error,
                 }
@@ -48,7 +48,8 @@ impl Show for Live {
     }
 }
 
-/// Runs a session to its end. A first signal goes to the command, a second one ends the session.
+/// Runs a session to its end. The first signal is sent to the command, and the second one ends the
+/// session.
 pub(super) async fn run(
     mut session: Session,
     input: Input,
@@ -66,7 +67,7 @@ pub(super) async fn run(
         let sent = tokio::select! {
             event = session.event() => match event {
                 Some(Event::Output(stream, bytes)) => {
-                    // A reader that is gone ends the session, as it ends a command.
+                    // A closed stdout ends the session, as it ends a local command.
                     if let Err(failure) = show.show(stream, bytes).await {
                         break Err(failure);
                     }
@@ -99,7 +100,7 @@ pub(super) async fn run(
                 continue;
             }
             number = signals.next() => number,
-            () = at(until) => {
+            () = wait_until(until) => {
                 break Err(Failure::new(Code::Failed, "the command took longer than --timeout")
                     .named("webtty_timeout"));
             }
@@ -115,7 +116,7 @@ pub(super) async fn run(
     ended
 }
 
-/// What is told when a session is there again.
+/// The message after a session has reconnected.
 pub(super) fn back(missed: u64) -> String {
     match missed {
         0 => "the connection is back".to_owned(),
@@ -123,7 +124,7 @@ pub(super) fn back(missed: u64) -> String {
     }
 }
 
-/// Passes stdin on until it ends.
+/// Passes on stdin until it ends.
 async fn type_in(input: Input, reads_stdin: bool) -> Result<(), Failure> {
     if reads_stdin {
         let mut stdin = tokio::io::stdin();
@@ -141,7 +142,7 @@ async fn type_in(input: Input, reads_stdin: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn at(deadline: Option<Instant>) {
+async fn wait_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,

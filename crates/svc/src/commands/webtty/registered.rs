@@ -1,4 +1,4 @@
-//! A registered server that has no tunnel now: why it is not there.
+//! The reason why a registered server is offline.
 
 use api::control::webtty_servers::{GET, LIST, WebttyServer, WebttyServerList};
 use types::webtty::ServerStatus;
@@ -10,10 +10,10 @@ use crate::{
     platform::SessionFlags,
 };
 
-/// Why a server with this id or name is away, if the platform of the context knows one. Nothing where
-/// there is no platform, or it does not tell.
+/// The reason why the server with this id or name is offline, if the platform of the context has
+/// it. `None` without a platform, or if the platform does not answer.
 pub(super) async fn away(connection: &Connection, wanted: &str) -> Option<Failure> {
-    // Of an engine that was named apart from the context, the platform there knows nothing.
+    // The platform of the context has no data about an engine that was named explicitly.
     if connection.engine.is_some() {
         return None;
     }
@@ -24,7 +24,7 @@ pub(super) async fn away(connection: &Connection, wanted: &str) -> Option<Failur
         context: connection.context.clone(),
         config: connection.config.clone(),
     };
-    let server = known(&flags, wanted).await?;
+    let server = find_server(&flags, wanted).await?;
     let name = plain(&server.name);
     let (message, hint) = match server.status {
         ServerStatus::PendingEnrollment => (
@@ -44,7 +44,7 @@ pub(super) async fn away(connection: &Connection, wanted: &str) -> Option<Failur
     Some(failure.named("webtty_server_offline").hint(hint))
 }
 
-async fn known(flags: &SessionFlags, wanted: &str) -> Option<WebttyServer> {
+async fn find_server(flags: &SessionFlags, wanted: &str) -> Option<WebttyServer> {
     let session = flags.open().ok()?;
     let project = session.project(None).await.ok()?;
     if wanted.starts_with("wsv_") {
@@ -52,7 +52,7 @@ async fn known(flags: &SessionFlags, wanted: &str) -> Option<WebttyServer> {
         return call.answer().await.ok();
     }
     let call = session.platform.call(LIST, &[&project.id]);
-    // The platform looks for parts of names.
+    // The platform also matches parts of names.
     let call = call.query("q", Some(wanted)).query("pageSize", Some(100));
     let list: WebttyServerList = call.answer().await.ok()?;
     let mut servers = list.servers.into_iter();

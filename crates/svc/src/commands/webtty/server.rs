@@ -1,4 +1,4 @@
-//! `svc webtty server`: serve terminals of this host, to whoever reaches an address or a tunnel.
+//! `svc webtty server`: serves terminals of this host on an address or through a tunnel.
 
 mod report;
 mod settings;
@@ -39,47 +39,48 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["tunnel", "name", "host", "publish", "no_publish"], help_heading = PLACE)]
     listen: Option<SocketAddr>,
 
-    /// Open a tunnel; the default
+    /// Open a tunnel (the default)
     #[arg(long, help_heading = PLACE)]
     tunnel: bool,
 
-    /// The name of the tunnel, by which clients find it
+    /// Name of the tunnel, which clients connect to
     #[arg(long, value_name = "NAME", help_heading = PLACE)]
     name: Option<String>,
 
-    /// The public host name of the tunnel
+    /// Public host name of the tunnel
     #[arg(long, value_name = "HOSTNAME", help_heading = PLACE)]
     host: Option<String>,
 
-    /// Publish the tunnel, for those who show a token; the default
+    /// Publish the tunnel for clients with a token (the default)
     #[arg(long, help_heading = PLACE, overrides_with = "no_publish")]
     publish: bool,
 
-    /// No public address: it is dialled by its name
+    /// No public address; clients connect by name
     #[arg(long, help_heading = PLACE, overrides_with = "publish")]
     no_publish: bool,
 
-    /// How connections begin: `websocket` for browsers and published clients, `plain` for private tunnels
+    /// Transport: `websocket` for browsers and published clients, `plain` for private tunnels
     #[arg(long, value_enum, value_name = "TRANSPORT", help_heading = PLACE)]
     transport: Option<ConnectionSource>,
 
-    /// A label of the server (repeatable)
+    /// Label of the server (repeatable)
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair, help_heading = PLACE)]
     labels: Vec<(String, String)>,
 
-    /// The registered server that this is; needs its enrollment
+    /// Id of the registered server to serve as; needs its enrollment
     #[arg(long, value_name = "ID", conflicts_with = "listen", help_heading = PLACE)]
     server_id: Option<String>,
 
-    /// The enrollment of the registered server, where it is not in its usual place
+    /// Enrollment file of the registered server, if it is not in the default directory
     #[arg(long, value_name = "FILE", conflicts_with = "listen", help_heading = PLACE)]
     server_enrollment: Option<PathBuf>,
 
-    /// How commands run: `spawn` as this program, `login` as an account that logged in
+    /// Account that runs commands: `spawn` for that of this program, `login` for a logged-in
+    /// account
     #[arg(long, value_enum, value_name = "MODE", help_heading = COMMANDS)]
     execution_mode: Option<Mode>,
 
-    /// The account that commands run as, with `login`
+    /// Account for commands, with `login`
     #[arg(long, value_name = "ACCOUNT", help_heading = COMMANDS)]
     login_user: Option<String>,
 
@@ -87,63 +88,63 @@ pub(crate) struct Args {
     #[arg(long, help_heading = COMMANDS)]
     allow_client_user: bool,
 
-    /// What runs where a client names no command; without it, the account's login shell
+    /// Default command of sessions. Default: the account's login shell
     #[arg(long, value_name = "PROGRAM", help_heading = COMMANDS)]
     shell: Option<PathBuf>,
 
-    /// Sessions at once
+    /// Maximum number of concurrent sessions
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = LIMITS)]
     max_sessions: u32,
 
-    /// End a session in which nothing is typed or shown for so long
+    /// End a session after this time without input or output
     #[arg(long, value_name = "DURATION", value_parser = time::duration, help_heading = LIMITS)]
     idle_timeout: Option<Duration>,
 
-    /// End a session after so long
+    /// Maximum duration of a session
     #[arg(long, value_name = "DURATION", value_parser = time::duration, help_heading = LIMITS)]
     max_duration: Option<Duration>,
 
-    /// How long a command outlives its client, who may come back; `0` ends it at once
+    /// Time that a command outlives its client, which can reconnect; `0` ends it immediately
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = grace, help_heading = LIMITS)]
     grace: Duration,
 
-    /// Serve this folder beside the terminals, over WebDAV below /fs
+    /// Also serve this folder over WebDAV, below /fs
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     fs_root: Option<PathBuf>,
 
-    /// Let nobody change its files
+    /// Serve the files read-only
     #[arg(long, requires = "fs_root", help_heading = FILES)]
     fs_read_only: bool,
 
-    /// How large a file may be that is written, in bytes
+    /// Maximum size of an uploaded file, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = MAX_UPLOAD, requires = "fs_root", help_heading = FILES)]
     fs_max_upload_size: u64,
 
-    /// Seal sessions end to end: only clients whose keys are known come in
+    /// Require end-to-end encryption; only clients with known keys are admitted
     #[arg(long, help_heading = ACCESS)]
     e2e: bool,
 
-    /// The file of the key that sessions are sealed to; without it, the identity `default`
+    /// File of the server's key for encryption. Default: the identity `default`
     #[arg(long, value_name = "FILE", requires = "e2e", conflicts_with_all = ["server_id", "server_enrollment"], help_heading = ACCESS)]
     identity_file: Option<PathBuf>,
 
-    /// The file of the keys of clients that may come in, with sealed sessions
+    /// File with the keys of admitted clients, for encrypted sessions
     #[arg(long, value_name = "FILE", help_heading = ACCESS)]
     authorized_clients_file: Option<PathBuf>,
 
-    /// The file of the token that clients have to show, with --listen (or `SVC_WEBTTY_AUTH_TOKEN`)
+    /// File with the token that clients need, with --listen (or `SVC_WEBTTY_AUTH_TOKEN`)
     #[arg(long, value_name = "FILE", requires = "listen", help_heading = ACCESS)]
     auth_token_file: Option<PathBuf>,
 
-    /// With --listen: let in whoever reaches the address
+    /// With --listen: admit clients without a token
     #[arg(long, requires = "listen", conflicts_with = "auth_token_file", help_heading = ACCESS)]
     allow_unauthenticated: bool,
 
-    /// With --listen: let pages of this origin in (repeatable)
+    /// With --listen: admit web pages of this origin (repeatable)
     #[arg(long = "allowed-origin", value_name = "ORIGIN", requires = "listen", help_heading = ACCESS)]
     allowed_origins: Vec<String>,
 
-    /// How the server and its sessions are written
+    /// Output format of the server's and sessions' lines
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -151,25 +152,25 @@ pub(crate) struct Args {
     connection: Connection,
 }
 
-/// How connections begin.
+/// Transport of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ConnectionSource {
     /// HTTP/1.1, then a WebSocket.
     Websocket,
-    /// Messages at once.
+    /// Protocol messages without a handshake.
     Plain,
 }
 
-/// As whom commands run.
+/// Account that runs commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// As this program.
+    /// The account of this program.
     Spawn,
-    /// As an account that logged in.
+    /// A logged-in account.
     Login,
 }
 
-/// Serves until a signal, or until the engine refuses.
+/// Serves until a signal, or until the engine refuses the server.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let registered = args.registered()?;
     let speaks = args.speaks(registered.as_ref())?;
@@ -208,7 +209,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         &shutdown,
     )
     .await;
-    // Sessions are told over the streams that the agent carries.
+    // The streams of the agent report their sessions.
     tokio::select! {
         ((), _) = async { tokio::join!(server.drain(), agent.close(signals::DRAIN)) } => {}
         () = shutdown.hard().cancelled() => {
@@ -222,7 +223,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     report.closed()
 }
 
-/// Serves the streams of a tunnel until it is over, or until somebody wants an end.
+/// Serves the streams of a tunnel until it closes or a shutdown starts.
 async fn serve(
     mut tunnel: Tunnel,
     speaks: Transport,
@@ -256,7 +257,7 @@ async fn serve(
     }
 }
 
-/// Serves the connections of an address until somebody wants an end.
+/// Serves the connections of an address until a shutdown starts.
 async fn listen(
     address: SocketAddr,
     speaks: Transport,
@@ -274,12 +275,13 @@ async fn listen(
             () = shutdown.drain().cancelled() => break,
             Some(line) = sessions.next() => line.write()?,
             accepted = listener.accept() => {
-                // One that is gone already, or no descriptor for it: the next one may do.
+                // The connection was closed already, or no file descriptor is free. The next one
+                // may succeed.
                 let Ok((stream, from)) = accepted else {
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                     continue;
                 };
-                // Keys go out as they are typed.
+                // Key presses are sent without delay.
                 drop(stream.set_nodelay(true));
                 let Ok(stream) = stream.into_std() else { continue };
                 let here = async { tokio::net::TcpStream::from_std(stream).ok() };
@@ -299,7 +301,7 @@ async fn listen(
 }
 
 impl Args {
-    /// What is asked of the engine.
+    /// The properties of the tunnel.
     fn properties(
         &self,
         registered: Option<&RegisteredServer>,
@@ -328,7 +330,7 @@ impl Args {
         }
         Ok(match speaks {
             Transport::WebSocket => {
-                // A terminal is for nobody who shows nothing.
+                // A published terminal always requires authentication.
                 properties.token_auth = publish.then_some(true);
                 properties
                     .protocol(Protocol::Http)
@@ -339,7 +341,7 @@ impl Args {
     }
 }
 
-/// Reads a time that may be none.
+/// Parses a duration that may be zero.
 fn grace(text: &str) -> Result<Duration, String> {
     if matches!(text, "0" | "0s") {
         return Ok(Duration::ZERO);
@@ -348,14 +350,14 @@ fn grace(text: &str) -> Result<Duration, String> {
 }
 
 /// Headings of the help.
-const PLACE: &str = "Where it is reached";
-const COMMANDS: &str = "What runs";
+const PLACE: &str = "Address";
+const COMMANDS: &str = "Execution";
 const LIMITS: &str = "Limits";
 const FILES: &str = "Files";
-const ACCESS: &str = "Who may come";
+const ACCESS: &str = "Access";
 
-/// What the published server takes.
+/// The upload limit of the published server.
 const MAX_UPLOAD: u64 = 64 * 1024 * 1024;
 
-/// The wait after an accept that failed: descriptors come back when connections end.
+/// Pause after a failed accept. File descriptors become free when connections end.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);

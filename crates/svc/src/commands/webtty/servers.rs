@@ -33,7 +33,7 @@ pub(crate) struct Args {
     serve: server::Args,
 }
 
-/// What can be done with registered servers.
+/// The subcommands for registered servers.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Register a server in a project
@@ -54,19 +54,19 @@ enum Command {
     /// Delete a registered server; its tunnel and its sessions end
     #[command(after_help = "Example:\n  svc webtty server delete build-7 --yes")]
     Delete(DeleteArgs),
-    /// Make this host the registered server: its keys are made here and stay here
+    /// Enroll this host as the registered server; its keys are created here and never leave it
     #[command(after_help = "Example:\n  svc webtty server enroll build-7")]
     Enroll(EnrollArgs),
 }
 
-/// What every one of them takes.
+/// The flags of all subcommands.
 #[derive(Debug, Parser)]
 struct Common {
     /// The project: id, endpoint or name
     #[arg(long, alias = "project-id", value_name = "PROJECT")]
     project: Option<String>,
 
-    /// How it is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -85,27 +85,28 @@ struct CreateArgs {
     /// The name, unique in the project
     name: String,
 
-    /// What there is to say about it
+    /// Description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// Whether sessions are recorded: `recorded` or `private`
+    /// Recording of sessions: `recorded` or `private`
     #[arg(long, value_name = "POLICY", default_value = "recorded")]
     recording_policy: RecordingPolicy,
 
-    /// How sessions are encrypted, for good: `disabled` or `explicit_key` (from end to end)
+    /// Encryption of sessions, which cannot be changed later: `disabled` or `explicit_key` (end to
+    /// end)
     #[arg(long, value_name = "POLICY", default_value = "disabled")]
     encryption_policy: EncryptionPolicy,
 
-    /// Who may use it: `project_members`, or `restricted` (who may manage registered servers)
+    /// Access: `project_members`, or `restricted` (only users that may manage registered servers)
     #[arg(long, value_name = "POLICY", default_value = "project_members")]
     access_policy: AccessPolicy,
 
-    /// A label, `key=value` (repeatable)
+    /// Label, `key=value` (repeatable)
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
 
-    /// Enroll this host at once
+    /// Also enroll this host
     #[arg(long)]
     enroll: bool,
 
@@ -116,15 +117,15 @@ struct CreateArgs {
     common: Common,
 }
 
-/// Where the files of an enrollment are.
+/// The files of an enrollment.
 #[derive(Debug, Parser)]
 struct Files {
-    /// The private keys; made where there are none. Without it,
+    /// File of the private keys, created if missing. Default:
     /// ~/.svc/webtty/identities/ID.identity.json
     #[arg(long, value_name = "FILE")]
     identity_file: Option<PathBuf>,
 
-    /// What `svc webtty server` reads. Without it, ~/.svc/webtty/enrollments/ID.yaml
+    /// Enrollment file for `svc webtty server`. Default: ~/.svc/webtty/enrollments/ID.yaml
     #[arg(long, value_name = "FILE")]
     server_enrollment: Option<PathBuf>,
 }
@@ -133,19 +134,19 @@ struct Files {
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc webtty server list --status suspended --output json")]
 struct ListArgs {
-    /// Only those whose name has this in it
+    /// Only servers whose name contains this text
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
 
-    /// Only those with this status: `pending_enrollment`, `active` or `suspended`
+    /// Only servers with this status: `pending_enrollment`, `active` or `suspended`
     #[arg(long, value_name = "STATUS")]
     status: Option<ServerStatus>,
 
-    /// The page, from 1
+    /// Page number, starting at 1
     #[arg(long, value_name = "N")]
     page: Option<u32>,
 
-    /// Servers of a page, up to 100
+    /// Servers per page, up to 100
     #[arg(long, value_name = "N")]
     page_size: Option<u32>,
 
@@ -153,7 +154,7 @@ struct ListArgs {
     common: Common,
 }
 
-/// The flags of the commands that are about one server.
+/// The flags of subcommands for one server.
 #[derive(Debug, Parser)]
 struct OneArgs {
     /// The server: id or name
@@ -170,23 +171,23 @@ struct UpdateArgs {
     /// The server: id or name
     server: String,
 
-    /// Another name
+    /// New name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// What there is to say about it; an empty text removes it
+    /// New description; an empty one removes it
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// Whether sessions are recorded: `recorded` or `private`
+    /// Recording of sessions: `recorded` or `private`
     #[arg(long, value_name = "POLICY")]
     recording_policy: Option<RecordingPolicy>,
 
-    /// Who may use it: `project_members` or `restricted`
+    /// Access: `project_members` or `restricted`
     #[arg(long, value_name = "POLICY")]
     access_policy: Option<AccessPolicy>,
 
-    /// A label, `key=value` (repeatable), instead of all that it has
+    /// Label, `key=value` (repeatable); replaces all labels
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
 
@@ -200,7 +201,7 @@ struct DeleteArgs {
     /// The server: id or name
     server: String,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
@@ -225,7 +226,7 @@ struct EnrollArgs {
     common: Common,
 }
 
-/// Serves, or does one of them.
+/// Serves terminals, or runs a subcommand.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         None => Box::pin(server::run(args.serve)).await,
@@ -258,7 +259,7 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
     let mut server = match made {
         Ok(made) => made.server,
         Err(error) if error.refusal("name_taken").is_some() => {
-            same(&session, &project.id, &body, error).await?
+            matching_server(&session, &project.id, &body, error).await?
         }
         Err(error) => return Err(error.into()),
     };
@@ -268,15 +269,15 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
     show(args.common.output, &server)
 }
 
-/// The server that has the name already, if it is what would have been made.
-async fn same(
+/// The existing server with this name, if it has the requested properties.
+async fn matching_server(
     session: &Session,
     project: &str,
     wanted: &CreateWebttyServer,
     refused: PlatformError,
 ) -> Result<WebttyServer, Failure> {
     let name = wanted.name.trim();
-    let Some(there) = named(session, project, name).await? else {
+    let Some(there) = find_by_name(session, project, name).await? else {
         return Err(refused.into());
     };
     let differs = [
@@ -392,7 +393,7 @@ async fn enroll_host(args: EnrollArgs) -> Result<(), Failure> {
 }
 
 impl Common {
-    /// The platform, and the server that is meant.
+    /// Opens the platform session, and finds the named server.
     async fn server(&self, text: &str) -> Result<(Session, WebttyServer), Failure> {
         let session = self.flags.open()?;
         let server = find(&session, self.project.as_deref(), text).await?;
@@ -400,7 +401,7 @@ impl Common {
     }
 }
 
-/// A server by its id or name.
+/// Finds a server by its id or name.
 async fn find(
     session: &Session,
     project: Option<&str>,
@@ -414,7 +415,7 @@ async fn find(
             other => return Ok(other?),
         }
     }
-    named(session, &project.id, text).await?.ok_or_else(|| {
+    find_by_name(session, &project.id, text).await?.ok_or_else(|| {
         let (text, project) = (output::plain(text), &project.name);
         let message = format!("the project {project} has no registered server `{text}`");
         Failure::new(Code::Failed, message)
@@ -423,8 +424,9 @@ async fn find(
     })
 }
 
-/// The server with exactly this name. The platform looks for parts of names, so all pages are read.
-async fn named(
+/// Finds the server with exactly this name. The platform also matches parts of names, so all pages
+/// are read.
+async fn find_by_name(
     session: &Session,
     project: &str,
     name: &str,
@@ -450,7 +452,7 @@ async fn named(
     }
 }
 
-/// One server.
+/// Prints one server.
 fn show(format: Format, server: &WebttyServer) -> Result<(), Failure> {
     if format == Format::Json {
         return output::json(server);

@@ -1,5 +1,4 @@
-//! `svc webtty sessions`: managed terminals that run or ran, who takes part in them, and what was
-//! recorded.
+//! `svc webtty sessions`: managed terminal sessions, their participants and their recordings.
 
 mod control;
 mod export;
@@ -17,45 +16,45 @@ use serde_json::{Map, Value};
 
 use crate::{connection::Connection, failure::Failure, output, output::Format};
 
-/// What can be done with sessions.
+/// The subcommands of `svc webtty sessions`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List sessions that run, and those that ended
+    /// List active and ended sessions
     List(Box<list::ListArgs>),
     /// Show a session
     Show(show::ShowArgs),
-    /// List who takes part in a session, and who did
+    /// List the current and former participants of a session
     Participants(show::ShowArgs),
     /// List the requests for control of a session
     ControlRequests(show::RequestsArgs),
-    /// Show what was recorded, record by record
+    /// Show the records of a recording
     Events(show::EventsArgs),
-    /// Watch a session, and ask to type into it
+    /// Watch a session, and request control of it
     Join(join::JoinArgs),
-    /// Ask for control for a participant
+    /// Request control for a participant
     RequestControl(control::RequestArgs),
-    /// Answer a request for control, or take control back
+    /// Answer a request for control, or revoke control
     ResolveControl(control::ResolveArgs),
-    /// Have a participant leave
+    /// Remove a participant from a session
     Kick(control::KickArgs),
-    /// End a session, and its command with it
+    /// End a session and its command
     Terminate(control::TerminateArgs),
-    /// Write a recording as text, as JSON, or as a cast for players
+    /// Export a recording as text, as JSON, or as a cast for players
     Export(export::ExportArgs),
-    /// Play a recording at this terminal
+    /// Play a recording in this terminal
     Replay(replay::ReplayArgs),
-    /// Check that a recording is what was recorded
+    /// Check that a recording was not modified
     Verify(verify::VerifyArgs),
-    /// Find sessions by what was shown in them
+    /// Search sessions by their displayed text
     Search(recording::SearchArgs),
-    /// Delete the recording of a session for good
+    /// Delete the recording of a session permanently
     DeleteRecording(recording::DeleteArgs),
 }
 
-/// The session that is meant, and how it is reached.
+/// The session, and the flags to connect to its engine.
 #[derive(Debug, Args)]
 struct SessionArgs {
-    /// The session's id
+    /// Id of the session
     #[arg(value_name = "SESSION")]
     session: String,
 
@@ -63,15 +62,15 @@ struct SessionArgs {
     connection: Connection,
 }
 
-/// How a list or a thing is written.
+/// The output format of a list or an object.
 #[derive(Clone, Copy, Debug, Args)]
 struct OutputArgs {
-    /// How the answer is written
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List(args) => list::list(*args).await,
@@ -97,18 +96,18 @@ impl SessionArgs {
         Ok(Api::new(&self.connection.resolve()?)?)
     }
 
-    /// A path of this session.
+    /// The API path of this session.
     fn path(&self, template: &str) -> String {
         api::path(template, &[("id", &self.session)])
     }
 
-    /// A path of something in this session.
+    /// The API path of an object in this session.
     fn path_of(&self, template: &str, name: &str, id: &str) -> String {
         api::path(template, &[("id", &self.session), (name, id)])
     }
 }
 
-/// Reads one thing.
+/// Reads one object.
 async fn get(api: &Api, path: &str, params: Map<String, Value>) -> Result<Value, Failure> {
     Ok(api.call(Call::get(path).with_params(params)).await?)
 }
@@ -129,7 +128,7 @@ async fn get_list(
     }
 }
 
-/// What is given, without what is not.
+/// The parameters that are set.
 fn given<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     let given = fields.into_iter();
     given
@@ -137,7 +136,7 @@ fn given<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Valu
         .collect()
 }
 
-/// A cell of a table: the text at a place of an object, or a dash.
+/// A table cell: the text at this pointer of an object, or a dash.
 fn cell(object: &Value, pointer: &str) -> String {
     match object.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
@@ -146,7 +145,7 @@ fn cell(object: &Value, pointer: &str) -> String {
     }
 }
 
-/// Writes a thing: as the engine does, or these of its fields that are there.
+/// Prints an object: unchanged as JSON, or its listed fields as text.
 fn write_one(
     format: Format,
     object: &Value,
@@ -165,7 +164,7 @@ fn write_one(
     }
 }
 
-/// Writes a list: as the engine does, or as a table.
+/// Prints a list: unchanged as JSON, or as a table.
 fn write_list(
     format: Format,
     list: &[Value],
@@ -178,7 +177,7 @@ fn write_list(
     }
 }
 
-/// A time as the API takes it.
+/// Checks a time for the API.
 fn time(text: &str) -> Result<String, String> {
     let at: jiff::Timestamp = text
         .parse()
@@ -186,7 +185,7 @@ fn time(text: &str) -> Result<String, String> {
     Ok(format!("{at:.3}"))
 }
 
-/// Bytes out of the API's base64.
+/// Decodes the base64 of the API.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     base64::engine::general_purpose::STANDARD.decode(text).ok()
 }

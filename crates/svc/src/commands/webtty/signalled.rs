@@ -1,15 +1,15 @@
-//! What the system tells this program while a session runs, on systems with signals and on others.
+//! Signals and terminal size changes during a session, with fallbacks for systems without signals.
 
 use std::io;
 
-/// Signals that end a program, by their numbers.
+/// Signals that end a program, by number.
 pub(super) struct EndSignals {
     #[cfg(unix)]
     all: [(u8, tokio::signal::unix::Signal); 4],
 }
 
 impl EndSignals {
-    /// From now on they end nothing by themselves.
+    /// From now on these signals no longer end the process.
     #[cfg(unix)]
     pub(super) fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -23,7 +23,7 @@ impl EndSignals {
         })
     }
 
-    /// The next one. Cancel safe.
+    /// The next signal. Cancel safe.
     #[cfg(unix)]
     pub(super) async fn next(&mut self) -> u8 {
         std::future::poll_fn(|cx| {
@@ -37,14 +37,14 @@ impl EndSignals {
         .await
     }
 
-    /// Ctrl-C is all that there is.
+    /// Only Ctrl-C is available.
     #[cfg(not(unix))]
-    #[expect(clippy::unnecessary_wraps, reason = "as where it can fail")]
+    #[expect(clippy::unnecessary_wraps, reason = "same signature as the fallible version")]
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self {})
     }
 
-    /// The next one. Cancel safe.
+    /// The next signal. Cancel safe.
     #[cfg(not(unix))]
     pub(super) async fn next(&mut self) -> u8 {
         match tokio::signal::ctrl_c().await {
@@ -54,14 +54,14 @@ impl EndSignals {
     }
 }
 
-/// New sizes of the terminal.
+/// Size changes of the terminal.
 pub(super) struct ResizeEvents {
     #[cfg(unix)]
     signal: tokio::signal::unix::Signal,
 }
 
 impl ResizeEvents {
-    /// From now on.
+    /// Starts to listen.
     #[cfg(unix)]
     pub(super) fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -70,7 +70,7 @@ impl ResizeEvents {
         })
     }
 
-    /// The terminal has another size. Cancel safe.
+    /// Returns when the size has changed. Cancel safe.
     #[cfg(unix)]
     pub(super) async fn next(&mut self) {
         if self.signal.recv().await.is_none() {
@@ -78,14 +78,14 @@ impl ResizeEvents {
         }
     }
 
-    /// Nobody tells, so it is looked at in between.
+    /// Without notifications, the size is polled.
     #[cfg(not(unix))]
-    #[expect(clippy::unnecessary_wraps, reason = "as where it can fail")]
+    #[expect(clippy::unnecessary_wraps, reason = "same signature as the fallible version")]
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self {})
     }
 
-    /// It may have another size.
+    /// Returns when the size may have changed.
     #[cfg(not(unix))]
     pub(super) async fn next(&mut self) {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! The terminal of whoever watches a session or a recording: it shows a screen, and gives keys.
+//! The terminal of a user that watches a session or a recording: displays a screen and reads keys.
 
 use std::{
     io::{self, Write, stdout},
@@ -22,32 +22,32 @@ use crate::{
     output::closed,
 };
 
-/// The terminal, taken over. Dropped, it is as it was.
+/// The terminal in use. Dropping it restores the terminal.
 pub(super) struct TerminalView {
     _terminal: screen::Screen,
     painter: Painter,
     keys: Stdin,
     resized: Signals,
-    /// What is shown is not what is known.
+    /// True if the screen is out of date.
     stale: bool,
     next: Instant,
 }
 
-/// What a person at the terminal did.
+/// An event of the user or the terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum UiEvent {
-    /// Pressed keys, as the terminal sends them.
+    /// Key presses, as sent by the terminal.
     Keys(Vec<u8>),
-    /// Made the window another size.
+    /// The window has a new size.
     Resized(Size),
-    /// What is known may be drawn.
+    /// The screen may be redrawn.
     Due,
-    /// Went.
+    /// The terminal was closed.
     Gone,
 }
 
 impl TerminalView {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub(super) fn enter() -> Result<Self, Failure> {
         if !is_there() {
             return Err(Failure::usage("this needs a terminal to show it on").named("no_terminal"));
@@ -63,12 +63,12 @@ impl TerminalView {
         })
     }
 
-    /// Something is to be drawn.
+    /// Marks the screen as out of date.
     pub(super) fn touch(&mut self) {
         self.stale = true;
     }
 
-    /// Waits for what the person does, or for the time to draw. Cancel safe.
+    /// Waits for input, or for the time of the next frame. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<UiEvent, Failure> {
         let mut keys = [0; 1024];
         tokio::select! {
@@ -85,7 +85,7 @@ impl TerminalView {
         }
     }
 
-    /// Draws the screen, and a last row below it.
+    /// Draws the screen, and a status row below it.
     pub(super) fn draw(
         &mut self,
         screen: &Screen,
@@ -106,16 +106,16 @@ impl TerminalView {
 
 impl Drop for TerminalView {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing back.
+        // Errors are ignored, because the terminal may be closed.
         write(LEAVE).ok();
     }
 }
 
-/// How large the window is.
+/// The size of the window.
 pub(super) fn window() -> Size {
     let size = terminal_size::terminal_size_of(io::stdout());
     let (cols, rows) = size.map_or((80, 24), |(width, height)| (width.0, height.0));
-    // A terminal that does not know says 0; below two rows nothing is left to show.
+    // An unknown size is reported as 0. At least two rows are needed for the display.
     Size {
         rows: if rows == 0 { 24 } else { rows.max(2) },
         cols: if cols == 0 { 80 } else { cols },
@@ -128,5 +128,5 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Between two drawings: more of them nobody sees.
+/// Interval between frames. A shorter one is not visible.
 const FRAME: Duration = Duration::from_millis(16);

@@ -1,4 +1,4 @@
-//! Which server is meant, and how it is reached.
+//! Finds the terminal server that the user named.
 
 use std::path::PathBuf;
 
@@ -17,14 +17,14 @@ use crate::{
     suggest,
 };
 
-/// The flags of every command that reaches a server.
+/// The flags of every command that connects to a server.
 #[derive(Debug, Args)]
 pub(super) struct Reach {
-    /// What is shown to a server that listens itself: a file with its bearer token
+    /// File with the bearer token for a server that listens on an address
     #[arg(long, value_name = "FILE", help_heading = "Connection")]
     auth_token_file: Option<PathBuf>,
 
-    /// The same, as text
+    /// The bearer token itself
     #[arg(
         long,
         env = "SVC_WEBTTY_AUTH_TOKEN",
@@ -41,16 +41,16 @@ pub(super) struct Reach {
 /// A server that was found.
 #[derive(Debug)]
 pub(super) struct ResolvedServer {
-    /// How it is reached.
+    /// Its endpoint.
     pub(super) endpoint: Endpoint,
-    /// What people call that; it has no secret in it.
+    /// Its address for messages, without secrets.
     pub(super) url: String,
-    /// What the engine says about it; `None` for an address that no engine knows.
+    /// The engine's entry of the server. `None` for an address that no engine lists.
     pub(super) server: Option<Server>,
 }
 
 impl Reach {
-    /// The server that is meant: an address, or what is called so among the tunnels of the engine.
+    /// Finds the named server: an address, or the name of a tunnel of the engine.
     pub(super) async fn find(
         &self,
         target: &str,
@@ -59,7 +59,7 @@ impl Reach {
         let mut reached = if target.starts_with("ws://") || target.starts_with("wss://") {
             self.at_address(target).await?
         } else {
-            self.of_engine(target).await?
+            self.on_engine(target).await?
         };
         if reached.server.is_some()
             && let Endpoint::Url { url, .. } = &mut reached.endpoint
@@ -82,13 +82,13 @@ impl Reach {
     }
 
     async fn at_address(&self, target: &str) -> Result<ResolvedServer, Failure> {
-        // Not repeated: a token may be in it.
+        // The target is not repeated in the error, because it may contain a token.
         let url = Url::parse(target)
             .map_err(|error| Failure::usage(format!("the address is {error}")))?;
         let mut bearer = self.own_token()?;
         let mut trust = self.ca_file()?.map_or(Trust::Platform, Trust::CaFile);
         let mut server = None;
-        // The token of the context is for its engine, and shown to nobody else.
+        // The context's token is only sent to its engine.
         if url.is_secure
             && let Ok(config) = self.connection.resolve()
             && let Ok(listed) = self.servers().await
@@ -100,13 +100,13 @@ impl Reach {
             }
         }
         Ok(ResolvedServer {
-            url: shown(&url),
+            url: without_query(&url),
             endpoint: Endpoint::Url { url, bearer, trust },
             server,
         })
     }
 
-    async fn of_engine(&self, target: &str) -> Result<ResolvedServer, Failure> {
+    async fn on_engine(&self, target: &str) -> Result<ResolvedServer, Failure> {
         let wanted = name(target)?;
         let config = self.connection.resolve()?;
         let servers = self.servers().await?;
@@ -129,7 +129,7 @@ impl Reach {
         })
     }
 
-    /// What was given for the server alone.
+    /// The token for this server only.
     fn own_token(&self) -> Result<Option<Token>, Failure> {
         if let Some(path) = &self.auth_token_file {
             let token = std::fs::read_to_string(path)
@@ -159,8 +159,8 @@ fn no_way(error: &NoWay) -> Failure {
     }
 }
 
-/// An address without its query, where a token may be.
-fn shown(url: &Url) -> String {
+/// An address without its query, which may contain a token.
+fn without_query(url: &Url) -> String {
     let path = url.path.split('?').next().unwrap_or_default().to_owned();
     Url {
         path,
@@ -175,7 +175,7 @@ fn is_at(server: &Server, url: &Url) -> bool {
         && Url::parse(&format!("wss://{host}")).is_ok_and(|known| known.address == url.address)
 }
 
-/// `svc://name`, or the name alone.
+/// Parses `svc://name`, or the name alone.
 fn name(text: &str) -> Result<String, Failure> {
     let name = text.strip_prefix("svc://").unwrap_or(text);
     let name = name.strip_suffix('/').unwrap_or(name);

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use super::super::program::Home;
 use super::served::{Options, Served};
 
-/// WT-1: what a command said and how it ended, as one object; the exit code is its own.
+/// WT-1: the output and the exit status of a command as one object. The exit code is that of the
+/// command.
 #[tokio::test]
-async fn a_command_is_told_as_json_and_mirrored() {
+async fn a_command_is_reported_as_json_and_its_exit_code_returned() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
     let url = served.url();
@@ -41,9 +42,9 @@ async fn a_command_is_told_as_json_and_mirrored() {
     assert_eq!(ended.stderr, "");
 }
 
-/// A token in the query of an address goes to the server, and is told to nobody.
+/// A token in the query of an address is sent to the server, and never printed.
 #[tokio::test]
-async fn a_token_in_an_address_is_not_told() {
+async fn a_token_in_an_address_is_not_printed() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
     let url = format!("{}/?svc.token=secret", served.url());
@@ -70,7 +71,7 @@ async fn a_token_in_an_address_is_not_told() {
 }
 
 #[tokio::test]
-async fn text_is_shown_as_it_comes_and_stdin_is_passed_where_it_is_asked_for() {
+async fn output_is_streamed_and_stdin_is_passed_on_request() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
     let url = served.url();
@@ -83,7 +84,7 @@ async fn text_is_shown_as_it_comes_and_stdin_is_passed_where_it_is_asked_for() {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert_eq!(ended.stdout.len(), input.len());
     assert_eq!(ended.stderr, "done\n");
-    // Without the flag, there is nothing to read.
+    // Without the flag, stdin is empty.
     let args = ["webtty", "exec", &url, "-o", "text", "--", "cat"];
     let ended = home.run_with_input(&args, b"unread").await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""));
@@ -127,7 +128,7 @@ async fn signals_go_to_the_command_and_come_from_it() {
 }
 
 #[tokio::test]
-async fn a_command_that_takes_too_long_is_ended() {
+async fn a_command_that_takes_too_long_is_stopped() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
     let url = served.url();
@@ -150,7 +151,7 @@ async fn a_command_that_takes_too_long_is_ended() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_reached_or_started_is_told() {
+async fn connection_and_start_errors_are_reported() {
     let home = Home::new();
     let served = Served::start(
         home.path(),

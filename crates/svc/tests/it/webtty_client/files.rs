@@ -11,7 +11,7 @@ use super::super::program::Home;
 use super::served::{Options, Served};
 
 #[tokio::test]
-async fn files_go_there_and_come_back() {
+async fn files_are_uploaded_and_downloaded() {
     let home = Home::new();
     let root = home.path().join("root");
     std::fs::create_dir(&root).unwrap();
@@ -62,12 +62,12 @@ async fn files_go_there_and_come_back() {
         std::fs::read(home.path().join("remote.bin")).unwrap(),
         content
     );
-    // What is here is not written over without being told to.
+    // A local file is not overwritten without a flag.
     let again = fs(&["download", "/logs/remote.bin"]).await;
     assert_eq!(again.code, Some(4), "{again:?}");
     let forced = fs(&["download", "/logs/remote.bin", "--force"]).await;
     assert_eq!(forced.code, Some(0), "{forced:?}");
-    // One that is not there leaves nothing here.
+    // A missing remote file leaves no local file.
     let none = fs(&["download", "/none", "here"]).await;
     assert_eq!(none.code, Some(1), "{none:?}");
     assert!(none.stderr.contains("error[file_not_found]"), "{none:?}");
@@ -94,9 +94,9 @@ async fn files_go_there_and_come_back() {
     assert!(!root.join("logs").exists());
 }
 
-/// A download that is broken off by a signal leaves nothing.
+/// A download that a signal interrupts leaves no file.
 #[tokio::test]
-async fn a_signal_takes_the_half_of_a_download_away() {
+async fn a_signal_removes_a_partial_download() {
     let home = Home::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());

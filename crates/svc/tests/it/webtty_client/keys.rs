@@ -1,4 +1,4 @@
-//! End-to-end encryption, with the files of both ends.
+//! End-to-end encryption, with the key files of both ends.
 
 use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
 
@@ -17,9 +17,9 @@ pub(super) fn file(home: &Home, name: &str) -> PathBuf {
     home.path().join(".svc/webtty").join(name)
 }
 
-/// WT-5: both ends know each other before, or nothing begins.
+/// WT-5: both ends must have each other's key before a session starts.
 #[tokio::test]
-async fn two_ends_that_know_each_other_talk_and_others_do_not() {
+async fn ends_with_each_others_keys_connect_and_others_do_not() {
     let home = Home::new();
     for name in ["default", "host", "stranger"] {
         let made = home
@@ -51,7 +51,7 @@ async fn two_ends_that_know_each_other_talk_and_others_do_not() {
     let url = served.url();
     let exec = ["webtty", "exec", &url, "--e2e", "--", "echo", "sealed"];
 
-    // The server is not known: the line that adds it is told.
+    // The server's key is unknown. The error shows the command that adds it.
     let ended = home.run(&exec).await;
     assert_eq!(ended.code, Some(3), "{ended:?}");
     assert!(
@@ -70,11 +70,11 @@ async fn two_ends_that_know_each_other_talk_and_others_do_not() {
 
     let told = home.run(&exec).await.json();
     assert_eq!(told["stdout"], "sealed\n");
-    // A terminal that is not sealed is not served.
+    // An unencrypted session is refused.
     let ended = home.run(&["webtty", "exec", &url, "--", "true"]).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
 
-    // Somebody else's key is not let in, and says so before anything is started.
+    // Another client's key is refused, before anything is started.
     let marked = home.path().join("started");
     let marked = marked.to_str().unwrap();
     let args = [
@@ -90,7 +90,7 @@ async fn two_ends_that_know_each_other_talk_and_others_do_not() {
     ];
     let ended = home.run(&args).await;
     assert_eq!(ended.code, Some(3), "{ended:?}");
-    // Another key than that of the server opens nothing.
+    // A server with another key than the expected one is refused.
     let stranger = key(&home, "stranger").await;
     let args = [
         "webtty",
@@ -108,7 +108,7 @@ async fn two_ends_that_know_each_other_talk_and_others_do_not() {
         ended.stderr.contains("error[webtty_server_key_changed]"),
         "{ended:?}"
     );
-    // Who was taken out of the list is out from the next session on.
+    // A client that is removed from the list is refused from the next session on.
     let remove = ["webtty", "authorized-client", "remove", "ada"];
     assert_eq!(home.run(&remove).await.code, Some(0));
     assert_ne!(home.run(&exec).await.code, Some(0));
@@ -116,7 +116,7 @@ async fn two_ends_that_know_each_other_talk_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn lists_of_keys_are_kept() {
+async fn key_lists_are_managed() {
     let home = Home::new();
     let made = home.run(&["webtty", "identity", "create", "one"]).await;
     let key = made.stdout.trim().to_owned();
@@ -139,7 +139,7 @@ async fn lists_of_keys_are_kept() {
     assert_eq!(home.run(&remove).await.code, Some(1));
     let bad = ["webtty", "known-server", "add", "x", "short"];
     assert_eq!(home.run(&bad).await.code, Some(2));
-    // A file that others can read is not used.
+    // A file that other users can read is not used.
     let path = file(&home, "known_servers");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     let ended = home.run(&["webtty", "known-server", "list"]).await;

@@ -1,4 +1,4 @@
-//! Sessions that are sealed from end to end, through an engine and with programs at both ends.
+//! End-to-end encrypted sessions, through an engine and with real programs at both ends.
 
 use super::super::{
     installed::{alone, up},
@@ -6,7 +6,7 @@ use super::super::{
 };
 use super::keys::{file, key};
 
-/// What the person here is and whom the server lets in.
+/// Exchanges the keys of the client and the server.
 async fn introduce(home: &Home) {
     for name in ["default", "host", "stranger"] {
         let made = home.run(&["webtty", "identity", "create", name]).await;
@@ -22,7 +22,7 @@ async fn know(home: &Home, name: &str, key: &str) {
     assert_eq!(home.run(&add).await.code, Some(0));
 }
 
-/// Whether it is published or private, the engine carries what it cannot read.
+/// Published or private, the engine carries only ciphertext.
 #[tokio::test]
 async fn a_sealed_server_is_reached_through_an_engine() {
     let home = Home::new();
@@ -36,7 +36,7 @@ async fn a_sealed_server_is_reached_through_an_engine() {
         let mut server = home.start(&[&serve[..], &tunnel, &["-o", "json"]].concat());
         server.json_where(|line| line["status"] == "online").await;
         know(&home, name, &key(&home, "host").await).await;
-        // Its labels say that it is sealed.
+        // Its labels state that it is encrypted.
         let exec = ["webtty", "exec", name, "--", "echo", "sealed"];
         assert_eq!(home.run(&exec).await.json()["stdout"], "sealed\n");
         let stranger = ["webtty", "exec", name, "--identity", "stranger"];
@@ -48,8 +48,8 @@ async fn a_sealed_server_is_reached_through_an_engine() {
     up.stop().await;
 }
 
-/// WT-2: a registered server is sealed by its record. Its sessions are listed and recorded, and the
-/// platform has nothing to show of them.
+/// WT-2: a registered server is encrypted by its record. Its sessions are listed and recorded, and
+/// the platform cannot show their content.
 #[tokio::test]
 async fn wt_2_a_registered_server_is_sealed_by_its_record() {
     let home = Home::new();

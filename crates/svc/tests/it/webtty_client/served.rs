@@ -1,4 +1,4 @@
-//! A server of terminals in this process, behind a wire that can be cut.
+//! A terminal server in this process, behind a connection that can be cut.
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +19,14 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What a server is given.
+/// Options of a server.
 #[derive(Default)]
 pub(super) struct Options {
-    /// A bearer that it asks for.
+    /// The required bearer token.
     pub(super) token: Option<&'static str>,
-    /// The files beside it.
+    /// Directory of its file transfers.
     pub(super) files: Option<PathBuf>,
-    /// Its identity, and whom it lets in.
+    /// Its identity, and its list of authorised clients.
     pub(super) seal: Option<(PathBuf, PathBuf)>,
 }
 
@@ -112,7 +112,7 @@ impl Served {
         format!("ws://{}", self.address)
     }
 
-    /// All connections that there are break.
+    /// Breaks all current connections.
     pub(super) fn cut(&self) {
         self.cut.send_modify(|count| *count += 1);
     }

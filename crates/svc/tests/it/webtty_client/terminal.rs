@@ -1,4 +1,4 @@
-//! `svc webtty client` on a terminal, as a terminal sees it.
+//! `svc webtty client` on a terminal.
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use nix::sys::signal::Signal;
@@ -15,10 +15,10 @@ async fn shell(home: &Home, url: &str) -> Seen {
     seen
 }
 
-/// WT-1: a shell with a terminal of its own, whose size follows, whose keys are its own, and whose end
-/// is ours.
+/// WT-1: a shell with its own terminal, which follows the size, receives all keys, and ends the
+/// client with it.
 #[tokio::test]
-async fn a_person_has_a_shell_somewhere_else() {
+async fn a_client_controls_a_remote_shell() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
     let mut seen = shell(&home, &served.url()).await;
@@ -28,7 +28,7 @@ async fn a_person_has_a_shell_somewhere_else() {
     seen.resize(120, 40);
     seen.press("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo si''zed\r");
     seen.until_text("sized").await;
-    // Ctrl-C ends what runs there, and not this program.
+    // Ctrl-C ends the remote command, and not this program.
     seen.press("sh -c 'echo ru\"\"ns; exec sleep 600'\r");
     seen.until_text("runs").await;
     seen.press("\u{3}");
@@ -41,7 +41,7 @@ async fn a_person_has_a_shell_somewhere_else() {
 }
 
 #[tokio::test]
-async fn a_person_hangs_up_with_an_escape() {
+async fn a_client_disconnects_with_an_escape() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
     let mut seen = shell(&home, &served.url()).await;
@@ -49,11 +49,11 @@ async fn a_person_hangs_up_with_an_escape() {
     seen.until_text("a~.b").await;
     seen.press("~?");
     seen.until_text("~.  hang up").await;
-    // A program that drew its own screen is cut off, and the screen is given back.
+    // A program with its own screen is cut off, and the screen is restored.
     seen.press("printf '\\033[?1049h\\033[?25lfull'; sleep 600\r");
     seen.until(|screen| screen.alternate_screen() && screen.hide_cursor())
         .await;
-    // What was typed while it sleeps begins a line.
+    // Input during the sleep starts a line.
     seen.press("\r~.");
     let (code, text) = seen.ended().await;
     assert_eq!(code, Some(255), "{text}");
@@ -61,7 +61,7 @@ async fn a_person_hangs_up_with_an_escape() {
 }
 
 #[tokio::test]
-async fn a_signal_gives_the_terminal_back() {
+async fn a_signal_restores_the_terminal() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
     let seen = shell(&home, &served.url()).await;
@@ -70,9 +70,9 @@ async fn a_signal_gives_the_terminal_back() {
     assert_eq!(code, Some(143), "{text}");
 }
 
-/// WT-1: the shell outlives its connection, and what was typed meanwhile arrives.
+/// WT-1: the shell outlives its connection, and input from the meantime is delivered.
 #[tokio::test]
-async fn a_lost_connection_comes_back_to_the_same_shell() {
+async fn a_lost_connection_is_resumed_with_the_same_shell() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
     let mut seen = shell(&home, &served.url()).await;
@@ -87,9 +87,10 @@ async fn a_lost_connection_comes_back_to_the_same_shell() {
     assert_eq!(code, Some(0), "{text}");
 }
 
-/// WT-2: who has control is asked on a line of its own, by whom and why, and answers with two keys.
+/// WT-2: the controller sees the requester and the reason on a separate line, and answers with two
+/// keys.
 #[tokio::test]
-async fn who_has_control_answers_who_asks_for_it() {
+async fn the_controller_answers_control_requests() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let engine = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Servers behind tunnels: found by name, listed, and reached either way.
+//! Servers behind tunnels: found by name, listed, and reached published or private.
 
 use serde_json::Value;
 
@@ -79,7 +79,8 @@ async fn a_server_is_reached_by_its_name_published_or_private() {
         .map(|s| s["target"].clone())
         .collect();
     assert_eq!(names, ["hidden", "open", "twin"]);
-    // The address of a published tunnel does, too: the token of the context is for its engine.
+    // The address of a published tunnel works as well, because the token of the context is for its
+    // engine.
     let host = list[1]["host"].as_str().unwrap();
     let url = format!("wss://{host}");
     let told = home
@@ -107,9 +108,9 @@ async fn a_server_is_reached_by_its_name_published_or_private() {
     up.stop().await;
 }
 
-/// WT-5: what a server says about itself makes the encryption required; nothing is sent without.
+/// WT-5: the server's own labels make encryption mandatory. Nothing is sent without it.
 #[tokio::test]
-async fn a_server_that_is_sealed_is_not_talked_to_in_the_clear() {
+async fn an_encrypted_server_gets_no_unencrypted_data() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let served = Served::start(home.path(), Options::default()).await;
@@ -124,7 +125,7 @@ async fn a_server_that_is_sealed_is_not_talked_to_in_the_clear() {
         "{ended:?}"
     );
 
-    // Known, and still not served in the clear.
+    // With a known key, and still not unencrypted.
     let made = home.run(&["webtty", "identity", "create"]).await;
     let add = [
         "webtty",
@@ -138,7 +139,7 @@ async fn a_server_that_is_sealed_is_not_talked_to_in_the_clear() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
     agent.terminate().await;
 
-    // Another key than the one that is known.
+    // Another key than the known one.
     let label = [
         "--no-publish",
         "--label",

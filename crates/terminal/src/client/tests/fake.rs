@@ -1,5 +1,5 @@
-//! A server without processes: its command is told by the test what to write, and answers what is
-//! typed.
+//! A server without processes: the test defines the output of its command, and the answers to
+//! input.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tty::message::{self, Data, Kind, Payload, ServerHello, Stream};
 use tty::seal::{Channel, Content, Identity, Mark, PublicKey, ServerHandshake};
 use tty::session::{Command, Exit, Server, Settings, TOKEN_LEN};
 
-/// What a command does with what is typed.
+/// Action of a command.
 pub(super) enum Act {
     Write(Stream, Bytes),
     End(Stream),
@@ -25,14 +25,14 @@ pub(super) enum Act {
 /// A server that listens.
 pub(super) struct Fake {
     pub(super) url: String,
-    /// What was opened, typed and signalled, in words.
+    /// Received requests, input and signals, as text.
     pub(super) seen: mpsc::UnboundedReceiver<String>,
-    /// Breaks the connections that there are, when it changes.
+    /// Breaks the existing connections when it changes.
     pub(super) broken: watch::Sender<u32>,
     task: tokio::task::JoinHandle<()>,
 }
 
-/// Who it lets in, where it is sealed.
+/// Keys and authorized clients of a sealed server.
 #[derive(Clone)]
 pub(super) struct Lock {
     pub(super) identity: Arc<Identity>,
@@ -50,7 +50,8 @@ struct Shared {
 }
 
 impl Fake {
-    /// `script` answers `open`, and each piece of what is typed, with what the command does.
+    /// Starts a server. `script` returns the actions of the command for `open` and for each piece
+    /// of input.
     pub(super) async fn start(
         lock: Option<Lock>,
         script: impl Fn(&str) -> Vec<Act> + Send + Sync + 'static,
@@ -80,7 +81,7 @@ impl Fake {
         }
     }
 
-    /// What is seen next.
+    /// The next received item.
     pub(super) async fn sees(&mut self) -> String {
         let seen = tokio::time::timeout(Duration::from_mins(1), self.seen.recv());
         seen.await.unwrap().unwrap()

@@ -26,10 +26,10 @@ fn notice(kind: NoticeKind, size: Option<Size>) -> Kind {
     })
 }
 
-/// WT-2: the first message is the attach with the grant; what follows is shown, and what is done
-/// goes out as messages.
+/// WT-2: the first message is the attach with the grant. Received output becomes events, and input
+/// is sent as messages.
 #[tokio::test]
-async fn who_takes_part_attaches_first_and_is_shown_the_screen() {
+async fn a_participant_attaches_first_and_receives_the_screen() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}/stream", listener.local_addr().unwrap());
     let engine = tokio::spawn(async move {

@@ -48,7 +48,7 @@ async fn next(session: &mut Session) -> Event {
     event.unwrap().unwrap()
 }
 
-/// All that is shown, and the end.
+/// All output, and the end.
 async fn rest(session: &mut Session) -> (String, Result<CommandEnd, SessionError>) {
     let mut shown = Vec::new();
     loop {
@@ -60,7 +60,7 @@ async fn rest(session: &mut Session) -> (String, Result<CommandEnd, SessionError
     }
 }
 
-/// Echoes, until it is told to go.
+/// A command that echoes, until its input tells it to exit.
 fn echo(text: &str) -> Vec<Act> {
     match text {
         _ if text.starts_with("open") => vec![],
@@ -73,7 +73,7 @@ fn echo(text: &str) -> Vec<Act> {
     }
 }
 
-/// WT-1: a command, what it is given and what it says, and how it ended.
+/// WT-1: a command with its input, its output and its end.
 #[tokio::test]
 async fn a_command_runs_with_its_input_and_its_end() {
     let mut fake = Fake::start(None, echo).await;
@@ -96,7 +96,7 @@ async fn a_command_runs_with_its_input_and_its_end() {
 }
 
 #[tokio::test]
-async fn what_was_typed_and_shown_is_whole_after_a_lost_connection() {
+async fn input_and_output_are_complete_after_a_lost_connection() {
     let mut fake = Fake::start(None, echo).await;
     let (mut session, input) = Session::start(endpoint(&fake.url), terminal());
     assert!(matches!(next(&mut session).await, Event::Opened { .. }));
@@ -124,7 +124,7 @@ async fn what_was_typed_and_shown_is_whole_after_a_lost_connection() {
 }
 
 #[tokio::test]
-async fn who_does_not_come_back_is_told_why() {
+async fn a_failed_resume_is_reported_with_its_reason() {
     let fake = Fake::start(None, echo).await;
     let request = Request {
         comes_back: false,
@@ -144,7 +144,7 @@ async fn who_does_not_come_back_is_told_why() {
 }
 
 #[tokio::test]
-async fn who_leaves_ends_the_command() {
+async fn leaving_ends_the_command() {
     let mut fake = Fake::start(None, echo).await;
     let (mut session, _input) = Session::start(endpoint(&fake.url), terminal());
     assert!(matches!(next(&mut session).await, Event::Opened { .. }));
@@ -158,7 +158,7 @@ async fn who_leaves_ends_the_command() {
     assert_eq!(seen, "signal HUP");
 }
 
-/// Who is slow holds the command, and loses nothing.
+/// A slow reader pauses the command, and loses no output.
 #[tokio::test]
 async fn a_slow_reader_gets_everything() {
     let piece = Bytes::from(vec![b'x'; 64 * 1024]);
@@ -180,8 +180,8 @@ async fn a_slow_reader_gets_everything() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_an_error() {
-    // A port that is held and does not listen.
+async fn an_unreachable_server_is_an_error() {
+    // The port is bound, but does not listen.
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("ws://{}", held.local_addr().unwrap());
@@ -228,9 +228,9 @@ impl Keys {
     }
 }
 
-/// WT-5: both ends know each other, also after a lost connection.
+/// WT-5: both ends have each other's key, also after a lost connection.
 #[tokio::test]
-async fn a_sealed_session_runs_and_comes_back() {
+async fn a_sealed_session_runs_and_resumes() {
     let keys = Keys::new();
     let mut fake = Fake::start(Some(keys.lock(&[keys.client.public()])), echo).await;
     let request = keys.request(keys.server.public());
@@ -251,25 +251,25 @@ async fn a_sealed_session_runs_and_comes_back() {
     assert_eq!(ended.unwrap().code, 7);
 }
 
-/// A door to a server that says for each who comes, in their order, what becomes of them.
-async fn door(fake: &Fake, guests: &'static [Guest]) -> (String, JoinHandle<()>) {
+/// A proxy to a server that handles each connection, in order, as `guests` states.
+async fn proxy(fake: &Fake, fates: &'static [ConnectionFate]) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());
     let inside = fake.url.trim_start_matches("ws://").trim_end_matches('/');
     let inside = inside.to_owned();
     let task = tokio::spawn(async move {
-        for guest in guests.iter().chain(std::iter::repeat(&Guest::Lead)) {
+        for fate in fates.iter().chain(std::iter::repeat(&ConnectionFate::Forward)) {
             let (mut stream, _) = listener.accept().await.unwrap();
-            match guest {
-                Guest::Lead => {
+            match fate {
+                ConnectionFate::Forward => {
                     let mut inner = TcpStream::connect(&inside).await.unwrap();
                     tokio::spawn(async move { copy_bidirectional(&mut stream, &mut inner).await });
                 }
-                Guest::Drop => {
+                ConnectionFate::Drop => {
                     let read = stream.read(&mut [0; 4096]).await.unwrap();
                     assert!(read > 0);
                 }
-                Guest::HangUp => {
+                ConnectionFate::HangUp => {
                     let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
                     socket.next().await.unwrap().unwrap();
                     socket.close(None).await.unwrap();
@@ -281,22 +281,22 @@ async fn door(fake: &Fake, guests: &'static [Guest]) -> (String, JoinHandle<()>)
     (url, task)
 }
 
-enum Guest {
-    /// Comes in.
-    Lead,
-    /// Hears nothing, not even of a WebSocket.
+enum ConnectionFate {
+    /// Forwards the connection.
+    Forward,
+    /// Drops the connection without an answer.
     Drop,
-    /// Is hung up on after the hello.
+    /// Closes the connection after the hello.
     HangUp,
 }
 
-/// What is between comes back in its own time.
+/// The network recovers after a while.
 #[tokio::test]
-async fn who_is_not_answered_at_once_still_comes_back() {
+async fn a_client_resumes_after_several_attempts() {
     let keys = Keys::new();
     let fake = Fake::start(Some(keys.lock(&[keys.client.public()])), echo).await;
-    let guests = &[Guest::Lead, Guest::Drop, Guest::HangUp, Guest::Drop];
-    let (url, door) = door(&fake, guests).await;
+    let fates = &[ConnectionFate::Forward, ConnectionFate::Drop, ConnectionFate::HangUp, ConnectionFate::Drop];
+    let (url, proxy) = proxy(&fake, fates).await;
     let request = keys.request(keys.server.public());
     let (mut session, input) = Session::start(endpoint(&url), request);
     assert!(matches!(next(&mut session).await, Event::Opened { .. }));
@@ -306,25 +306,25 @@ async fn who_is_not_answered_at_once_still_comes_back() {
     input.end().await;
     let (_, ended) = rest(&mut session).await;
     assert_eq!(ended.unwrap().code, 7);
-    door.abort();
+    proxy.abort();
 }
 
-/// Whoever comes for the first time is told what may be wrong, and does not wait.
+/// A first connection that fails is reported with a likely cause, without retries.
 #[tokio::test]
-async fn who_is_hung_up_on_at_first_is_told_so() {
+async fn a_connection_that_is_closed_at_the_start_is_reported() {
     let keys = Keys::new();
     let fake = Fake::start(None, echo).await;
-    let (url, door) = door(&fake, &[Guest::HangUp]).await;
+    let (url, proxy) = proxy(&fake, &[ConnectionFate::HangUp]).await;
     let request = keys.request(keys.server.public());
     let (mut session, _input) = Session::start(endpoint(&url), request);
     let (_, ended) = rest(&mut session).await;
     assert!(matches!(ended, Err(SessionError::NoHello)), "{ended:?}");
-    door.abort();
+    proxy.abort();
 }
 
-/// WT-5: a client that is not authorized, and a server that is not the known one, fail closed.
+/// WT-5: an unauthorized client and an unknown server fail closed.
 #[tokio::test]
-async fn keys_that_are_not_known_open_nothing() {
+async fn unknown_keys_are_rejected() {
     let keys = Keys::new();
     let stranger = Identity::generate().unwrap().public();
     let mut fake = Fake::start(Some(keys.lock(&[stranger])), echo).await;
@@ -349,9 +349,9 @@ async fn keys_that_are_not_known_open_nothing() {
     }
 }
 
-/// WT-5: a server that answers in the clear is not talked to.
+/// WT-5: the client aborts if a server answers without sealing.
 #[tokio::test]
-async fn a_server_that_does_not_seal_gets_no_command() {
+async fn an_unsealed_server_receives_no_command() {
     let keys = Keys::new();
     let mut fake = Fake::start(None, echo).await;
     let request = keys.request(keys.server.public());

@@ -1,4 +1,4 @@
-//! Clients that come back: how their session is found, and what it makes of them.
+//! Resuming of sessions: finding the session of a client, and replacing its connection.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::server::random;
 use crate::server::registry::KEY_LEN;
 use crate::server::sealing::Sealing;
 
-/// A client that came back, over a connection of its own.
+/// A client that resumes a session over another connection.
 pub(crate) struct Reconnect {
     pub(crate) carrier: Carrier,
     pub(crate) sealing: Sealing,
@@ -20,7 +20,7 @@ pub(crate) struct Reconnect {
 }
 
 impl Session {
-    /// Makes the session one that can be come back to, and gives its first token.
+    /// Makes the session resumable, and returns its first token.
     pub(super) fn register(&mut self) -> Option<[u8; TOKEN_LEN]> {
         let (registered, returns) = self.shared.registry.register()?;
         let token = fresh_token(registered.key());
@@ -29,8 +29,8 @@ impl Session {
         token
     }
 
-    /// Hands the connection to the session that the client comes back to; else gives back what it
-    /// said, for the machine to answer.
+    /// Passes the connection to the session that the client resumes. Otherwise returns the message,
+    /// for the state machine to answer.
     pub(super) fn leads_back(&mut self, kind: Kind) -> Option<Kind> {
         let Kind::Open(open) = &kind else {
             return Some(kind);
@@ -60,7 +60,7 @@ impl Session {
         match found.try_send(back) {
             Ok(()) => None,
             Err(refused) => {
-                // It has just ended, or is not to be kept busy.
+                // The session has just ended, or already has several resuming clients.
                 let back = refused.into_inner();
                 self.carrier = Some(back.carrier);
                 self.sealing = back.sealing;
@@ -71,8 +71,9 @@ impl Session {
 
     pub(super) fn come_back(&mut self, mut back: Reconnect, now: Instant) {
         let resume = back.open.resume.clone().unwrap_or_default();
-        // A token can be seen by who is between; a sealed session is its client's alone. And it lies
-        // about in a browser, where another account may sign in.
+        // A token alone is not sufficient, because an intermediary can see it. A sealed session
+        // belongs to its client alone. A token is also stored in the browser, where another account
+        // may sign in.
         let same = self.registered.is_some()
             && self.account == back.account
             && self.client_is(&back.sealing);
@@ -96,7 +97,7 @@ impl Session {
         self.leaving = None;
         self.machine.on_return(&back.open, token, now);
         if let Some(before) = before {
-            // The machine hangs up the old connection first of all.
+            // The first command of the state machine closes the old connection.
             self.machine.command();
             self.shared.finish(before);
         }
@@ -114,7 +115,7 @@ impl Session {
     }
 }
 
-/// A token begins with the key by which the session is found; the rest is what is secret.
+/// A new token: its first bytes identify the session, and the rest is secret.
 fn fresh_token(key: [u8; KEY_LEN]) -> Option<[u8; TOKEN_LEN]> {
     let mut token: [u8; TOKEN_LEN] = random()?;
     let (front, _) = token.split_first_chunk_mut::<KEY_LEN>()?;

@@ -24,9 +24,10 @@ fn server() -> Server {
     Server::new(settings, Arc::new(|_| {}), &[])
 }
 
-/// A client that is told nothing sends nothing, and one that does not read is told no more than that.
+/// A client without acknowledgements stops sending, and one that does not read gets no other
+/// heartbeats.
 #[tokio::test]
-async fn a_connection_that_is_busy_is_told_what_is_new_and_nothing_else() {
+async fn a_busy_connection_only_gets_heartbeats_with_changes() {
     let shared = server().shared;
     let permit = Arc::clone(&shared.connections).try_acquire_owned().unwrap();
     let (near, mut far) = tokio::io::duplex(4096);
@@ -50,7 +51,7 @@ async fn a_connection_that_is_busy_is_told_what_is_new_and_nothing_else() {
     let mut carrier = session.carrier.take().unwrap();
     poll_fn(|cx| carrier.poll_flush(cx)).await.unwrap();
     session.carrier = Some(carrier);
-    // It is idle again.
+    // The connection is idle again.
     session.send(&Kind::Heartbeat(beat(Some(2), None)), now);
     let mut carrier = session.carrier.take().unwrap();
     poll_fn(|cx| carrier.poll_flush(cx)).await.unwrap();

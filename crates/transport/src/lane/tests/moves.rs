@@ -1,4 +1,4 @@
-//! Streams that are to leave their lane, and what becomes of those that cannot.
+//! Streams that have to leave their lane, and those that cannot.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake};
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-/// The end that chooses the connection, and finds none.
+/// The end that chooses the connection, and has none.
 struct ToNothing;
 
 impl MigrationTarget for ToNothing {
@@ -20,7 +20,7 @@ impl MigrationTarget for ToNothing {
     }
 }
 
-/// The end that waits for it, in vain.
+/// The end that waits for a connection that never arrives.
 struct ToNowhere;
 
 impl MigrationTarget for ToNowhere {
@@ -33,10 +33,10 @@ impl MigrationTarget for ToNowhere {
     }
 }
 
-/// The end that has no connection to offer goes on where it is, however much there is to say; and
-/// so does either, when the channel ends that connections come by.
+/// An end without a connection to move to stays on the lane, however much data it has. Both ends
+/// stay after the end of the control channel that provides connections.
 #[tokio::test]
-async fn a_stream_stays_where_there_is_nowhere_to_go() {
+async fn a_stream_stays_without_a_connection_to_move_to() {
     for (down, ends) in [(false, false), (false, true), (true, true)] {
         let mut pair = pair(64 * 1024).await;
         let near = pair.lane.open(&opening("s")).unwrap();
@@ -67,9 +67,9 @@ async fn a_stream_stays_where_there_is_nowhere_to_go() {
     }
 }
 
-/// A move that failed has failed for both halves, whenever they ask.
+/// A move that failed has failed for both halves, whenever they poll.
 #[tokio::test]
-async fn a_move_that_fails_is_told_again_and_again() {
+async fn a_failed_move_fails_on_every_poll() {
     let mut pair = pair(64 * 1024).await;
     let near = pair.lane.open(&opening("s")).unwrap();
     let mut near = MigratingStream::new(near, ToNothing, Budget::exchanges(UP_LIMIT));
@@ -88,14 +88,14 @@ async fn a_move_that_fails_is_told_again_and_again() {
         assert!(near.shutdown().await.is_err());
     }
     drop(near);
-    // The other end does not wait for what will not come.
+    // The other end does not wait for a connection that will not arrive.
     let gave_up = leaving.await.unwrap().unwrap_err();
     assert_eq!(gave_up.kind(), io::ErrorKind::ConnectionReset);
 }
 
-/// The same where the visitor had nothing more to say: on the lane both ends were through.
+/// The same if the visitor has no more data: both directions on the lane are finished.
 #[tokio::test]
-async fn an_end_that_waits_to_move_hears_that_its_peer_has_gone() {
+async fn an_end_that_waits_to_move_notices_that_its_peer_has_gone() {
     let mut pair = pair(64 * 1024).await;
     let mut near = carried(pair.lane.open(&opening("s")).unwrap()).0;
     near.shutdown().await.unwrap();
@@ -109,7 +109,7 @@ async fn an_end_that_waits_to_move_hears_that_its_peer_has_gone() {
     assert_eq!(gave_up.kind(), io::ErrorKind::ConnectionReset);
 }
 
-/// The end whose connection comes when the test says so.
+/// The end whose connection arrives when the test allows it.
 struct ToLater(Mutex<Option<oneshot::Receiver<DuplexStream>>>);
 
 impl MigrationTarget for ToLater {
@@ -132,7 +132,7 @@ impl Wake for Woken {
     }
 }
 
-/// Two tasks may have a stream's halves; both go on when it has arrived.
+/// Two tasks may have a stream's halves; both continue when it has arrived.
 #[tokio::test]
 async fn a_move_wakes_both_halves() {
     let mut pair = pair(64 * 1024).await;
@@ -146,7 +146,7 @@ async fn a_move_wakes_both_halves() {
     let halves = [(); 2].map(|()| Arc::new(Woken::default()));
     let [reader, writer] = [0, 1].map(|half: usize| Waker::from(Arc::clone(&halves[half])));
     let mut bytes = [0; 1];
-    // Until the mark has come, and then until the connection has.
+    // Waits until the mark has arrived, and then until the connection has.
     while !far.is_moved() {
         let mut cx = Context::from_waker(&reader);
         let reading = Pin::new(&mut far).poll_read(&mut cx, &mut ReadBuf::new(&mut bytes));

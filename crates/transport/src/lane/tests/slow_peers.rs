@@ -1,10 +1,10 @@
-//! Peers and readers that take nothing.
+//! Peers and readers that read nothing.
 
 use super::*;
 
-/// However often a stream is polled while its peer takes nothing, one waker of it is kept.
+/// However often a stream is polled while its peer reads nothing, only one waker of it is stored.
 #[tokio::test]
-async fn a_stream_that_waits_for_its_peer_keeps_one_waker() {
+async fn a_stream_that_waits_for_its_peer_stores_one_waker() {
     struct Count;
     impl std::task::Wake for Count {
         fn wake(self: Arc<Self>) {}
@@ -38,7 +38,7 @@ async fn a_stream_that_waits_for_its_peer_keeps_one_waker() {
     assert!(kept <= 2 + streams.len());
 }
 
-/// The opening of a stream whose visitor is at this address.
+/// The opening of a stream whose visitor has this address.
 fn opening_from(source: std::net::Ipv4Addr) -> StreamOpen {
     StreamOpen {
         source_ip: Some(std::net::IpAddr::from(source).into()),
@@ -46,8 +46,8 @@ fn opening_from(source: std::net::Ipv4Addr) -> StreamOpen {
     }
 }
 
-/// A lane that is full takes from the source with the most unread: a reader that pauses keeps its stream,
-/// however much of it waits and however many streams another source opens.
+/// A full lane aborts streams of the source with the most unread bytes. A reader that pauses keeps
+/// its stream, however many bytes wait for it and however many streams another source opens.
 #[tokio::test]
 async fn a_source_with_many_slow_readers_costs_no_other_source_a_stream() {
     let mut pair = pair(1024 * 1024).await;
@@ -64,7 +64,7 @@ async fn a_source_with_many_slow_readers_costs_no_other_source_a_stream() {
     };
     let ((mut paused, _moved), _far) = open([192, 0, 2, 1].into(), each).await;
     let mut slow = Vec::new();
-    // Each has less unread, and all together twice as much as a lane takes.
+    // Each has fewer unread bytes, and all together twice as many as a lane allows.
     for _ in 0..4 * UNREAD / each {
         slow.push(open([192, 0, 2, 2].into(), each / 2).await);
     }
@@ -73,17 +73,18 @@ async fn a_source_with_many_slow_readers_costs_no_other_source_a_stream() {
     assert!(read == answer);
 }
 
-/// Where slow readers leave a lane full of what they do not read, the ones with the most go.
-/// Those that read lose nothing, however much comes for them at once.
+/// If slow readers fill a lane with unread bytes, those with the most are aborted. Streams that are
+/// read lose nothing, however much arrives for them together.
 #[tokio::test]
-async fn slow_readers_are_given_up_before_a_lane_is_full_and_bystanders_are_not() {
+async fn only_slow_readers_are_aborted_before_a_lane_is_full() {
     let mut pair = pair(1024 * 1024).await;
     let [(mut bystander, _moved), (mut service, _)] = pair.stream().await;
     let each = DOWN_LIMIT;
     let mut slow = Vec::new();
-    // Twice as much as a lane takes.
+    // Twice as many as a lane allows.
     for _ in 0..2 * UNREAD / each {
-        // Others may not begin on a lane that is half full; those of another worker's lane are.
+        // No further stream may start on a lane that is half full; streams of another worker's lane
+        // may.
         let Some(near) = pair.lane.open_beyond_half(&opening("slow")) else {
             panic!("the lane is over");
         };
@@ -93,7 +94,7 @@ async fn slow_readers_are_given_up_before_a_lane_is_full_and_bystanders_are_not(
         let mut far = carrying(far, each);
         far.0.write_all(&vec![0; each]).await.unwrap();
         slow.push((near, far));
-        // In every state of the lane somebody reads.
+        // One stream is read in every state of the lane.
         let answer = body(100_000, 3);
         let said = async {
             service.write_all(&answer).await.unwrap();

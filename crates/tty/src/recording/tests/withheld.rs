@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// With a salt and without a hash of their content: of before records could be withheld.
+/// A record with a salt but without a content hash, from before records could be withheld.
 const SALTED: &str = r#"{"seq":"1","created_at":"2023-11-14T22:13:20.250Z","type":"data","direction":"client_to_server","stream_type":"stdin","participant_id":"p1","payload_length":1,"payload":"eA==","salt":"01010101010101010101010101010101","prev_hash":"551390e1edf08455ab01fbd7a643b87c2189c26f54a6da4b0a3ce3873b3a37f1","hash":"699958901a5b14abd8c85fc60a82c8aaeefea1d09d59da30763109247c1d3022"}
 {"seq":"2","created_at":"2023-11-14T22:13:20.500Z","type":"data","direction":"server_to_client","stream_type":"stdout","payload_length":1,"payload":"eA==","salt":"02020202020202020202020202020202","prev_hash":"699958901a5b14abd8c85fc60a82c8aaeefea1d09d59da30763109247c1d3022","hash":"122ce057925d45fdd7a5125233cde027fcf387b433be96b91f35a33dbd7fbccb"}"#;
 
-/// Those are verified with their content, and without it there is nothing to show of them.
+/// Such records are verified with their content, and cannot be withheld.
 #[test]
-fn salted_recordings_of_before_are_verified_and_not_withheld() {
+fn salted_recordings_without_content_hashes_are_verified_and_not_withheld() {
     let lines = SALTED.lines();
     let records: Vec<Record> = lines
         .map(|line| serde_json::from_str(line).unwrap())
@@ -33,8 +33,8 @@ fn any_entry() -> impl Strategy<Value = Entry> {
 }
 
 proptest! {
-    /// WT-4: an export that leaves out any of the contents is verified up to the head, tells no salt of
-    /// what it leaves out, and any change of what it shows is found.
+    /// WT-4: an export that omits any of the contents can be verified up to the head, and contains
+    /// no salt of omitted contents. Any change of the rest is detected.
     #[test]
     fn wt_4_an_export_is_verified_without_contents(
         entries in prop::collection::vec((any_entry(), any::<bool>()), 1..12),

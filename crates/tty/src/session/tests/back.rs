@@ -60,7 +60,7 @@ fn a_lost_client_resumes_once_with_its_token() {
 fn input_is_not_acknowledged_before_the_command_takes_it() {
     let now = Instant::now();
     let mut server = running(our_open(false), now);
-    let sent_texts = |server: &mut Server| {
+    let acknowledged = |server: &mut Server| {
         let received = drain(server)
             .into_iter()
             .filter_map(|command| match command {
@@ -72,17 +72,17 @@ fn input_is_not_acknowledged_before_the_command_takes_it() {
     let piece = Bytes::from(vec![b'x'; REPLAY]);
     let replay = u64::try_from(REPLAY).unwrap();
     server.on_message(Kind::data(Stream::Stdin, piece.clone()), now);
-    assert_eq!(sent_texts(&mut server), Some(replay));
+    assert_eq!(acknowledged(&mut server), Some(replay));
     server.on_message(Kind::data(Stream::Stdin, piece), now);
-    assert_eq!(sent_texts(&mut server), None);
+    assert_eq!(acknowledged(&mut server), None);
     server.on_time(now + HEARTBEAT);
-    assert_eq!(sent_texts(&mut server), Some(replay));
+    assert_eq!(acknowledged(&mut server), Some(replay));
     server.on_input_taken(REPLAY / 4 - 1);
-    assert_eq!(sent_texts(&mut server), None);
+    assert_eq!(acknowledged(&mut server), None);
     server.on_input_taken(1);
-    assert_eq!(sent_texts(&mut server), Some(replay + replay / 4));
+    assert_eq!(acknowledged(&mut server), Some(replay + replay / 4));
     server.on_input_taken(REPLAY);
-    assert_eq!(sent_texts(&mut server), Some(2 * replay));
+    assert_eq!(acknowledged(&mut server), Some(2 * replay));
 }
 
 /// A peer may acknowledge bytes that it has not received. They are then lost, and the peer is

@@ -8,7 +8,7 @@ pub(super) struct Messages;
 #[expect(
     clippy::unnecessary_wraps,
     clippy::unused_self,
-    reason = "called as the one that keeps what is said"
+    reason = "same signature as the buffering version"
 )]
 impl Messages {
     pub(super) fn begin() -> io::Result<Self> {

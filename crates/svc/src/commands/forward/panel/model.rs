@@ -297,9 +297,9 @@ impl Model {
                 self.view.typing = true;
                 self.view.scroll = 0;
             }
-            Press::Letter('?' | 'h') => self.view.overlay = other(above, Overlay::Help),
-            Press::Letter('Q') => self.view.overlay = other(above, Overlay::Code),
-            Press::Letter('i') => self.view.overlay = other(above, Overlay::Inspector),
+            Press::Letter('?' | 'h') => self.view.overlay = toggled_overlay(above, Overlay::Help),
+            Press::Letter('Q') => self.view.overlay = toggled_overlay(above, Overlay::Code),
+            Press::Letter('i') => self.view.overlay = toggled_overlay(above, Overlay::Inspector),
             Press::Escape if above.is_none() => self.view.filter.clear(),
             Press::Up | Press::Letter('k') => self.scroll(-1),
             Press::Down | Press::Letter('j') => self.scroll(1),
@@ -362,7 +362,7 @@ impl Model {
 }
 
 /// The key that opened a window also closes it.
-fn other(above: Option<Overlay>, wanted: Overlay) -> Option<Overlay> {
+fn toggled_overlay(above: Option<Overlay>, wanted: Overlay) -> Option<Overlay> {
     (above != Some(wanted)).then_some(wanted)
 }
 

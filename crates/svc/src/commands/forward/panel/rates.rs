@@ -49,7 +49,7 @@ impl Rates {
         let lived = now.saturating_duration_since(self.since).as_secs_f64();
         #[expect(
             clippy::cast_precision_loss,
-            reason = "a mean is shown with two digits"
+            reason = "rates are shown with two digits"
         )]
         let (count, window) = (count as f64, window as f64);
         count / lived.clamp(1.0, window)

@@ -28,8 +28,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, paint: Pa
     rows(frame, model, now, list, paint);
     frame.render_widget(Paragraph::new(foot), bottom);
     match model.view.overlay {
-        Some(Overlay::Help) => above(frame, "keys", &help(), paint.bold()),
-        Some(Overlay::Inspector) => above(frame, "inspector", &inspector(model), paint.bold()),
+        Some(Overlay::Help) => draw_window(frame, "keys", &help(), paint.bold()),
+        Some(Overlay::Inspector) => draw_window(frame, "inspector", &inspector(model), paint.bold()),
         Some(Overlay::Code) => code(frame, model, paint),
         None => {}
     }
@@ -63,12 +63,12 @@ impl Paint {
         self.of(Color::Red)
     }
 
-    #[expect(clippy::unused_self, reason = "as its siblings")]
+    #[expect(clippy::unused_self, reason = "same signature as its siblings")]
     fn bold(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    #[expect(clippy::unused_self, reason = "as its siblings")]
+    #[expect(clippy::unused_self, reason = "same signature as its siblings")]
     fn dim(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
@@ -139,7 +139,7 @@ fn state(
             (paint.doubtful(), text)
         }
     };
-    let parts = worded(&plain(&text), width.saturating_sub(2), room);
+    let parts = wrapped_words(&plain(&text), width.saturating_sub(2), room);
     let signed = |(index, part): (usize, String)| {
         let sign = if index == 0 { "● " } else { "  " };
         Line::from(vec![
@@ -264,7 +264,7 @@ fn foot(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if let Some(notice) = &model.notice {
         let room = if area.height < LOW { 1 } else { 3 };
-        let parts = worded(&plain(&notice.text), width, room);
+        let parts = wrapped_words(&plain(&notice.text), width, room);
         lines.extend(
             parts
                 .into_iter()
@@ -312,7 +312,7 @@ fn inspector(model: &Model) -> Vec<String> {
 }
 
 /// Draws a centred box of the size of its text, limited by the screen.
-fn above(frame: &mut Frame<'_>, title: &'static str, text: &[String], style: Style) {
+fn draw_window(frame: &mut Frame<'_>, title: &'static str, text: &[String], style: Style) {
     let room = usize::from(frame.area().width).saturating_sub(FRAME);
     let text: Vec<Line<'static>> = text
         .iter()
@@ -336,13 +336,13 @@ fn above(frame: &mut Frame<'_>, title: &'static str, text: &[String], style: Sty
 fn code(frame: &mut Frame<'_>, model: &Model, paint: Paint) {
     let Some(qr) = model.url.as_deref().and_then(Qr::of) else {
         let text = "there is no address yet".to_owned();
-        return above(frame, "code", &[text], paint.bold());
+        return draw_window(frame, "code", &[text], paint.bold());
     };
     let (width, area) = (qr.width(), frame.area());
     let height = width.div_ceil(2);
     if usize::from(area.width) < width || usize::from(area.height) < height {
         let text = format!("it needs {width} columns, {height} rows");
-        return above(frame, "code", &[text], paint.bold());
+        return draw_window(frame, "code", &[text], paint.bold());
     }
     let (drawn, style) = if paint.colours {
         let ink = Style::new().fg(Color::Indexed(BLACK));
@@ -391,7 +391,7 @@ fn wrapped(text: &str, width: usize, room: usize) -> Vec<String> {
 }
 
 /// Like [`wrapped`], but breaks between words.
-fn worded(text: &str, width: usize, room: usize) -> Vec<String> {
+fn wrapped_words(text: &str, width: usize, room: usize) -> Vec<String> {
     let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
     let pieces: Vec<String> = words
         .iter()

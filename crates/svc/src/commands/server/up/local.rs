@@ -356,7 +356,7 @@ fn refused(refusal: &control::problem::Refusal) -> Failure {
 
 /// Name of the token in the list of credentials.
 const TOKEN_NAME: &str = "svc up";
-/// From the decisions about an installation on one machine.
+/// Lifetime of the token, as decided for installations on one machine.
 const TOKEN_LIFE: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// A token that expires within a month is replaced at the start.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);

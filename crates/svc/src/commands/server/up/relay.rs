@@ -27,7 +27,7 @@ pub(super) struct LocalRelay {
 pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 impl LocalRelay {
-    /// Starts the relay. Credentials are rejected until the platform at `url` responds.
+    /// Starts the relay. Its link is established once the platform at `url` responds.
     pub(super) async fn start(
         url: &str,
         ports: [u16; 2],

@@ -1,41 +1,40 @@
-//! What a person says to this program rather than to the command: `~` at the beginning of a line, and
-//! a letter.
+//! Escape sequences for this program: `~` at the start of a line, followed by a letter.
 
-/// What was typed.
+/// Parsed input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EscapeInput {
-    /// For the command.
+    /// Input for the command.
     Keys(Vec<u8>),
-    /// Hang up.
+    /// Disconnect.
     Leave,
-    /// What there is.
+    /// Show the help.
     Help,
-    /// The answer to a question.
+    /// Answer to a question.
     Answer(bool),
 }
 
-/// Finds escapes in what is typed.
+/// Parser of escape sequences in the input.
 #[derive(Debug)]
 pub(super) struct Escape {
     at_line_start: bool,
-    /// A `~` that may begin one.
-    held: bool,
+    /// A pending `~` that may start an escape sequence.
+    has_tilde: bool,
 }
 
 impl Escape {
     pub(super) fn new() -> Self {
         Self {
             at_line_start: true,
-            held: false,
+            has_tilde: false,
         }
     }
 
-    /// Takes what was typed. Answers are only looked for while somebody asks: `~y` may be anything.
+    /// Parses input. `~y` and `~n` are answers only while a question is open.
     pub(super) fn read(&mut self, typed: &[u8], is_asked: bool) -> Vec<EscapeInput> {
         let mut said = Vec::new();
         let mut keys = Vec::new();
         for &byte in typed {
-            if std::mem::take(&mut self.held) {
+            if std::mem::take(&mut self.has_tilde) {
                 let other = match byte {
                     b'.' => Some(EscapeInput::Leave),
                     b'?' => Some(EscapeInput::Help),
@@ -52,16 +51,16 @@ impl Escape {
                 }
                 keys.push(b'~');
                 self.at_line_start = false;
-                // Twice is once for the command.
+                // A double tilde is a single one for the command.
                 if byte == b'~' {
                     continue;
                 }
             }
             if byte == b'~' && self.at_line_start {
-                self.held = true;
+                self.has_tilde = true;
                 continue;
             }
-            // Return, and what clears or leaves a line.
+            // Return, and keys that clear or leave a line.
             self.at_line_start = matches!(byte, b'\r' | b'\n' | 0x03 | 0x04 | 0x15);
             keys.push(byte);
         }
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_is_at_the_beginning_of_a_line() {
+    fn escapes_are_recognised_at_the_start_of_a_line() {
         for (typed, said) in [
             ("~.", vec![EscapeInput::Leave]),
             ("ls\r~.", vec![keys("ls\r"), EscapeInput::Leave]),
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_one_while_somebody_asks() {
+    fn answers_are_recognised_while_a_question_is_open() {
         let mut escape = Escape::new();
         assert_eq!(escape.read(b"~y", true), [EscapeInput::Answer(true)]);
         assert_eq!(escape.read(b"~n", true), [EscapeInput::Answer(false)]);
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_one_at_a_time() {
+    fn escapes_can_be_split_into_single_keys() {
         let mut escape = Escape::new();
         assert_eq!(escape.read(b"~", false), []);
         assert_eq!(escape.read(b".", false), [EscapeInput::Leave]);

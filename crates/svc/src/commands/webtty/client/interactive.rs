@@ -1,4 +1,4 @@
-//! A person's terminal and a session, joined.
+//! Connects the user's terminal to a session.
 
 use std::{cell::RefCell, collections::VecDeque};
 
@@ -21,7 +21,7 @@ use crate::{
     output::{self, plain},
 };
 
-/// Runs a session to its end, or until the person hangs up.
+/// Runs a session until it ends or the user disconnects.
 pub(super) async fn run(
     mut session: Session,
     input: Input,
@@ -42,17 +42,17 @@ pub(super) async fn run(
             number = signals.next() => Ok(Some(number)),
         }
     };
-    // The terminal is the person's again before anything else can take its time.
+    // The terminal is restored before any slow operation.
     drop(raw);
     session.leave().await;
     if let Some(number) = left? {
         return Err(Failure::ended(128_u8.saturating_add(number)));
     }
     status::line("hung up");
-    Err(Failure::ended(LEFT))
+    Err(Failure::ended(DISCONNECTED_STATUS))
 }
 
-/// Shows what happens, until the end of it.
+/// Shows the output until the session ends.
 async fn show(
     session: &mut Session,
     raw: &RefCell<Raw>,
@@ -91,8 +91,8 @@ async fn show(
     }
 }
 
-/// Passes on what is typed, until the person hangs up. What the session has no room for waits here,
-/// so that hanging up is possible even then.
+/// Passes on the input until the user disconnects. Input that exceeds the session's capacity waits
+/// here, so that the escape to disconnect still works.
 async fn type_in(input: &Input, asked: &RefCell<VecDeque<String>>) -> Result<(), Failure> {
     let mut stdin = tokio::io::stdin();
     let mut buffer = BytesMut::new();
@@ -106,14 +106,14 @@ async fn type_in(input: &Input, asked: &RefCell<VecDeque<String>>) -> Result<(),
             {
                 waiting.pop_front();
                 if !sent {
-                    // The session is over, and tells so itself.
+                    // The session has ended and reports that itself.
                     return std::future::pending().await;
                 }
             }
-            read = stdin.read_buf(&mut buffer), if waiting.len() < WAITING => {
+            read = stdin.read_buf(&mut buffer), if waiting.len() < MAX_PENDING_READS => {
                 let read = read.map_err(|error| Failure::of("the terminal cannot be read", error))?;
                 if read == 0 {
-                    // The terminal is gone, and the person with it.
+                    // The terminal was closed.
                     return Ok(());
                 }
                 let is_asked = !asked.borrow().is_empty();
@@ -157,8 +157,8 @@ fn no_handlers(error: std::io::Error) -> Failure {
 /// One read of a terminal.
 const READ: usize = 4 * 1024;
 
-/// Reads that wait while the session has no room: as much as a person pastes.
-const WAITING: usize = 256;
+/// Reads that wait while the session accepts no input. Enough for a paste.
+const MAX_PENDING_READS: usize = 256;
 
-/// The exit code after hanging up, which is that of `ssh`.
-const LEFT: u8 = 255;
+/// The exit code after the user disconnects, as for `ssh`.
+const DISCONNECTED_STATUS: u8 = 255;

@@ -1,4 +1,4 @@
-//! The person's terminal, handed over to a command and given back.
+//! The user's terminal in raw mode, and its restoration.
 
 use std::io::{self, Write};
 
@@ -8,14 +8,14 @@ use tty::size::Size;
 
 use crate::failure::Failure;
 
-/// A terminal without lines, echo and signals of its own, for as long as this lives. It is given back
-/// by the drop: at the end, after a failure, a signal or a panic.
+/// A terminal in raw mode, without line editing, echo and signals. Dropping it restores the
+/// terminal, also after a failure, a signal or a panic.
 pub(super) struct Raw {
     screen: Modes,
 }
 
 impl Raw {
-    /// Takes the terminal that stdin is.
+    /// Switches the terminal of stdin to raw mode.
     pub(super) fn enter() -> Result<Self, Failure> {
         enable_raw_mode()
             .map_err(|error| Failure::of("the terminal cannot be taken over", error))?;
@@ -24,7 +24,8 @@ impl Raw {
         })
     }
 
-    /// Remembers what a program did to the terminal, so that it can be undone when the program cannot.
+    /// Records the terminal modes that a program sets, so that they can be reset if the program
+    /// cannot do it.
     pub(super) fn sees(&mut self, bytes: &[u8]) {
         self.screen.see(bytes);
     }
@@ -32,7 +33,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing any more.
+        // Errors are ignored, because the terminal may be closed.
         let mut out = io::stdout().lock();
         let undo = self.screen.undo();
         drop(out.write_all(undo.as_bytes()).and_then(|()| out.flush()));
@@ -40,34 +41,34 @@ impl Drop for Raw {
     }
 }
 
-/// The size of the terminal that stdout is.
+/// The size of the terminal of stdout.
 pub(super) fn size() -> Option<Size> {
     let (width, height) = terminal_size::terminal_size_of(io::stdout())?;
     Size::new(height.0.into(), width.0.into())
 }
 
-/// What of a terminal outlives a program which was cut off.
+/// Terminal modes that remain after a program was interrupted.
 #[derive(Debug, Default)]
 struct Modes {
-    /// Private modes that are not as usual.
+    /// Private modes that differ from their default.
     on: Vec<&'static str>,
-    /// How keys are told, on the usual screen and on the alternate one: each has its own.
+    /// The keyboard protocols of the main and the alternate screen. Each screen has its own.
     keyboard: [Keyboard; 2],
-    /// Keys with modifiers have sequences of their own (xterm's `modifyOtherKeys`).
+    /// xterm's `modifyOtherKeys` is active: keys with modifiers send their own sequences.
     modified_keys: bool,
-    /// Less than the whole screen scrolls.
+    /// A scroll region is set.
     scroll_region: bool,
-    /// Something was shown.
+    /// Any output was shown.
     shown: bool,
-    /// The end of what was seen, where a sequence may have begun.
+    /// The end of the output, if it may be the start of a sequence.
     tail: Vec<u8>,
 }
 
-/// The keyboard protocol of kitty: a stack of flags, of which the last are in force.
+/// kitty's keyboard protocol: a stack of flags, of which the top entry is active.
 #[derive(Debug, Default)]
 struct Keyboard {
     pushed: usize,
-    /// Flags below what was pushed.
+    /// True if flags are set below the pushed entries.
     is_set: bool,
 }
 
@@ -97,18 +98,18 @@ impl Modes {
         let keep = seen.len().saturating_sub(LONGEST);
         let last = memrchr(ESCAPE, seen).filter(|last| *last >= keep);
         let rest = last.and_then(|last| seen.get(last..)).unwrap_or_default();
-        // A sequence that is whole was read.
-        let is_begun = match rest {
+        // Complete sequences were processed.
+        let is_incomplete = match rest {
             [ESCAPE] => true,
             [ESCAPE, b'[', parameters @ ..] => parameters.iter().all(|byte| is_parameter(*byte)),
             _ => false,
         };
-        if is_begun {
+        if is_incomplete {
             self.tail = rest.to_vec();
         }
     }
 
-    /// A control sequence (ECMA-48 section 5.4): what stands between `CSI` and its last byte.
+    /// A control sequence (ECMA-48 section 5.4): the bytes between `CSI` and the final byte.
     fn sequence(&mut self, parameters: &[u8], last: u8) {
         match (parameters, last) {
             ([b'?', modes @ ..], b'h' | b'l') => {
@@ -130,7 +131,7 @@ impl Modes {
                 let count = std::str::from_utf8(count).ok();
                 let count = count.and_then(|count| count.parse().ok()).unwrap_or(1);
                 let keyboard = self.keyboard();
-                // Without anything left, there are no flags either.
+                // If the stack becomes empty, no flags remain.
                 keyboard.is_set &= count <= keyboard.pushed;
                 keyboard.pushed = keyboard.pushed.saturating_sub(count);
             }
@@ -153,14 +154,14 @@ impl Modes {
         self.on.iter().any(|on| alternate.contains(on))
     }
 
-    /// That of the screen which is shown.
+    /// The keyboard state of the active screen.
     fn keyboard(&mut self) -> &mut Keyboard {
         let is_alternate = self.is_alternate();
         let [usual, alternate] = &mut self.keyboard;
         if is_alternate { alternate } else { usual }
     }
 
-    /// The sequences that bring everything back.
+    /// The sequences that restore the default modes.
     fn undo(&self) -> String {
         if !self.shown {
             return String::new();
@@ -180,7 +181,7 @@ impl Modes {
             text.push_str("\x1b[>4m");
         }
         if self.scroll_region {
-            // It would move the cursor.
+            // This sequence also moves the cursor, so the position is saved around it.
             text.push_str("\x1b7\x1b[r\x1b8");
         }
         text.push_str(PLAIN);
@@ -201,17 +202,17 @@ impl Keyboard {
     }
 }
 
-/// What stands between the begin of a control sequence and its last byte.
+/// True for the bytes between the start of a control sequence and its final byte.
 fn is_parameter(byte: u8) -> bool {
     matches!(byte, 0x20..=0x3f)
 }
 
-/// No attributes, letters instead of lines, and the digits of the keypad. A terminal that has them
-/// already does nothing.
+/// Resets attributes, character set and keypad mode. Has no effect on a terminal that is in this
+/// state already.
 const PLAIN: &str = "\x1b[0m\x1b(B\x0f\x1b>";
 
-/// Cursor keys, mouse, focus, alternate screen, bracketed paste, and the cursor itself: the number of
-/// the mode, and how it usually is.
+/// Cursor keys, mouse, focus, alternate screen, bracketed paste and cursor visibility: the number
+/// of the mode and its default.
 const MODES: [(&str, bool); 12] = [
     ("1", false),
     ("7", true),
@@ -229,7 +230,7 @@ const MODES: [(&str, bool); 12] = [
 
 const ESCAPE: u8 = 0x1b;
 
-/// The longest sequence that sets modes which programs write.
+/// The longest mode-setting sequence that programs write.
 const LONGEST: usize = 64;
 
 #[cfg(test)]
@@ -244,53 +245,53 @@ mod tests {
         modes.undo()
     }
 
-    /// What is sent beside what is always sent.
-    fn beside(pieces: &[&str]) -> String {
+    /// The sequences in addition to those that are always sent.
+    fn extra(pieces: &[&str]) -> String {
         undone(pieces).strip_suffix(PLAIN).unwrap().to_owned()
     }
 
     #[test]
-    fn what_a_program_left_on_is_put_off() {
-        assert_eq!(beside(&["\x1b[?1049h\x1b[?25lx"]), "\x1b[?1049l\x1b[?25h");
-        assert_eq!(beside(&["\x1b[?1049h", "x\x1b[?1049l"]), "");
-        assert_eq!(beside(&["\x1b[?1000;1006h"]), "\x1b[?1000l\x1b[?1006l");
+    fn modes_that_a_program_left_set_are_reset() {
+        assert_eq!(extra(&["\x1b[?1049h\x1b[?25lx"]), "\x1b[?1049l\x1b[?25h");
+        assert_eq!(extra(&["\x1b[?1049h", "x\x1b[?1049l"]), "");
+        assert_eq!(extra(&["\x1b[?1000;1006h"]), "\x1b[?1000l\x1b[?1006l");
         // A sequence in two pieces.
-        assert_eq!(beside(&["x\x1b[?20", "04h"]), "\x1b[?2004l");
-        assert_eq!(beside(&["\x1b", "[?2004h"]), "\x1b[?2004l");
+        assert_eq!(extra(&["x\x1b[?20", "04h"]), "\x1b[?2004l");
+        assert_eq!(extra(&["\x1b", "[?2004h"]), "\x1b[?2004l");
     }
 
     #[test]
-    fn where_something_was_shown_the_terminal_is_plain_again() {
+    fn attributes_are_reset_after_any_output() {
         assert_eq!(undone(&[]), "");
         assert_eq!(undone(&["\x1b[31mred"]), "\x1b[0m\x1b(B\x0f\x1b>");
     }
 
     #[test]
-    fn keys_are_told_as_before() {
-        assert_eq!(beside(&["\x1b[>1u", "\x1b[>31u"]), "\x1b[<2u");
-        assert_eq!(beside(&["\x1b[>1u\x1b[>3u\x1b[<u"]), "\x1b[<1u");
-        // A sequence is counted once, however it comes.
-        assert_eq!(beside(&["\x1b[>1u", "\x1b[>", "1", "u", "x"]), "\x1b[<2u");
-        assert_eq!(beside(&["\x1b[>1u\x1b[<2u"]), "");
-        assert_eq!(beside(&["\x1b[=5;1u"]), "\x1b[=0u");
-        assert_eq!(beside(&["\x1b[=5;1u\x1b[=0;1u"]), "");
-        // What is asked is no change.
-        assert_eq!(beside(&["\x1b[?u\x1b[u"]), "");
-        // Each screen has its own.
+    fn keyboard_modes_are_restored() {
+        assert_eq!(extra(&["\x1b[>1u", "\x1b[>31u"]), "\x1b[<2u");
+        assert_eq!(extra(&["\x1b[>1u\x1b[>3u\x1b[<u"]), "\x1b[<1u");
+        // A split sequence is counted once.
+        assert_eq!(extra(&["\x1b[>1u", "\x1b[>", "1", "u", "x"]), "\x1b[<2u");
+        assert_eq!(extra(&["\x1b[>1u\x1b[<2u"]), "");
+        assert_eq!(extra(&["\x1b[=5;1u"]), "\x1b[=0u");
+        assert_eq!(extra(&["\x1b[=5;1u\x1b[=0;1u"]), "");
+        // A query changes nothing.
+        assert_eq!(extra(&["\x1b[?u\x1b[u"]), "");
+        // Each screen has its own state.
         assert_eq!(
-            beside(&["\x1b[>1u\x1b[?1049h\x1b[>5u\x1b[=7u"]),
+            extra(&["\x1b[>1u\x1b[?1049h\x1b[>5u\x1b[=7u"]),
             "\x1b[<1u\x1b[?1049l\x1b[<1u"
         );
-        assert_eq!(beside(&["\x1b[>4;2m"]), "\x1b[>4m");
-        assert_eq!(beside(&["\x1b[>4;2m\x1b[>4;0m"]), "");
-        assert_eq!(beside(&["\x1b[>4;2m\x1b[>4m"]), "");
+        assert_eq!(extra(&["\x1b[>4;2m"]), "\x1b[>4m");
+        assert_eq!(extra(&["\x1b[>4;2m\x1b[>4;0m"]), "");
+        assert_eq!(extra(&["\x1b[>4;2m\x1b[>4m"]), "");
     }
 
     #[test]
-    fn the_whole_screen_scrolls_again() {
-        assert_eq!(beside(&["\x1b[2;10r"]), "\x1b7\x1b[r\x1b8");
-        assert_eq!(beside(&["\x1b[2;10r", "\x1b[r"]), "");
-        // That is another sequence.
-        assert_eq!(beside(&["\x1b[?1r"]), "");
+    fn the_scroll_region_is_reset() {
+        assert_eq!(extra(&["\x1b[2;10r"]), "\x1b7\x1b[r\x1b8");
+        assert_eq!(extra(&["\x1b[2;10r", "\x1b[r"]), "");
+        // This is a different sequence.
+        assert_eq!(extra(&["\x1b[?1r"]), "");
     }
 }

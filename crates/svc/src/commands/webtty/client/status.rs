@@ -1,4 +1,4 @@
-//! What this program says on a terminal that belongs to somebody else's command.
+//! Messages of this program on a terminal that displays the output of a remote command.
 
 use std::io::{self, Write};
 
@@ -6,14 +6,14 @@ use tty::message::{Notice, NoticeKind};
 
 use crate::output::plain;
 
-/// A line of its own, whatever the cursor was doing.
+/// Prints a separate line, regardless of the cursor position.
 pub(super) fn line(text: &str) {
     let mut err = io::stderr().lock();
-    // A terminal that is gone is told nothing.
+    // Errors are ignored, because the terminal may be closed.
     drop(write!(err, "\r\n[svc] {text}\x1b[K\r\n").and_then(|()| err.flush()));
 }
 
-/// A change about who takes part, in words; what nobody needs to know is not told.
+/// Describes a notice about the participants. `None` for a notice without importance to the user.
 pub(super) fn words(notice: &Notice) -> Option<String> {
     let who = match plain(&notice.user) {
         user if user.is_empty() => plain(&notice.participant_id),
@@ -31,7 +31,7 @@ pub(super) fn words(notice: &Notice) -> Option<String> {
         }
         NoticeKind::Granted => format!("{who} has control"),
         NoticeKind::Refused => format!("{who} does not get control"),
-        // Without a name it is about who reads it.
+        // Without a name, the notice concerns the receiver.
         NoticeKind::Revoked if who.is_empty() => format!("you no longer have control{why}"),
         NoticeKind::Revoked => format!("{who} no longer has control{why}"),
         NoticeKind::Expired => format!("the request of {who} has run out"),
@@ -41,7 +41,7 @@ pub(super) fn words(notice: &Notice) -> Option<String> {
     })
 }
 
-/// What can be said to this program.
+/// The help for the escape sequences.
 pub(super) const HELP: &str = "~.  hang up\r\n\
       ~?  this\r\n\
       ~~  a `~` for the command\r\n\
@@ -52,9 +52,9 @@ pub(super) const HELP: &str = "~.  hang up\r\n\
 mod tests {
     use super::*;
 
-    /// Somebody else's name cannot draw on the terminal of who is asked.
+    /// The name of another participant must not draw on the terminal.
     #[test]
-    fn a_question_names_who_and_why() {
+    fn a_question_contains_name_and_reason() {
         let notice = Notice {
             kind: NoticeKind::Requested.into(),
             user: "ada\x1b[2J".to_owned(),

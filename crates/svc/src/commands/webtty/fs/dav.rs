@@ -1,4 +1,4 @@
-//! WebDAV (RFC 4918), as much as is needed, over a stream of its own for each request.
+//! A minimal WebDAV client (RFC 4918), with one stream for each request.
 
 use std::{io, time::Duration};
 
@@ -27,25 +27,26 @@ use crate::{
     output::plain,
 };
 
-/// What is sent.
+/// Body of a request.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// The files of one server.
 pub(super) struct Files {
     endpoint: Endpoint,
     url: String,
-    /// Where they begin; without a `/` at its end.
+    /// Base path of the files, without a final `/`.
     root: String,
 }
 
-/// What came back.
+/// A response.
 pub(super) struct Answer {
     response: Response<Incoming>,
     path: String,
 }
 
 impl Files {
-    /// Those of a server, if it has any. `path` is taken where nobody says where they are.
+    /// The files of a server, if it offers any. `path` is the default if the server does not state
+    /// one.
     pub(super) fn of(reached: ResolvedServer, path: &str) -> Result<Self, Failure> {
         let no_files = |why: &str| {
             let message = format!("{} serves no files{why}", plain(&reached.url));
@@ -80,13 +81,13 @@ impl Files {
         })
     }
 
-    /// The path of a file as requests have it.
+    /// The request path of a file.
     pub(super) fn path(&self, path: &str) -> String {
         let path = path.trim_start_matches('/');
         format!("{}/{}", self.root, utf8_percent_encode(path, PATH))
     }
 
-    /// One request, up to the head of its answer.
+    /// Sends one request, and returns at the response head.
     pub(super) async fn ask(
         &self,
         method: &str,
@@ -123,14 +124,14 @@ impl Files {
         })
     }
 
-    /// Sends a request on a stream of its own, and waits for the head of its answer.
+    /// Sends a request on its own stream, and waits for the response head.
     async fn exchange(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         request: Request<Body>,
     ) -> Result<Response<Incoming>, Failure> {
         let broken = |error| self.broken(&chain(&error));
-        // A body takes its time, and so does a directory that is removed with all that is in it.
+        // An upload takes time, as does the removal of a directory with its contents.
         let is_long = !request.body().is_end_stream() || request.method() == Method::DELETE;
         let bound = if is_long { LONG_SILENCE } else { SILENCE };
         let (goes_on, mut sent) = watch::channel(());
@@ -139,7 +140,7 @@ impl Files {
         });
         let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(broken)?;
-        // It ends with the answer; what goes wrong is told to who reads that.
+        // The task ends with the response. Errors reach the reader of the response.
         tokio::spawn(async move { drop(connection.await) });
         let answer = sender.send_request(request);
         tokio::pin!(answer);
@@ -147,7 +148,7 @@ impl Files {
             tokio::select! {
                 biased;
                 response = &mut answer => return response.map_err(broken),
-                // While something is sent, nothing is late.
+                // Progress of the upload resets the timeout.
                 Ok(()) = sent.changed() => {}
                 () = sleep(bound) => return Err(self.broken("the server does not answer")),
             }
@@ -161,7 +162,7 @@ impl Files {
 }
 
 impl Answer {
-    /// The same, if it has one of these statuses; otherwise what went wrong.
+    /// The response if it has one of these statuses, or else the failure.
     pub(super) fn expect(self, wanted: &[StatusCode]) -> Result<Self, Failure> {
         let status = self.response.status();
         if wanted.contains(&status) {
@@ -208,7 +209,7 @@ impl Answer {
         Err(Failure::new(code, message).named(name))
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// The next piece of the body. `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         let broken = |what: String| Failure::new(Code::Failed, what).named("webtty_files");
         loop {
@@ -230,7 +231,7 @@ impl Answer {
         }
     }
 
-    /// The whole body, if it is no longer than a limit.
+    /// The complete body, if it is within the limit.
     pub(super) async fn text(mut self) -> Result<String, Failure> {
         let mut all = Vec::new();
         while let Some(bytes) = self.next().await? {
@@ -246,26 +247,26 @@ impl Answer {
     }
 }
 
-/// Nothing.
+/// An empty body.
 pub(super) fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// What is here already.
+/// A body from memory.
 pub(super) fn whole(bytes: Vec<u8>) -> Body {
     Full::from(bytes)
         .map_err(|never| match never {})
         .boxed_unsync()
 }
 
-/// What is read, as it is read.
+/// A body that is streamed from a reader.
 pub(super) fn streamed(from: impl AsyncRead + Send + 'static) -> Body {
     let frames = ReaderStream::with_capacity(from, READ).map_ok(Frame::data);
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// What stands for itself in a path (RFC 3986 section 3.3): everything but what would end it, and what
-/// is no character of a URL.
+/// Escapes in a path (RFC 3986 section 3.3): characters that would end the path, and characters
+/// that are invalid in a URL.
 const PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -286,11 +287,11 @@ const PATH: &AsciiSet = &CONTROLS
 /// One read of a file.
 const READ: usize = 64 * 1024;
 
-/// How long a server may say nothing: a disk that has to wake up answers within.
+/// Limit of silence of a server. A disk that must spin up responds within it.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// The same, where much is to be done first: some hundred thousand files are removed within, and the
-/// last megabytes, which a system holds for a slow line, are out.
+/// The limit for long operations. It covers the removal of some hundred thousand files, and the
+/// last megabytes of an upload that a system buffers for a slow line.
 const LONG_SILENCE: Duration = Duration::from_mins(10);
 
 /// A directory of some ten thousand files.
@@ -306,8 +307,8 @@ mod tests {
 
     use super::*;
 
-    /// Asks whoever has the other end of the stream; what came, and after how long.
-    async fn asked(
+    /// Sends a request to the server at the other end. Returns the result, and the elapsed time.
+    async fn timed_request(
         method: &str,
         body: Body,
         near: DuplexStream,
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_says_nothing_is_not_waited_for() {
+    async fn a_silent_server_times_out() {
         for (method, body, bound) in [
             ("GET", empty(), SILENCE),
             ("PROPFIND", empty(), SILENCE),
@@ -335,7 +336,7 @@ mod tests {
             ("PUT", whole(vec![0; 1024 * 1024]), LONG_SILENCE),
         ] {
             let (near, _far) = duplex(READ);
-            let (answer, after) = asked(method, body, near).await;
+            let (answer, after) = timed_request(method, body, near).await;
             let failure = answer.unwrap_err();
             assert_eq!(failure.name(), "webtty_files", "{method}");
             assert_eq!(failure.message(), "ws://a/: the server does not answer");
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_may_take_as_long_as_it_goes_on() {
+    async fn a_body_with_progress_does_not_time_out() {
         let (near, mut far) = duplex(READ);
         let body = vec![0; 8 * READ];
         let length = body.len();
@@ -359,7 +360,7 @@ mod tests {
             let answer = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
             far.write_all(answer).await.unwrap();
         };
-        let ((answer, after), ()) = tokio::join!(asked("PUT", whole(body), near), server);
+        let ((answer, after), ()) = tokio::join!(timed_request("PUT", whole(body), near), server);
         assert_eq!(answer.unwrap(), 201);
         assert!(after > LONG_SILENCE * 3, "{after:?}");
     }

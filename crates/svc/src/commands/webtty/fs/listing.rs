@@ -1,4 +1,4 @@
-//! What is in a directory: the answer to a PROPFIND (RFC 4918 section 9.1).
+//! The entries of a directory, from a PROPFIND response (RFC 4918 section 9.1).
 
 use http::StatusCode;
 use jiff::{Timestamp, fmt::rfc2822};
@@ -12,17 +12,17 @@ use crate::{
     output::plain,
 };
 
-/// One thing in a directory.
+/// An entry of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Entry {
     /// Its name, without its directory.
     pub(super) name: String,
     /// `file` or `directory`.
     pub(super) kind: &'static str,
-    /// In bytes; absent for a directory.
+    /// Size in bytes. Absent for a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) size: Option<u64>,
-    /// When its content changed, RFC 3339.
+    /// Modification time (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) modified: Option<String>,
     #[serde(skip)]
@@ -30,7 +30,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Its cells.
+    /// The table cells of the entry.
     pub(super) fn row(&self) -> Vec<String> {
         let slash = if self.kind == DIRECTORY { "/" } else { "" };
         let size = self.size.map_or("-".to_owned(), |size| size.to_string());
@@ -39,7 +39,7 @@ impl Entry {
     }
 }
 
-/// What is in a directory, by name; of a file, itself.
+/// The entries of a directory by name, or the entry of a file.
 pub(super) async fn of(files: &Files, path: &str) -> Result<Vec<Entry>, Failure> {
     let mut entries = ask(files, path, "1").await?;
     let own = decoded(&files.path(path));
@@ -49,7 +49,7 @@ pub(super) async fn of(files: &Files, path: &str) -> Result<Vec<Entry>, Failure>
     Ok(entries)
 }
 
-/// Whether there is a directory at a path.
+/// True if the path is a directory.
 pub(super) async fn is_directory(files: &Files, path: &str) -> Result<bool, Failure> {
     let entries = ask(files, path, "0").await?;
     Ok(entries.first().is_some_and(|entry| entry.kind == DIRECTORY))
@@ -62,8 +62,8 @@ async fn ask(files: &Files, path: &str, depth: &str) -> Result<Vec<Entry>, Failu
     read(&answer.text().await?)
 }
 
-/// Reads the answer. Prefixes of names are the server's choice, so they are not looked at; nor is
-/// what we did not ask for.
+/// Parses the response. The server chooses the namespace prefixes, so they are ignored. Unrequested
+/// properties are ignored as well.
 fn read(xml: &str) -> Result<Vec<Entry>, Failure> {
     let mut reader = Reader::from_str(xml);
     let mut entries = Vec::new();
@@ -125,7 +125,7 @@ fn decoded(path: &str) -> String {
     percent_decode_str(path).decode_utf8_lossy().into_owned()
 }
 
-/// The date of HTTP (RFC 9110 section 5.6.7) as the one of RFC 3339.
+/// Converts an HTTP date (RFC 9110 section 5.6.7) to RFC 3339.
 fn time(text: &str) -> Option<String> {
     let zoned = rfc2822::parse(text).ok()?;
     Some(Timestamp::to_string(&zoned.timestamp()))
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_read_whatever_its_prefixes() {
+    fn a_response_is_parsed_with_any_prefix() {
         let xml = r#"<?xml version="1.0" encoding="utf-8"?>
             <D:multistatus xmlns:D="DAV:">
               <D:response><D:href>/fs/logs/</D:href><D:propstat><D:prop>
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_answer_is_only_text() {
+    fn invalid_responses_are_refused() {
         let failure = read("<a\u{1b}]0;title\u{7}></b>").unwrap_err();
         let told = failure.message();
         assert!(told.contains("title") && told == plain(told), "{told:?}");

@@ -1,4 +1,4 @@
-//! A file that comes in pieces: beside its place until it is whole.
+//! A partial file beside its destination, until the download is complete.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use tokio::fs::{self, File, OpenOptions};
 
 use crate::failure::{Code, Failure};
 
-/// A file that is being written beside its place, and goes when it is not kept.
+/// A temporary file beside the destination. Dropping it removes the file unless it was kept.
 pub(super) struct Part {
     pub(super) file: File,
     path: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Begins one. What is there already under its name is somebody else's.
+    /// Creates the file. An existing file with the temporary name belongs to another process.
     pub(super) async fn begin(place: &Path) -> Result<Self, Failure> {
         let mut name = place.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
@@ -28,7 +28,7 @@ impl Part {
             .create_new(true)
             .open(&path)
             .await
-            .map_err(|error| cannot(&path, error))?;
+            .map_err(|error| write_failure(&path, error))?;
         Ok(Self {
             file,
             path,
@@ -37,28 +37,29 @@ impl Part {
         })
     }
 
-    /// Puts it into its place: over what is there, or nowhere.
+    /// Moves the file to its destination. Without `over`, an existing destination is an error.
     pub(super) async fn keep(mut self, over: bool) -> Result<(), Failure> {
         let Self { path, place, .. } = &self;
         self.file
             .sync_all()
             .await
-            .map_err(|error| cannot(path, error))?;
+            .map_err(|error| write_failure(path, error))?;
         if !over {
-            // A second name is never put over a first one; the drop takes the other away.
+            // A hard link never replaces an existing file. The drop removes the temporary name.
             match fs::hard_link(path, place).await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     return Err(taken(place));
                 }
-                // A file system without second names: what comes in between is not seen.
+                // The file system has no hard links. A file that appears after this check is
+                // overwritten.
                 Err(_) if is_taken(place) => return Err(taken(place)),
                 Err(_) => {}
             }
         }
         fs::rename(path, place)
             .await
-            .map_err(|error| cannot(place, error))?;
+            .map_err(|error| write_failure(place, error))?;
         self.stays = true;
         Ok(())
     }
@@ -67,18 +68,18 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.stays {
-            // What cannot be removed has a name that says what it is.
+            // A file that cannot be removed has a recognisable name.
             drop(std::fs::remove_file(&self.path));
         }
     }
 }
 
-/// Whether something is there, if only a link to nothing.
+/// True if the path exists, even as a dangling link.
 pub(super) fn is_taken(place: &Path) -> bool {
     place.symlink_metadata().is_ok()
 }
 
-/// What is there is not written over without being told to.
+/// An existing file is not overwritten without a flag.
 pub(super) fn taken(place: &Path) -> Failure {
     let message = format!("{} exists already", place.display());
     Failure::new(Code::Conflict, message)
@@ -86,7 +87,7 @@ pub(super) fn taken(place: &Path) -> Failure {
         .hint("--force writes over it")
 }
 
-fn cannot(path: &Path, error: io::Error) -> Failure {
+fn write_failure(path: &Path, error: io::Error) -> Failure {
     Failure::of(&format!("cannot write {}", path.display()), error)
 }
 
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_appeared_meanwhile_is_kept_unless_it_is_to_be_replaced() {
+    async fn a_new_destination_file_is_kept_without_force() {
         let home = tempfile::tempdir().unwrap();
         let place = home.path().join("a");
         whole(&place).await.keep(false).await.unwrap();
@@ -125,13 +126,13 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(read(home.path().join("b")).unwrap(), b"new");
-        // Nothing else is left.
+        // No temporary file is left.
         assert_eq!(read_dir(home.path()).unwrap().count(), 2);
     }
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn nothing_is_written_through_what_is_there() {
+    async fn nothing_is_written_through_a_link() {
         let home = tempfile::tempdir().unwrap();
         let other = home.path().join("other");
         write(&other, "theirs").unwrap();

@@ -1,4 +1,4 @@
-//! What `svc webtty server` says: where it is reached, and its sessions; lines, or JSON lines.
+//! Output of `svc webtty server` about its address and its sessions, as text or JSON lines.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -14,12 +14,12 @@ use tty::message::TerminationReason;
 
 use crate::{failure::Failure, lines::StatusLine, output, output::Format};
 
-/// The writer of a tunnel's changes.
+/// Writer of a tunnel's status changes.
 pub(super) struct Report {
     format: Format,
     engine: HostPort,
     was_online: bool,
-    /// The last trouble told, so that a long outage is one line.
+    /// The last reported error, so that a long outage is one line.
     trouble: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Report {
                 }
                 Ok(())
             }
-            // The failure that follows says it, too.
+            // The failure that follows also contains the reason.
             Status::Closed(closed) if self.format == Format::Json => {
                 output::json(&StatusLine::closed(closed))
             }
@@ -70,7 +70,7 @@ impl Report {
         }
     }
 
-    /// Tells the end that somebody asked for.
+    /// Reports a requested shutdown.
     pub(super) fn closed(&self) -> Result<(), Failure> {
         match self.format {
             Format::Json => output::json(&StatusLine::closed(&Closed::Asked)),
@@ -79,14 +79,13 @@ impl Report {
     }
 }
 
-/// What is told of sessions, through a bounded queue: who does not read these lines holds nobody's
-/// terminal.
+/// Session events, passed through a bounded queue so that a slow reader does not delay terminals.
 pub(super) struct Sessions {
     format: Format,
     lines: mpsc::Receiver<Line>,
 }
 
-/// A session that began or ended.
+/// A session that started or ended.
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
     #[serde(skip)]
@@ -108,7 +107,7 @@ pub(super) struct Line {
     date: String,
 }
 
-/// An address that is listened on.
+/// A listening address.
 #[derive(Serialize)]
 struct ListenAddress {
     status: &'static str,
@@ -132,7 +131,7 @@ impl Sessions {
         self.lines.recv().await
     }
 
-    /// Tells what has not been told, when there are no more sessions.
+    /// Prints the remaining lines after the last session.
     pub(super) fn rest(&mut self) -> Result<(), Failure> {
         while let Ok(line) = self.lines.try_recv() {
             line.write()?;
@@ -140,7 +139,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Tells where clients come.
+    /// Reports the address for clients.
     pub(super) fn listening(&self, address: SocketAddr, speaks: Transport) -> Result<(), Failure> {
         let scheme = match speaks {
             Transport::WebSocket => "ws",
@@ -213,7 +212,7 @@ impl Line {
     }
 }
 
-/// Why a session ended, as programs read it.
+/// The reason of a session's end, as a machine-readable name.
 fn name(reason: TerminationReason) -> &'static str {
     match reason {
         TerminationReason::Unspecified => "unknown",
@@ -228,8 +227,8 @@ fn name(reason: TerminationReason) -> &'static str {
     }
 }
 
-/// What a tunnel leads to.
+/// Shown as the target of the tunnel.
 const TERMINALS: &str = "terminals";
 
-/// Lines that wait for the reader: beginnings and ends of more sessions than there are by default.
+/// Lines that wait for the reader: start and end of more sessions than the default limit.
 const LINES: usize = 256;

@@ -1,4 +1,4 @@
-//! From flags to what a server is told; what contradicts itself is refused here.
+//! Converts flags to the server's settings, and rejects contradictions.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -27,10 +27,10 @@ use tty::{
 use super::{Args, ConnectionSource, Mode};
 use crate::{commands::webtty::asked, failure::Failure, random};
 
-/// Puts into the properties of a tunnel what is good for a moment alone.
+/// Refreshes tunnel properties that are valid only for a short time.
 pub(super) type Renew = Box<dyn Fn(&mut Properties) + Send + Sync>;
 
-/// A registered server, as its host knows it.
+/// A registered server, as enrolled on this host.
 #[derive(Debug)]
 pub(super) struct RegisteredServer {
     enrollment: Enrollment,
@@ -41,7 +41,7 @@ impl RegisteredServer {
         &self.enrollment.server_id
     }
 
-    /// Whether only the two ends may read its sessions.
+    /// True if sessions must be end-to-end encrypted.
     fn must_seal(&self) -> bool {
         self.enrollment.encryption_policy != "disabled"
     }
@@ -54,8 +54,8 @@ impl RegisteredServer {
         })
     }
 
-    /// Shows the engine that this is the server, each time that it is asked for the tunnel: a proof
-    /// is good for a moment, and once.
+    /// Proves to the engine that this host is the server. Called for each tunnel request, because a
+    /// proof is short-lived and can be used only once.
     pub(super) fn admission(&self) -> Result<Renew, Failure> {
         let identity = self.identity()?;
         let enrollment = self.enrollment.clone();
@@ -68,7 +68,7 @@ impl RegisteredServer {
                 tunnel_type: properties.kind.as_ref().map_or("", TunnelKind::as_str),
                 labels: &properties.labels,
             };
-            // Without a proof the engine refuses, and says so.
+            // Without a proof the engine rejects the tunnel with an explanation.
             let Ok(nonce) = random::bytes() else { return };
             let workspace = &enrollment.workspace_id;
             let signed = admission::sign(
@@ -94,7 +94,7 @@ impl RegisteredServer {
 }
 
 impl Args {
-    /// The registered server that this is to be.
+    /// The registered server to serve as, if one is configured.
     pub(super) fn registered(&self) -> Result<Option<RegisteredServer>, Failure> {
         let path = match (&self.server_enrollment, &self.server_id) {
             (None, None) => return Ok(None),
@@ -118,14 +118,15 @@ impl Args {
         Ok(Some(RegisteredServer { enrollment }))
     }
 
-    /// How its streams begin.
+    /// The transport of its streams.
     pub(super) fn speaks(
         &self,
         registered: Option<&RegisteredServer>,
     ) -> Result<Transport, Failure> {
         let is_public = self.listen.is_none() && !self.no_publish;
         match (self.transport, registered) {
-            // The engine speaks with clients, so its side of the server is the short way.
+            // With managed sessions the engine is the client, so the connection to the server uses
+            // the plain transport.
             (None | Some(ConnectionSource::Plain), Some(_)) => Ok(Transport::Plain),
             (Some(ConnectionSource::Websocket), Some(_)) => Err(Failure::usage(
                 "a registered server speaks plain messages with its engine",
@@ -140,7 +141,7 @@ impl Args {
         }
     }
 
-    /// What the server is told.
+    /// The settings of the server.
     pub(super) fn settings(
         &self,
         registered: Option<&RegisteredServer>,
@@ -171,7 +172,7 @@ impl Args {
         })
     }
 
-    /// What the tunnel's labels tell of it.
+    /// The labels of the tunnel that describe the server.
     pub(super) fn offer(
         &self,
         registered: Option<&RegisteredServer>,
@@ -194,7 +195,7 @@ impl Args {
         }
     }
 
-    /// Its key and whom it knows, where sessions are sealed.
+    /// The server's key and the admitted clients, if sessions are encrypted.
     fn seal(&self, registered: Option<&RegisteredServer>) -> Result<Option<Seal>, Failure> {
         if self.e2e
             && let Some(registered) = registered
@@ -240,7 +241,8 @@ impl Args {
             Some(path) => path.clone(),
             None => asked::folder()?.authorized_clients(),
         };
-        // What cannot be read now is told now; later, whoever cannot be looked up stays out.
+        // An unreadable list is reported at the start. Later, clients that cannot be looked up are
+        // rejected.
         KeyList::read(&clients).map_err(|error| asked::failed(&error))?;
         Ok(Some(Seal {
             identity: Arc::new(identity),
@@ -291,7 +293,7 @@ impl Args {
         }
     }
 
-    /// What clients of an address have to show.
+    /// The token that clients of an address need.
     fn token(&self, speaks: Transport) -> Result<Option<AuthToken>, Failure> {
         if self.listen.is_none() || self.allow_unauthenticated {
             return Ok(None);
@@ -304,11 +306,11 @@ impl Args {
             Some(path) => std::fs::read_to_string(path).map_err(|error| {
                 Failure::of(&format!("{} cannot be read", path.display()), error)
             })?,
-            None => std::env::var(TOKEN).unwrap_or_default(),
+            None => std::env::var(TOKEN_VARIABLE).unwrap_or_default(),
         };
         let token = AuthToken::new(&text).ok_or_else(|| {
             Failure::usage("whoever reaches the address could run commands").hint(format!(
-                "give --auth-token-file (or {TOKEN}), or --allow-unauthenticated where that is meant"
+                "give --auth-token-file (or {TOKEN_VARIABLE}), or --allow-unauthenticated where that is meant"
             ))
         })?;
         Ok(Some(token))
@@ -324,7 +326,8 @@ impl Args {
                     .hint("leave out --fs-root, or --transport plain"),
             );
         }
-        // Files are read as this program, and who logs in as another must not see what it sees.
+        // Files are accessed as the account of this program, which users of another account must
+        // not see.
         if let Execution::Login {
             account,
             client_chooses,
@@ -352,5 +355,5 @@ fn folder() -> Result<PathBuf, Failure> {
     Ok(PathBuf::from(home).join(".svc").join("webtty"))
 }
 
-/// Where the token is, if it is in no file.
-const TOKEN: &str = "SVC_WEBTTY_AUTH_TOKEN";
+/// Environment variable with the token, if there is no file.
+const TOKEN_VARIABLE: &str = "SVC_WEBTTY_AUTH_TOKEN";

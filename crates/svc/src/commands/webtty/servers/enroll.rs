@@ -1,5 +1,5 @@
-//! Enrolling this host: keys are made here, the platform gets the public ones, and what
-//! `svc webtty server` needs to know is written down.
+//! Enrollment of this host: creates keys, sends the public ones to the platform, and writes the
+//! settings for `svc webtty server`.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ use tty::identity::KEY_ALGORITHM;
 use super::Files;
 use crate::{failure::Failure, output, platform::Session};
 
-/// Enrolls this host as a server. Once more with the same keys changes nothing, so that whatever
-/// broke off is repeated.
+/// Enrolls this host as a server. Repeating it with the same keys changes nothing, so an
+/// interrupted enrollment can be run again.
 pub(super) async fn enroll(
     session: &Session,
     server: WebttyServer,
@@ -68,7 +68,7 @@ pub(super) async fn enroll(
     Ok(enrolled)
 }
 
-/// What this program can do as a server.
+/// The capabilities of this program as a server.
 fn capabilities() -> WebttyServerCapabilities {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let labels = [
@@ -85,7 +85,7 @@ fn capabilities() -> WebttyServerCapabilities {
     }
 }
 
-/// Where keys and enrollments are kept.
+/// The directory of keys and enrollments.
 fn folder() -> Result<PathBuf, Failure> {
     let home = std::env::home_dir().filter(|home| home.is_absolute());
     home.map(|home| home.join(".svc").join("webtty"))

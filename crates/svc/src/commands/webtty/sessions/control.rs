@@ -1,4 +1,4 @@
-//! Who may type, and who goes: requests for control and their answers, kick and terminate.
+//! Requests for control and their answers, kick and terminate.
 
 use api::webtty::{CONTROL_REQUEST, CONTROL_REQUESTS, PARTICIPANT, SESSION};
 use clap::Parser;
@@ -19,23 +19,23 @@ use crate::{
   svc webtty sessions request-control wts_… --participant-id wtp_… --reason \"to see the logs\"
   svc webtty sessions request-control wts_… --participant-id wtp_… --lines 1")]
 pub(crate) struct RequestArgs {
-    /// Who asks: a participant whose stream is there, as `join` or a page has one
+    /// The requesting participant, which must be connected (with `join` or a web page)
     #[arg(long, value_name = "ID")]
     participant_id: String,
 
-    /// Why, for whoever answers
+    /// Reason, shown to the approver
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
-    /// For so many lines: 1 is one command. Without this and --for, until it is taken back
+    /// Number of lines: 1 is one command. Default without --for: until control is revoked
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     lines: Option<u32>,
 
-    /// For so long
+    /// Duration of control
     #[arg(long = "for", value_name = "DURATION", value_parser = time::duration)]
     for_time: Option<std::time::Duration>,
 
-    /// How long an answer is waited for; 2m where it is absent
+    /// Time to wait for an answer. Default: 2m
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     wait: Option<std::time::Duration>,
 
@@ -55,19 +55,19 @@ pub(crate) struct ResolveArgs {
     #[command(flatten)]
     on: SessionArgs,
 
-    /// The request's id
+    /// Id of the request
     #[arg(value_name = "REQUEST")]
     request: String,
 
-    /// What is done about it: grant, refuse, or revoke what was granted
+    /// Action: grant, refuse, or revoke granted control
     #[arg(long, value_parser = action)]
     action: ControlAction,
 
-    /// Who of the session answers: whoever has control. Without it, an owner does
+    /// The approving participant, which has control. Default: an owner
     #[arg(long, value_name = "ID")]
     approver_participant_id: Option<String>,
 
-    /// Why
+    /// Reason
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
@@ -83,11 +83,11 @@ pub(crate) struct KickArgs {
     #[command(flatten)]
     on: SessionArgs,
 
-    /// The participant's id
+    /// Id of the participant
     #[arg(value_name = "PARTICIPANT")]
     participant: String,
 
-    /// Why
+    /// Reason
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -97,7 +97,7 @@ pub(crate) struct KickArgs {
 #[command(after_help = "Example:
   svc webtty sessions terminate wts_… --yes")]
 pub(crate) struct TerminateArgs {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
@@ -105,7 +105,7 @@ pub(crate) struct TerminateArgs {
     on: SessionArgs,
 }
 
-/// Asks for control.
+/// Requests control.
 pub(super) async fn request(args: RequestArgs) -> Result<(), Failure> {
     let api = args.on.api()?;
     let expires_at = args.wait.map(|wait| {
@@ -147,7 +147,7 @@ pub(super) async fn resolve(args: ResolveArgs) -> Result<(), Failure> {
     write_one(args.written.output, &answered.await?, FIELDS)
 }
 
-/// Has somebody leave.
+/// Removes a participant.
 pub(super) async fn kick(args: KickArgs) -> Result<(), Failure> {
     let api = args.on.api()?;
     let path = args

@@ -1,4 +1,4 @@
-//! `svc webtty sessions export`: a recording as other programs read it, written as it comes.
+//! `svc webtty sessions export`: writes a recording in common formats, as a stream.
 
 use std::{
     fs::{self, File},
@@ -24,11 +24,12 @@ use crate::{
   svc webtty sessions export wts_… --format asciicast --file session.cast
   svc webtty sessions export wts_… --format ndjson | jq -r .type")]
 pub(crate) struct ExportArgs {
-    /// What is written
+    /// Export format
     #[arg(long, value_enum, default_value_t)]
     format: Export,
 
-    /// Write here instead of stdout, for its owner alone; what is there is replaced when all has come
+    /// Write to this file instead of stdout, readable only by its owner. An existing file is
+    /// replaced after the export is complete
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -39,26 +40,26 @@ pub(crate) struct ExportArgs {
     on: SessionArgs,
 }
 
-/// What is in it.
+/// Content of the export.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(super) struct Include {
-    /// What was typed, too. Input that the command hid is not recorded
+    /// Include keyboard input. Input that the command hid is never recorded
     #[arg(long = "include-stdin")]
     pub(super) stdin: bool,
 
-    /// Of text: lines begin with the time
+    /// For text: start lines with the time
     #[arg(long = "include-timestamps")]
     pub(super) timestamps: bool,
 
-    /// Of text: lines that say who came, who got control, and when the size changed
+    /// For text: add lines for joining participants, control changes and new sizes
     #[arg(long = "include-markers")]
     pub(super) markers: bool,
 
-    /// The number of the first record
+    /// Number of the first record
     #[arg(long, value_name = "N")]
     pub(super) from_seq: Option<u64>,
 
-    /// At most so many records
+    /// Maximum number of records
     #[arg(long, value_name = "N")]
     pub(super) max_events: Option<u64>,
 }
@@ -80,7 +81,7 @@ pub(super) enum Export {
 }
 
 impl Export {
-    /// As the API calls it.
+    /// Name of the format in the API.
     fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -92,7 +93,7 @@ impl Export {
     }
 }
 
-/// Writes it.
+/// Writes the export.
 pub(super) async fn export(args: ExportArgs) -> Result<(), Failure> {
     let api = args.on.api()?;
     let download = begin(&api, &args.on, args.format, args.include).await?;
@@ -107,7 +108,7 @@ pub(super) async fn export(args: ExportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks for a recording in a format.
+/// Requests a recording in a format.
 pub(super) async fn begin(
     api: &Api,
     on: &SessionArgs,
@@ -142,7 +143,7 @@ async fn copy(mut download: Download, out: &mut impl Write) -> Result<u64, Failu
     Ok(written)
 }
 
-/// A file that is being written beside its place, and goes when it is not kept.
+/// A temporary file beside the destination. Dropping it removes the file unless it was kept.
 struct ExportFile {
     file: File,
     path: PathBuf,
@@ -154,7 +155,7 @@ impl ExportFile {
         let mut name = place.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let path = place.with_file_name(name);
-        // Somebody's whole session is in it.
+        // The file contains a complete session of another user.
         let file = private::new_file()
             .open(&path)
             .map_err(|error| cannot(place, error))?;
@@ -178,7 +179,7 @@ impl ExportFile {
 impl Drop for ExportFile {
     fn drop(&mut self) {
         if !self.stays {
-            // Nobody asked for half of it, and nobody can be told.
+            // An incomplete export is useless, and errors cannot be reported here.
             drop(fs::remove_file(&self.path));
         }
     }

@@ -1,8 +1,9 @@
-//! `svc webtty sessions join`: watch a session, ask to type into it, and answer who asks.
+//! `svc webtty sessions join`: watch a session, request control, and answer requests.
 //!
-//! The screen is drawn, not passed on: a command cannot talk to the terminal of who watches it. The
-//! last row says who has control. Keys that begin with `~` are this command's: always for who
-//! watches, at the beginning of a line for who types, as in `ssh`.
+//! The screen is drawn from an emulated terminal. A command therefore cannot send escape sequences
+//! to the terminals of its viewers. The last row shows the participant with control. Keys that
+//! start with `~` are for this command: always for a viewer, and at the start of a line for the
+//! participant with control, as in `ssh`.
 
 mod keys;
 
@@ -27,27 +28,28 @@ use crate::{
 /// The flags of `svc webtty sessions join`.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Keys: ~. leaves, ~r asks for control, ~y and ~n answer who asks, ~~ is a tilde.
-Who types gives them at the beginning of a line.
+    after_help = "Keys: ~. leaves, ~r requests control, ~y and ~n answer a request, ~~ sends a tilde.
+A participant with control types them at the start of a line.
 
 Examples:
   svc webtty sessions join wts_…
   svc webtty sessions join wts_… --request-control --reason \"to restart the service\" --for 10m"
 )]
 pub(crate) struct JoinArgs {
-    /// Ask for control at once
+    /// Request control immediately
     #[arg(long)]
     request_control: bool,
 
-    /// Why, for whoever answers
+    /// Reason, shown to the approver
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
-    /// Ask for so many lines: 1 is one command. Without this and --for, until it is taken back
+    /// Number of lines to request: 1 is one command. Default without --for: until control is
+    /// revoked
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     lines: Option<u32>,
 
-    /// Ask for so long
+    /// Duration to request
     #[arg(long = "for", value_name = "DURATION", value_parser = time::duration)]
     for_time: Option<Duration>,
 
@@ -55,7 +57,7 @@ pub(crate) struct JoinArgs {
     on: SessionArgs,
 }
 
-/// Takes part until the session ends, a key, or a signal.
+/// Takes part until the session ends, the user leaves, or a signal arrives.
 pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
     let config = args.on.connection.resolve()?;
     let shutdown = signals::listen(Duration::ZERO)?;
@@ -72,7 +74,7 @@ pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
         ask,
         asking: None,
         asks_at_once: args.request_control,
-        said: String::new(),
+        last_message: String::new(),
         size: None,
     };
     let over = tokio::select! {
@@ -96,28 +98,28 @@ pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
     }
 }
 
-/// How it ended.
+/// The reason for leaving.
 enum JoinEnd {
-    /// By a key.
+    /// The user pressed the key to leave.
     Left,
     Ended(CommandEnd),
     Failed(SessionError),
 }
 
-/// One session at a terminal.
-/// A request on its way, and how it is answered.
+/// A request in flight, and its result.
 type Asking = Pin<Box<dyn Future<Output = Result<ControlRequest, ApiError>> + Send>>;
 
+/// A session at a terminal.
 struct View {
     joined: JoinedParticipant,
     keys: Keys,
     ask: Ask,
-    /// A request that is on its way to the engine.
+    /// The request in flight to the engine.
     asking: Option<Asking>,
     asks_at_once: bool,
-    /// What happened last.
-    said: String,
-    /// The size that the command was told.
+    /// The last message.
+    last_message: String,
+    /// The size that the command was given.
     size: Option<Size>,
 }
 
@@ -134,12 +136,12 @@ impl View {
                 change = self.joined.next() => match change {
                     Some(Change::Ended(Ok(ended))) => return Ok(JoinEnd::Ended(ended)),
                     Some(Change::Ended(Err(error))) => return Ok(JoinEnd::Failed(error)),
-                    Some(Change::People(said)) => {
-                        self.said = said;
+                    Some(Change::People(last_message)) => {
+                        self.last_message = last_message;
                         self.resize().await;
                     }
                     Some(Change::Screen) => {
-                        // The stream is there, and with it one may ask.
+                        // The stream is established, so control can be requested.
                         if std::mem::take(&mut self.asks_at_once) {
                             self.ask();
                         }
@@ -151,9 +153,11 @@ impl View {
                     match asked {
                         Ok(request) => {
                             self.joined.has_asked(&request);
-                            self.said.clear();
+                            self.last_message.clear();
                         }
-                        Err(error) => Failure::from(error).message().clone_into(&mut self.said),
+                        Err(error) => Failure::from(error)
+                            .message()
+                            .clone_into(&mut self.last_message),
                     }
                 }
                 did = stage.next() => match did? {
@@ -174,7 +178,7 @@ impl View {
         }
     }
 
-    /// Does what keys say; `true`: to leave.
+    /// Handles keys. Returns true if the user leaves.
     async fn press(&mut self, pressed: &[u8]) -> bool {
         let typing = self.joined.holds_control();
         for key in self.keys.read(pressed, typing) {
@@ -182,11 +186,11 @@ impl View {
                 Key::Typed(bytes) if typing => {
                     self.joined.input().typed(Bytes::from(bytes)).await;
                 }
-                Key::Typed(_) => HINT.clone_into(&mut self.said),
+                Key::Typed(_) => HINT.clone_into(&mut self.last_message),
                 Key::Leave => return true,
                 Key::Ask => self.ask(),
                 Key::Answer(grant) => self.joined.answer(grant).await,
-                Key::Help => HELP.clone_into(&mut self.said),
+                Key::Help => HELP.clone_into(&mut self.last_message),
             }
         }
         false
@@ -200,7 +204,7 @@ impl View {
         self.asking = Some(Box::pin(async move { asking.ask(&ask).await }));
     }
 
-    /// Who has control has the size of the window.
+    /// The terminal size follows the window of the participant with control.
     async fn resize(&mut self) {
         let window = window();
         let wanted = Size {
@@ -233,8 +237,8 @@ impl View {
                 asked.user
             ));
         }
-        if !self.said.is_empty() {
-            parts.push(self.said.clone());
+        if !self.last_message.is_empty() {
+            parts.push(self.last_message.clone());
         }
         if self.joined.is_recorded() {
             parts.push("recorded".to_owned());

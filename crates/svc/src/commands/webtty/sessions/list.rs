@@ -1,4 +1,4 @@
-//! `svc webtty sessions list`: which sessions there are.
+//! `svc webtty sessions list`: lists sessions.
 
 use api::webtty::SESSIONS;
 use clap::{Args, Parser};
@@ -23,11 +23,11 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     filter: Filter,
 
-    /// At most so many
+    /// Maximum number of sessions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: Option<u32>,
 
-    /// Stay, and show every change: a live table, or a line for each on a pipe
+    /// Keep running and show every change: a live table, or one line per change when piped
     #[arg(long, short, conflicts_with = "limit")]
     watch: bool,
 
@@ -38,44 +38,44 @@ pub(crate) struct ListArgs {
     connection: Connection,
 }
 
-/// Which sessions are meant.
+/// Filters of sessions.
 #[derive(Debug, Default, Args)]
 pub(super) struct Filter {
-    /// Of this registered server
+    /// Only on this registered server
     #[arg(long, value_name = "ID")]
     server_id: Option<String>,
 
-    /// Over this tunnel
+    /// Only through this tunnel
     #[arg(long, value_name = "ID")]
     tunnel_id: Option<String>,
 
-    /// Opened by this account
+    /// Only opened by this account
     #[arg(long, value_name = "ID")]
     user_id: Option<String>,
 
-    /// In this group
+    /// Only in this group
     #[arg(long, value_name = "ID")]
     group_id: Option<String>,
 
-    /// With this origin: human, agent, api, automation, ci, scheduled-job
+    /// Only with this origin: human, agent, api, automation, ci, scheduled-job
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
 
-    /// With this status: opening, active, closing, closed, errored
+    /// Only with this status: opening, active, closing, closed, errored
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<SessionStatus>,
 
-    /// That began at this time or later (RFC 3339)
+    /// Only started at this time or later (RFC 3339)
     #[arg(long, value_name = "TIME", value_parser = time)]
     started_from: Option<String>,
 
-    /// That began at this time or before
+    /// Only started at this time or earlier (RFC 3339)
     #[arg(long, value_name = "TIME", value_parser = time)]
     started_to: Option<String>,
 }
 
 impl Filter {
-    /// As the API takes it; empty where all are meant.
+    /// The filters as the API expects them. Empty if there are none.
     pub(super) fn to_json(&self) -> Map<String, Value> {
         let text = |text: &Option<String>| text.clone().map(Value::String);
         given([
@@ -91,7 +91,7 @@ impl Filter {
     }
 }
 
-/// Lists them.
+/// Lists the sessions.
 pub(super) async fn list(args: ListArgs) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
     let filters = args.filter.to_json();
@@ -130,7 +130,7 @@ fn row(session: &Value) -> Vec<String> {
     ]
 }
 
-/// What runs: the login shell has no words.
+/// The running command. It is empty for the login shell.
 pub(super) fn command(session: &Value) -> String {
     match session.pointer("/command_meta/command") {
         Some(Value::String(command)) if command.is_empty() => "shell".to_owned(),
@@ -138,8 +138,8 @@ pub(super) fn command(session: &Value) -> String {
     }
 }
 
-/// Whether a session that changed still is one of those that were asked for. Where no status is,
-/// those that ended are none.
+/// True if a changed session still matches the filters. Without a status filter, ended sessions do
+/// not match.
 fn keeps(session: &Value, filters: &Map<String, Value>) -> bool {
     let is_over = matches!(cell(session, "/status").as_str(), "closed" | "errored");
     let at: Option<jiff::Timestamp> = cell(session, "/started_at").parse().ok();
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_the_filters_of_the_api() {
+    fn flags_are_converted_to_api_filters() {
         let filter = Filter {
             user_id: Some("usr_1".to_owned()),
             status: Some(SessionStatus::Active),

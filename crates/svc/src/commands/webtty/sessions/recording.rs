@@ -1,4 +1,4 @@
-//! Recordings as a whole: finding one by what was shown, and deleting one.
+//! Search and deletion of recordings.
 
 use api::webtty::{RECORDING, SEARCH};
 use clap::Parser;
@@ -21,7 +21,7 @@ use crate::{
   svc webtty sessions search \"permission denied\"
   svc webtty sessions search deploy.sh --user-id usr_…")]
 pub(crate) struct SearchArgs {
-    /// What was shown, in a line; upper and lower case are the same
+    /// Displayed text within one line; case is ignored
     #[arg(value_name = "TEXT")]
     text: String,
 
@@ -33,7 +33,7 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "ID")]
     server_id: Option<String>,
 
-    /// Only in sessions that this account opened
+    /// Only in sessions of this account
     #[arg(long, value_name = "ID")]
     user_id: Option<String>,
 
@@ -41,7 +41,7 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "ID")]
     before: Option<String>,
 
-    /// At most so many lines; 50 without it
+    /// Maximum number of lines. Default: 50
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: Option<u32>,
 
@@ -57,7 +57,7 @@ pub(crate) struct SearchArgs {
 #[command(after_help = "Example:
   svc webtty sessions delete-recording wts_… --yes")]
 pub(crate) struct DeleteArgs {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
@@ -65,7 +65,7 @@ pub(crate) struct DeleteArgs {
     on: SessionArgs,
 }
 
-/// Finds places in recordings.
+/// Searches the recordings.
 pub(super) async fn search(args: SearchArgs) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
     let text = |text: Option<String>| text.map(Value::String);

@@ -1,7 +1,7 @@
-//! `svc webtty sessions replay`: a recording as it was seen, with its times.
+//! `svc webtty sessions replay`: plays a recording with its original timing.
 //!
-//! What was recorded is drawn, not passed on: a recording that would talk to the terminal, or
-//! change it, does so to an emulated one.
+//! The output is drawn from an emulated terminal. Escape sequences in a recording therefore do not
+//! reach the real terminal.
 
 mod tape;
 
@@ -31,17 +31,17 @@ use crate::{
 /// The flags of `svc webtty sessions replay`.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Keys: space pauses and goes on, . is the next step of a pause, + and - change the speed, q leaves.
+    after_help = "Keys: space pauses and resumes, . steps while paused, + and - change the speed, q leaves.
 
 Example:
   svc webtty sessions replay wts_… --speed 2 --idle-limit 1s"
 )]
 pub(crate) struct ReplayArgs {
-    /// How fast it plays: 2 is twice as fast
+    /// Playback speed: 2 is twice as fast
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
     speed: f64,
 
-    /// The longest time in which nothing happens
+    /// Limit of pauses in the recording
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     idle_limit: Option<Duration>,
 
@@ -49,7 +49,7 @@ pub(crate) struct ReplayArgs {
     on: SessionArgs,
 }
 
-/// Plays it.
+/// Plays the recording.
 pub(super) async fn replay(args: ReplayArgs) -> Result<(), Failure> {
     if !is_there() {
         return Err(Failure::usage("a replay needs a terminal")
@@ -71,7 +71,7 @@ pub(super) async fn replay(args: ReplayArgs) -> Result<(), Failure> {
     let mut tape = Tape::new(args.idle_limit);
     let (to, pages) = mpsc::channel(1);
     let mut from = Pages::new(&args.on, 1);
-    // Before the terminal is taken: who may not read it is told so on a line.
+    // Before the terminal is taken over, so that a permission error is printed as a plain line.
     match from.next(&api, usize::MAX).await? {
         Some(first) => tape.extend(&first),
         None => return refused("nothing is recorded of this session"),
@@ -93,7 +93,7 @@ pub(super) async fn replay(args: ReplayArgs) -> Result<(), Failure> {
     }
 }
 
-/// Fetches what comes next, a page ahead of what is shown.
+/// Fetches records, one page ahead of the playback.
 async fn read(api: &Api, mut from: Pages, to: mpsc::Sender<Vec<Value>>) -> Result<(), Failure> {
     while let Some(page) = from.next(api, usize::MAX).await? {
         if to.send(page).await.is_err() {
@@ -103,18 +103,18 @@ async fn read(api: &Api, mut from: Pages, to: mpsc::Sender<Vec<Value>>) -> Resul
     Ok(())
 }
 
-/// What plays a tape.
+/// The player of a tape.
 struct Player {
     tape: Tape,
     screen: Option<Screen>,
     speed: f64,
-    /// Where the tape is, and since when it moves from there; `None` while it is paused.
+    /// Current position, and the time since when it advances. `None` while paused.
     at: Duration,
     since: Option<Instant>,
-    /// All of the recording has come.
+    /// True if the complete recording is loaded.
     is_whole: bool,
-    /// What was said last about who takes part.
-    said: String,
+    /// The last message about participants.
+    last_message: String,
 }
 
 impl Player {
@@ -126,7 +126,7 @@ impl Player {
             at: Duration::ZERO,
             since: Some(Instant::now()),
             is_whole: false,
-            said: String::new(),
+            last_message: String::new(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Player {
                     Some(page) => self.tape.extend(&page),
                     None => self.is_whole = true,
                 },
-                // At least the time goes on.
+                // The clock is updated at least this often.
                 () = sleep_until(due.unwrap_or_else(|| Instant::now() + TICK)), if self.since.is_some() => {
                     self.advance();
                     stage.touch();
@@ -163,7 +163,7 @@ impl Player {
         }
     }
 
-    /// When the next step is to be shown, or the time to be drawn anew.
+    /// Time of the next step or the next clock update.
     fn due(&self) -> Option<Instant> {
         let since = self.since?;
         let next = self.tape.next_at()?;
@@ -172,7 +172,7 @@ impl Player {
         Some(since.checked_add(wait).map_or(tick, |due| due.min(tick)))
     }
 
-    /// Shows all that is due now.
+    /// Shows all steps that are due.
     fn advance(&mut self) {
         let Some(since) = self.since else { return };
         let now = Instant::now();
@@ -182,7 +182,7 @@ impl Player {
             self.show(what);
         }
         if self.tape.next_at().is_none() {
-            // What has not come yet is waited for at the place where it is missed.
+            // Playback waits at the end of the loaded part.
             self.at = self.at.min(self.tape.last());
         }
         if self.is_over() {
@@ -197,14 +197,14 @@ impl Player {
         match what {
             TapeStep::Shown(bytes) => screen.feed(&bytes),
             TapeStep::Resized(size) => screen.resize(size),
-            TapeStep::Said(text) => self.said = text,
+            TapeStep::Said(text) => self.last_message = text,
         }
     }
 
-    /// A key was pressed; `true`: to leave.
+    /// Handles a key. Returns true if the user leaves.
     fn press(&mut self, key: u8) -> bool {
         match key {
-            // Ctrl-C and Ctrl-D come as keys.
+            // Ctrl-C and Ctrl-D arrive as keys in raw mode.
             b'q' | 0x03 | 0x04 => return true,
             b' ' if self.since.is_some() => self.pause(),
             b' ' if !self.is_over() => self.since = Some(Instant::now()),
@@ -245,16 +245,16 @@ impl Player {
             (None, false) => "paused",
         };
         let mut status = format!(" {state} {} · {}x", clock(self.at), self.speed);
-        if !self.said.is_empty() {
+        if !self.last_message.is_empty() {
             status.push_str(" · ");
-            status.push_str(&self.said);
+            status.push_str(&self.last_message);
         }
         status.push_str(" · space pauses · q leaves");
         status
     }
 }
 
-/// A time of a recording.
+/// Formats a position in a recording.
 fn clock(at: Duration) -> String {
     let seconds = at.as_secs();
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
@@ -272,12 +272,12 @@ fn speed(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("expected {SLOWEST} to {FASTEST}"))
 }
 
-/// Below, nobody waits for it; above, nobody sees it.
+/// Minimum and maximum speed: slower is too long to wait for, and faster is too fast to see.
 const SLOWEST: f64 = 0.1;
 const FASTEST: f64 = 100.0;
-/// Steps that are there before they are shown: a page.
+/// Number of steps to load ahead: one page.
 const AHEAD: usize = 200;
-/// How often the time is drawn.
+/// Update interval of the clock.
 const TICK: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

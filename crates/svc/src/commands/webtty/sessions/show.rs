@@ -1,4 +1,4 @@
-//! One session: what it is, who takes part, who asks for control, and its records.
+//! One session: its details, participants, control requests and records.
 
 use api::webtty::{CONTROL_REQUESTS, EVENTS, PARTICIPANTS, RecordedEvent, SESSION};
 use clap::Parser;
@@ -23,15 +23,15 @@ pub(crate) struct ShowArgs {
 #[command(after_help = "Example:
   svc webtty sessions control-requests wts_… --status pending")]
 pub(crate) struct RequestsArgs {
-    /// Only those with this status
+    /// Only requests with this status
     #[arg(long, value_parser = ["pending", "granted", "refused", "revoked", "expired"])]
     status: Option<String>,
 
-    /// Only those of this account
+    /// Only requests of this account
     #[arg(long, value_name = "ID")]
     user_id: Option<String>,
 
-    /// At most so many
+    /// Maximum number of requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: Option<u32>,
 
@@ -51,7 +51,7 @@ pub(crate) struct EventsArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     from_seq: u64,
 
-    /// At most so many records
+    /// Maximum number of records
     #[arg(long, value_name = "N", default_value_t = 1000)]
     limit: u64,
 
@@ -75,7 +75,7 @@ pub(super) async fn show(args: ShowArgs) -> Result<(), Failure> {
     write_one(args.written.output, &session, FIELDS)
 }
 
-/// Lists who takes part.
+/// Lists the participants.
 pub(super) async fn participants(args: ShowArgs) -> Result<(), Failure> {
     let api = args.on.api()?;
     let people = get_list(&api, &args.on.path(PARTICIPANTS), Map::new()).await?;
@@ -145,7 +145,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// From this record on.
+    /// Starts at this record.
     pub(super) fn new(on: &SessionArgs, from: u64) -> Self {
         Self {
             path: on.path(EVENTS),
@@ -153,13 +153,13 @@ impl Pages {
         }
     }
 
-    /// The next records, at most so many; `None` where there are no more.
+    /// The next records, up to this number. `None` at the end.
     pub(super) async fn next(
         &mut self,
         api: &Api,
         limit: usize,
     ) -> Result<Option<Vec<Value>>, Failure> {
-        // A page is read whole: commands write up to 64 KiB a record.
+        // Pages are small, because a record may contain 64 KiB.
         let params = given([
             ("from_seq", Some(self.next.to_string().into())),
             ("limit", Some(limit.min(PAGE).into())),
@@ -169,7 +169,7 @@ impl Pages {
         let last = last
             .and_then(Value::as_str)
             .and_then(|seq| seq.parse().ok());
-        // One that does not go on would be asked for again and again.
+        // A page that does not advance would be requested forever.
         let Some(next) = last
             .and_then(|last: u64| last.checked_add(1))
             .filter(|next| *next > self.next)
@@ -192,12 +192,12 @@ fn record_row(record: &Value) -> Vec<String> {
         kind,
         cell(record, "/participant_id"),
         cell(record, "/payload_length"),
-        what(record),
+        summarise(record),
     ]
 }
 
-/// What there is to read of a record, in a line.
-fn what(record: &Value) -> String {
+/// A summary of a record in one line.
+fn summarise(record: &Value) -> String {
     let Ok(event) = serde_json::from_value::<RecordedEvent>(record.clone()) else {
         return "-".to_owned();
     };
@@ -245,7 +245,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("controller", "/live/controller_participant_id"),
 ];
 
-/// Records of one answer.
+/// Records per response.
 const PAGE: usize = 200;
-/// Of what was typed or shown in one record.
+/// Limit of displayed input or output of a record.
 const MAX_SHOWN: usize = 120;

@@ -1,8 +1,8 @@
-//! `svc webtty sessions verify`: whether a recording is what was recorded.
+//! `svc webtty sessions verify`: checks the integrity of a recording.
 //!
-//! The chain of hashes is looked at here: whoever keeps the recording need not be believed. The end
-//! of the chain is what the engine keeps apart from the records, since nothing in a chain says that
-//! it has lost its end.
+//! The hash chain is verified locally, so the storage of the recording need not be trusted. The
+//! engine stores the end of the chain separately, because a chain alone does not reveal that its
+//! end is missing.
 
 use std::{
     fs::File,
@@ -33,7 +33,7 @@ use crate::{
   svc webtty sessions export wts_… --format ndjson --file kept.ndjson
   svc webtty sessions verify wts_… --file kept.ndjson")]
 pub(crate) struct VerifyArgs {
-    /// Look at this export instead: ndjson or json. The engine is not asked
+    /// Check this exported file instead: ndjson or json. The engine is not contacted
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -44,20 +44,20 @@ pub(crate) struct VerifyArgs {
     on: SessionArgs,
 }
 
-/// Looks at it; a broken chain ends with 1.
+/// Verifies the recording. A broken chain results in exit code 1.
 pub(super) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
     let found = match &args.file {
         Some(path) => of_file(&args.on.session, path)?,
         None => of_engine(&args.on).await?,
     };
-    tell(&args, &found)?;
+    print_result(&args, &found)?;
     match found.broken {
         None => Ok(()),
-        Some(broken) => Err(told(broken, args.file.is_some())),
+        Some(broken) => Err(broken_chain_failure(broken, args.file.is_some())),
     }
 }
 
-fn told(broken: BrokenChain, is_file: bool) -> Failure {
+fn broken_chain_failure(broken: BrokenChain, is_file: bool) -> Failure {
     let message = format!("the recording is not what was recorded: {broken}");
     let failure = Failure::new(Code::Failed, message).named("recording_broken");
     match broken.fault {
@@ -69,7 +69,7 @@ fn told(broken: BrokenChain, is_file: bool) -> Failure {
     }
 }
 
-fn tell(args: &VerifyArgs, found: &VerifyReport) -> Result<(), Failure> {
+fn print_result(args: &VerifyArgs, found: &VerifyReport) -> Result<(), Failure> {
     match args.written.output {
         Format::Json => output::json(&json!({
             "session_id": args.on.session,
@@ -101,21 +101,21 @@ fn tell(args: &VerifyArgs, found: &VerifyReport) -> Result<(), Failure> {
     }
 }
 
-/// The recording as the engine has it, and the end that it keeps.
+/// Verifies the recording on the engine against the stored end.
 async fn of_engine(on: &SessionArgs) -> Result<VerifyReport, Failure> {
     let api = on.api()?;
-    // The end is asked for first: what is recorded meanwhile comes behind it.
+    // The end is read first. Records that arrive meanwhile come after it.
     let path = on.path(VERIFY);
     let asked = api.call(Call::get(&path));
     let answer = match asked.await {
         Ok(answer) => answer,
-        // An engine that only exports.
+        // An engine that only supports exports.
         Err(ApiError::Refused(problem)) if problem.status == 405 => Value::Null,
         Err(error) => return Err(error.into()),
     };
     let verdict: Option<RecordingVerdict> = serde_json::from_value(answer).ok();
-    let head = verdict.as_ref().and_then(kept);
-    // All of it, or the chain has holes.
+    let head = verdict.as_ref().and_then(stored_end);
+    // The complete recording. Otherwise the chain would have gaps.
     let all = Include {
         stdin: true,
         ..Include::default()
@@ -141,8 +141,8 @@ async fn of_engine(on: &SessionArgs) -> Result<VerifyReport, Failure> {
     }
 }
 
-/// The end that the engine keeps apart, where it finds nothing wrong.
-fn kept(verdict: &RecordingVerdict) -> Option<Head> {
+/// The separately stored end, if the engine reports no fault.
+fn stored_end(verdict: &RecordingVerdict) -> Option<Head> {
     if !verdict.ok {
         return None;
     }
@@ -167,38 +167,38 @@ fn of_file(session: &str, path: &Path) -> Result<VerifyReport, Failure> {
     }
 }
 
-/// A file that holds something else: nothing in it was looked at, so nothing is told about it.
+/// The failure for a file that is not an export. Nothing in it was verified.
 fn no_export() -> Failure {
     Failure::usage("this is no export with records")
         .named("not_an_export")
         .hint("export it with --format ndjson")
 }
 
-/// The same of an engine.
+/// The failure for an engine's response that is not an export.
 fn no_answer() -> Failure {
     Failure::new(Code::Failed, "the engine sends no export with records").named("engine_protocol")
 }
 
-/// The records of an export, line by line.
+/// The records of an export, read line by line.
 struct Chain {
     verifier: Verifier,
     end: Head,
     broken: Option<BrokenChain>,
     withheld: u64,
-    /// What somebody keeps apart from the records.
+    /// The separately stored end of the chain.
     kept: Option<Head>,
-    /// What is told where there are no records.
+    /// The failure if there are no records.
     none: fn() -> Failure,
 }
 
-/// What was found.
+/// The result of the verification.
 struct VerifyReport {
-    /// The last record that follows the ones before it.
+    /// The last record with an intact chain before it.
     end: Head,
     broken: Option<BrokenChain>,
-    /// Records whose content is not there.
+    /// Number of records without content.
     withheld: u64,
-    /// Somebody said how far it has to go.
+    /// True if the expected end is known.
     end_is_known: bool,
 }
 
@@ -214,7 +214,7 @@ impl Chain {
         }
     }
 
-    /// A line of an export: a record, or what stands around them.
+    /// Handles a line of an export: a record, or the lines around the records.
     fn line(&mut self, line: &[u8]) -> Result<(), Failure> {
         let line = line.trim_ascii();
         let line = line.strip_suffix(b",").unwrap_or(line);
@@ -227,7 +227,7 @@ impl Chain {
             };
         }
         let record: Record = serde_json::from_slice(line).map_err(|error| {
-            // An old one that leaves out what was typed has no hashes.
+            // Exports of old engines without input have no hashes.
             Failure::of("a line of the recording is no record", error)
                 .hint("export it with --include-stdin")
         })?;
@@ -250,7 +250,7 @@ impl Chain {
     }
 
     fn finish(self) -> Result<VerifyReport, Failure> {
-        // Whoever says that there are none is believed as with any other end.
+        // A separately stored end of zero records is trusted like any other end.
         if self.end.seq == 0 && self.broken.is_none() && self.kept.is_none() {
             return Err((self.none)());
         }
@@ -269,7 +269,7 @@ impl Chain {
     }
 }
 
-/// Pieces of any length as lines of a bounded one.
+/// Splits pieces of any length into lines of bounded length.
 #[derive(Default)]
 struct Lines {
     begun: Vec<u8>,
@@ -303,7 +303,7 @@ fn too_long() -> Failure {
     Failure::new(Code::Failed, "a line of the recording is too long").named("engine_protocol")
 }
 
-/// A record of the largest payload in base64, with room; and what stands before the records.
+/// The largest record in base64, and the header before the records.
 const MAX_LINE: usize = 1024 * 1024;
 
 #[cfg(test)]
@@ -313,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// An export with these texts shown, a line each.
+    /// An export with these displayed texts, one record each.
     fn export(texts: &[&str]) -> Vec<String> {
         let mut recorder = Recorder::new("wts_1", 1 << 20);
         let mut lines = vec![r#"{"export_version":1,"session":{"id":"wts_1"}}"#.to_owned()];
@@ -330,10 +330,10 @@ mod tests {
     }
 
     fn found(lines: &[String], kept: Option<Head>) -> VerifyReport {
-        looked_at(&lines.join("\n"), kept).unwrap()
+        verify_text(&lines.join("\n"), kept).unwrap()
     }
 
-    fn looked_at(text: &str, kept: Option<Head>) -> Result<VerifyReport, Failure> {
+    fn verify_text(text: &str, kept: Option<Head>) -> Result<VerifyReport, Failure> {
         let mut chain = Chain::new("wts_1", kept, no_export);
         let mut read = Lines::default();
         for piece in text.as_bytes().chunks(7) {
@@ -344,12 +344,12 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_whole_or_broken_at_a_place() {
+    fn a_chain_is_intact_or_broken_at_a_record() {
         let lines = export(&["a", "b", "c"]);
         let whole = found(&lines, None);
         assert_eq!((whole.end.seq, whole.broken), (3, None));
         let fault = |lines: &[String], kept| found(lines, kept).broken.unwrap();
-        // Another byte was shown.
+        // A different displayed byte.
         let mut changed = lines.clone();
         changed[2] = changed[2].replace("Yg==", "Yw==");
         let content = Fault::Content;
@@ -370,7 +370,7 @@ mod tests {
                 fault: found_3
             }
         );
-        // What somebody keeps apart tells that the end is missing.
+        // A separately stored end reveals that records are missing.
         let short = &lines[..3];
         assert_eq!(found(short, None).broken, None);
         let missing = Fault::Missing;
@@ -381,10 +381,10 @@ mod tests {
                 fault: missing
             }
         );
-        // Records that came meanwhile are behind the end that was told.
+        // Records after the stored end are accepted.
         let early = found(short, None).end;
         assert_eq!(found(&lines, Some(early)).broken, None);
-        // The same number of other records.
+        // The same number of different records.
         let others = export(&["a", "b", "d"]);
         let link = Fault::Link;
         assert_eq!(
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_records_is_not_whole() {
+    fn an_export_without_records_is_not_verified() {
         let lines = export(&["a"]);
         let value: Value = serde_json::from_str(&lines[1]).unwrap();
         let pretty = serde_json::to_string_pretty(&value).unwrap();
@@ -421,26 +421,26 @@ mod tests {
             &pretty,
             &foreign,
         ] {
-            let failure = looked_at(text, None).err().unwrap();
+            let failure = verify_text(text, None).err().unwrap();
             assert_eq!(failure.name(), "not_an_export", "{text}");
         }
-        // Somebody said that nothing was recorded.
+        // The stored end states that nothing was recorded.
         let none = Head::begin("wts_1");
-        assert_eq!(looked_at("", Some(none)).unwrap().broken, None);
+        assert_eq!(verify_text("", Some(none)).unwrap().broken, None);
     }
 
-    /// An export that leaves out what was typed is told from one that was changed.
+    /// An export without input is distinguished from a modified one.
     #[test]
-    fn holes_of_an_export_have_a_next_step() {
+    fn gaps_of_an_export_have_a_next_step() {
         let mut lines = export(&["a", "b", "c"]);
         lines.remove(2);
         let broken = found(&lines, None).broken.unwrap();
-        let hint = |is_file| told(broken, is_file).next_step().map(str::to_owned);
+        let hint = |is_file| broken_chain_failure(broken, is_file).next_step().map(str::to_owned);
         assert!(hint(true).unwrap().contains("--include-stdin"));
         assert_eq!(hint(false), None);
         let fault = Fault::Content;
         assert_eq!(
-            told(BrokenChain { fault, ..broken }, true).next_step(),
+            broken_chain_failure(BrokenChain { fault, ..broken }, true).next_step(),
             None
         );
     }

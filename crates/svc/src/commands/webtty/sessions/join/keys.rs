@@ -1,9 +1,9 @@
-//! Which keys are for the command, and which for us.
+//! Separates keys for the command from keys for this program.
 
-/// What a key does.
+/// Effect of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// It goes to the command.
+    /// Input for the command.
     Typed(Vec<u8>),
     /// `~.`
     Leave,
@@ -15,11 +15,11 @@ pub(super) enum Key {
     Help,
 }
 
-/// Reads keys as they come, in any pieces.
+/// Parser of keys, for input in pieces of any size.
 #[derive(Debug)]
 pub(super) struct Keys {
     is_at_line_start: bool,
-    /// A tilde that may begin one of ours.
+    /// A pending tilde that may start an escape sequence.
     has_tilde: bool,
 }
 
@@ -33,7 +33,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// What these bytes do. Who does not type is at the beginning of a line always.
+    /// Parses bytes. A viewer is always at the start of a line.
     pub(super) fn read(&mut self, bytes: &[u8], typing: bool) -> Vec<Key> {
         let mut keys = Vec::new();
         let mut typed = Vec::new();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn who_types_gives_them_at_the_beginning_of_a_line() {
+    fn escapes_need_the_start_of_a_line_with_control() {
         let read = |text: &str| Keys::default().read(text.as_bytes(), true);
         assert_eq!(read("~."), [Key::Leave]);
         assert_eq!(read("ls ~.\r"), [typed("ls ~.\r")]);
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_gives_them_anywhere() {
+    fn escapes_work_anywhere_for_viewers() {
         let read = |text: &str| Keys::default().read(text.as_bytes(), false);
         assert_eq!(read("abc~."), [typed("abc"), Key::Leave]);
     }
 
     #[test]
-    fn pieces_may_be_cut_anywhere() {
+    fn input_can_be_split_anywhere() {
         let text = b"a\r~~b\r~.";
         for size in 1..text.len() {
             let mut keys = Keys::default();

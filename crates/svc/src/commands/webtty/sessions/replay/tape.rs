@@ -1,4 +1,4 @@
-//! What happens in a recording and when, counted from its begin.
+//! Events of a recording with their positions relative to its start.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,31 +9,31 @@ use tty::screen::NEW_LINES;
 use tty::size::Size;
 use types::webtty::{RecordType, StreamType};
 
-/// What is to be shown, in its order.
+/// The sequence of steps.
 #[derive(Debug)]
 pub(super) struct Tape {
     steps: VecDeque<(Duration, TapeStep)>,
-    /// The longest time in which nothing happens.
+    /// Limit of pauses.
     idle_limit: Option<Duration>,
-    /// When the record before happened, as it was recorded.
+    /// Original time of the previous record.
     before: Option<Timestamp>,
-    /// When the last step is to be shown.
+    /// Position of the last step.
     last: Duration,
 }
 
 /// One step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TapeStep {
-    /// The command wrote this.
+    /// Output of the command.
     Shown(Vec<u8>),
-    /// The terminal has another size.
+    /// New size of the terminal.
     Resized(Size),
-    /// Something happened that was not on the screen.
+    /// An event without output.
     Said(String),
 }
 
 impl Tape {
-    /// An empty one.
+    /// An empty tape.
     pub(super) fn new(idle_limit: Option<Duration>) -> Self {
         Self {
             steps: VecDeque::new(),
@@ -43,7 +43,7 @@ impl Tape {
         }
     }
 
-    /// Adds records as the API has them; what is none is passed over.
+    /// Adds records of the API. Invalid records are skipped.
     pub(super) fn extend(&mut self, records: &[Value]) {
         for record in records {
             if let Ok(event) = serde_json::from_value(record.clone()) {
@@ -57,11 +57,11 @@ impl Tape {
             return;
         };
         let is_first = self.before.is_none();
-        // Time does not run backwards in a replay.
+        // A replay never runs backwards.
         let since = at.duration_since(self.before.unwrap_or(at));
         let gap = Duration::try_from(since).unwrap_or_default();
         self.before = Some(self.before.map_or(at, |before| before.max(at)));
-        let what = what(event, is_first);
+        let what = steps_of(event, is_first);
         self.last = self
             .last
             .saturating_add(self.idle_limit.map_or(gap, |limit| gap.min(limit)));
@@ -69,31 +69,31 @@ impl Tape {
         self.steps.extend(what.into_iter().map(|what| (at, what)));
     }
 
-    /// When the next step is to be shown.
+    /// Position of the next step.
     pub(super) fn next_at(&self) -> Option<Duration> {
         self.steps.front().map(|(at, _)| *at)
     }
 
-    /// The next step, where it is to be shown by then.
+    /// The next step, if its position is not later than `by`.
     pub(super) fn take(&mut self, by: Duration) -> Option<TapeStep> {
         let is_due = self.next_at().is_some_and(|at| at <= by);
         let next = is_due.then(|| self.steps.pop_front()).flatten();
         next.map(|(_, what)| what)
     }
 
-    /// When the last step that has come is to be shown.
+    /// Position of the last loaded step.
     pub(super) fn last(&self) -> Duration {
         self.last
     }
 
-    /// How many steps wait.
+    /// Number of remaining steps.
     pub(super) fn len(&self) -> usize {
         self.steps.len()
     }
 }
 
-/// What a record does.
-fn what(event: &RecordedEvent, is_first: bool) -> Vec<TapeStep> {
+/// The steps for a record.
+fn steps_of(event: &RecordedEvent, is_first: bool) -> Vec<TapeStep> {
     let metadata = event.metadata.as_ref();
     let number = |name: &str| {
         let size = metadata?.get("terminal_size")?;
@@ -112,7 +112,7 @@ fn what(event: &RecordedEvent, is_first: bool) -> Vec<TapeStep> {
             bytes.map(TapeStep::Shown).into_iter().collect()
         }
         (RecordType::Data, _) => Vec::new(),
-        // Pipes have lines without a carriage return: the terminal adds it.
+        // Output to pipes has lines without a carriage return, which a terminal would add.
         (RecordType::Open, _) if is_first && size.is_none() => {
             vec![TapeStep::Shown(NEW_LINES.as_bytes().to_vec())]
         }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_come_at_their_times() {
+    fn steps_have_their_original_times() {
         let mut tape = Tape::new(None);
         tape.extend(&recording());
         let size = Size { rows: 5, cols: 40 };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_is_cut_short() {
+    fn long_pauses_are_shortened() {
         let mut tape = Tape::new(Some(Duration::from_secs(1)));
         tape.extend(&recording());
         // Half a second, half a second, one second.
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn pipes_have_lines_of_their_own() {
+    fn lines_of_pipes_get_carriage_returns() {
         let mut tape = Tape::new(None);
         tape.extend(&[record(1, "2026-01-02T03:04:05Z", &json!({"type": "open"}))]);
         let mode = TapeStep::Shown(b"\x1b[20h".to_vec());
