@@ -81,7 +81,7 @@ fn nearest(one: SignedDuration, other: SignedDuration) -> SignedDuration {
 /// A synchronised clock differs by less.
 const WARNING_THRESHOLD: SignedDuration = SignedDuration::from_secs(2);
 /// Tokens with an issue time more than some seconds away are refused.
-const TOO_LARGE: SignedDuration = SignedDuration::from_secs(30);
+const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

@@ -156,7 +156,7 @@ impl Engines {
 /// small query a second.
 const MAX_LINKS: usize = 256;
 /// A quarter of the connections to SQLite, and an eighth of those to PostgreSQL.
-const MAX_TELLING: usize = 2;
+const MAX_SNAPSHOTS: usize = 2;
 
 /// How long the log of changes is kept: an engine that was away for longer is told everything.
 pub(crate) const LOG_IS_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);

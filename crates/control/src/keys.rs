@@ -214,4 +214,4 @@ fn sealing(secret: &Secret, purpose: &str) -> Result<Seal, KeyError> {
 
 /// A stranger's key costs one query in this time, whoever names it. A key that another process
 /// made is public long before it signs, so hardly any token waits for this.
-const ASK_EVERY: SignedDuration = SignedDuration::from_secs(10);
+const MIN_QUERY_INTERVAL: SignedDuration = SignedDuration::from_secs(10);

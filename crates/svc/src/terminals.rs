@@ -347,7 +347,10 @@ mod tests {
                 .map(|TerminalError(refusal)| refusal.status)
         };
         assert_eq!(refused(MAX_WATCHED - 1, MAX_WATCHED_PER_CALLER - 1), None);
-        assert_eq!(refused(MAX_WATCHED_PER_CALLER, MAX_WATCHED_PER_CALLER), Some(409));
+        assert_eq!(
+            refused(MAX_WATCHED_PER_CALLER, MAX_WATCHED_PER_CALLER),
+            Some(409)
+        );
         assert_eq!(refused(MAX_WATCHED, MAX_WATCHED_PER_CALLER), Some(409));
         assert_eq!(refused(MAX_WATCHED, 0), Some(503));
     }

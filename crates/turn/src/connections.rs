@@ -107,7 +107,10 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     acceptor: &TlsAcceptor,
     stream: S,
 ) -> Option<TlsStream<S>> {
-    timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.ok()?.ok()
+    timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
+        .await
+        .ok()?
+        .ok()
 }
 
 /// Cleanup at the end of a connection, whatever its cause.

@@ -80,7 +80,7 @@ pub(super) async fn create(
             Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
             other => other?,
         }
-        require_room(&mut tx, who.user.id, now).await?;
+        require_credential_quota(&mut tx, who.user.id, now).await?;
         let actor = Actor::caller(&who).at(ip);
         let target = Target::Credential(issued.credential.id);
         audit::record(&mut tx, &actor, None, Action::CredentialIssued, target, now).await?;

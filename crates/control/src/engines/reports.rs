@@ -272,7 +272,8 @@ impl Batch {
         };
         let mut removed = 0;
         for (project, added) in added {
-            removed += stored_records::count(&mut tx, project, &added, &most, MAX_REMOVED_ROWS).await?;
+            removed +=
+                stored_records::count(&mut tx, project, &added, &most, MAX_REMOVED_ROWS).await?;
         }
         for ((id, hour), sum) in self.usage {
             if counted.of(&served, id, "usage").is_some() {

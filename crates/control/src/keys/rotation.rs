@@ -118,7 +118,9 @@ impl Keys {
     }
 
     async fn purge(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
-        let retired_by = now.saturating_sub(RETIRED_KEY_RETENTION).unwrap_or(Timestamp::MIN);
+        let retired_by = now
+            .saturating_sub(RETIRED_KEY_RETENTION)
+            .unwrap_or(Timestamp::MIN);
         let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= retired_by);
         if !self
             .ring()

@@ -142,9 +142,14 @@ impl Smtp {
             SmtpTls::StartTls | SmtpTls::None => None,
         };
         let server = (self.config.host.as_str(), self.config.port);
-        let mut connection =
-            AsyncSmtpConnection::connect_tokio1(server, Some(RESPONSE_TIMEOUT), &self.hello, implicit, None)
-                .await?;
+        let mut connection = AsyncSmtpConnection::connect_tokio1(
+            server,
+            Some(RESPONSE_TIMEOUT),
+            &self.hello,
+            implicit,
+            None,
+        )
+        .await?;
         if let (SmtpTls::StartTls, Some(tls)) = (self.config.tls, &self.tls) {
             // Fails if the server does not offer it. The mail is never sent in clear instead.
             connection.starttls(tls.clone(), &self.hello).await?;

@@ -34,7 +34,8 @@ pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
     if sayings.len() > MAX_ATTRIBUTES {
         return Err(refused("has too many members"));
     }
-    let is_plain = |text: &str| text.chars().count() <= MAX_CHARACTERS && !has_unsafe_characters(text);
+    let is_plain =
+        |text: &str| text.chars().count() <= MAX_CHARACTERS && !has_unsafe_characters(text);
     let all_plain = |saying: &SourceField| {
         let texts = [&saying.key, &saying.value]
             .into_iter()

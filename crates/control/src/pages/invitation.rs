@@ -104,7 +104,9 @@ pub(super) async fn accept(
     match invitations::accept_as_new(&app, &secret, &open, &name, &password, &browser).await {
         Ok(Some(begun)) => Ok(with_cookie(see_other("/account"), &begun.set_cookie)),
         // The form was sent twice, and the other request created the account.
-        Ok(None) if invitations::has_joined_as_new(&app, &secret, &open).await? => Ok(joined_page()),
+        Ok(None) if invitations::has_joined_as_new(&app, &secret, &open).await? => {
+            Ok(joined_page())
+        }
         Ok(None) => Ok(invalid_link_page()),
         Err(refusal)
             if refusal.problem().status == 409
@@ -206,7 +208,11 @@ fn path(secret: &LinkSecret, open: &Open, proof: &str) -> String {
 }
 
 /// The page for a used link. It depends on the visitor being the user who joined.
-async fn used_link_page(app: &App, visitor: &Visitor, secret: &str) -> Result<Response, PageRefusal> {
+async fn used_link_page(
+    app: &App,
+    visitor: &Visitor,
+    secret: &str,
+) -> Result<Response, PageRefusal> {
     let Some(secret) = LinkSecret::parse(secret) else {
         return Ok(invalid_link_page());
     };

@@ -157,7 +157,9 @@ async fn place(
     let region = region_of(app, &found.project).ok_or_else(Problem::unavailable)?;
     let role = Role::from(found.role);
     let may = |permission: &Permission| role.allows(*permission) && who.allows(*permission);
-    let names = TERMINAL_PERMISSIONS.iter().filter(|permission| may(permission));
+    let names = TERMINAL_PERMISSIONS
+        .iter()
+        .filter(|permission| may(permission));
     let names: Vec<_> = names.map(|permission| permission.as_str()).collect();
     let port = match region.engine_port {
         443 => String::new(),

@@ -184,7 +184,11 @@ async fn the_last_operator_stays(control: TestControl) {
         let path = format!("/api/operator/users/{}/suspend", whom.user);
         control.post(&path, &who.token, &reason()).await.status
     };
-    assert_eq!(suspend(&one, &one).await, 409, "operators cannot suspend themselves");
+    assert_eq!(
+        suspend(&one, &one).await,
+        409,
+        "operators cannot suspend themselves"
+    );
     // Two operators suspend each other at the same time. One comes first, and the other is not an
     // operator any more.
     let (a, b) = tokio::join!(suspend(&one, &two), suspend(&two, &one));

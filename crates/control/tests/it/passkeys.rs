@@ -141,7 +141,11 @@ async fn a_passkey_is_a_second_factor_once_it_is_there(control: TestControl) {
     let code = page.between("<code>", "</code>").to_owned();
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
     let ended = other.open("/account").await;
-    assert_eq!(ended.status, StatusCode::SEE_OTHER, "other sessions have ended");
+    assert_eq!(
+        ended.status,
+        StatusCode::SEE_OTHER,
+        "other sessions have ended"
+    );
 
     let mut browser = half_way(&control).await;
     let page = browser.open("/login/second-factor").await;

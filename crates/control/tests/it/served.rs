@@ -331,7 +331,10 @@ async fn the_listener_uses_tls_with_its_files() {
     // The files are checked at most once a second, during a handshake.
     let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     while get(second.clone(), &rustls::version::TLS13).await.is_err() {
-        assert!(tokio::time::Instant::now() < deadline, "the new certificate is never used");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the new certificate is never used"
+        );
     }
     assert!(get(first, &rustls::version::TLS13).await.is_err());
     served.stop().await;

@@ -305,10 +305,7 @@ async fn somebody_new_joins_by_the_link_in_the_mail(control: TestControl) {
         .submit(&path, &[("name", "Grace"), ("password", "short")])
         .await;
     assert_eq!(short.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(
-        short.text.contains("value=\"Grace\""),
-        "the input is kept"
-    );
+    assert!(short.text.contains("value=\"Grace\""), "the input is kept");
     let joined = grace
         .submit(&path, &[("name", "Grace"), ("password", PASSWORD)])
         .await;

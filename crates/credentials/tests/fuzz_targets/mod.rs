@@ -43,7 +43,10 @@ fn judge(token: &str, keys: &Keyring) {
     let Ok(verified) = verify(token, keys, NOW) else {
         return;
     };
-    assert!(inspect(token).is_some(), "a verified token can be inspected");
+    assert!(
+        inspect(token).is_some(),
+        "a verified token can be inspected"
+    );
     assert!(!verified.is_expired(NOW));
     assert!(!verified.identity.id().is_empty());
     if watch::check(&verified, NOW).is_ok() {
@@ -74,7 +77,10 @@ pub(crate) fn webhook(data: &[u8]) {
     else {
         return;
     };
-    assert!(secret.expose().is_ascii(), "the secret can be copied from a page");
+    assert!(
+        secret.expose().is_ascii(),
+        "the secret can be copied from a page"
+    );
     assert_eq!(
         WebhookSecret::parse(secret.expose()).as_ref(),
         Some(&secret),

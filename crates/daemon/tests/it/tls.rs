@@ -254,7 +254,11 @@ fn en_12_a_temporarily_unreadable_file_is_read_later_without_a_change() {
     fs::create_dir(served.path("key.pem")).unwrap();
     for _ in 0..3 {
         assert_eq!(served.next(), old.der);
-        assert_eq!(served.cert.failures(), 1, "a lasting failure is reported once");
+        assert_eq!(
+            served.cert.failures(),
+            1,
+            "a lasting failure is reported once"
+        );
     }
     fs::remove_dir(served.path("key.pem")).unwrap();
     new.write(served.dir.path());

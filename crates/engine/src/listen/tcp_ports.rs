@@ -60,7 +60,7 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
-    holder: PortOwner,
+    owner: PortOwner,
     /// Where visitors go; another one after a take-over.
     pub(super) tunnel: ArcSwap<LiveTunnel<Agent>>,
     pub(super) closed: CancellationToken,
@@ -272,8 +272,8 @@ impl TcpPorts {
         state.open.insert(tunnel.view.id, Arc::clone(&port));
         state.held.insert(number, Arc::downgrade(&port));
         drop(state);
-        let listeners = std::mem::take(&mut fresh.listeners);
-        drop(fresh);
+        let listeners = std::mem::take(&mut new_listeners.listeners);
+        drop(new_listeners);
         for (worker, listener) in listeners.into_iter().enumerate() {
             accept(worker, listener, Arc::clone(&port));
         }

@@ -155,11 +155,7 @@ async fn a_postgres_that_is_read_only_or_locked_reports_it() {
     let error = users::set_name(&mut other, ann.user, "y", at(1))
         .await
         .unwrap_err();
-    assert_eq!(
-        reason(error),
-        Reason::Busy,
-        "it waited for the lock"
-    );
+    assert_eq!(reason(error), Reason::Busy, "it waited for the lock");
     drop((holder, other));
 
     database

@@ -68,7 +68,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         context::select(&directory, None)?;
     }
     output::message(&match end {
-        Ok(RevokeOutcome::Revoked) => format!("context `{name}` is forgotten, its token is revoked"),
+        Ok(RevokeOutcome::Revoked) => {
+            format!("context `{name}` is forgotten, its token is revoked")
+        }
         Ok(RevokeOutcome::Valid) => format!(
             "context `{name}` is forgotten; the token in it came from elsewhere and is valid until \
              it ends or is revoked (`svc credential revoke`)"

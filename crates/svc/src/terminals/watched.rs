@@ -106,7 +106,10 @@ impl WatchTask {
         let mut shown = self.shown.clone();
         shown.borrow_and_update();
         let (answer, answered) = oneshot::channel();
-        self.todo.send(WatchCommand::Type(line, answer)).await.ok()?;
+        self.todo
+            .send(WatchCommand::Type(line, answer))
+            .await
+            .ok()?;
         if !answered.await.ok()? {
             return Some(Err(()));
         }

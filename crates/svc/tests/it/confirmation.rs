@@ -44,10 +44,7 @@ async fn cp_4g_a_program_repeats_the_fingerprint() {
         .await
         .json();
     let seen = fingerprint(&preview, "basic");
-    assert!(
-        unseen.stderr.contains(&seen),
-        "the hint equals the preview"
-    );
+    assert!(unseen.stderr.contains(&seen), "the hint equals the preview");
     // The fingerprint of one plan confirms no other.
     let pro = [
         "project",

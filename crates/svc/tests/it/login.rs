@@ -147,7 +147,11 @@ async fn oa_4_a_login_is_approved_in_a_browser_and_ended_by_logout() {
     assert_eq!(logout.code, Some(0), "{logout:?}");
     assert!(logout.stderr.contains("is revoked"), "{logout:?}");
     assert!(!file(&home).exists());
-    assert_eq!(home.run(&whoami).await.code, Some(3), "the token is revoked");
+    assert_eq!(
+        home.run(&whoami).await.code,
+        Some(3),
+        "the token is revoked"
+    );
 }
 
 #[tokio::test]

@@ -137,7 +137,10 @@ fn malformed_proofs_are_rejected() {
     let verify_error = |proof: &str| verify(proof, key.public(), is, now()).unwrap_err();
     assert_eq!(verify_error(""), AdmissionError::Malformed);
     assert_eq!(verify_error("e30"), AdmissionError::Malformed);
-    assert_eq!(verify_error(&format!("{proof}=")), AdmissionError::Malformed);
+    assert_eq!(
+        verify_error(&format!("{proof}=")),
+        AdmissionError::Malformed
+    );
     assert_eq!(
         verify_error(&"A".repeat(MAX_PROOF + 1)),
         AdmissionError::Malformed

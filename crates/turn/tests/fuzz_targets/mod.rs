@@ -141,7 +141,9 @@ fn give(core: &mut Core<()>, client: Client, packet: &[u8]) {
         }
         Action::Dial { number, peer, .. } => {
             assert!(peer.port() != 0);
-            let (_, answer) = core.dialled(NOW, number, Ok(())).expect("the request is known");
+            let (_, answer) = core
+                .dialled(NOW, number, Ok(()))
+                .expect("the request is known");
             check(&answer);
         }
         Action::Join(join) => check(&join.answer),

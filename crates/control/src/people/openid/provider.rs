@@ -325,7 +325,10 @@ impl Provider {
             {
                 return Ok(Arc::clone(metadata));
             }
-            if known.failed_at.is_some_and(|at| is_within(at, FAILURE_PAUSE, now)) {
+            if known
+                .failed_at
+                .is_some_and(|at| is_within(at, FAILURE_PAUSE, now))
+            {
                 return Err(ProviderError::Resting);
             }
         }

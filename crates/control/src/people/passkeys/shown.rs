@@ -78,7 +78,8 @@ pub async fn second_factor(
     ip: IpAddr,
 ) -> Result<String, SignInError> {
     let now = app.now();
-    let mut tx = verify_for_user(app, (who.user.id, who.id), sent, Purpose::SecondFactor, now).await?;
+    let mut tx =
+        verify_for_user(app, (who.user.id, who.id), sent, Purpose::SecondFactor, now).await?;
     let Some(cookie) = session::complete(app, &mut tx, who, now).await? else {
         return Err(SignInError::Wrong);
     };

@@ -204,7 +204,10 @@ async fn oa_2_a_restricted_session_grants_no_more_than_it_has(control: TestContr
     let answer = press(&mut browser, &page, "approve").await;
     let code = at_callback(&answer).take("code").unwrap();
     let issued = redeem(&control, &code, &[]).await.json();
-    assert_eq!(issued["scope"], SCOPE, "the client receives its actual scope");
+    assert_eq!(
+        issued["scope"], SCOPE,
+        "the client receives its actual scope"
+    );
     let token = issued["access_token"].as_str().unwrap();
     let who = with_token(&control, "/api/whoami", token).await.json();
     assert_eq!(

@@ -252,7 +252,11 @@ async fn mc_4_a_token_without_oauth_claims_is_accepted(control: TestControl) {
     let mut whole = whole;
     whole["token_endpoint"] = json!("000000ff");
     let token = forge(&control, &like, &whole).await;
-    assert_eq!(whoami(&control, &token).await, 401, "it belongs to no client");
+    assert_eq!(
+        whoami(&control, &token).await,
+        401,
+        "it belongs to no client"
+    );
 }
 
 /// A suspension or a removal from a workspace applies immediately.

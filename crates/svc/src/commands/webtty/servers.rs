@@ -415,13 +415,15 @@ async fn find(
             other => return Ok(other?),
         }
     }
-    find_by_name(session, &project.id, text).await?.ok_or_else(|| {
-        let (text, project) = (output::plain(text), &project.name);
-        let message = format!("the project {project} has no registered server `{text}`");
-        Failure::new(Code::Failed, message)
-            .named("not_found")
-            .hint("`svc webtty server list` shows them")
-    })
+    find_by_name(session, &project.id, text)
+        .await?
+        .ok_or_else(|| {
+            let (text, project) = (output::plain(text), &project.name);
+            let message = format!("the project {project} has no registered server `{text}`");
+            Failure::new(Code::Failed, message)
+                .named("not_found")
+                .hint("`svc webtty server list` shows them")
+        })
 }
 
 /// Finds the server with exactly this name. The platform also matches parts of names, so all pages

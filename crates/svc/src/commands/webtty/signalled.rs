@@ -39,7 +39,10 @@ impl EndSignals {
 
     /// Only Ctrl-C is available.
     #[cfg(not(unix))]
-    #[expect(clippy::unnecessary_wraps, reason = "same signature as the fallible version")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "same signature as the fallible version"
+    )]
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self {})
     }
@@ -80,7 +83,10 @@ impl ResizeEvents {
 
     /// Without notifications, the size is polled.
     #[cfg(not(unix))]
-    #[expect(clippy::unnecessary_wraps, reason = "same signature as the fallible version")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "same signature as the fallible version"
+    )]
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self {})
     }

@@ -258,7 +258,10 @@ async fn proxy(fake: &Fake, fates: &'static [ConnectionFate]) -> (String, JoinHa
     let inside = fake.url.trim_start_matches("ws://").trim_end_matches('/');
     let inside = inside.to_owned();
     let task = tokio::spawn(async move {
-        for fate in fates.iter().chain(std::iter::repeat(&ConnectionFate::Forward)) {
+        for fate in fates
+            .iter()
+            .chain(std::iter::repeat(&ConnectionFate::Forward))
+        {
             let (mut stream, _) = listener.accept().await.unwrap();
             match fate {
                 ConnectionFate::Forward => {
@@ -295,7 +298,12 @@ enum ConnectionFate {
 async fn a_client_resumes_after_several_attempts() {
     let keys = Keys::new();
     let fake = Fake::start(Some(keys.lock(&[keys.client.public()])), echo).await;
-    let fates = &[ConnectionFate::Forward, ConnectionFate::Drop, ConnectionFate::HangUp, ConnectionFate::Drop];
+    let fates = &[
+        ConnectionFate::Forward,
+        ConnectionFate::Drop,
+        ConnectionFate::HangUp,
+        ConnectionFate::Drop,
+    ];
     let (url, proxy) = proxy(&fake, fates).await;
     let request = keys.request(keys.server.public());
     let (mut session, input) = Session::start(endpoint(&url), request);

@@ -435,7 +435,11 @@ mod tests {
         let mut lines = export(&["a", "b", "c"]);
         lines.remove(2);
         let broken = found(&lines, None).broken.unwrap();
-        let hint = |is_file| broken_chain_failure(broken, is_file).next_step().map(str::to_owned);
+        let hint = |is_file| {
+            broken_chain_failure(broken, is_file)
+                .next_step()
+                .map(str::to_owned)
+        };
         assert!(hint(true).unwrap().contains("--include-stdin"));
         assert_eq!(hint(false), None);
         let fault = Fault::Content;
