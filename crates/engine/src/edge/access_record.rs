@@ -1,5 +1,8 @@
 //! Record of a visit, for the access log, the metrics and the platform.
 
+pub(super) mod outcome;
+pub(super) mod summary;
+
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,17 +17,17 @@ use types::problem::Problem;
 use types::query_credential;
 use types::tunnel::{Country, Tunnel};
 
-use super::answer::Answer;
-use super::body::ByteCounter;
-use super::error_format::ErrorFormat;
-use super::in_flight::{InFlight, InFlightGuard};
-pub(crate) use super::outcome::Outcome;
+pub(crate) use self::outcome::Outcome;
+use self::summary::Visit;
 use super::revocation::{RevocationGuard, RevocationSignal};
-use super::summary::Visit;
 use crate::access::{Proof, Rule, VisitorInfo};
 use crate::agents::Agent;
 use crate::core::Worker;
 use crate::directory::Project;
+use crate::edge::http2::body::ByteCounter;
+use crate::edge::http2::in_flight::{InFlight, InFlightGuard};
+use crate::edge::response::error_format::ErrorFormat;
+use crate::edge::response::local_response::Answer;
 use crate::limits::{ConcurrencyError, SourceVisit, VisitPermit};
 use crate::live::LiveTunnel;
 use crate::managed::Meter;

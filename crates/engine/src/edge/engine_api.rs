@@ -1,5 +1,8 @@
 //! HTTP connections to the base host: the Engine API.
 
+pub(super) mod event_stream;
+pub(super) mod strict_requests;
+
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -21,13 +24,14 @@ use tower::ServiceExt as _;
 use transport::TlsStream;
 use types::problem::Problem;
 
-use super::buffered::Buffered;
-use super::event_stream::{self, AfterStream};
-use super::in_flight::{InFlight, InFlightGuard};
-use super::slow_reader_timeout::{self, StreamExecutor};
-use super::strict::StrictRequests;
+use self::event_stream::AfterStream;
+use self::strict_requests::StrictRequests;
 use crate::api::Source;
 use crate::core::Worker;
+use crate::edge::http1::buffered::Buffered;
+use crate::edge::http2::in_flight::{InFlight, InFlightGuard};
+use crate::edge::http2::slow_reader_timeout;
+use crate::edge::http2::slow_reader_timeout::StreamExecutor;
 use daemon::head_size;
 
 /// Time limit of a request head.

@@ -1,5 +1,11 @@
 //! HTTP/1.1 visitors. One task serves the requests of a connection in turn.
 
+pub(super) mod buffered;
+pub(super) mod copy;
+pub(super) mod exchange;
+pub(super) mod to_http2;
+pub(super) mod upgrade;
+
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
@@ -12,17 +18,16 @@ use tokio::time::{Instant, timeout, timeout_at};
 use transport::TlsStream;
 use types::problem::Problem;
 
+use self::buffered::Buffered;
 use super::access_record::{AccessRecord, Outcome};
-use super::answer::Answer;
-use super::buffered::Buffered;
 use super::connection_info::ConnectionInfo;
-use super::error_format::ErrorFormat;
-use super::exchange;
-use super::forwarding::ResponseFormat;
 use super::revocation;
 use super::routing::{AdmittedRequest, RequestInfo, route_and_authorize};
-use super::terminal;
 use crate::core::Worker;
+use crate::edge::builtin::terminal;
+use crate::edge::headers::forwarding::ResponseFormat;
+use crate::edge::response::error_format::ErrorFormat;
+use crate::edge::response::local_response::Answer;
 
 /// Time limit of a head, from its first byte to its last.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);

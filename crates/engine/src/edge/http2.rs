@@ -1,5 +1,10 @@
 //! HTTP/2 visitors.
 
+pub(super) mod body;
+pub(super) mod in_flight;
+pub(super) mod requests;
+pub(super) mod slow_reader_timeout;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +23,17 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use transport::TlsStream;
 use types::problem::Problem;
 
+use self::in_flight::InFlight;
+use self::requests::DownBody;
+use self::slow_reader_timeout::StreamExecutor;
 use super::access_record::{AccessRecord, Outcome};
-use super::answer::Answer;
 use super::connection_info::ConnectionInfo;
-use super::error_format::ErrorFormat;
-use super::http2_requests::{self, DownBody};
-use super::in_flight::InFlight;
 use super::revocation;
 use super::routing::{RequestInfo, route_and_authorize};
-use super::slow_reader_timeout::StreamExecutor;
-use super::terminal;
 use crate::core::Worker;
+use crate::edge::builtin::terminal;
+use crate::edge::response::error_format::ErrorFormat;
+use crate::edge::response::local_response::Answer;
 use crate::limits::VisitCount;
 use crate::listen::is_trusted;
 use daemon::head_size;
@@ -136,10 +141,10 @@ impl Visitor {
         let answering = async {
             if protocol.is_some() {
                 let upgrade = hyper::upgrade::on(&mut request);
-                return http2_requests::upgrade(worker, source, forward, upgrade, record).await;
+                return requests::upgrade(worker, source, forward, upgrade, record).await;
             }
             let length = body_length(&request);
-            http2_requests::run(worker, source, forward, request.into_body(), length, record).await
+            requests::run(worker, source, forward, request.into_body(), length, record).await
         };
         tokio::select! {
             // This applies until there is a response, which checks for revocation itself. Dropping

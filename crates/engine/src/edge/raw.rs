@@ -10,10 +10,11 @@ use types::tunnel::TlsVersion;
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info;
 use super::revocation;
-use super::upstream_pool::{self, UpstreamIo};
 use crate::access::{self, ClientCertificate, Rule};
 use crate::agents::{Agent, TunnelStream};
 use crate::core::Worker;
+use crate::edge::upstream;
+use crate::edge::upstream::UpstreamIo;
 use crate::limits::{self, ThrottledStream};
 use crate::live::LiveTunnel;
 
@@ -123,7 +124,7 @@ pub(crate) async fn serve<V: Visitor>(
     }
     record.admitted(tunnel, visitor_info, allowed.proof.as_ref());
     // The future is boxed and dropped after use, because the copy that follows may run for days.
-    let connecting = upstream_pool::connect_raw(worker, tunnel, source, visitor.protocol());
+    let connecting = upstream::connect_raw(worker, tunnel, source, visitor.protocol());
     match Box::pin(connecting).await {
         Ok(stream) => pump(source.into(), visitor, stream, &mut record).await,
         Err(error) => {

@@ -5,47 +5,24 @@
 //! authorises the affected visits again and ends those that are no longer allowed. A visit costs
 //! one entry in a slab.
 
-use std::net::IpAddr;
+mod active_visits;
+mod signal;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::task::AtomicWaker;
-use parking_lot::Mutex;
-use slab::Slab;
 use tokio::sync::watch;
 use tracing::info;
-use types::tunnel::TlsVersion;
 
+use self::active_visits::ActiveVisit;
+pub(crate) use self::active_visits::ActiveVisits;
+pub(crate) use self::signal::{RevocationSignal, revoked};
 use crate::access::{self, Invalidations, Proof, VisitorInfo};
 use crate::agents::Agent;
 use crate::core::{Core, Worker};
 use crate::live::LiveTunnel;
-
-/// The active visits of one worker.
-#[derive(Debug, Default)]
-pub(crate) struct ActiveVisits(Mutex<Slab<Arc<ActiveVisit>>>);
-
-/// An active request or connection, with the data that its authorisation depends on.
-#[derive(Debug)]
-struct ActiveVisit {
-    tunnel: Arc<LiveTunnel<Agent>>,
-    peer: IpAddr,
-    tls_version: Option<TlsVersion>,
-    proof: Option<Proof>,
-    cut: Arc<RevocationSignal>,
-}
-
-/// Revocation state of a visit, with the tasks to wake on revocation.
-#[derive(Debug, Default)]
-pub(crate) struct RevocationSignal {
-    is_revoked: AtomicBool,
-    waker: AtomicWaker,
-    /// Waker of the HTTP/2 library's task, which waits for the visitor without polling the response
-    /// body.
-    stream: AtomicWaker,
-}
 
 /// Keeps a visit in the list of active visits until it is dropped.
 #[derive(Debug)]
@@ -144,42 +121,6 @@ impl Drop for RevocationGuard {
         // Dropping the visit may drop the last reference to a tunnel, so it happens outside the
         // lock.
         drop(visit);
-    }
-}
-
-impl RevocationSignal {
-    /// Ready when the visit is revoked.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
-        self.waker.register(cx.waker());
-        if self.is_revoked.load(Ordering::Acquire) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    }
-
-    /// Like [`Self::poll`], for the task of the HTTP/2 stream.
-    pub(crate) fn poll_stream(&self, cx: &Context<'_>) -> Poll<()> {
-        self.stream.register(cx.waker());
-        if self.is_revoked.load(Ordering::Acquire) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    }
-
-    pub(super) fn now(&self) {
-        self.is_revoked.store(true, Ordering::Release);
-        self.waker.wake();
-        self.stream.wake();
-    }
-}
-
-/// Waits until the visit is revoked. Without a signal it never returns. Cancel safe.
-pub(crate) async fn revoked(signal: Option<&RevocationSignal>) {
-    match signal {
-        Some(signal) => std::future::poll_fn(|cx| signal.poll(cx)).await,
-        None => std::future::pending().await,
     }
 }
 

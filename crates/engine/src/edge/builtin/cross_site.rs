@@ -1,0 +1,168 @@
+//! Protection of signed-in sessions against requests that pages of other origins cause.
+//!
+//! Browsers send the session cookie with requests from any page of the same site, and tunnels of
+//! many tenants are one site unless the domain is on the Public Suffix List. For a request that
+//! changes something or opens a WebSocket, a session is accepted only if the browser reports that a
+//! page of the tunnel, or of an origin that the tunnel lists, sent the request.
+
+use http1::Field;
+use types::problem::Problem;
+use types::tunnel::WebOrigin;
+
+use crate::edge::routing::HeaderFields;
+
+/// The browser's information about the page that sent the request.
+#[derive(Debug, Default)]
+struct FetchMetadata<'a> {
+    fetch_site: SingleValue<'a>,
+    origin: SingleValue<'a>,
+}
+
+/// A header field that may occur once.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum SingleValue<'a> {
+    #[default]
+    Absent,
+    One(&'a [u8]),
+    Several,
+}
+
+impl<'a> SingleValue<'a> {
+    fn add(&mut self, value: &'a [u8]) {
+        *self = match self {
+            Self::Absent => Self::One(value),
+            _ => Self::Several,
+        };
+    }
+}
+
+/// True if a session cookie is accepted with a request of this method (or `upgrade`) to a tunnel at
+/// `authority` (in lower case, without the default port).
+pub(in crate::edge) fn session_counts<H: HeaderFields>(
+    headers: &H,
+    (method, upgrade): (&str, bool),
+    authority: &str,
+    allowed: &[WebOrigin],
+) -> bool {
+    let is_safe = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE");
+    if is_safe && !upgrade {
+        return true;
+    }
+    let fields: Vec<_> = headers.fields().filter(is_relevant).collect();
+    let mut metadata = FetchMetadata::default();
+    for field in &fields {
+        if field.is("origin") {
+            metadata.origin.add(field.value.as_bytes());
+        } else {
+            metadata.fetch_site.add(field.value.as_bytes());
+        }
+    }
+    if matches!(
+        metadata.fetch_site,
+        SingleValue::One(b"same-origin" | b"none")
+    ) {
+        return true;
+    }
+    let SingleValue::One(origin) = metadata.origin else {
+        return false;
+    };
+    let is_own = origin
+        .split_at_checked("https://".len())
+        .is_some_and(|(scheme, host)| {
+            scheme.eq_ignore_ascii_case(b"https://")
+                && host.eq_ignore_ascii_case(authority.as_bytes())
+        });
+    let is_listed = |listed: &WebOrigin| origin.eq_ignore_ascii_case(listed.as_str().as_bytes());
+    metadata.fetch_site != SingleValue::Several && (is_own || allowed.iter().any(is_listed))
+}
+
+fn is_relevant(field: &Field<'_>) -> bool {
+    field.is("origin") || field.is("sec-fetch-site")
+}
+
+/// The response to a request whose session is not accepted.
+pub(in crate::edge) fn problem() -> Problem {
+    let detail = "With a session, only pages of this address may ask for this.";
+    Problem::new(403, "cross_site_request", detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&str, &str)| {
+            let name: HeaderName = name.parse().unwrap();
+            (name, HeaderValue::from_str(value).unwrap())
+        };
+        let mut map = HeaderMap::new();
+        for (name, value) in fields.iter().map(pair) {
+            map.append(name, value);
+        }
+        map
+    }
+
+    #[test]
+    fn sessions_are_accepted_from_pages_of_the_tunnel_and_of_listed_origins() {
+        let listed = ["https://app.example.com".parse().unwrap()];
+        let own = "api.t.example";
+        let site = "sec-fetch-site";
+        for (fields, passes) in [
+            (&[][..], false),
+            (&[(site, "same-origin")], true),
+            (&[(site, "none")], true),
+            (&[(site, "same-site")], false),
+            (&[(site, "cross-site")], false),
+            (&[("origin", "https://api.t.example")], true),
+            (&[("origin", "https://API.t.example")], true),
+            (&[("origin", "https://app.example.com")], true),
+            (&[("origin", "http://api.t.example")], false),
+            (&[("origin", "https://api.t.example:8443")], false),
+            (&[("origin", "https://evil.t.example")], false),
+            (&[("origin", "null")], false),
+            (
+                &[(site, "same-site"), ("origin", "https://app.example.com")],
+                true,
+            ),
+            (
+                &[(site, "same-site"), ("origin", "https://evil.t.example")],
+                false,
+            ),
+            (&[(site, "same-origin"), (site, "cross-site")], false),
+            (
+                &[
+                    (site, "none"),
+                    (site, "none"),
+                    ("origin", "https://api.t.example"),
+                ],
+                false,
+            ),
+            (
+                &[
+                    ("origin", "https://api.t.example"),
+                    ("origin", "https://x.example"),
+                ],
+                false,
+            ),
+        ] {
+            let headers = headers(fields);
+            for method_and_upgrade in [
+                ("POST", false),
+                ("DELETE", false),
+                ("PURGE", false),
+                ("GET", true),
+            ] {
+                assert_eq!(
+                    session_counts(&headers, method_and_upgrade, own, &listed),
+                    passes,
+                    "{method_and_upgrade:?} {fields:?}"
+                );
+            }
+            for safe in ["GET", "HEAD", "OPTIONS"] {
+                assert!(session_counts(&headers, (safe, false), own, &listed));
+            }
+        }
+    }
+}

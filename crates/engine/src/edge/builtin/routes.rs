@@ -1,0 +1,470 @@
+//! Routes that the edge serves itself on a tunnel's host, below `/.well-known/svc/`: the session,
+//! the sign-out, the callback of a sign-in, and the challenge. They are never forwarded.
+
+use api::link::{EDGE_SESSION_SECONDS, Record as Reported, SessionEndedRecord};
+use http::header::SET_COOKIE;
+use serde::Serialize;
+use types::form::Form;
+use types::problem::Problem;
+
+use crate::access::{
+    self, AuthContext, ChangeScope, EdgeRequest, Invalidations, Proof, RequiredProofs,
+};
+use crate::agents::Agent;
+use crate::browser::{
+    Browsers, Challenges, Page, Session, SignInCallback, SignInRequest, SignIns, Solution,
+};
+use crate::core::Core;
+use crate::edge::access_record::AccessRecord;
+use crate::edge::response::local_response::Answer;
+use crate::edge::routing::{HeaderFields, RequestInfo};
+
+/// A built-in route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::edge) struct BuiltinRoute {
+    kind: Kind,
+    /// The path prefix that the request used.
+    prefix: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Session,
+    Logout,
+    Callback,
+    Challenge,
+}
+
+const PREFIX: &str = "/.well-known/svc/";
+const COMPAT_PREFIX: &str = "/.well-known/rstream/";
+
+/// Query of the sign-out form, which requests a page as the response.
+const WITH_PAGE: &str = "page";
+/// Query of the page after a sign-out.
+const SIGNED_OUT: &str = "signed-out";
+
+impl BuiltinRoute {
+    /// Finds the route at this path, byte for byte. Any other spelling is forwarded to the service.
+    /// `compat` also enables the paths of the other brand.
+    pub(in crate::edge) fn of(path: &str, compat: bool) -> Option<Self> {
+        let prefixes = [Some(PREFIX), compat.then_some(COMPAT_PREFIX)];
+        let found = prefixes.into_iter().flatten().find_map(|prefix| {
+            let rest = path.strip_prefix(prefix)?;
+            Some((prefix, rest))
+        });
+        let (prefix, rest) = found?;
+        let kind = match rest {
+            "session" => Kind::Session,
+            "logout" => Kind::Logout,
+            "callback" => Kind::Callback,
+            "challenge" => Kind::Challenge,
+            _ => return None,
+        };
+        Some(Self { kind, prefix })
+    }
+
+    /// Serves a request.
+    pub(in crate::edge) fn answer<H: HeaderFields>(
+        self,
+        inbound: &RequestInfo<'_>,
+        headers: &H,
+        request: &EdgeRequest<'_, Agent>,
+        core: &Core,
+        record: &mut AccessRecord,
+    ) -> Result<Answer, Box<Problem>> {
+        let auth = core.auth_context();
+        if let Some(refused) = access::refuse_visitor(request.tunnel, request.visitor, auth) {
+            record.refused(refused.rule, refused.reason.clone());
+            return Err(Box::new(refused.into_problem()));
+        }
+        record.set_rule(RULE, None);
+        let visit = Visit {
+            route: self,
+            request,
+            auth,
+            authority: authority(inbound),
+        };
+        let is_get = matches!(inbound.method.as_str(), "GET" | "HEAD");
+        match (self.kind, inbound.method.as_str()) {
+            (Kind::Session, _) if is_get => Ok(visit.session()),
+            (Kind::Logout, _) if is_get => Ok(visit.sign_out_page()),
+            (Kind::Logout, "POST") => visit.sign_out(headers, core),
+            (Kind::Callback, "GET") => visit.callback(browsers(core)?, core, record),
+            (Kind::Challenge, _) if is_get => visit.challenge(browsers(core)?),
+            (Kind::Challenge, "POST") => visit.solve(browsers(core)?, headers, record),
+            (Kind::Session, _) => Err(not_allowed("GET, HEAD")),
+            (Kind::Callback, _) => Err(not_allowed("GET")),
+            (Kind::Logout | Kind::Challenge, _) => Err(not_allowed("GET, HEAD, POST")),
+        }
+    }
+}
+
+fn not_allowed(methods: &'static str) -> Box<Problem> {
+    Box::new(Problem::only_allowed(methods))
+}
+
+/// The rule that logs and metrics show for these routes.
+const RULE: &str = "edge";
+
+/// The authority that the visitor used, in lower case and without the default port.
+pub(in crate::edge) fn authority(inbound: &RequestInfo<'_>) -> String {
+    let host = inbound.authority.host().to_ascii_lowercase();
+    match inbound.authority.port() {
+        None | Some(443) => host,
+        Some(port) => format!("{host}:{port}"),
+    }
+}
+
+/// Redirects a browser to the sign-in, which returns to the requested page.
+pub(in crate::edge) fn to_sign_in(
+    inbound: &RequestInfo<'_>,
+    request: &EdgeRequest<'_, Agent>,
+    core: &Core,
+) -> Result<Answer, Box<Problem>> {
+    let unavailable = || Box::new(Problem::unavailable());
+    let browsers = browsers(core)?;
+    let directory = core.tenancy.directory().ok_or_else(unavailable)?;
+    let authority = authority(inbound);
+    let sign_in_request = sign_in_request(request, &authority);
+    let now = core.unix_seconds();
+    let target = target(request);
+    let departure = SignIns::depart(sign_in_request, &target, &browsers.seals, directory, now);
+    let departure = departure.ok_or_else(unavailable)?;
+    let answer = Answer::redirect(302, departure.location);
+    Ok(match departure.set_cookie {
+        Some(cookie) => answer.with(SET_COOKIE, cookie),
+        None => answer,
+    })
+}
+
+/// Redirects a browser to the challenge, which returns to the requested page.
+pub(in crate::edge) fn to_challenge(
+    request: &EdgeRequest<'_, Agent>,
+    core: &Core,
+) -> Result<Answer, Box<Problem>> {
+    let seals = &browsers(core)?.seals;
+    let route = format!("{PREFIX}challenge");
+    let page = Challenges::page(&route, request.host, &target(request), seals);
+    let page = page.ok_or_else(|| Box::new(Problem::internal()))?;
+    Ok(Answer::redirect(302, page))
+}
+
+/// Path and query of a request, without a credential in it.
+fn target(request: &EdgeRequest<'_, Agent>) -> String {
+    let query = request.query.unwrap_or_default();
+    let query = match types::query_credential::extract(query, request.reserved) {
+        Ok(Some(extracted)) => extracted.rest,
+        _ => query.to_owned(),
+    };
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{}{mark}{query}", request.path)
+}
+
+fn sign_in_request<'a>(request: &EdgeRequest<'a, Agent>, authority: &'a str) -> SignInRequest<'a> {
+    SignInRequest {
+        host: request.host,
+        authority,
+        cookies: request.cookies,
+        project: &request.tunnel.project,
+    }
+}
+
+fn browsers(core: &Core) -> Result<&Browsers, Box<Problem>> {
+    core.browsers
+        .as_ref()
+        .ok_or_else(|| Box::new(Problem::not_found()))
+}
+
+/// A request to a built-in route.
+struct Visit<'a, 'r> {
+    route: BuiltinRoute,
+    request: &'a EdgeRequest<'r, Agent>,
+    auth: AuthContext<'a>,
+    authority: String,
+}
+
+impl Visit<'_, '_> {
+    /// Returns the visitor's identity, if its cookie or certificate proves one.
+    fn session(&self) -> Answer {
+        let decision = access::decide(self.request, self.auth);
+        let proof = match decision.outcome {
+            access::Outcome::Allow(allowed) => allowed.proof,
+            _ => None,
+        };
+        let required = self.request.tunnel.policy.required_proofs();
+        let project = &self.request.tunnel.project;
+        let state = project.state();
+        let session = match &proof {
+            Some(Proof::Session(session)) => Some(session),
+            _ => None,
+        };
+        let known = proof.is_some();
+        let view = SessionView {
+            auth: AuthView {
+                authenticated: known,
+                method: proof.as_ref().map(Proof::method),
+            },
+            user: proof
+                .as_ref()
+                .and_then(Proof::user_id)
+                .map(|user_id| UserView {
+                    user_id,
+                    name: session.and_then(|session| session.name.as_deref()),
+                    email: session.and_then(|session| session.email.as_deref()),
+                }),
+            tunnel: TunnelView {
+                host: &self.authority,
+                workspace_id: state.workspace_id.as_deref().filter(|_| known),
+                project_id: known.then_some(&*project.id),
+            },
+            policies: policies(required, self.route.prefix),
+        };
+        Answer::json(&view)
+    }
+
+    fn sign_out_page(&self) -> Answer {
+        if self.request.query == Some(SIGNED_OUT) {
+            return Answer::page(Page::signed_out());
+        }
+        let action = format!("{}logout?{WITH_PAGE}", self.route.prefix);
+        Answer::page(Page::sign_out(&action))
+    }
+
+    fn sign_out<H: HeaderFields>(&self, headers: &H, core: &Core) -> Result<Answer, Box<Problem>> {
+        self.require_same_origin(headers)?;
+        self.end_session(core);
+        let answer = if self.request.query == Some(WITH_PAGE) {
+            let page = format!("{}logout?{SIGNED_OUT}", self.route.prefix);
+            Answer::redirect(303, page)
+        } else {
+            Answer::no_content()
+        };
+        Ok(answer.with(SET_COOKIE, Session::clear_cookie()))
+    }
+
+    /// Ends the session of the request's cookie, for every copy of that cookie. On this engine it
+    /// ends immediately, together with the visits that it authorised. Other engines end it when the
+    /// platform has sent them the change.
+    fn end_session(&self, core: &Core) {
+        let project = &self.request.tunnel.project;
+        let cookie = self.request.cookies.session.value();
+        let known = self.auth.seals.zip(self.auth.tenancy.directory());
+        let Some((cookie, (seals, directory))) = cookie.zip(known) else {
+            return;
+        };
+        let now = core.unix_seconds();
+        let session = Session::read(cookie, seals, self.request.host, project);
+        let Some(session) = session.ok().filter(|it| it.holds(directory, now).is_ok()) else {
+            return;
+        };
+        let ended = session.ended_as();
+        directory.end(&ended, now.saturating_add(EDGE_SESSION_SECONDS));
+        let concern = ChangeScope::Token(ended.into());
+        core.tokens.directory_changed(Invalidations::one(concern));
+        if let Some(reports) = &core.reports {
+            reports
+                .records
+                .push(Reported::SessionEnded(SessionEndedRecord {
+                    project_id: project.id.to_string(),
+                    id: session.id,
+                }));
+        }
+    }
+
+    fn callback(
+        &self,
+        browsers: &Browsers,
+        core: &Core,
+        record: &mut AccessRecord,
+    ) -> Result<Answer, Box<Problem>> {
+        let failed = || {
+            let detail = "Signing in did not work. Begin again.";
+            Box::new(Problem::new(403, "sign_in_failed", detail))
+        };
+        if !self.request.tunnel.policy.required_proofs().session {
+            return Err(Box::new(Problem::not_found()));
+        }
+        let Some([code, state]) = self.parameters(["code", "state"]) else {
+            record.set_rule(RULE, Some("no code, or no state".into()));
+            return Err(failed());
+        };
+        let sign_in_request = sign_in_request(self.request, &self.authority);
+        let known = (self.auth.tokens, self.auth.tenancy);
+        let sign_ins = &browsers.sign_ins;
+        let now = core.unix_seconds();
+        match sign_ins.arrive(
+            sign_in_request,
+            (&code, &state),
+            &browsers.seals,
+            known,
+            now,
+        ) {
+            Ok(SignInCallback {
+                location,
+                set_cookies,
+            }) => {
+                let tunnel = self.request.tunnel;
+                let publisher = &tunnel.identity.subject;
+                let signed_in = &tunnel.project.signed_in;
+                signed_in.note(self.request.host, publisher, now);
+                let answer = Answer::redirect(302, location);
+                let with = |answer: Answer, cookie| answer.with(SET_COOKIE, cookie);
+                Ok(set_cookies.into_iter().fold(answer, with))
+            }
+            Err(refused) => {
+                record.set_rule(RULE, Some(refused.to_string().into()));
+                Err(if refused.is_not_allowed() {
+                    let detail = "You are signed in, but may not use this project.";
+                    Box::new(Problem::new(403, "not_a_member", detail))
+                } else {
+                    failed()
+                })
+            }
+        }
+    }
+
+    fn challenge(&self, browsers: &Browsers) -> Result<Answer, Box<Problem>> {
+        let seals = &browsers.seals;
+        let host = self.request.host;
+        if !self.request.tunnel.policy.required_proofs().challenge {
+            return Err(Box::new(Problem::not_found()));
+        }
+        let to = self.parameters(["to"]);
+        // Only targets that this engine sealed are followed.
+        let target = to
+            .and_then(|[to]| Challenges::target(host, &to, seals))
+            .unwrap_or_else(|| "/".to_owned());
+        let target = format!("https://{}{target}", self.authority);
+        let peer = self.request.visitor.peer;
+        let now = self.auth.now;
+        let passed = self.request.cookies.challenge.value();
+        if passed.is_some_and(|cookie| Challenges::is_passed(cookie, (host, peer), seals, now)) {
+            return Ok(Answer::redirect(302, target));
+        }
+        let puzzle = browsers.challenges.puzzle(host, peer, seals, now);
+        let route = format!("{}challenge", self.route.prefix);
+        Ok(Answer::page(Page::challenge(&puzzle, &route, &target)))
+    }
+
+    /// The solution is in the query, so that there is no body to read.
+    fn solve<H: HeaderFields>(
+        &self,
+        browsers: &Browsers,
+        headers: &H,
+        record: &mut AccessRecord,
+    ) -> Result<Answer, Box<Problem>> {
+        self.require_same_origin(headers)?;
+        let given = self.parameters(["puzzle", "number"]);
+        let [puzzle, number] = given.ok_or_else(|| {
+            Box::new(Problem::invalid_request("a puzzle and a number are needed"))
+        })?;
+        let solution = Solution {
+            puzzle: &puzzle,
+            number: &number,
+        };
+        let from = (self.request.host, self.request.visitor.peer);
+        let project = &self.request.tunnel.project.id;
+        let now = self.auth.now;
+        let solved = browsers
+            .challenges
+            .solve(solution, from, project, &browsers.seals, now);
+        match solved {
+            Ok(cookie) => Ok(Answer::no_content().with(SET_COOKIE, cookie)),
+            Err(unsolved) => {
+                record.set_rule(RULE, Some(unsolved.to_string().into()));
+                let detail = "The challenge was not passed.";
+                Err(Box::new(Problem::new(403, "challenge_failed", detail)))
+            }
+        }
+    }
+
+    /// The values of these query parameters. `None` unless each occurs exactly once.
+    fn parameters<const N: usize>(&self, names: [&str; N]) -> Option<[String; N]> {
+        let mut form = Form::parse(self.request.query.unwrap_or_default()).ok()?;
+        let values = names.map(|name| form.take(name).unwrap_or_default());
+        values
+            .iter()
+            .all(|value| !value.is_empty())
+            .then_some(values)
+    }
+
+    /// Refuses cross-site requests of browsers. Other clients send none of the checked fields.
+    fn require_same_origin<H: HeaderFields>(&self, headers: &H) -> Result<(), Box<Problem>> {
+        let own_origin = format!("https://{}", self.authority);
+        let is_same_origin = headers.fields().all(|field| {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name.as_bytes());
+            if is("origin") {
+                field.value.eq_ignore_ascii_case(own_origin.as_bytes())
+            } else if is("referer") {
+                let (host, rest) = field
+                    .value
+                    .split_at_checked(own_origin.len())
+                    .unwrap_or_default();
+                host.eq_ignore_ascii_case(own_origin.as_bytes())
+                    && matches!(rest.first(), None | Some(b'/' | b'?'))
+            } else {
+                !is("sec-fetch-site") || matches!(field.value.as_bytes(), b"same-origin" | b"none")
+            }
+        });
+        if is_same_origin {
+            return Ok(());
+        }
+        let detail = "Only pages of this address may ask for this.";
+        Err(Box::new(Problem::new(403, "cross_origin", detail)))
+    }
+}
+
+/// The response of `session`. Without a proof it contains only the tunnel's requirements.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionView<'a> {
+    auth: AuthView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<UserView<'a>>,
+    tunnel: TunnelView<'a>,
+    policies: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct AuthView {
+    authenticated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UserView<'a> {
+    user_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TunnelView<'a> {
+    host: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspace_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project_id: Option<&'a str>,
+}
+
+/// The proofs that the tunnel requires, as the API names them.
+fn policies(required: RequiredProofs, prefix: &str) -> Vec<&'static str> {
+    let session = if prefix == PREFIX {
+        "svc-auth"
+    } else {
+        "rstream-auth"
+    };
+    let all = [
+        (required.token, "token-auth"),
+        (required.session, session),
+        (required.certificate, "mtls-auth"),
+        (required.challenge, "challenge-mode"),
+    ];
+    let on = all.into_iter().filter(|(on, _)| *on);
+    on.map(|(_, name)| name).collect()
+}

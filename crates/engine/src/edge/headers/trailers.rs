@@ -1,0 +1,34 @@
+//! Filter for trailers between HTTP/1.1 and HTTP/2, and within HTTP/2. [`may_be_trailer`] decides
+//! which trailers pass. Within HTTP/1.1, [`http1::parse_trailers`] applies the same rule.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
+use http_body::Frame;
+use http1::{HEAD_END, may_be_trailer, write_field};
+
+/// Removes the trailers that may not pass from a frame.
+pub(in crate::edge) fn filter(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(trailers) = frame.trailers_mut() {
+        let passes = |name: &HeaderName| may_be_trailer(name.as_str().as_bytes());
+        let dropped: Vec<_> = trailers
+            .keys()
+            .filter(|name| !passes(name))
+            .cloned()
+            .collect();
+        for name in dropped {
+            trailers.remove(name);
+        }
+    }
+    frame
+}
+
+/// Writes the last chunk and the trailers that may pass.
+pub(in crate::edge) fn write(out: &mut Vec<u8>, trailers: &HeaderMap) {
+    out.extend_from_slice(b"0\r\n");
+    for (name, value) in trailers {
+        if may_be_trailer(name.as_str().as_bytes()) {
+            write_field(out, name.into(), value.into());
+        }
+    }
+    out.extend_from_slice(HEAD_END);
+}

@@ -1,0 +1,447 @@
+//! Copies one HTTP/1.1 body without buffering it, and validates its framing.
+//!
+//! A chunk is forwarded as soon as it arrives, together with the head before it if both are
+//! available. Bytes that the sink cannot take are not read (back-pressure). The copy stops exactly
+//! at the end of the body; later bytes stay in the source.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http1::{BodyReader, BodyState, LAST_CHUNK, Slots, parse_trailers};
+use tokio::io::{AsyncWrite, ReadBuf};
+use transport::memory::{self, Backlog, Source};
+use transport::{Scratch, Stream};
+
+use crate::edge::http1::buffered::Buffered;
+
+/// The copy of one body, with the head that precedes it.
+#[derive(Debug)]
+pub(crate) struct BodyCopy {
+    reader: BodyReader,
+    framing: Framing,
+    /// The head, and other bytes that are written from their own memory.
+    front: Vec<u8>,
+    front_sent: usize,
+    held: Option<CopyBuffer>,
+    /// The end of the body, written last.
+    tail: Vec<u8>,
+    tail_sent: usize,
+    size: usize,
+    /// The source's unread bytes are too few to continue.
+    starved: bool,
+    unflushed: bool,
+    /// Bytes that the sink accepted but may not have sent yet.
+    accepted: usize,
+    backlog: Backlog,
+    finished: bool,
+    written: u64,
+    /// Everything to be written so far is still in `front`.
+    whole: bool,
+    failed: Option<CopyError>,
+    /// An error of the source after bytes that are not processed yet and may complete the body. It
+    /// is stored because a socket reports an error only once.
+    broken: Option<io::Error>,
+}
+
+/// Framing of the body as written, relative to the framing as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// As it was read: the same length, or the same chunks (each validated, trailers filtered).
+    Same,
+    /// Only the payload. The end of the connection ends the body.
+    Bare,
+    /// In chunks. A body that would end with the connection gets an explicit end.
+    Chunks,
+}
+
+/// The peer at which the copy failed.
+#[derive(Debug)]
+pub(crate) enum CopyError {
+    /// The sender of the body disconnected early, or its framing is invalid.
+    Source(io::Error),
+    /// The receiver of the body accepts no more bytes.
+    Sink,
+}
+
+#[derive(Debug)]
+struct CopyBuffer {
+    bytes: Scratch,
+    start: usize,
+    end: usize,
+}
+
+/// Space before a chunk for its head, and after it for its end.
+const CHUNK_HEAD: usize = 16;
+const CHUNK_TAIL: usize = 2;
+
+impl BodyCopy {
+    /// Starts a copy with `head`, on behalf of `visitor`. Body bytes that the source has already
+    /// read are appended to the head, so that a small message is one write.
+    pub(crate) fn new<R: Stream>(
+        visitor: Source,
+        head: Vec<u8>,
+        reader: BodyReader,
+        framing: Framing,
+        source: &mut Buffered<R>,
+    ) -> Self {
+        let mut copy = Self {
+            finished: reader.is_done(),
+            reader,
+            framing,
+            front: head,
+            front_sent: 0,
+            held: None,
+            tail: Vec::new(),
+            tail_sent: 0,
+            size: Scratch::SMALL,
+            starved: false,
+            unflushed: false,
+            accepted: 0,
+            backlog: Backlog::new(visitor),
+            written: 0,
+            whole: true,
+            failed: None,
+            broken: None,
+        };
+        while !copy.finished && !copy.starved && !source.unread().is_empty() {
+            if copy.front.len() >= Scratch::SMALL {
+                break;
+            }
+            if let Err(error) = copy.join_unread(source) {
+                copy.failed = Some(CopyError::Source(error));
+                break;
+            }
+        }
+        copy
+    }
+
+    /// Bytes that the sink has accepted, including the head.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// True if bytes wait for the sink. Otherwise the copy waits for the source.
+    pub(crate) fn waits_for_sink(&self) -> bool {
+        self.front_sent < self.front.len()
+            || self.held.is_some()
+            || self.tail_sent < self.tail.len()
+            || self.accepted >= Scratch::SMALL
+    }
+
+    /// The whole message, head and body, if it was small enough to be still in memory. It can then
+    /// be sent again.
+    pub(crate) fn into_whole(mut self) -> Option<Vec<u8>> {
+        self.front.append(&mut self.tail);
+        (self.whole && self.finished).then_some(self.front)
+    }
+
+    /// Copies as much as possible. Ready when the whole body is written and flushed.
+    pub(crate) fn poll<R: Stream, W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut Buffered<R>,
+        sink: &mut W,
+    ) -> Poll<Result<(), CopyError>> {
+        loop {
+            let before = self.written;
+            if self.poll_sink(cx, sink)?.is_pending() {
+                // Bytes that wait for the sink count against the memory limit of the process.
+                let buffer = self.held.as_ref().map_or(0, |held| held.bytes.len());
+                let waits = buffer + self.front.len() + self.accepted;
+                let progress = self.written != before;
+                let waiting = self.backlog.wait(cx, waits, progress);
+                waiting.map_err(|_| CopyError::Sink)?;
+                return Poll::Pending;
+            }
+            self.backlog.clear();
+            if let Some(error) = self.failed.take() {
+                return Poll::Ready(Err(error));
+            }
+            if self.finished {
+                if self.unflushed {
+                    ready!(Pin::new(&mut *sink).poll_flush(cx)).map_err(|_| CopyError::Sink)?;
+                    self.unflushed = false;
+                }
+                return Poll::Ready(Ok(()));
+            }
+            if self
+                .poll_source(cx, source)
+                .map_err(CopyError::Source)?
+                .is_pending()
+            {
+                // A TLS session may not have sent the accepted bytes yet. A server-sent event must
+                // not wait for the next one.
+                if self.unflushed {
+                    ready!(Pin::new(&mut *sink).poll_flush(cx)).map_err(|_| CopyError::Sink)?;
+                    self.unflushed = false;
+                }
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Writes all pending bytes. It stops when the sink has buffered `Scratch::SMALL` accepted
+    /// bytes, because a TLS session would buffer as much again.
+    fn poll_sink<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Result<Poll<()>, CopyError> {
+        let before = self.written;
+        let written = self.poll_write(cx, sink);
+        self.accepted += usize::try_from(self.written - before).unwrap_or(usize::MAX);
+        if written.map_err(|_| CopyError::Sink)?.is_pending() {
+            return Ok(Poll::Pending);
+        }
+        if self.accepted < Scratch::SMALL {
+            return Ok(Poll::Ready(()));
+        }
+        let flushed = Pin::new(&mut *sink).poll_flush(cx);
+        if flushed.map_err(|_| CopyError::Sink)?.is_pending() {
+            return Ok(Poll::Pending);
+        }
+        self.accepted = 0;
+        self.unflushed = false;
+        Ok(Poll::Ready(()))
+    }
+
+    fn poll_write<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>> {
+        while self.front_sent < self.front.len() {
+            let rest = self.front.get(self.front_sent..).unwrap_or_default();
+            let sent = ready!(poll_some(cx, sink, rest))?;
+            self.front_sent += sent;
+            self.unflushed = true;
+            self.written += sent as u64;
+        }
+        if let Some(held) = &mut self.held {
+            while held.start < held.end {
+                let rest = held.bytes.get(held.start..held.end).unwrap_or_default();
+                let sent = ready!(poll_some(cx, sink, rest))?;
+                held.start += sent;
+                self.unflushed = true;
+                self.written += sent as u64;
+            }
+            self.held = None;
+        }
+        while self.tail_sent < self.tail.len() {
+            let rest = self.tail.get(self.tail_sent..).unwrap_or_default();
+            let sent = ready!(poll_some(cx, sink, rest))?;
+            self.tail_sent += sent;
+            self.unflushed = true;
+            self.written += sent as u64;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gets the next bytes of the body: from the unread bytes first, then from the stream.
+    fn poll_source<R: Stream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut Buffered<R>,
+    ) -> io::Result<Poll<()>> {
+        self.whole = false;
+        if !self.front.is_empty() {
+            self.front = Vec::new();
+            self.front_sent = 0;
+        }
+        if !self.starved && !source.unread().is_empty() {
+            self.join_unread(source)?;
+            return Ok(Poll::Ready(()));
+        }
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
+        if self.starved {
+            // A piece of framing arrived in parts. It is small, so the source collects it.
+            return match source.poll_more(cx)? {
+                Poll::Ready(true) => {
+                    self.starved = false;
+                    Ok(Poll::Ready(()))
+                }
+                Poll::Ready(false) => self.end_of_source().map(Poll::Ready),
+                Poll::Pending => Ok(Poll::Pending),
+            };
+        }
+        self.poll_fill(cx, source)
+    }
+
+    /// Moves unread bytes of the source into `front`.
+    fn join_unread<R: Stream>(&mut self, source: &mut Buffered<R>) -> io::Result<()> {
+        let unread = source.unread();
+        let consumed = if self.framing == Framing::Same {
+            let step = self.reader.advance_verbatim(unread).map_err(invalid)?;
+            self.front
+                .extend_from_slice(unread.get(..step.pass).unwrap_or_default());
+            self.note(&step.state, unread)?;
+            step.consumed
+        } else {
+            let step = self.reader.advance(unread).map_err(invalid)?;
+            let data = unread.get(step.data).unwrap_or_default();
+            let chunk = NonZeroUsize::new(data.len()).filter(|_| self.framing == Framing::Chunks);
+            if let Some(len) = chunk {
+                http1::write_chunk_head(&mut self.front, len);
+                self.front.extend_from_slice(data);
+                self.front.extend_from_slice(http1::CHUNK_END);
+            } else {
+                self.front.extend_from_slice(data);
+            }
+            self.note(&step.state, unread)?;
+            step.consumed
+        };
+        self.starved = consumed == 0 && !self.finished;
+        source.consume(consumed);
+        Ok(())
+    }
+
+    /// Reads from the stream into a buffer that grows with the body.
+    fn poll_fill<R: Stream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut Buffered<R>,
+    ) -> io::Result<Poll<()>> {
+        if memory::is_scarce() {
+            self.size = Scratch::SMALL;
+        }
+        let mut bytes = Scratch::take(self.size);
+        let chunks = self.framing == Framing::Chunks;
+        let start = if chunks { CHUNK_HEAD } else { 0 };
+        let mut room = bytes.len() - if chunks { CHUNK_HEAD + CHUNK_TAIL } else { 0 };
+        if let BodyReader::Length { left } = self.reader {
+            // No bytes of the next message are read.
+            room = usize::try_from(left).map_or(room, |left| left.min(room));
+        }
+        let area = bytes.get_mut(start..start + room).unwrap_or_default();
+        let mut fill = ReadBuf::new(area);
+        let mut ended = false;
+        while fill.remaining() > 0 {
+            let before = fill.filled().len();
+            match Pin::new(&mut source.io).poll_read(cx, &mut fill) {
+                Poll::Ready(Ok(())) if fill.filled().len() == before => {
+                    ended = true;
+                    break;
+                }
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) if before > 0 => {
+                    self.broken = Some(error);
+                    break;
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending if before == 0 => return Ok(Poll::Pending),
+                Poll::Pending => break,
+            }
+        }
+        let read = fill.filled().len();
+        if read == room && room + CHUNK_HEAD + CHUNK_TAIL >= bytes.len() {
+            self.size = Scratch::grown(bytes.len());
+        } else if read < self.size / 4 {
+            self.size = Scratch::SMALL;
+        }
+        if read > 0 {
+            self.process_read(bytes, start, read, source)?;
+        }
+        // Unread bytes are processed first. The end of the stream is seen again after them.
+        if ended
+            && !self.finished
+            && source.unread().is_empty()
+            && let Err(error) = self.end_of_source()
+        {
+            self.failed = Some(CopyError::Source(error));
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    /// Validates `read` bytes at `start` and keeps those that are to be written.
+    fn process_read<R: Stream>(
+        &mut self,
+        mut bytes: Scratch,
+        start: usize,
+        read: usize,
+        source: &mut Buffered<R>,
+    ) -> io::Result<()> {
+        let new_bytes = bytes.get(start..start + read).unwrap_or_default();
+        let (consumed, state, from, to) = if self.framing == Framing::Same {
+            let step = self.reader.advance_verbatim(new_bytes).map_err(invalid)?;
+            (step.consumed, step.state, 0, step.pass)
+        } else {
+            let step = self.reader.advance(new_bytes).map_err(invalid)?;
+            (step.consumed, step.state, step.data.start, step.data.end)
+        };
+        self.note(&state, new_bytes)?;
+        if consumed < read {
+            source.append(new_bytes.get(consumed..).unwrap_or_default());
+            self.starved = consumed == 0 && !self.finished;
+        }
+        let (mut start, mut end) = (start + from, start + to);
+        let chunk = NonZeroUsize::new(end.saturating_sub(start));
+        if let Some(len) = chunk.filter(|_| self.framing == Framing::Chunks) {
+            let mut head = Vec::with_capacity(CHUNK_HEAD);
+            http1::write_chunk_head(&mut head, len);
+            if let Some(area) = bytes.get_mut(start - head.len()..start) {
+                area.copy_from_slice(&head);
+                start -= head.len();
+            }
+            if let Some(area) = bytes.get_mut(end..end + CHUNK_TAIL) {
+                area.copy_from_slice(http1::CHUNK_END);
+                end += CHUNK_TAIL;
+            }
+        }
+        self.held = Some(CopyBuffer { bytes, start, end });
+        Ok(())
+    }
+
+    /// Records the end of the body. Trailers are filtered and written.
+    fn note(&mut self, state: &BodyState, buf: &[u8]) -> io::Result<()> {
+        match state {
+            BodyState::More => return Ok(()),
+            BodyState::Done => {}
+            BodyState::Trailers(range) if self.framing == Framing::Same => {
+                let section = buf.get(range.clone()).unwrap_or_default();
+                let mut slots = Slots::new();
+                let fields = parse_trailers(section, &mut slots).map_err(invalid)?;
+                for field in fields.iter() {
+                    http1::write_field(&mut self.tail, field.name, field.value);
+                }
+                self.tail.extend_from_slice(http1::HEAD_END);
+            }
+            BodyState::Trailers(_) => {}
+        }
+        self.finished = true;
+        Ok(())
+    }
+
+    /// Handles the end of the source. It is an error unless the framing ends the body there.
+    fn end_of_source(&mut self) -> io::Result<()> {
+        self.reader
+            .finish()
+            .map_err(|error| io::Error::new(io::ErrorKind::UnexpectedEof, error))?;
+        if self.framing == Framing::Chunks {
+            self.tail.extend_from_slice(LAST_CHUNK);
+        }
+        self.finished = true;
+        Ok(())
+    }
+}
+
+fn poll_some<W: AsyncWrite + Unpin>(
+    cx: &mut Context<'_>,
+    sink: &mut W,
+    bytes: &[u8],
+) -> Poll<io::Result<usize>> {
+    match ready!(Pin::new(sink).poll_write(cx, bytes))? {
+        0 => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+        sent => Poll::Ready(Ok(sent)),
+    }
+}
+
+fn invalid(error: http1::BadBody) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+#[cfg(test)]
+mod tests;

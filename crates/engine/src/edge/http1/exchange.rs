@@ -1,0 +1,445 @@
+//! One HTTP/1.1 request to a service with HTTP/1.1, and its response. Both are copied concurrently.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http1::{BodyReader, Limits, ResponseBody, Slots, may_complete, parse_response};
+use tokio::io::AsyncWrite;
+use tokio::time::Instant;
+use transport::memory::Source;
+use types::problem::Problem;
+
+use super::{ConnectionState, Request, Visitor};
+use crate::agents::OpenError;
+use crate::edge::access_record::Outcome;
+use crate::edge::headers::forwarding::{add_timing, write_interim, write_response};
+use crate::edge::http1::copy::{BodyCopy, CopyError, Framing};
+use crate::edge::http1::to_http2;
+use crate::edge::http1::upgrade;
+use crate::edge::response_timeout::{Progress, ResponseTimeout, await_with_timeout};
+use crate::edge::upstream;
+use crate::edge::upstream::{ConnectError, Connection, Http1};
+
+/// Limit of interim responses (RFC 9110, 15.2) before the final one. Real services send one or two.
+pub(in crate::edge) const MAX_INTERIM: usize = 16;
+
+/// Error for a 101 response to a request without an upgrade.
+pub(in crate::edge) const UNEXPECTED_UPGRADE: &str = "the service changed protocols unasked";
+
+/// Serves one request completely.
+pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) -> ConnectionState {
+    let started = Instant::now();
+    let mut fresh = false;
+    loop {
+        let connected = connect(visitor, &request, fresh).await;
+        let connection = match connected {
+            Ok(connection) => connection,
+            Err(error) => {
+                if request.fail_over(&visitor.worker) {
+                    continue;
+                }
+                request.record.failed(error.to_string());
+                return refuse(visitor, request, &problem_of(&error)).await;
+            }
+        };
+        request.record.opened();
+        let ended = match connection {
+            Connection::Http1(io) => {
+                let exchange = Exchange::begin(visitor, &mut request, io);
+                exchange.run(started).await
+            }
+            Connection::Http2(http2) => to_http2::run(visitor, &mut request, http2, started).await,
+        };
+        match ended {
+            ExchangeOutcome::Next(next) => return next,
+            ExchangeOutcome::Upgraded(upstream, head) => {
+                return upgrade::run(visitor, request, upstream, head).await;
+            }
+            ExchangeOutcome::Refused(problem) => return refuse(visitor, request, &problem).await,
+            ExchangeOutcome::Untouched(whole, reason) => {
+                request.forward.head = whole;
+                request.body = http1::BodyLength::Empty;
+                if !request.fail_over(&visitor.worker) {
+                    request.record.failed(reason);
+                    return refuse(visitor, request, &Problem::upstream_unreachable()).await;
+                }
+            }
+            ExchangeOutcome::Retry(whole, reason) => {
+                request.forward.head = whole;
+                request.body = http1::BodyLength::Empty;
+                // The request is retried once on a new connection to the same agent. After a second
+                // failure another agent is tried.
+                if !fresh {
+                    fresh = true;
+                } else if request.fail_over(&visitor.worker) {
+                    fresh = false;
+                } else {
+                    request.record.failed(reason);
+                    return refuse(visitor, request, &Problem::upstream_unreachable()).await;
+                }
+            }
+        }
+    }
+}
+
+async fn connect(
+    visitor: &Visitor,
+    request: &Request,
+    fresh: bool,
+) -> Result<Connection, ConnectError> {
+    let (worker, tunnel) = (&visitor.worker, &request.forward.tunnel);
+    if request.forward.upgrade.is_some() {
+        let io = upstream::connect_http1(worker, tunnel, visitor.seen.source).await?;
+        return Ok(Connection::Http1(io));
+    }
+    upstream::connect(worker, tunnel, visitor.seen.source, fresh).await
+}
+
+/// Responds in place of the service.
+pub(in crate::edge) async fn refuse(
+    visitor: &mut Visitor,
+    mut request: Request,
+    problem: &Problem,
+) -> ConnectionState {
+    let answer = request.record.answer(problem, request.forward.form);
+    // The body may be half read, so the start of the next request is unknown.
+    let bodiless = BodyReader::from(request.body).is_done();
+    let keep_alive = request.down.keep_alive && bodiless;
+    visitor
+        .write_answer(&answer, request.forward.is_head, keep_alive)
+        .await
+}
+
+/// The response to the visitor if there is no connection.
+pub(in crate::edge) fn problem_of(error: &ConnectError) -> Problem {
+    match error {
+        ConnectError::Open(OpenError::Full) => Problem::unavailable(),
+        ConnectError::Open(OpenError::Deadline) | ConnectError::Deadline => {
+            Problem::upstream_timeout()
+        }
+        ConnectError::Open(OpenError::Gone | OpenError::Refused(_))
+        | ConnectError::Tls(_)
+        | ConnectError::Http2(_) => Problem::upstream_unreachable(),
+    }
+}
+
+/// Both directions of a request.
+struct Exchange<'v> {
+    visitor: &'v mut Visitor,
+    request: &'v mut Request,
+    upstream: Http1,
+    up: BodyCopy,
+    up_state: UploadState,
+    /// Bytes of the response that were scanned without finding the end of the head.
+    seen: usize,
+    interim: usize,
+    /// Interim responses that are being sent to the visitor.
+    early: Vec<u8>,
+    early_sent: usize,
+}
+
+#[derive(Debug, PartialEq)]
+enum UploadState {
+    Sending,
+    Sent,
+    /// The service accepts no more of the request. Its response may still be available.
+    Broken,
+}
+
+/// Result of a request on one connection to a service.
+pub(in crate::edge) enum ExchangeOutcome {
+    Next(ConnectionState),
+    Upgraded(Http1, Vec<u8>),
+    Refused(Problem),
+    /// The agent reports that no service received the request. Contains the whole request and the
+    /// reason.
+    Untouched(Vec<u8>, String),
+    /// The connection closed before any response, and the request may be sent again. Contains the
+    /// whole request and the reason.
+    Retry(Vec<u8>, String),
+}
+
+/// Result of waiting for a response head.
+enum HeadOutcome {
+    Final(Response),
+    Upgraded(Vec<u8>),
+    VisitorGone,
+    /// The connection failed, with the reason.
+    Broken(String),
+    Bad(&'static str),
+}
+
+/// A response whose head is ready for the visitor.
+struct Response {
+    head: Vec<u8>,
+    body: ResponseBody,
+    framing: Framing,
+    /// The service's connection can be used again.
+    reusable: bool,
+    /// The visitor's connection can be used again.
+    keep_alive: bool,
+}
+
+impl<'v> Exchange<'v> {
+    fn begin(visitor: &'v mut Visitor, request: &'v mut Request, upstream: Http1) -> Self {
+        let head = std::mem::take(&mut request.forward.head);
+        let reader = BodyReader::from(request.body);
+        let source = Source::from(visitor.seen.source);
+        let up = BodyCopy::new(source, head, reader, Framing::Same, &mut visitor.io);
+        Self {
+            visitor,
+            request,
+            upstream,
+            up,
+            up_state: UploadState::Sending,
+            seen: 0,
+            interim: 0,
+            early: Vec::new(),
+            early_sent: 0,
+        }
+    }
+
+    async fn run(mut self, started: Instant) -> ExchangeOutcome {
+        let period = ResponseTimeout::of(&self.visitor.worker.core.config);
+        let waiting = await_with_timeout(started, period, |cx| {
+            let answer = self.poll_answer(cx);
+            self.request.record.bytes(self.up.written(), 0);
+            let progress = Progress {
+                moved: self.up.written(),
+                is_timed: self.up_state == UploadState::Sending && !self.up.waits_for_sink(),
+            };
+            (answer, progress)
+        });
+        match waiting.await {
+            Some(HeadOutcome::Final(response)) => self.respond(response).await,
+            Some(HeadOutcome::Upgraded(head)) => ExchangeOutcome::Upgraded(self.upstream, head),
+            Some(HeadOutcome::VisitorGone) => ExchangeOutcome::Next(ConnectionState::Abort),
+            Some(HeadOutcome::Bad(reason)) => {
+                self.request.record.failed(reason);
+                ExchangeOutcome::Refused(Problem::upstream_unreachable())
+            }
+            Some(HeadOutcome::Broken(reason)) => self.broken(reason),
+            None => {
+                self.request.record.failed("no answer in time");
+                ExchangeOutcome::Refused(Problem::upstream_timeout())
+            }
+        }
+    }
+
+    /// Handles a connection that closed before the response head. The request is sent again only if
+    /// that cannot execute it twice: nothing was received, the method is idempotent, and the whole
+    /// request is still in memory.
+    fn broken(self, reason: String) -> ExchangeOutcome {
+        let refusal = self
+            .upstream
+            .io
+            .refusal()
+            .map(|refusal| refusal.text().to_owned());
+        let silent = self.upstream.unread().is_empty() && self.interim == 0;
+        let tunnel = &self.request.forward.tunnel;
+        if let Some(refusal) = refusal {
+            tunnel.health.failed();
+            if let Some(whole) = self.up.into_whole() {
+                return ExchangeOutcome::Untouched(whole, refusal);
+            }
+            self.request.record.failed(refusal);
+            return ExchangeOutcome::Refused(Problem::upstream_unreachable());
+        }
+        if silent
+            && self.request.forward.idempotent
+            && let Some(whole) = self.up.into_whole()
+        {
+            return ExchangeOutcome::Retry(whole, reason);
+        }
+        self.request.record.failed(reason);
+        ExchangeOutcome::Refused(Problem::upstream_unreachable())
+    }
+
+    /// Sends the request and waits for the head of the final response.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<HeadOutcome> {
+        if self.poll_up(cx).is_err() {
+            return Poll::Ready(HeadOutcome::VisitorGone);
+        }
+        loop {
+            if self.poll_early(cx).is_err() {
+                return Poll::Ready(HeadOutcome::VisitorGone);
+            }
+            let unread = self.upstream.unread();
+            let limits = Limits::default();
+            if unread.len() > self.seen && may_complete(unread, self.seen, &limits) {
+                match self.take_head(&limits) {
+                    Ok(Some(answered)) => return Poll::Ready(answered),
+                    // An interim response was taken. The next head may be available already.
+                    Ok(None) if self.seen == 0 => continue,
+                    Ok(None) => {}
+                    Err(reason) => return Poll::Ready(HeadOutcome::Bad(reason)),
+                }
+            }
+            self.seen = self.upstream.unread().len();
+            match self.upstream.poll_more(cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) => {
+                    return Poll::Ready(HeadOutcome::Broken("the service closed".to_owned()));
+                }
+                Poll::Ready(Err(error)) => {
+                    return Poll::Ready(HeadOutcome::Broken(error.to_string()));
+                }
+                Poll::Pending => break,
+            }
+        }
+        if self.up_state != UploadState::Sending && self.visitor.poll_hang_up(cx).is_ready() {
+            return Poll::Ready(HeadOutcome::VisitorGone);
+        }
+        Poll::Pending
+    }
+
+    /// Sends available bytes of the request. An error means that the visitor disconnected.
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
+        if self.up_state != UploadState::Sending {
+            return Ok(());
+        }
+        match self
+            .up
+            .poll(cx, &mut self.visitor.io, &mut self.upstream.io)
+        {
+            Poll::Ready(Ok(())) => self.up_state = UploadState::Sent,
+            Poll::Ready(Err(CopyError::Sink)) => self.up_state = UploadState::Broken,
+            Poll::Ready(Err(CopyError::Source(_))) => return Err(()),
+            Poll::Pending => {}
+        }
+        Ok(())
+    }
+
+    /// Writes interim responses. An error means that the visitor disconnected.
+    fn poll_early(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
+        let mut io = Pin::new(&mut self.visitor.io.io);
+        while self.early_sent < self.early.len() {
+            let rest = self.early.get(self.early_sent..).unwrap_or_default();
+            match io.as_mut().poll_write(cx, rest) {
+                Poll::Ready(Ok(sent)) if sent > 0 => self.early_sent += sent,
+                Poll::Ready(_) => return Err(()),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        if !self.early.is_empty() {
+            match io.poll_flush(cx) {
+                Poll::Ready(Ok(())) => {
+                    self.early.clear();
+                    self.early_sent = 0;
+                }
+                Poll::Ready(Err(_)) => return Err(()),
+                Poll::Pending => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a head from the service's bytes. `None` if it is incomplete, or an interim response.
+    fn take_head(&mut self, limits: &Limits) -> Result<Option<HeadOutcome>, &'static str> {
+        let mut slots = Slots::new();
+        let is_head = self.request.forward.is_head;
+        let parsed = parse_response(self.upstream.unread(), limits, is_head, &mut slots);
+        let http1::Progress::Complete { head, head_len } = parsed.map_err(|bad| bad.reason)? else {
+            self.seen = self.upstream.unread().len();
+            return Ok(None);
+        };
+        let answered = match head.status {
+            101 => {
+                let upgrade = self.request.forward.upgrade.as_ref();
+                upgrade.ok_or(UNEXPECTED_UPGRADE)?.check(&head)?;
+                if self.up_state != UploadState::Sent {
+                    return Err("the service changed protocols before it had the request");
+                }
+                let mut out = std::mem::take(&mut self.early).split_off(self.early_sent);
+                self.early_sent = 0;
+                write_interim(&mut out, &head);
+                self.request.record.status(101);
+                Some(HeadOutcome::Upgraded(out))
+            }
+            100..=199 => {
+                self.interim += 1;
+                if self.interim > MAX_INTERIM {
+                    return Err("too many interim responses");
+                }
+                // RFC 9110, 15.2: an HTTP/1.0 client gets no interim responses.
+                if self.request.down.version == http1::Version::Http11 {
+                    write_interim(&mut self.early, &head);
+                }
+                None
+            }
+            status => {
+                let mut out = std::mem::take(&mut self.early).split_off(self.early_sent);
+                self.early_sent = 0;
+                let (framing, keep_alive) = write_response(&mut out, &head, self.request.down);
+                if self.request.forward.timing {
+                    add_timing(&mut out, &self.request.record);
+                }
+                self.request.record.status(status);
+                Some(HeadOutcome::Final(Response {
+                    head: out,
+                    body: head.body,
+                    framing,
+                    // After a refused upgrade the connection is not reused, because other requests
+                    // of the tunnel may use another HTTP version.
+                    reusable: head.keep_alive
+                        && head.body != ResponseBody::UntilClose
+                        && self.request.forward.upgrade.is_none(),
+                    keep_alive,
+                }))
+            }
+        };
+        self.upstream.consume(head_len);
+        self.seen = 0;
+        Ok(answered)
+    }
+
+    /// Sends the response, while the rest of the request is still being sent.
+    async fn respond(mut self, response: Response) -> ExchangeOutcome {
+        self.request.forward.tunnel.health.served();
+        self.request.record.first_byte();
+        let reader = BodyReader::from(response.body);
+        let source = Source::from(self.visitor.seen.source);
+        let Response { head, framing, .. } = response;
+        let mut down = BodyCopy::new(source, head, reader, framing, &mut self.upstream);
+        let copying = poll_fn(|cx| {
+            // A visitor that aborts its request still gets the response in progress.
+            if self.poll_up(cx).is_err() {
+                self.up_state = UploadState::Broken;
+            }
+            let copied = down.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
+            self.request.record.bytes(self.up.written(), down.written());
+            if copied.is_pending()
+                && self.up_state == UploadState::Sent
+                && self.visitor.poll_hang_up(cx).is_ready()
+            {
+                return Poll::Ready(Err(CopyError::Sink));
+            }
+            copied
+        });
+        let copied = copying.await;
+        match copied {
+            Ok(()) => {
+                self.request.record.ended(Outcome::Served);
+                let sent = self.up_state == UploadState::Sent;
+                if sent && response.reusable && self.upstream.unread().is_empty() {
+                    let tunnel = self.request.forward.tunnel.view.id;
+                    upstream::keep(&self.visitor.worker, tunnel, self.upstream);
+                }
+                let next = if sent && response.keep_alive {
+                    ConnectionState::Request
+                } else {
+                    ConnectionState::Close
+                };
+                ExchangeOutcome::Next(next)
+            }
+            Err(CopyError::Sink) => ExchangeOutcome::Next(ConnectionState::Abort),
+            Err(CopyError::Source(error)) => {
+                // The connection is aborted so that the visitor does not mistake the partial
+                // response for a complete one.
+                self.request.record.failed(error.to_string());
+                ExchangeOutcome::Next(ConnectionState::Abort)
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! An HTTP/1.1 visitor with a service that uses HTTP/2.
+
+use std::future::poll_fn;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
+use http1::{BodyLength, BodyReader, BodyState};
+use hyper::body::Incoming;
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::PollSender;
+use types::problem::Problem;
+
+use super::{ConnectionState, Request, Visitor};
+use crate::edge::access_record::Outcome;
+use crate::edge::headers::forwarding::add_timing;
+use crate::edge::headers::trailers;
+use crate::edge::headers::translate;
+use crate::edge::http1::copy::Framing;
+use crate::edge::http1::exchange::ExchangeOutcome;
+use crate::edge::http2::body::{BodyFrame, CountingBody, RequestBody};
+use crate::edge::response_timeout::{ResponseTimeout, await_with_timeout};
+use crate::edge::upstream;
+use crate::edge::upstream::Http2;
+
+/// Capacity of the channel for body frames. It is one, so that bytes that the service cannot take
+/// are not read.
+const PIECES: usize = 1;
+
+/// Serves one request that arrived at `started`.
+pub(in crate::edge) async fn run(
+    visitor: &mut Visitor,
+    request: &mut Request,
+    http2: Http2,
+    started: Instant,
+) -> ExchangeOutcome {
+    let Http2 { mut send, turn } = http2;
+    let reader = BodyReader::from(request.body);
+    let has_body = !reader.is_done();
+    let (body, mut upload) = if has_body {
+        let (sender, receiver) = mpsc::channel(PIECES);
+        let upload = Upload {
+            reader,
+            sender: PollSender::new(sender),
+        };
+        (RequestBody::Http1(receiver), UploadState::Sending(upload))
+    } else {
+        (RequestBody::Empty, UploadState::Whole)
+    };
+    let forward = &request.forward;
+    let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
+    let (body, moved) = CountingBody::new(body);
+    let Some(outgoing) = translate::request(&forward.head, tls, forward.trailers, body) else {
+        return ExchangeOutcome::Refused(Problem::upstream_unreachable());
+    };
+    request.record.set_upload_counter(moved.clone());
+    // The library does not report interim responses of the service, so the edge itself sends
+    // `100 Continue`. It is not sent if the connection to the service has failed.
+    let awaited = request.expects_continue && !upload.is_whole() && visitor.io.unread().is_empty();
+    if awaited && send.ready().await.is_ok() && visitor.ask_for_body().await.is_err() {
+        return ExchangeOutcome::Next(ConnectionState::Abort);
+    }
+    let period = ResponseTimeout::of(&visitor.worker.core.config);
+    let answering = async {
+        send.ready().await?;
+        send.send_request(outgoing).await
+    };
+    tokio::pin!(answering);
+    let answered = await_with_timeout(started, period, |cx| {
+        let uploaded = upload.poll(cx, visitor);
+        let answer = match answering.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if uploaded.is_err() => Poll::Ready(None),
+            Poll::Pending if upload.poll_hang_up(cx, visitor).is_ready() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        };
+        request.record.add_sent_bytes(0);
+        (answer, moved.progress())
+    });
+    let answered = answered.await;
+    if upload.is_whole() {
+        // The whole request has been read, so the next one may follow a response of the edge.
+        request.body = BodyLength::Empty;
+    }
+    match answered {
+        Some(Some(Ok(response))) => {
+            turn.mark_answered();
+            ExchangeOutcome::Next(respond(visitor, request, response, upload).await)
+        }
+        Some(Some(Err(error))) => {
+            let reason = error.to_string();
+            if request.forward.idempotent && !has_body {
+                return ExchangeOutcome::Retry(std::mem::take(&mut request.forward.head), reason);
+            }
+            request.forward.tunnel.health.failed();
+            request.record.failed(reason);
+            ExchangeOutcome::Refused(Problem::upstream_unreachable())
+        }
+        Some(None) => ExchangeOutcome::Next(ConnectionState::Abort),
+        None => {
+            upstream::discard_http2(&visitor.worker, &request.forward.tunnel, &turn);
+            request.record.failed("no answer in time");
+            ExchangeOutcome::Refused(Problem::upstream_timeout())
+        }
+    }
+}
+
+/// State of the request's body.
+enum UploadState {
+    Sending(Upload),
+    /// The whole body has been read, so the next request starts after it.
+    Whole,
+    /// The service accepts no more of the body. The remaining bytes are not a request.
+    Unwanted,
+}
+
+/// The request's body, read by the visitor's task and sent by the task of the HTTP/2 connection.
+struct Upload {
+    reader: BodyReader,
+    sender: PollSender<BodyFrame>,
+}
+
+enum BodyProgress {
+    Piece,
+    Last,
+    Nothing,
+}
+
+impl UploadState {
+    fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole)
+    }
+
+    /// Ready when the visitor has closed after its request.
+    fn poll_hang_up(&self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Poll<()> {
+        if self.is_whole() {
+            visitor.poll_hang_up(cx)
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Sends available bytes of the body. An error means that the visitor disconnected.
+    fn poll(&mut self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Result<(), ()> {
+        while let Self::Sending(upload) = self {
+            match upload.poll(cx, visitor) {
+                Poll::Ready(Ok(BodyProgress::Piece)) => {}
+                Poll::Ready(Ok(BodyProgress::Last)) => *self = Self::Whole,
+                Poll::Ready(Ok(BodyProgress::Nothing)) => *self = Self::Unwanted,
+                Poll::Ready(Err(())) => {
+                    *self = Self::Unwanted;
+                    return Err(());
+                }
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Upload {
+    /// Sends one frame.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        visitor: &mut Visitor,
+    ) -> Poll<Result<BodyProgress, ()>> {
+        if ready!(self.sender.poll_reserve(cx)).is_err() {
+            // The service reset the stream. Its response has the reason.
+            return Poll::Ready(Ok(BodyProgress::Nothing));
+        }
+        let unread = visitor.io.unread();
+        let step = self.reader.advance(unread).map_err(drop)?;
+        let data = unread.get(step.data).unwrap_or_default();
+        if !data.is_empty() {
+            let data = Bytes::copy_from_slice(data);
+            visitor.io.consume(step.consumed);
+            let sent = self.sender.send_item(BodyFrame::Data(data));
+            return Poll::Ready(Ok(
+                sent.map_or(BodyProgress::Nothing, |()| BodyProgress::Piece)
+            ));
+        }
+        visitor.io.consume(step.consumed);
+        if step.state != BodyState::More || self.reader.is_done() {
+            // If the service has disconnected meanwhile, the end of the body is not needed.
+            self.sender.send_item(BodyFrame::End).ok();
+            return Poll::Ready(Ok(BodyProgress::Last));
+        }
+        match ready!(visitor.io.poll_more(cx)) {
+            Ok(true) => Poll::Ready(Ok(BodyProgress::Piece)),
+            Ok(false) | Err(_) => Poll::Ready(Err(())),
+        }
+    }
+}
+
+/// Sends the response, while the rest of the request is still being sent.
+async fn respond(
+    visitor: &mut Visitor,
+    request: &mut Request,
+    response: Response<Incoming>,
+    mut upload: UploadState,
+) -> ConnectionState {
+    request.forward.tunnel.health.served();
+    let record = &mut request.record;
+    record.first_byte();
+    record.status(response.status().as_u16());
+    let mut out = Vec::with_capacity(512);
+    let is_head = request.forward.is_head;
+    let (framing, keep_alive) =
+        translate::write_response(&mut out, &response, is_head, request.down);
+    if request.forward.timing {
+        add_timing(&mut out, record);
+    }
+    let mut download = Download {
+        body: response.into_body(),
+        framing,
+        out,
+        sent: 0,
+        ended: false,
+    };
+    let mut written = 0;
+    let copied = poll_fn(|cx| {
+        // A visitor that aborts its request still gets the response in progress.
+        upload.poll(cx, visitor).ok();
+        let polled = download.poll(cx, &mut visitor.io.io, &mut written);
+        record.add_sent_bytes(written);
+        if polled.is_pending() && upload.poll_hang_up(cx, visitor).is_ready() {
+            return Poll::Ready(Err(ExchangeError::Visitor));
+        }
+        polled
+    });
+    let copied = copied.await;
+    match copied {
+        Ok(()) => {
+            record.ended(Outcome::Served);
+            if upload.is_whole() && keep_alive {
+                ConnectionState::Request
+            } else {
+                ConnectionState::Close
+            }
+        }
+        Err(ExchangeError::Visitor) => ConnectionState::Abort,
+        Err(ExchangeError::Service(error)) => {
+            record.failed(error.to_string());
+            ConnectionState::Abort
+        }
+    }
+}
+
+struct Download {
+    body: Incoming,
+    /// `None` if the response has no body, even if the service sends one.
+    framing: Option<Framing>,
+    out: Vec<u8>,
+    sent: usize,
+    ended: bool,
+}
+
+enum ExchangeError {
+    Visitor,
+    Service(hyper::Error),
+}
+
+impl Download {
+    fn poll<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        sink: &mut W,
+        written: &mut u64,
+    ) -> Poll<Result<(), ExchangeError>> {
+        loop {
+            while self.sent < self.out.len() {
+                let rest = self.out.get(self.sent..).unwrap_or_default();
+                match ready!(Pin::new(&mut *sink).poll_write(cx, rest)) {
+                    Ok(count) if count > 0 => {
+                        self.sent += count;
+                        *written += count as u64;
+                    }
+                    Ok(_) | Err(_) => return Poll::Ready(Err(ExchangeError::Visitor)),
+                }
+            }
+            if self.ended {
+                let flushed = ready!(Pin::new(&mut *sink).poll_flush(cx));
+                return Poll::Ready(flushed.map_err(|_| ExchangeError::Visitor));
+            }
+            let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => {
+                    if ready!(Pin::new(&mut *sink).poll_flush(cx)).is_err() {
+                        return Poll::Ready(Err(ExchangeError::Visitor));
+                    }
+                    return Poll::Pending;
+                }
+            };
+            self.out.clear();
+            self.sent = 0;
+            match frame {
+                Some(Ok(frame)) => self.encode(frame),
+                Some(Err(error)) => return Poll::Ready(Err(ExchangeError::Service(error))),
+                None => {
+                    self.ended = true;
+                    if self.framing == Some(Framing::Chunks) {
+                        self.out.extend_from_slice(http1::LAST_CHUNK);
+                    }
+                }
+            }
+        }
+    }
+
+    fn encode(&mut self, frame: http_body::Frame<Bytes>) {
+        match frame.into_data() {
+            Ok(_) if self.framing.is_none() => {}
+            Ok(data) if self.framing == Some(Framing::Chunks) => {
+                if let Some(len) = NonZeroUsize::new(data.len()) {
+                    http1::write_chunk_head(&mut self.out, len);
+                    self.out.extend_from_slice(&data);
+                    self.out.extend_from_slice(http1::CHUNK_END);
+                }
+            }
+            Ok(data) => self.out.extend_from_slice(&data),
+            Err(frame) => {
+                let Ok(fields) = frame.into_trailers() else {
+                    return;
+                };
+                self.ended = true;
+                if self.framing != Some(Framing::Chunks) {
+                    return;
+                }
+                trailers::write(&mut self.out, &fields);
+            }
+        }
+    }
+}

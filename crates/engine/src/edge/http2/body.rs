@@ -1,0 +1,154 @@
+//! Request bodies for services with HTTP/2.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+
+use crate::edge::headers::trailers;
+use crate::edge::response_timeout::Progress;
+
+/// A request body from a visitor with either HTTP version.
+#[derive(Debug)]
+pub(crate) enum RequestBody {
+    /// The request has no body.
+    Empty,
+    /// Body from an HTTP/2 visitor.
+    Http2(Incoming),
+    /// Body from an HTTP/1.1 visitor, read by the visitor's task. It ends with [`BodyFrame::End`].
+    /// If the sender is dropped before that, the body is truncated.
+    Http1(mpsc::Receiver<BodyFrame>),
+}
+
+/// A frame of a body.
+#[derive(Debug)]
+pub(crate) enum BodyFrame {
+    Data(Bytes),
+    End,
+}
+
+/// A body that counts what was sent of it.
+#[derive(Debug)]
+pub(crate) struct CountingBody {
+    body: RequestBody,
+    counter: ByteCounter,
+}
+
+/// Progress of a [`CountingBody`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByteCounter(Arc<Count>);
+
+#[derive(Debug, Default)]
+struct Count {
+    frames: AtomicU64,
+    bytes: AtomicU64,
+    broken: AtomicBool,
+}
+
+impl ByteCounter {
+    /// Progress without a minimum rate, because gRPC may send messages rarely.
+    pub(in crate::edge) fn progress(&self) -> Progress {
+        Progress {
+            moved: self.0.frames.load(Ordering::Relaxed),
+            is_timed: false,
+        }
+    }
+
+    pub(in crate::edge) fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// True if the visitor aborted the body.
+    pub(in crate::edge) fn is_broken(&self) -> bool {
+        self.0.broken.load(Ordering::Relaxed)
+    }
+}
+
+impl CountingBody {
+    pub(crate) fn new(body: RequestBody) -> (Self, ByteCounter) {
+        let counter = ByteCounter::default();
+        let counted = Self {
+            body,
+            counter: counter.clone(),
+        };
+        (counted, counter)
+    }
+}
+
+impl Body for CountingBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let count = &self.counter.0;
+        match &frame {
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+                count.frames.fetch_add(1, Ordering::Relaxed);
+                count.bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
+            Some(Err(_)) => count.broken.store(true, Ordering::Relaxed),
+            None => {}
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Http2(incoming) => {
+                let frame = ready!(Pin::new(incoming).poll_frame(cx));
+                Poll::Ready(
+                    frame.map(|frame| frame.map(trailers::filter).map_err(io::Error::other)),
+                )
+            }
+            Self::Http1(pieces) => Poll::Ready(match ready!(pieces.poll_recv(cx)) {
+                Some(BodyFrame::Data(data)) => Some(Ok(Frame::data(data))),
+                Some(BodyFrame::End) => None,
+                None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Http2(incoming) => incoming.is_end_stream(),
+            Self::Http1(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Http2(incoming) => incoming.size_hint(),
+            Self::Http1(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! One HTTP/2 request to a service, and its response.
+
+mod answer;
+mod download;
+mod upload;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use http::{HeaderMap, Response};
+use http1::{BodyLength, BodyReader, FieldValue, field_name};
+use hyper::body::{Body as _, Incoming};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, timeout_at};
+use types::problem::Problem;
+
+use self::answer::{ResponseError, ResponseReader, UpstreamResponse};
+pub(in crate::edge) use self::download::DownBody;
+use self::download::{PassedBody, ServiceBody};
+use self::upload::Upload;
+use super::refusal;
+use crate::core::Worker;
+use crate::edge::access_record::{AccessRecord, Outcome};
+use crate::edge::headers::forwarding::add_field;
+use crate::edge::headers::translate;
+use crate::edge::http1::exchange::problem_of;
+use crate::edge::http1::upgrade::Upgrade;
+use crate::edge::http2::body::{CountingBody, RequestBody};
+use crate::edge::http2::slow_reader_timeout;
+use crate::edge::raw;
+use crate::edge::response_timeout::{Progress, ResponseTimeout, await_with_timeout};
+use crate::edge::revocation;
+use crate::edge::routing::AdmittedRequest;
+use crate::edge::upstream;
+use crate::edge::upstream::{Connection, Http1, Http2, StreamPermit};
+use crate::random::random_bytes;
+
+/// Serves one request.
+pub(in crate::edge) async fn run(
+    worker: &Arc<Worker>,
+    source: IpAddr,
+    mut forward: AdmittedRequest,
+    body: Incoming,
+    length: BodyLength,
+    mut record: AccessRecord,
+) -> Response<DownBody> {
+    let started = Instant::now();
+    let period = ResponseTimeout::of(&worker.core.config);
+    let mut upload = Upload::new(forward.head.clone(), body, length);
+    let mut fresh = false;
+    loop {
+        let connection = match upstream::connect(worker, &forward.tunnel, source, fresh).await {
+            Ok(connection) => connection,
+            Err(error) => {
+                if forward.fail_over(&worker.core, &mut record) {
+                    continue;
+                }
+                record.failed(error.to_string());
+                return refuse(&forward, record, &problem_of(&error));
+            }
+        };
+        record.opened();
+        let mut upstream = match connection {
+            Connection::Http1(io) => io,
+            Connection::Http2(http2) => {
+                let body = upload.body.take();
+                let may_retry = forward.idempotent && body.is_none();
+                let response =
+                    send_http2(worker, &forward, body, http2, started, &mut record).await;
+                let reason = match response {
+                    Ok((response, turn)) => return respond_http2(&forward, response, turn, record),
+                    Err(ResponseHeadError::Refused(problem)) => {
+                        return refuse(&forward, record, &problem);
+                    }
+                    Err(ResponseHeadError::Broken(reason)) => reason,
+                };
+                if may_retry && !fresh {
+                    fresh = true;
+                    continue;
+                }
+                if may_retry && forward.fail_over(&worker.core, &mut record) {
+                    fresh = false;
+                    continue;
+                }
+                forward.tunnel.health.failed();
+                record.failed(reason);
+                return refuse(&forward, record, &Problem::upstream_unreachable());
+            }
+        };
+        let mut reader = ResponseReader::new(forward.is_head, None);
+        let answering = await_with_timeout(started, period, |cx| {
+            let answer = reader.poll(cx, &mut upload, &mut upstream);
+            record.bytes(upload.written, 0);
+            let progress = Progress {
+                moved: upload.written,
+                is_timed: upload.waits_for_visitor(),
+            };
+            (answer, progress)
+        });
+        match answering.await {
+            Some(Ok(answer)) => {
+                return respond(worker, &forward, answer, upstream, upload, record);
+            }
+            Some(Err(ResponseError::Silent(reason))) => {
+                let refused = upstream
+                    .io
+                    .refusal()
+                    .map(|refusal| refusal.text().to_owned());
+                // A repetition is safe: the agent reports that no service got the request, or the
+                // request is idempotent.
+                let may_retry = refused.is_some() || forward.idempotent;
+                if may_retry && upload.rewind() {
+                    if !fresh && refused.is_none() {
+                        fresh = true;
+                        continue;
+                    }
+                    if forward.fail_over(&worker.core, &mut record) {
+                        fresh = false;
+                        continue;
+                    }
+                }
+                record.failed(refused.unwrap_or(reason));
+                return refuse(&forward, record, &Problem::upstream_unreachable());
+            }
+            Some(Err(ResponseError::Bad(reason))) => {
+                record.failed(reason);
+                return refuse(&forward, record, &Problem::upstream_unreachable());
+            }
+            Some(Err(ResponseError::VisitorGone)) => {
+                return refuse(&forward, record, &Problem::conflict());
+            }
+            None => {
+                record.failed("no answer in time");
+                return refuse(&forward, record, &Problem::upstream_timeout());
+            }
+        }
+    }
+}
+
+fn refuse(
+    forward: &AdmittedRequest,
+    mut record: AccessRecord,
+    problem: &Problem,
+) -> Response<DownBody> {
+    refusal(record.answer(problem, forward.form), forward.is_head)
+}
+
+/// Reason why there is no response head from an HTTP/2 service.
+enum ResponseHeadError {
+    /// The connection to the service failed, with the error.
+    Broken(String),
+    Refused(Problem),
+}
+
+/// Forwards a request between HTTP/2 peers. Heads are converted once, and bodies pass unchanged.
+async fn send_http2(
+    worker: &Worker,
+    forward: &AdmittedRequest,
+    body: Option<Incoming>,
+    http2: Http2,
+    started: Instant,
+    record: &mut AccessRecord,
+) -> Result<(Response<Incoming>, StreamPermit), ResponseHeadError> {
+    let Http2 { mut send, turn } = http2;
+    let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
+    let (body, moved) = CountingBody::new(body.map_or(RequestBody::Empty, RequestBody::Http2));
+    let Some(request) = translate::request(&forward.head, tls, forward.trailers, body) else {
+        return Err(ResponseHeadError::Refused(Problem::upstream_unreachable()));
+    };
+    let answering = async {
+        send.ready().await?;
+        send.send_request(request).await
+    };
+    tokio::pin!(answering);
+    let period = ResponseTimeout::of(&worker.core.config);
+    record.set_upload_counter(moved.clone());
+    let answering = await_with_timeout(started, period, |cx| {
+        record.add_sent_bytes(0);
+        (answering.as_mut().poll(cx), moved.progress())
+    });
+    match answering.await {
+        Some(Ok(response)) => {
+            turn.mark_answered();
+            Ok((response, turn))
+        }
+        Some(Err(_)) if moved.is_broken() => Err(ResponseHeadError::Refused(Problem::conflict())),
+        Some(Err(error)) => Err(ResponseHeadError::Broken(error.to_string())),
+        None => {
+            upstream::discard_http2(worker, &forward.tunnel, &turn);
+            record.failed("no answer in time");
+            Err(ResponseHeadError::Refused(Problem::upstream_timeout()))
+        }
+    }
+}
+
+/// Forwards the response of a service that uses HTTP/2.
+fn respond_http2(
+    forward: &AdmittedRequest,
+    response: Response<Incoming>,
+    turn: StreamPermit,
+    mut record: AccessRecord,
+) -> Response<DownBody> {
+    forward.tunnel.health.served();
+    record.first_byte();
+    record.status(response.status().as_u16());
+    if response.body().is_end_stream() {
+        record.ended(Outcome::Served);
+    }
+    let (mut parts, body) = response.into_parts();
+    translate::strip_response_fields(&mut parts.headers);
+    add_timing(forward.timing, &record, &mut parts.headers);
+    slow_reader_timeout::ends_with(record.revocation());
+    Response::from_parts(
+        parts,
+        DownBody::Http2(Box::new(PassedBody {
+            body,
+            record,
+            bytes: 0,
+            _turn: turn,
+        })),
+    )
+}
+
+/// Serves an extended CONNECT (RFC 8441). It is an upgrade on the service's connection and a stream
+/// on the visitor's.
+pub(in crate::edge) async fn upgrade(
+    worker: &Arc<Worker>,
+    source: IpAddr,
+    mut forward: AdmittedRequest,
+    visitor: OnUpgrade,
+    mut record: AccessRecord,
+) -> Response<DownBody> {
+    let Some(upgrade) = &mut forward.upgrade else {
+        return refuse(&forward, record, &Problem::not_implemented());
+    };
+    if upgrade.is_websocket() {
+        add_websocket_key(&mut forward.head, upgrade);
+    }
+    let deadline = Instant::now() + worker.core.config.timeouts.stream_request;
+    let mut upstream = match upstream::connect_http1(worker, &forward.tunnel, source).await {
+        Ok(upstream) => upstream,
+        Err(error) => {
+            record.failed(error.to_string());
+            return refuse(&forward, record, &problem_of(&error));
+        }
+    };
+    record.opened();
+    let asking = async {
+        upstream.io.write_all(&forward.head).await?;
+        upstream.io.flush().await
+    };
+    if !matches!(timeout_at(deadline, asking).await, Ok(Ok(()))) {
+        record.failed("the service does not take the request");
+        return refuse(&forward, record, &Problem::upstream_unreachable());
+    }
+    let mut reader = ResponseReader::new(false, forward.upgrade.clone());
+    let answering = std::future::poll_fn(|cx| reader.poll_head(cx, &mut upstream));
+    let mut answer = match timeout_at(deadline, answering).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(no_answer)) => {
+            record.failed(match no_answer {
+                ResponseError::Bad(reason) => reason,
+                ResponseError::Silent(_) | ResponseError::VisitorGone => {
+                    "the service did not answer the upgrade"
+                }
+            });
+            return refuse(&forward, record, &Problem::upstream_unreachable());
+        }
+        Err(_) => {
+            record.failed("no answer in time");
+            return refuse(&forward, record, &Problem::upstream_timeout());
+        }
+    };
+    if !answer.changed && answer.response.status().is_success() {
+        // A 2xx would tell the visitor that the protocol has changed (RFC 8441, 4).
+        record.failed("the service did not change protocols");
+        return refuse(&forward, record, &Problem::upstream_unreachable());
+    }
+    if !answer.changed {
+        // The service refused the upgrade. The visitor gets its response like any other.
+        let upload = Upload::none();
+        // Other requests of the tunnel may use another HTTP version with this service.
+        answer.reusable = false;
+        return respond(worker, &forward, answer, upstream, upload, record);
+    }
+    record.first_byte();
+    record.status(200);
+    worker.spawn(async move {
+        let Ok(upgraded) = visitor.await else { return };
+        let mut visitor = TokioIo::new(upgraded);
+        let early = upstream.unread().to_vec();
+        let greeting = async {
+            visitor.write_all(&early).await?;
+            visitor.flush().await
+        };
+        if greeting.await.is_err() {
+            return;
+        }
+        let signal = record.revocation();
+        let sent = (0, early.len());
+        let service = &mut upstream.io;
+        let pumping = raw::pump_upgraded(source.into(), &mut visitor, service, &mut record, sent);
+        let pumped = tokio::select! {
+            biased;
+            pumped = pumping => pumped,
+            // The record contains the reason.
+            () = revocation::revoked(signal.as_deref()) => return,
+        };
+        match pumped {
+            Ok(()) => record.ended(Outcome::Served),
+            Err(error) => record.failed(error.to_string()),
+        }
+    });
+    let mut response = answer.response.map(|()| DownBody::Full(None));
+    *response.status_mut() = http::StatusCode::OK;
+    response.headers_mut().remove("sec-websocket-accept");
+    response
+}
+
+/// An upgrade in HTTP/1.1 needs a key, which extended CONNECT does not have (RFC 8441, 5.1).
+fn add_websocket_key(head: &mut Vec<u8>, upgrade: &mut Upgrade) {
+    let key = base64::engine::general_purpose::STANDARD.encode(random_bytes::<16>());
+    if let Some(key) = FieldValue::parse(key.as_bytes()) {
+        add_field(head, field_name!("sec-websocket-key"), key);
+        upgrade.has_key(key);
+    }
+}
+
+/// Passes the response to the library, which reads the body as fast as the visitor does.
+fn respond(
+    worker: &Arc<Worker>,
+    forward: &AdmittedRequest,
+    answer: UpstreamResponse,
+    upstream: Http1,
+    upload: Upload,
+    mut record: AccessRecord,
+) -> Response<DownBody> {
+    if answer.changed {
+        record.failed("the service changed protocols unasked");
+        return refuse(forward, record, &Problem::upstream_unreachable());
+    }
+    forward.tunnel.health.served();
+    record.first_byte();
+    record.status(answer.response.status().as_u16());
+    let mut response = answer.response;
+    add_timing(forward.timing, &record, response.headers_mut());
+    let body = ServiceBody::begin(
+        worker,
+        forward.tunnel.view.id,
+        (BodyReader::from(answer.body), answer.reusable),
+        upstream,
+        upload,
+        record,
+    );
+    response.map(|()| body.into_down())
+}
+
+fn add_timing(wanted: bool, record: &AccessRecord, headers: &mut HeaderMap) {
+    if wanted && let Ok(timing) = record.server_timing().parse() {
+        headers.append("server-timing", timing);
+    }
+}

@@ -1,0 +1,148 @@
+//! Reader of a service's response head.
+
+use std::task::{Context, Poll, ready};
+
+use http::Response;
+use http1::{Limits, Progress, ResponseBody, ResponseHead, Slots, may_complete, parse_response};
+
+use crate::edge::headers::translate;
+use crate::edge::http1::exchange::{MAX_INTERIM, UNEXPECTED_UPGRADE};
+use crate::edge::http1::upgrade::Upgrade;
+use crate::edge::http2::requests::upload::Upload;
+use crate::edge::upstream::Http1;
+
+/// Waits for the head of the final response.
+pub(super) struct ResponseReader {
+    scanned: usize,
+    interim: usize,
+    is_head: bool,
+    /// The upgrade that the request contained.
+    upgrade: Option<Upgrade>,
+}
+
+/// A response head, ready for the visitor.
+pub(super) struct UpstreamResponse {
+    pub(super) response: Response<()>,
+    pub(super) body: ResponseBody,
+    /// True if the connection can be used again.
+    pub(super) reusable: bool,
+    /// True if the service accepted the upgrade.
+    pub(super) changed: bool,
+}
+
+pub(super) enum ResponseError {
+    /// The connection closed before any response.
+    Silent(String),
+    Bad(&'static str),
+    VisitorGone,
+}
+
+impl ResponseReader {
+    /// `is_head` is true for a `HEAD` request.
+    pub(super) fn new(is_head: bool, upgrade: Option<Upgrade>) -> Self {
+        Self {
+            upgrade,
+            scanned: 0,
+            interim: 0,
+            is_head,
+        }
+    }
+
+    /// Sends the request and waits for the response head.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        upload: &mut Upload,
+        upstream: &mut Http1,
+    ) -> Poll<Result<UpstreamResponse, ResponseError>> {
+        if upload.poll(cx, &mut upstream.io).is_err() {
+            return Poll::Ready(Err(ResponseError::VisitorGone));
+        }
+        self.poll_head(cx, upstream)
+    }
+
+    pub(super) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        upstream: &mut Http1,
+    ) -> Poll<Result<UpstreamResponse, ResponseError>> {
+        loop {
+            let limits = Limits::default();
+            while upstream.unread().len() > self.scanned
+                && may_complete(upstream.unread(), self.scanned, &limits)
+            {
+                match self
+                    .take_head(upstream, &limits)
+                    .map_err(ResponseError::Bad)?
+                {
+                    HeadProgress::Final(answer) => return Poll::Ready(Ok(answer)),
+                    HeadProgress::Interim => self.scanned = 0,
+                    HeadProgress::Partial => break,
+                }
+            }
+            self.scanned = upstream.unread().len();
+            let ended = match ready!(upstream.poll_more(cx)) {
+                Ok(true) => continue,
+                Ok(false) => "the service closed".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            let silent = upstream.unread().is_empty() && self.interim == 0;
+            return Poll::Ready(Err(if silent {
+                ResponseError::Silent(ended)
+            } else {
+                ResponseError::Bad("the service broke off in the head of its answer")
+            }));
+        }
+    }
+
+    fn take_head(
+        &mut self,
+        upstream: &mut Http1,
+        limits: &Limits,
+    ) -> Result<HeadProgress, &'static str> {
+        let mut slots = Slots::new();
+        let parsed = parse_response(upstream.unread(), limits, self.is_head, &mut slots);
+        let Progress::Complete { head, head_len } = parsed.map_err(|bad| bad.reason)? else {
+            return Ok(HeadProgress::Partial);
+        };
+        let taken = match head.status {
+            // Interim responses are dropped because the library cannot send them (hyper 1.12,
+            // though `h2` below it could). A visitor that waits for a 100 sends its body after a
+            // while (RFC 9110, 10.1.1).
+            100 | 102..=199 => {
+                self.interim += 1;
+                if self.interim > MAX_INTERIM {
+                    return Err("too many interim responses");
+                }
+                HeadProgress::Interim
+            }
+            _ => HeadProgress::Final(upstream_response(&head, self.upgrade.as_ref())?),
+        };
+        upstream.consume(head_len);
+        Ok(taken)
+    }
+}
+
+enum HeadProgress {
+    Partial,
+    Interim,
+    Final(UpstreamResponse),
+}
+
+fn upstream_response(
+    head: &ResponseHead<'_>,
+    upgrade: Option<&Upgrade>,
+) -> Result<UpstreamResponse, &'static str> {
+    let changed = head.status == 101;
+    if changed {
+        upgrade.ok_or(UNEXPECTED_UPGRADE)?.check(head)?;
+    }
+    let response = translate::response(head).ok_or("a field that HTTP/2 cannot carry")?;
+    let reusable = head.keep_alive && head.body != ResponseBody::UntilClose && !changed;
+    Ok(UpstreamResponse {
+        response,
+        body: head.body,
+        reusable,
+        changed,
+    })
+}

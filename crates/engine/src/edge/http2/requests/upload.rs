@@ -1,0 +1,173 @@
+//! Requests of HTTP/2 visitors to services with HTTP/1.1.
+
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use http1::BodyLength;
+use hyper::body::Incoming;
+use tokio::io::AsyncWrite as _;
+
+use crate::edge::headers::trailers;
+use crate::edge::upstream::UpstreamIo;
+
+/// A request, written as HTTP/1.1: its head, then its body as the visitor sends it.
+pub(super) struct Upload {
+    head: Vec<u8>,
+    pub(super) body: Option<Incoming>,
+    chunked: bool,
+    out: Vec<u8>,
+    sent: usize,
+    state: UploadState,
+    /// No bytes of the body have been taken, so the request can be sent again.
+    only_head: bool,
+    pub(super) written: u64,
+}
+
+#[derive(PartialEq)]
+enum UploadState {
+    Body,
+    /// The whole request is in `out`.
+    Ended,
+    Sent,
+    /// The service accepts no more bytes.
+    Broken,
+}
+
+impl Upload {
+    pub(super) fn new(head: Vec<u8>, body: Incoming, length: BodyLength) -> Self {
+        let empty = length == BodyLength::Empty;
+        Self {
+            out: head.clone(),
+            head,
+            body: (!empty).then_some(body),
+            chunked: length == BodyLength::Chunked,
+            sent: 0,
+            state: if empty {
+                UploadState::Ended
+            } else {
+                UploadState::Body
+            },
+            only_head: true,
+            written: 0,
+        }
+    }
+
+    /// A request that has already been sent.
+    pub(super) fn none() -> Self {
+        Self {
+            head: Vec::new(),
+            body: None,
+            chunked: false,
+            out: Vec::new(),
+            sent: 0,
+            state: UploadState::Sent,
+            only_head: false,
+            written: 0,
+        }
+    }
+
+    /// Restarts the request, if it has no body. Returns false if it cannot be repeated.
+    pub(super) fn rewind(&mut self) -> bool {
+        if self.body.is_some() || !self.only_head {
+            return false;
+        }
+        self.out.clone_from(&self.head);
+        self.sent = 0;
+        self.state = UploadState::Ended;
+        true
+    }
+
+    /// True if the edge waits for the visitor.
+    pub(super) fn waits_for_visitor(&self) -> bool {
+        self.state == UploadState::Body && self.sent == self.out.len()
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        self.state == UploadState::Sent
+    }
+
+    /// Sends available bytes. An error means that the visitor disconnected.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, io: &mut UpstreamIo) -> Result<(), ()> {
+        while !matches!(self.state, UploadState::Sent | UploadState::Broken) {
+            if self.poll_out(cx, io).is_pending() {
+                return Ok(());
+            }
+            if self.state != UploadState::Body {
+                continue;
+            }
+            let Some(body) = &mut self.body else {
+                self.state = UploadState::Ended;
+                continue;
+            };
+            match Pin::new(body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => self.encode(frame),
+                Poll::Ready(Some(Err(_))) => return Err(()),
+                Poll::Ready(None) => self.end(&HeaderMap::new()),
+                Poll::Pending => {
+                    if let Poll::Ready(Err(_)) = Pin::new(&mut *io).poll_flush(cx) {
+                        self.state = UploadState::Broken;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the bytes in memory. Ready when they are written, or when the service accepts no
+    /// more.
+    fn poll_out(&mut self, cx: &mut Context<'_>, io: &mut UpstreamIo) -> Poll<()> {
+        while self.sent < self.out.len() {
+            let rest = self.out.get(self.sent..).unwrap_or_default();
+            match ready!(Pin::new(&mut *io).poll_write(cx, rest)) {
+                Ok(count) if count > 0 => {
+                    self.sent += count;
+                    self.written += count as u64;
+                }
+                Ok(_) | Err(_) => {
+                    self.state = UploadState::Broken;
+                    return Poll::Ready(());
+                }
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        if self.state == UploadState::Ended {
+            let flushed = ready!(Pin::new(&mut *io).poll_flush(cx));
+            self.state = if flushed.is_ok() {
+                UploadState::Sent
+            } else {
+                UploadState::Broken
+            };
+        }
+        Poll::Ready(())
+    }
+
+    fn encode(&mut self, frame: Frame<Bytes>) {
+        self.only_head = false;
+        match frame.into_data() {
+            Ok(data) if self.chunked => {
+                if let Some(len) = NonZeroUsize::new(data.len()) {
+                    http1::write_chunk_head(&mut self.out, len);
+                    self.out.extend_from_slice(&data);
+                    self.out.extend_from_slice(http1::CHUNK_END);
+                }
+            }
+            Ok(data) => self.out.extend_from_slice(&data),
+            Err(frame) => self.end(&frame.into_trailers().unwrap_or_default()),
+        }
+    }
+
+    fn end(&mut self, trailers: &HeaderMap) {
+        self.only_head = false;
+        self.state = UploadState::Ended;
+        if !self.chunked {
+            return;
+        }
+        trailers::write(&mut self.out, trailers);
+    }
+}

@@ -1,0 +1,52 @@
+//! The signal that ends a visit.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use futures_util::task::AtomicWaker;
+
+/// Revocation state of a visit, with the tasks to wake on revocation.
+#[derive(Debug, Default)]
+pub(crate) struct RevocationSignal {
+    pub(super) is_revoked: AtomicBool,
+    waker: AtomicWaker,
+    /// Waker of the HTTP/2 library's task, which waits for the visitor without polling the response
+    /// body.
+    stream: AtomicWaker,
+}
+
+impl RevocationSignal {
+    /// Ready when the visit is revoked.
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        self.waker.register(cx.waker());
+        if self.is_revoked.load(Ordering::Acquire) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Like [`Self::poll`], for the task of the HTTP/2 stream.
+    pub(crate) fn poll_stream(&self, cx: &Context<'_>) -> Poll<()> {
+        self.stream.register(cx.waker());
+        if self.is_revoked.load(Ordering::Acquire) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    pub(in crate::edge) fn now(&self) {
+        self.is_revoked.store(true, Ordering::Release);
+        self.waker.wake();
+        self.stream.wake();
+    }
+}
+
+/// Waits until the visit is revoked. Without a signal it never returns. Cancel safe.
+pub(crate) async fn revoked(signal: Option<&RevocationSignal>) {
+    match signal {
+        Some(signal) => std::future::poll_fn(|cx| signal.poll(cx)).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,174 @@
+//! Opens connections to services.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use types::id::TunnelId;
+use types::tunnel::HttpVersion;
+
+use super::http2::StreamPermit;
+use super::io::UpstreamIo;
+use super::pool::{Connection, Http1};
+use super::{http2_handshake, tls};
+use crate::agents::{Agent, OpenError, Purpose, TunnelStream};
+use crate::core::Worker;
+use crate::edge::http1::buffered::Buffered;
+use crate::limits::ThrottledStream;
+use crate::live::LiveTunnel;
+
+/// Reason why a request has no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("the service's TLS handshake failed: {0}")]
+    Tls(io::Error),
+    #[error("the service does not speak HTTP/2: {0}")]
+    Http2(hyper::Error),
+    #[error("the service's handshake took too long")]
+    Deadline,
+}
+
+/// Gets a connection for a request of a visitor at `source`: from the pool, or a new one if the
+/// pool has none or `fresh` is set. Cancel safe.
+pub(crate) async fn connect(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+    fresh: bool,
+) -> Result<Connection, ConnectError> {
+    let id = tunnel.view.id;
+    if !fresh && let Some(connection) = worker.upstreams.lock().take(id) {
+        return Ok(connection);
+    }
+    open(
+        worker,
+        tunnel,
+        source,
+        tunnel.view.properties.http_version == Some(HttpVersion::H2c),
+    )
+    .await
+}
+
+/// Keeps a connection after a complete exchange, if its tunnel is still online. The check is made
+/// under the lock, so that [`Core::forget_upstreams`](crate::core::Core::forget_upstreams) finds
+/// every connection that is kept.
+pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1) {
+    let mut upstreams = worker.upstreams.lock();
+    if worker.core.live.is_online(&tunnel) {
+        upstreams.keep(tunnel, io);
+    } else {
+        // Closing takes a while, so it happens outside the lock.
+        drop(upstreams);
+        drop(io);
+    }
+}
+
+/// Opens an HTTP/1.1 connection even if the tunnel prefers HTTP/2, for protocols that start with an
+/// upgrade.
+pub(crate) async fn connect_http1(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+) -> Result<Http1, ConnectError> {
+    let stream = open_stream(worker, tunnel, source, Purpose::Bytes).await?;
+    let io = if tunnel.view.properties.upstream_tls == Some(true) {
+        UpstreamIo::Tls(Box::new(
+            tls::connect(stream, tunnel, &tls::HTTP1_ONLY).await?,
+        ))
+    } else {
+        UpstreamIo::Plain(stream)
+    };
+    Ok(Buffered::new(io))
+}
+
+/// Opens a stream for a visitor whose bytes the edge does not parse. If the service uses TLS
+/// (`upstream_tls`), the handshake offers only the `protocol` that the visitor uses.
+pub(in crate::edge) async fn connect_raw(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+    protocol: Option<&[u8]>,
+) -> Result<UpstreamIo, ConnectError> {
+    let stream = open_stream(worker, tunnel, source, Purpose::Bytes).await?;
+    if tunnel.view.properties.upstream_tls != Some(true) {
+        return Ok(UpstreamIo::Plain(stream));
+    }
+    let mut config = ClientConfig::clone(&tls::NO_PROTOCOL);
+    config.alpn_protocols = protocol.map(<[u8]>::to_vec).into_iter().collect();
+    let stream = tls::connect(stream, tunnel, &Arc::new(config)).await?;
+    Ok(UpstreamIo::Tls(Box::new(stream)))
+}
+
+async fn open(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+    prior_knowledge: bool,
+) -> Result<Connection, ConnectError> {
+    let purpose = if prior_knowledge {
+        // Many requests share an HTTP/2 connection.
+        Purpose::Shared
+    } else if tunnel.view.properties.upstream_tls == Some(true) {
+        // The connection may become HTTP/2, and inside TLS the turns of an exchange are not
+        // visible.
+        Purpose::Bytes
+    } else {
+        Purpose::Exchanges
+    };
+    let stream = open_stream(worker, tunnel, source, purpose).await?;
+    let (io, http2) = if tunnel.view.properties.upstream_tls == Some(true) {
+        let stream = tls::connect(stream, tunnel, &tls::EITHER).await?;
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        (UpstreamIo::Tls(Box::new(stream)), http2)
+    } else {
+        (UpstreamIo::Plain(stream), prior_knowledge)
+    };
+    if !http2 {
+        return Ok(Connection::Http1(Buffered::new(io)));
+    }
+    let http2 = http2_handshake::connect(worker, tunnel.view.id, io).await?;
+    Ok(Connection::Http2(http2))
+}
+
+/// Opens a stream. If the agent has reached its limit, its own idle connections are closed to free
+/// streams. Those of other agents are kept.
+async fn open_stream(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+    purpose: Purpose,
+) -> Result<ThrottledStream<TunnelStream>, OpenError> {
+    let open = async || {
+        let agent = &tunnel.agent;
+        let opened = agent.open_stream(worker.index, tunnel.view.id, source, purpose);
+        opened
+            .await
+            .map(|(stream, _)| ThrottledStream::new(stream, tunnel))
+    };
+    let opened = open().await;
+    if matches!(opened, Err(OpenError::Full)) {
+        let tunnels = worker.core.live.tunnels_of(&tunnel.view.client_id);
+        let workers = worker.core.workers().iter();
+        let idle: Vec<Http1> = workers
+            .flat_map(|worker| worker.upstreams.lock().clear(&tunnels))
+            .collect();
+        if !idle.is_empty() {
+            drop(idle);
+            return open().await;
+        }
+    }
+    opened
+}
+
+/// Removes an HTTP/2 connection that did not respond in time. The next request opens a new one,
+/// which may reach a healthy service.
+pub(in crate::edge) fn discard_http2(
+    worker: &Worker,
+    tunnel: &LiveTunnel<Agent>,
+    turn: &StreamPermit,
+) {
+    worker.upstreams.lock().forget_http2(tunnel.view.id, turn);
+}

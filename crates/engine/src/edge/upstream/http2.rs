@@ -1,0 +1,104 @@
+//! HTTP/2 connections to services, which several requests share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use hyper::client::conn::http2;
+use tokio::sync::Notify;
+
+use crate::edge::http2::body::CountingBody;
+
+/// A slot for one request on a shared HTTP/2 connection.
+pub(crate) struct Http2 {
+    pub(crate) send: http2::SendRequest<CountingBody>,
+    pub(crate) turn: StreamPermit,
+}
+
+/// Counts one request on its connection, until its response ends.
+#[derive(Debug)]
+pub(crate) struct StreamPermit(pub(super) Arc<StreamLimit>);
+
+/// The number of requests on a connection, and their limit.
+#[derive(Debug)]
+pub(super) struct StreamLimit {
+    active: AtomicUsize,
+    most: AtomicUsize,
+    /// True once the service has sent its limit, which precedes its first response.
+    known: AtomicBool,
+    answered: Notify,
+}
+
+/// Limit of requests that share a connection, even if the service allows more. Each of them gets
+/// its part of the window of the connection.
+pub(super) const MAX_CONCURRENT_STREAMS: usize = 32;
+
+#[derive(Debug)]
+pub(super) struct SharedHttp2 {
+    pub(super) send: http2::SendRequest<CountingBody>,
+    pub(super) load: Arc<StreamLimit>,
+    pub(super) used: Instant,
+}
+
+impl SharedHttp2 {
+    /// Acquires a slot, if one is free.
+    pub(super) fn take(&mut self) -> Option<Http2> {
+        if self.send.is_closed() || !self.load.has_room() {
+            return None;
+        }
+        self.used = Instant::now();
+        let (send, turn) = (self.send.clone(), StreamPermit::take(&self.load));
+        Some(Http2 { send, turn })
+    }
+}
+
+impl StreamLimit {
+    /// The limit of a connection whose service has not sent its own yet.
+    pub(super) fn unknown() -> Arc<Self> {
+        Arc::new(Self {
+            active: AtomicUsize::new(0),
+            most: AtomicUsize::new(MAX_CONCURRENT_STREAMS),
+            known: AtomicBool::new(false),
+            answered: Notify::new(),
+        })
+    }
+
+    /// Sets the limit of the service.
+    pub(super) fn set(&self, most: usize) {
+        self.most
+            .store(most.min(MAX_CONCURRENT_STREAMS), Ordering::Relaxed);
+    }
+
+    /// Waits for the first response of the service.
+    pub(super) async fn answered(&self) {
+        self.answered.notified().await;
+    }
+
+    fn has_room(&self) -> bool {
+        self.active.load(Ordering::Relaxed) < self.most.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.active.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl StreamPermit {
+    pub(super) fn take(load: &Arc<StreamLimit>) -> Self {
+        load.active.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(load))
+    }
+
+    /// The service has sent a response.
+    pub(in crate::edge) fn mark_answered(&self) {
+        if !self.0.known.swap(true, Ordering::Relaxed) {
+            self.0.answered.notify_one();
+        }
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,70 @@
+//! The HTTP/2 handshake with a service.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::client::conn::http2::Builder;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use types::id::TunnelId;
+
+use super::connect::ConnectError;
+use super::http2::{Http2, SharedHttp2, StreamLimit, StreamPermit};
+use super::io::UpstreamIo;
+use super::tls::HANDSHAKE_DEADLINE;
+use crate::core::Worker;
+
+/// Window of one response: the bytes in flight on a connection with 50 MB/s and 20 ms.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+
+/// Window of all [`MAX_CONCURRENT_STREAMS`](super::http2::MAX_CONCURRENT_STREAMS) responses. Bytes occupy the window until their visitor
+/// has read them, so with a smaller window a few slow visitors would block all other visitors.
+const CONNECTION_WINDOW: u32 = 32 * STREAM_WINDOW;
+
+/// Performs the handshake, and adds the connection to the pool for further requests.
+pub(super) async fn connect(
+    worker: &Worker,
+    tunnel: TunnelId,
+    io: UpstreamIo,
+) -> Result<Http2, ConnectError> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(
+            u32::try_from(worker.core.config.limits.header_bytes).unwrap_or(u32::MAX),
+        );
+    let handshake = builder.handshake(TokioIo::new(io));
+    let (send, connection) = tokio::time::timeout(HANDSHAKE_DEADLINE, handshake)
+        .await
+        .map_err(|_| ConnectError::Deadline)?
+        .map_err(ConnectError::Http2)?;
+    let load = StreamLimit::unknown();
+    let turn = StreamPermit::take(&load);
+    // The task ends when the last sender is dropped. Every exchange gets and reports an error of
+    // the connection itself.
+    let limit = Arc::clone(&load);
+    worker.runtime.spawn(async move {
+        tokio::pin!(connection);
+        loop {
+            tokio::select! {
+                _ended = &mut connection => return,
+                () = limit.answered() => {}
+            }
+            let most = connection.current_max_send_streams();
+            limit.set(most);
+        }
+    });
+    let shared = SharedHttp2 {
+        send: send.clone(),
+        load,
+        used: Instant::now(),
+    };
+    let mut upstreams = worker.upstreams.lock();
+    // As in `keep`, the check is made under the lock.
+    if worker.core.live.is_online(&tunnel) {
+        upstreams.share(tunnel, shared);
+    }
+    drop(upstreams);
+    Ok(Http2 { send, turn })
+}

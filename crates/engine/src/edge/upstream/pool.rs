@@ -1,0 +1,206 @@
+//! The pool of connections of one worker.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use types::id::TunnelId;
+
+use super::http2::{Http2, SharedHttp2, StreamPermit};
+use super::io::UpstreamIo;
+use crate::edge::http1::buffered::Buffered;
+
+/// Time that a connection stays in the pool without a request. It is below the 60 to 75 s after
+/// which common servers close idle connections, so that few requests meet a closed connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// Limit of idle connections to one service on one worker, enough to reuse those of a burst.
+const MAX_IDLE_PER_TUNNEL: usize = 256;
+
+/// Limit of idle connections to one service that have left their lane. A small request is more
+/// expensive on them. The limit is enough for the large responses of a few visitors.
+const MAX_MIGRATED_PER_TUNNEL: usize = 8;
+
+/// Limit of idle connections on one worker. Each occupies one of its agent's streams and data
+/// connections, so idle connections alone could exhaust an agent with many tunnels.
+const MAX_IDLE_PER_WORKER: usize = 2048;
+
+/// An HTTP/1.1 connection to a service.
+pub(crate) type Http1 = Buffered<UpstreamIo>;
+
+/// A connection that is ready for a request.
+pub(crate) enum Connection {
+    Http1(Http1),
+    Http2(Http2),
+}
+
+/// Idle and shared connections of one worker.
+#[derive(Debug)]
+pub(crate) struct UpstreamPool<C = Http1> {
+    by_tunnel: HashMap<TunnelId, IdleConnections<C>>,
+    /// Number of idle HTTP/1.1 connections.
+    idle: usize,
+}
+
+/// Idle and shared connections of one tunnel.
+#[derive(Debug)]
+pub(crate) struct IdleConnections<C = Http1> {
+    /// The most recently used connection is last and is taken first.
+    http1: Vec<(C, Instant)>,
+    http2: Vec<SharedHttp2>,
+}
+
+/// An HTTP/1.1 connection that can be pooled.
+pub(crate) trait Reusable {
+    /// True if the connection can serve another request after it has been idle.
+    fn is_reusable(&mut self) -> bool;
+
+    /// Like [`TunnelStream::has_moved`].
+    fn has_moved(&self) -> bool;
+}
+
+impl Reusable for Http1 {
+    /// The check reads without the bandwidth limit, because a throttled read would show nothing
+    /// about the connection.
+    fn is_reusable(&mut self) -> bool {
+        self.io.shaped().set_throttled(false);
+        let is_quiet = self.is_quiet();
+        self.io.shaped().set_throttled(true);
+        is_quiet
+    }
+
+    fn has_moved(&self) -> bool {
+        self.io.stream().has_moved()
+    }
+}
+
+impl<C> Default for UpstreamPool<C> {
+    fn default() -> Self {
+        Self {
+            by_tunnel: HashMap::new(),
+            idle: 0,
+        }
+    }
+}
+
+impl<C> Default for IdleConnections<C> {
+    fn default() -> Self {
+        Self {
+            http1: Vec::new(),
+            http2: Vec::new(),
+        }
+    }
+}
+
+impl UpstreamPool {
+    pub(super) fn take(&mut self, tunnel: TunnelId) -> Option<Connection> {
+        if let Some(http2) = self.take_http2(tunnel) {
+            return Some(Connection::Http2(http2));
+        }
+        self.take_http1(tunnel).map(Connection::Http1)
+    }
+}
+
+impl<C: Reusable> UpstreamPool<C> {
+    fn take_http2(&mut self, tunnel: TunnelId) -> Option<Http2> {
+        let connections = self.by_tunnel.get_mut(&tunnel)?;
+        connections.http2.iter_mut().find_map(SharedHttp2::take)
+    }
+
+    fn take_http1(&mut self, tunnel: TunnelId) -> Option<C> {
+        let connections = self.by_tunnel.get_mut(&tunnel)?;
+        while let Some((mut io, _)) = connections.http1.pop() {
+            self.idle = self.idle.saturating_sub(1);
+            if io.is_reusable() {
+                return Some(io);
+            }
+        }
+        None
+    }
+
+    /// Removes the connections of a tunnel that ended, to be dropped outside the lock.
+    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Option<IdleConnections<C>> {
+        let connections = self.by_tunnel.remove(&tunnel)?;
+        self.idle = self.idle.saturating_sub(connections.http1.len());
+        Some(connections)
+    }
+
+    /// Keeps a connection after a complete exchange.
+    pub(super) fn keep(&mut self, tunnel: TunnelId, io: C) {
+        if self.idle >= MAX_IDLE_PER_WORKER {
+            // The connections in the pool were used as recently, or are closed soon.
+            return;
+        }
+        let connections = self.by_tunnel.entry(tunnel).or_default();
+        if connections.http1.len() >= MAX_IDLE_PER_TUNNEL {
+            return;
+        }
+        let place = if io.has_moved() {
+            let moved = |(connection, _): &&(C, Instant)| connection.has_moved();
+            let moved = connections.http1.iter().take_while(moved).count();
+            if moved >= MAX_MIGRATED_PER_TUNNEL {
+                return;
+            }
+            // Migrated connections are in front, so that they are taken last.
+            moved
+        } else {
+            connections.http1.len()
+        };
+        connections.http1.insert(place, (io, Instant::now()));
+        self.idle += 1;
+    }
+
+    pub(super) fn share(&mut self, tunnel: TunnelId, shared: SharedHttp2) {
+        let connections = self.by_tunnel.entry(tunnel).or_default();
+        // Simultaneous requests may each have opened a connection. The idle ones are not needed.
+        connections.http2.retain(|other| !other.load.is_idle());
+        connections.http2.push(shared);
+    }
+
+    /// Removes a shared connection that did not respond in time, so that it gets no further
+    /// requests. Requests in flight on it have their own deadlines.
+    pub(super) fn forget_http2(&mut self, tunnel: TunnelId, turn: &StreamPermit) {
+        if let Some(connections) = self.by_tunnel.get_mut(&tunnel) {
+            let http2 = &mut connections.http2;
+            http2.retain(|shared| !Arc::ptr_eq(&shared.load, &turn.0));
+        }
+    }
+
+    /// Removes all HTTP/1.1 connections of these tunnels, to be dropped outside the lock.
+    pub(super) fn clear(&mut self, tunnels: &[TunnelId]) -> Vec<C> {
+        let mut out = Vec::new();
+        for tunnel in tunnels {
+            if let Some(connections) = self.by_tunnel.get_mut(tunnel) {
+                out.extend(connections.http1.drain(..).map(|(io, _)| io));
+            }
+        }
+        self.idle = self.idle.saturating_sub(out.len());
+        out
+    }
+
+    /// Removes connections that were unused for `idle` or for [`IDLE_TIMEOUT`], to be closed
+    /// outside the lock.
+    pub(crate) fn trim(&mut self, now: Instant, idle: Duration) -> Vec<C> {
+        let idle = idle.min(IDLE_TIMEOUT);
+        let mut out = Vec::new();
+        self.by_tunnel.retain(|_, connections| {
+            let aged = |used: &Instant| now.saturating_duration_since(*used) >= idle;
+            out.extend(
+                connections
+                    .http1
+                    .extract_if(.., |(_, used)| aged(used))
+                    .map(|(io, _)| io),
+            );
+            connections.http2.retain(|shared| {
+                let unused = shared.load.is_idle() && aged(&shared.used);
+                !unused && !shared.send.is_closed()
+            });
+            !connections.http1.is_empty() || !connections.http2.is_empty()
+        });
+        self.idle = self.idle.saturating_sub(out.len());
+        out
+    }
+}

@@ -1,0 +1,55 @@
+//! TLS with the service, inside its tunnel.
+
+use std::io;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::connect::ConnectError;
+use crate::agents::{Agent, TunnelStream};
+use crate::limits::ThrottledStream;
+use crate::live::LiveTunnel;
+
+/// Time limit of a TLS or HTTP/2 handshake with a service.
+pub(super) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Performs a handshake with the service of a tunnel, within [`HANDSHAKE_DEADLINE`].
+pub(super) async fn connect(
+    stream: ThrottledStream<TunnelStream>,
+    tunnel: &LiveTunnel<Agent>,
+    config: &Arc<ClientConfig>,
+) -> Result<TlsStream<ThrottledStream<TunnelStream>>, ConnectError> {
+    let name = tunnel
+        .view
+        .properties
+        .hostname
+        .as_ref()
+        .map_or("localhost", |name| name.as_str());
+    let name = ServerName::try_from(name.to_owned())
+        .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
+    let handshake = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+    tokio::time::timeout(HANDSHAKE_DEADLINE, handshake)
+        .await
+        .map_err(|_| ConnectError::Deadline)?
+        .map_err(ConnectError::Tls)
+}
+
+pub(super) static EITHER: LazyLock<Arc<ClientConfig>> =
+    LazyLock::new(|| client_config(&[b"h2", b"http/1.1"]));
+pub(super) static NO_PROTOCOL: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| client_config(&[]));
+pub(super) static HTTP1_ONLY: LazyLock<Arc<ClientConfig>> =
+    LazyLock::new(|| client_config(&[b"http/1.1"]));
+
+fn client_config(alpn: &[&[u8]]) -> Arc<ClientConfig> {
+    #[expect(
+        clippy::expect_used,
+        reason = "the provider has suites of both versions"
+    )]
+    let config = transport::service_client(daemon::tls::provider(), alpn)
+        .expect("the provider supports both versions");
+    Arc::new(config)
+}
