@@ -158,8 +158,8 @@ impl Format {
         while let Some((_name, inner)) = matches.subcommand() {
             matches = inner;
         }
-        let asked = matches.try_get_one::<Self>("output").ok().flatten();
-        asked.copied().unwrap_or_default()
+        let format = matches.try_get_one::<Self>("output").ok().flatten();
+        format.copied().unwrap_or_default()
     }
 
     /// True if a command line that cannot be parsed asks for JSON.
@@ -167,8 +167,8 @@ impl Format {
         let mut before = None;
         arguments.iter().any(|argument| {
             let text = argument.to_str().unwrap_or_default();
-            let behind_flag = matches!(before.replace(text), Some("-o" | "--output"));
-            (behind_flag && text == "json")
+            let follows_flag = matches!(before.replace(text), Some("-o" | "--output"));
+            (follows_flag && text == "json")
                 || matches!(text, "--output=json" | "-ojson" | "-o=json")
         })
     }
@@ -239,14 +239,14 @@ mod tests {
 
     #[test]
     fn json_output_is_detected_in_invalid_command_lines() {
-        let asked = |line: &str| {
+        let is_json = |line: &str| {
             let arguments: Vec<_> = line.split(' ').map(OsString::from).collect();
             Format::is_asked_for(&arguments)
         };
-        assert!(asked("svc tunnels -o json --nonsense"));
-        assert!(asked("svc tunnels --output=json --nonsense"));
-        assert!(!asked("svc tunnels --output text json"));
-        assert!(!asked("svc tunnels --filter json"));
+        assert!(is_json("svc tunnels -o json --nonsense"));
+        assert!(is_json("svc tunnels --output=json --nonsense"));
+        assert!(!is_json("svc tunnels --output text json"));
+        assert!(!is_json("svc tunnels --filter json"));
     }
 
     /// Every callable command, by its full name.

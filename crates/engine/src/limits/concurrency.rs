@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(
             take().unwrap_err(),
             ConcurrencyError::Project(2),
-            "a refusal takes none"
+            "a refusal does not count"
         );
         drop(first);
         take().unwrap();

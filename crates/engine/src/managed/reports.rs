@@ -98,8 +98,8 @@ impl Inventory {
             }
             self.told.insert(project, online);
         }
-        let gone = before.into_keys();
-        changes.extend(gone.map(|project| record(&project, Online::default())));
+        let removed = before.into_keys();
+        changes.extend(removed.map(|project| record(&project, Online::default())));
         changes
     }
 }
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(inventory.changes(vec![]), []);
         inventory.changes(one());
         inventory.whole = None;
-        assert_eq!(inventory.changes(one()).len(), 1, "again, though known");
+        assert_eq!(inventory.changes(one()).len(), 1, "again if unchanged");
     }
 
     #[test]

@@ -75,8 +75,8 @@ impl Inspection {
             Some(Inspect::Off) => return Ok(Self { on: None }),
             Some(Inspect::On(address)) => address,
             None => {
-                let somebody = format == Format::Text && stdout().is_terminal();
-                if !somebody || not_inspectable.is_some() {
+                let has_viewer = format == Format::Text && stdout().is_terminal();
+                if !has_viewer || not_inspectable.is_some() {
                     return Ok(Self { on: None });
                 }
                 None
@@ -99,7 +99,7 @@ impl Inspection {
         let about = About {
             forwarding: None,
             target: named.to_owned(),
-            not_inspectable: not_inspectable.map(ToOwned::to_owned),
+            unseen: not_inspectable.map(ToOwned::to_owned),
         };
         inspector.describe(about.clone());
         let settings = Settings {
@@ -126,14 +126,14 @@ impl Inspection {
 
     /// The tap for the agent.
     pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
-        let on = self.on.as_ref().filter(|on| on.about.not_inspectable.is_none())?;
+        let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
         let tap = on.inspector.tap_opened(on.to.clone(), on.opener.clone());
         Some(tap)
     }
 
     /// The recorded requests, for another display.
     pub(crate) fn subscribe(&self) -> Option<Subscription> {
-        let on = self.on.as_ref().filter(|on| on.about.not_inspectable.is_none())?;
+        let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
         Some(on.inspector.subscribe())
     }
 

@@ -295,7 +295,12 @@ enum ConnectionFate {
 async fn a_client_resumes_after_several_attempts() {
     let keys = Keys::new();
     let fake = Fake::start(Some(keys.lock(&[keys.client.public()])), echo).await;
-    let fates = &[ConnectionFate::Forward, ConnectionFate::Drop, ConnectionFate::HangUp, ConnectionFate::Drop];
+    let fates = &[
+        ConnectionFate::Forward,
+        ConnectionFate::Drop,
+        ConnectionFate::HangUp,
+        ConnectionFate::Drop,
+    ];
     let (url, proxy) = proxy(&fake, fates).await;
     let request = keys.request(keys.server.public());
     let (mut session, input) = Session::start(endpoint(&url), request);
